@@ -1,0 +1,51 @@
+"""The only door to threading, parking and time.
+
+Everything in ``queuebroker`` and ``bus`` that can block says ``_sync.X`` at call
+time: never ``from ._sync import X``, never a lock made at import time. The schedule
+explorer of ``queuebroker.testing`` exchanges the attributes of this module for the
+length of a run; there is no other hook.
+
+All waiting goes through `park`, so that the explorer sees what each sleeper sleeps
+for and can tell a lost wake-up from a deadlock.
+"""
+
+from __future__ import annotations
+
+import _thread
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Lock", "Thread", "get_ident", "monotonic", "park"]
+
+# The bare C lock: `with` on it cannot be torn by a signal, which a Python wrapper's
+# `__enter__` can (the interrupt strikes after the lock is taken, before it is known).
+Lock = _thread.allocate_lock
+Thread = threading.Thread
+get_ident = _thread.get_ident
+monotonic = time.monotonic
+
+_ACQUIRE_S_MAX = threading.TIMEOUT_MAX
+
+
+def park(
+    lock: _thread.LockType, predicate: Callable[[], bool], deadline: float | None
+) -> bool:
+    """Sleep until somebody releases ``lock``, which the caller has taken.
+
+    ``predicate`` says what the caller sleeps for. It is not called here: it is what
+    the explorer evaluates when everybody sleeps, without any lock, so it must only
+    read. ``deadline`` is a point on `monotonic` in seconds, None for never.
+
+    True when woken (the lock is taken again), False when the deadline passed first.
+    """
+    if deadline is None:
+        return lock.acquire()
+    while (remaining_s := deadline - monotonic()) > 0:
+        # A deadline beyond what the C lock can wait is waited for in pieces.
+        if lock.acquire(True, min(remaining_s, _ACQUIRE_S_MAX)):
+            return True
+    return lock.acquire(False)
