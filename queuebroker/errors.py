@@ -13,7 +13,7 @@
     │   └── ReceiveTimeoutError
     ├── BrokerNameInUseError (ValueError)       choose another name
     ├── UnknownBrokerError (LookupError)        nobody has that name
-    ├── BrokerClosedError                       the broker was closed, before or meanwhile
+    ├── BrokerClosedError                       the broker is closed, or was meanwhile
     ├── PortInUseError                          another accept holds that port
     ├── NoCurrentBrokerError (RuntimeError)     this thread is no Task of any broker
     ├── MessageTooLargeError (ValueError)       above max_message_size

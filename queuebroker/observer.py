@@ -12,7 +12,7 @@ import enum
 import logging
 from typing import Protocol
 
-__all__ = ["Observer", "Operation", "Reason"]
+__all__ = ["Observer", "Operation", "Reason", "Watch"]
 
 _log = logging.getLogger("queuebroker")
 
@@ -34,6 +34,8 @@ class Operation(enum.IntEnum):
     CLOSE_LOCAL = 36  # disconnect() on this end
     CLOSE_SEEN = 37  # this end met the peer's disconnect for the first time
     DROP = 38  # a message that will not be received; `reason` says why
+    WRITE = 40  # bytes accepted on a Channel; `seq` counts the bytes before them
+    READ = 41  # bytes read from a Channel; `seq` counts the bytes before them
 
 
 class Reason(enum.IntEnum):
@@ -74,9 +76,9 @@ class Observer(Protocol):
         """Take note of one operation; return quickly; never call back.
 
         channel: number of the connection, unique in this process, 0 before a match.
-        direction: for SEND, RECEIVE, DROP and RECV_*, the side (0 or 1) that
-          receives this flow; for the others the side that acts. Side 0 is the end
-          of the acceptor, side 1 that of the connector.
+        direction: for SEND, RECEIVE, DROP, RECV_*, WRITE and READ, the side that
+          receives this flow; for the others the side that acts. Side 0 is the end of
+          the acceptor, side 1 that of the connector.
         seq: number of the message in its flow, from 1, given by the sender when the
           message is accepted and carried with it; for ACCEPT_*, CONNECT_* and REFUSE
           the ticket that joins the begin to its end; 0 where there is none (a
@@ -87,3 +89,48 @@ class Observer(Protocol):
         local, remote: names of this side's broker and of the other ("" if none).
         port: the port of the rendez-vous, -1 if none.
         """
+
+
+class Watch:
+    """An observer with a guard: what it raises switches it off (QB-BOOK-4)."""
+
+    __slots__ = ("_observer",)
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer: Observer | None = observer
+
+    def __call__(
+        self,
+        operation: Operation,
+        channel: int,
+        direction: int,
+        seq: int,
+        size: int,
+        depth: int,
+        waited_ns: int,
+        local: str,
+        remote: str,
+        port: int,
+        reason: Reason,
+        /,
+    ) -> None:
+        observer = self._observer
+        if observer is None:
+            return
+        try:
+            observer(
+                operation,
+                channel,
+                direction,
+                seq,
+                size,
+                depth,
+                waited_ns,
+                local,
+                remote,
+                port,
+                reason,
+            )
+        except Exception:  # noqa: BLE001  # recording must never fail a channel
+            self._observer = None
+            _log.exception("observer raised and is switched off: %r", observer)

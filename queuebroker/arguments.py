@@ -1,0 +1,128 @@
+"""What callers may pass: one check and one error for each kind of argument.
+
+Argument errors are found before anything else, in every state (QB-SEND-8), so these
+functions know nothing of queues, brokers or locks.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, SupportsIndex
+
+from queuebroker import _sync
+from queuebroker.errors import MessageTooLargeError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = [
+    "byte_range",
+    "check_name",
+    "check_port",
+    "deadline_after",
+    "flat_view",
+    "index",
+    "positive",
+    "snapshot",
+]
+
+PORT_LIMIT = 2**31
+
+
+def check_name(name: object) -> str:
+    """Return the name of a broker: a non-empty `str`, kept as it is (QB-NAME-3)."""
+    if not isinstance(name, str):
+        msg = f"name of a broker must be a str, got {type(name).__name__}"
+        raise TypeError(msg)
+    if not name:
+        msg = "name of a broker must not be empty"
+        raise ValueError(msg)
+    return name
+
+
+def check_port(port: object) -> int:
+    """Return a port: an int from 0 to 2**31 - 1 (QB-RDV-17)."""
+    number = index("port", port)
+    if not 0 <= number < PORT_LIMIT:
+        msg = f"port must be in 0..{PORT_LIMIT - 1}, got {number}"
+        raise ValueError(msg)
+    return number
+
+
+def index(what: str, value: object) -> int:
+    """Return ``value`` as an int; anything with ``__index__`` but bool (QB-ERR-4)."""
+    if type(value) is int:
+        return value
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        msg = f"{what} must be an int, got {type(value).__name__}"
+        raise TypeError(msg)
+    return operator.index(value)
+
+
+def positive(what: str, value: object) -> int:
+    """Return ``value`` as an int of at least 1 (QB-BUF-1)."""
+    number = index(what, value)
+    if number < 1:
+        msg = f"{what} must be >= 1, got {number}"
+        raise ValueError(msg)
+    return number
+
+
+def deadline_after(timeout: float | None) -> float | None:
+    """Turn a timeout in seconds into a point on the monotonic clock (QB-TIME-1).
+
+    None, infinity and whatever is too long for the platform mean never.
+    """
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        msg = f"timeout must be a number or None, got {type(timeout).__name__}"
+        raise TypeError(msg)
+    if not timeout >= 0:  # NaN is not >= 0 either
+        msg = f"timeout must be >= 0, got {timeout}"
+        raise ValueError(msg)
+    if timeout > _sync.WAIT_S_MAX:
+        return None
+    return _sync.monotonic() + timeout
+
+
+def byte_range(size: int, offset: object, length: object) -> tuple[int, int]:
+    """Return (start, stop) of a range that must lie within ``size`` (QB-ERR-3)."""
+    start = index("offset", offset)
+    count = size - start if length is None else index("length", length)
+    if start < 0 or count < 0 or start + count > size:
+        msg = f"range outside the buffer: offset {start}, length {count}, size {size}"
+        raise ValueError(msg)
+    return start, start + count
+
+
+def flat_view(data: Buffer) -> memoryview:
+    """Return the bytes of a C-contiguous buffer, flattened (QB-SEND-3)."""
+    view = memoryview(data)  # TypeError for str and whatever else has no buffer
+    if not view.c_contiguous:
+        msg = "buffer must be C-contiguous"
+        raise TypeError(msg)
+    # cast() refuses shapes with a zero in them; there is nothing to look at then.
+    return view.cast("B") if view.nbytes else memoryview(b"")
+
+
+def snapshot(data: Buffer, offset: object, length: object, limit: int | None) -> bytes:
+    """Copy [offset, offset + length) of ``data`` as one message (QB-SEND-1, 7).
+
+    An exact `bytes` sent whole is not copied: nobody can change it.
+
+    Raises:
+        TypeError: not bytes-like, not contiguous, or no ints.
+        ValueError: the range is not within the data.
+        MessageTooLargeError: the message is longer than ``limit`` bytes.
+    """
+    if type(data) is bytes and length is None and offset == 0 and offset is not False:
+        message = data
+    else:
+        view = flat_view(data)
+        start, stop = byte_range(len(view), offset, length)
+        message = bytes(view[start:stop])
+    if limit is not None and len(message) > limit:
+        msg = f"message of {len(message)} bytes is above max_message_size {limit}"
+        raise MessageTooLargeError(msg)
+    return message

@@ -1,0 +1,304 @@
+"""`Broker`: a name at which others connect, and from which one connects, for bytes.
+
+A broker is also what stands beneath a `QueueBroker` of the same name: the name, who
+waits there, and whether it is open are kept here once for both faces (QB-NAME-12).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NoReturn, overload
+
+from queuebroker.arguments import check_name, check_port, deadline_after, positive
+from queuebroker.broker_manager import BrokerManager, default_manager
+from queuebroker.channel import Channel
+from queuebroker.current import as_current, current_broker
+from queuebroker.errors import BrokerClosedError, UnknownBrokerError
+from queuebroker.meeting import abandon, begin_locked, finish, withdraw_locked
+from queuebroker.observer import Operation, Reason
+from queuebroker.rendezvous import Kind, RdV, RdVMap, RdVState, Terms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+    from typing import Self
+
+    from queuebroker.message_queue import MessageQueue
+    from queuebroker.queue_broker import QueueBroker
+
+__all__ = ["Broker"]
+
+CAPACITY_BYTES = 4096
+
+
+class Broker:
+    """A named meeting point for byte `Channel`\\ s; every method from any thread.
+
+    The name is taken when the constructor returns and free again after `close()`.
+
+    Args:
+        name: a non-empty str, compared by value.
+        manager: the name space, by default one for the whole process.
+        capacity: bytes that fit in each direction of the channels it accepts.
+
+    Raises:
+        BrokerNameInUseError: a live broker of that manager has the name.
+        TypeError, ValueError: wrong arguments.
+    """
+
+    __slots__ = (
+        "_open",
+        "_terms",
+        "departing",
+        "kinds",
+        "manager",
+        "name",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        manager: BrokerManager | None = None,
+        capacity: int = CAPACITY_BYTES,
+    ) -> None:
+        self.name = check_name(name)
+        self._terms = Terms(positive("capacity", capacity))
+        self.manager = default_manager() if manager is None else manager
+        # Guarded by the manager's lock, all four:
+        self.waiting = RdVMap()
+        self.departing: dict[RdV, None] = {}  # this broker's connects that wait
+        self.kinds = {Kind.CHANNEL}
+        self._open = True
+        self.manager.register(self)
+
+    def __repr__(self) -> str:
+        return f"<Broker {self.name!r} {'closed' if self.closed else 'open'}>"
+
+    def __reduce__(self) -> NoReturn:
+        msg = f"cannot pickle or copy {type(self).__name__}: it belongs to its process"
+        raise TypeError(msg)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Meeting.
+
+    def accept(
+        self, port: int, *, timeout: float | None = None, exclusive: bool = False
+    ) -> Channel:
+        """Wait for a connect to this broker and port; return this side's end.
+
+        Several accepts on a port are served in order of arrival. With ``exclusive``
+        this accept and any other on the port refuse one another.
+
+        Raises:
+            RendezvousTimeoutError: nobody connected in time.
+            BrokerClosedError: this broker is closed, or was meanwhile.
+            PortInUseError: see ``exclusive``.
+            TypeError, ValueError: wrong arguments.
+        """
+        terms = self._terms
+        if exclusive:
+            terms = Terms(terms.capacity, exclusive=True)
+        end = self.meet_accept(Kind.CHANNEL, port, terms, timeout)
+        return _channel(end)
+
+    @overload
+    def connect(
+        self,
+        name: str,
+        port: int,
+        *,
+        timeout: float | None = None,
+        required: Literal[True],
+    ) -> Channel: ...
+    @overload
+    def connect(
+        self,
+        name: str,
+        port: int,
+        *,
+        timeout: float | None = None,
+        required: bool = False,
+    ) -> Channel | None: ...
+    def connect(
+        self,
+        name: str,
+        port: int,
+        *,
+        timeout: float | None = None,
+        required: bool = False,
+    ) -> Channel | None:
+        """Wait for an accept at the named broker and port; return this side's end.
+
+        None at once if no live broker has that name, whatever the timeout.
+
+        Raises:
+            UnknownBrokerError: instead of returning None, with ``required``.
+            RendezvousTimeoutError: nobody accepted in time.
+            BrokerClosedError: this broker is closed, or either was meanwhile.
+            TypeError, ValueError: wrong arguments.
+        """
+        end = self.meet_connect(
+            Kind.CHANNEL, name, port, self._terms, timeout, required=required
+        )
+        return None if end is None else _channel(end)
+
+    def accept_iter(self, port: int) -> Iterator[Channel]:
+        """Yield accepted channels until this broker is closed (QB-PY-9)."""
+        while True:
+            try:
+                channel = self.accept(port)
+            except BrokerClosedError:
+                return
+            yield channel
+
+    # Looking.
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close()` was called."""
+        return not self._open
+
+    def waiting_accepts(self) -> dict[int, int]:
+        """Return how many accepts wait here, by port (QB-BOOK-2)."""
+        return self.count_waiting(RdVState.WAITING_ACCEPT, Kind.CHANNEL)
+
+    def waiting_connects(self) -> dict[int, int]:
+        """Return how many connects wait here, by port (QB-BOOK-2)."""
+        return self.count_waiting(RdVState.WAITING_CONNECT, Kind.CHANNEL)
+
+    def outgoing(self) -> dict[tuple[str, int], int]:
+        """Return how many of its own connects wait, by name and port (QB-BOOK-2)."""
+        return self.count_departing(Kind.CHANNEL)
+
+    @staticmethod
+    def get_broker() -> Broker | QueueBroker:
+        """Return the broker of the running Task; see `current_broker`."""
+        return current_broker()
+
+    def as_current(self) -> AbstractContextManager[None]:
+        """Make this the current broker of the thread or coroutine (QB-NAME-11)."""
+        return as_current(self)
+
+    # Closing.
+
+    def close(self) -> None:
+        """Free the name; every wait here, and of its own, ends (QB-NAME-6).
+
+        They raise BrokerClosedError. Channels live on. May be repeated.
+        """
+        with self.manager.lock:
+            self.close_locked()
+
+    def close_locked(self) -> None:
+        """Do what `close` says; one step, seen whole or not at all."""
+        self._open = False
+        self.manager.unregister_locked(self)
+        for rdv in (*self.waiting, *self.departing):
+            if rdv.waiting:
+                withdraw_locked(rdv, Reason.BROKER_CLOSED)
+
+    # For both faces.
+
+    def meet_accept(
+        self, kind: Kind, port: int, terms: Terms, timeout: float | None
+    ) -> MessageQueue | Channel:
+        """Accept one connection of a kind."""
+        number = check_port(port)
+        deadline = deadline_after(timeout)
+        rdv = RdV(RdVState.WAITING_ACCEPT, self, self, kind, number, terms)
+        self.manager.check_process()
+        try:
+            with self.manager.lock:
+                self._check_open("accept", number)
+                begin_locked(rdv)
+        except BaseException:
+            abandon(rdv)
+            raise
+        return finish(rdv, deadline)
+
+    def meet_connect(
+        self,
+        kind: Kind,
+        name: str,
+        port: int,
+        terms: Terms,
+        timeout: float | None,
+        *,
+        required: bool,
+    ) -> MessageQueue | Channel | None:
+        """Connect to a broker that offers a kind; None if there is none."""
+        check_name(name)
+        number = check_port(port)
+        deadline = deadline_after(timeout)
+        self.manager.check_process()
+        rdv: RdV | None = None
+        try:
+            with self.manager.lock:
+                self._check_open("connect", number)
+                target = self.manager.find_locked(name)
+                if target is not None and kind in target.kinds:
+                    rdv = RdV(
+                        RdVState.WAITING_CONNECT, self, target, kind, number, terms
+                    )
+                    begin_locked(rdv)
+                else:
+                    self.manager.note(
+                        Operation.REFUSE,
+                        self.name,
+                        remote=name,
+                        port=number,
+                        side=1,
+                        reason=Reason.UNKNOWN_BROKER,
+                    )
+        except BaseException:
+            if rdv is not None:
+                abandon(rdv)
+            raise
+        if rdv is not None:
+            return finish(rdv, deadline)
+        if required:
+            msg = f"cannot connect: no live broker {name!r} offers {kind.value}s"
+            raise UnknownBrokerError(msg)
+        return None
+
+    def offer(self, kind: Kind) -> None:
+        """Let connects of a kind find this broker (QB-NAME-12)."""
+        with self.manager.lock:
+            self.kinds.add(kind)
+
+    def count_waiting(self, state: RdVState, kind: Kind) -> dict[int, int]:
+        """Return how many callers of a kind wait here in a state, by port."""
+        with self.manager.lock:
+            return self.waiting.count(state, kind)
+
+    def count_departing(self, kind: Kind) -> dict[tuple[str, int], int]:
+        """Return how many connects of a kind wait elsewhere, by name and port."""
+        counts: dict[tuple[str, int], int] = {}
+        with self.manager.lock:
+            for rdv in self.departing:
+                if rdv.kind is kind and rdv.waiting:
+                    where = (rdv.target.name, rdv.port)
+                    counts[where] = counts.get(where, 0) + 1
+        return counts
+
+    def _check_open(self, act: str, port: int) -> None:
+        if not self._open:
+            msg = f"cannot {act} on port {port}: broker {self.name!r} is closed"
+            raise BrokerClosedError(msg)
+
+
+def _channel(end: MessageQueue | Channel) -> Channel:
+    assert isinstance(end, Channel)  # QB-RDV-4: kinds never match one another
+    return end

@@ -1,0 +1,192 @@
+"""`BrokerManager`: names to live brokers, and the lock of every rendez-vous in it.
+
+One lock guards the names, who waits at every broker, and every broker's open flag. A
+lock for each broker would need two at once wherever a broker's close meets its own
+connects at another broker, and would make that close a series of steps which others
+could see between. Nobody sleeps under it, and no connection's lock is taken under it.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from queuebroker import _sync
+from queuebroker.errors import BrokerClosedError, BrokerNameInUseError
+from queuebroker.observer import Observer, Operation, Reason, Watch
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from queuebroker.broker import Broker
+    from queuebroker.connection import Connection
+
+__all__ = ["BrokerManager", "default_manager"]
+
+# How many forks lie between this process and the one that imported this module.
+_forks = 0
+
+
+def _forked() -> None:
+    global _forks  # noqa: PLW0603  # a fork is an event of the whole process
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+class BrokerManager:
+    """A name space of brokers; two managers share nothing (QB-NAME-1).
+
+    Lock: ``lock`` guards every attribute here, the `RdVMap` and the open flag of each
+    broker, and the state of each `RdV`. Rank 1: a connection's lock is never taken
+    under it.
+
+    Args:
+        observer: told of all that happens in this manager; it cannot be changed
+            later, because the ends a manager makes are of one kind for life.
+    """
+
+    def __init__(self, *, observer: Observer | None = None) -> None:
+        self.lock = _sync.Lock()
+        self.watch = None if observer is None else Watch(observer)
+        self._brokers: dict[str, Broker] = {}
+        self._connections: weakref.WeakSet[Connection[Any]] = weakref.WeakSet()
+        self._closed = False
+        self._born = _forks
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{len(self._brokers)} brokers"
+        return f"<BrokerManager {state}>"
+
+    def __reduce__(self) -> NoReturn:
+        msg = "cannot pickle or copy BrokerManager: it belongs to its process"
+        raise TypeError(msg)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the manager was closed."""
+        return self._closed
+
+    def names(self) -> list[str]:
+        """Return the names of the live brokers, in order of registration."""
+        with self.lock:
+            return list(self._brokers)
+
+    def get(self, name: str) -> Broker | None:
+        """Return the live broker of that name, None if there is none."""
+        with self.lock:
+            return self._brokers.get(name)
+
+    def close(self, *, disconnect: bool = False) -> None:
+        """Close every broker; every wait ends with BrokerClosedError (QB-BOOK-3).
+
+        Queues and channels live on, unless ``disconnect`` is true. No new broker can
+        be made. May be repeated.
+        """
+        with self.lock:
+            self._closed = True
+            for broker in list(self._brokers.values()):
+                broker.close_locked()
+            connections = list(self._connections) if disconnect else []
+        for connection in connections:
+            connection.close_both()
+
+    # For brokers.
+
+    def check_process(self) -> None:
+        """Refuse to work in the child of a fork: its waiters are not here.
+
+        Raises:
+            BrokerClosedError: this manager was made before a fork.
+        """
+        if self._born != _forks:
+            msg = "cannot use a broker made before a fork: its threads are not here"
+            raise BrokerClosedError(msg)
+
+    def register(self, broker: Broker) -> None:
+        """Take a name (QB-NAME-2, 4).
+
+        Raises:
+            BrokerNameInUseError: a live broker has it; that one is untouched.
+            BrokerClosedError: the manager is closed.
+        """
+        self.check_process()
+        with self.lock:
+            if self._closed:
+                msg = f"cannot create broker {broker.name!r}: its manager is closed"
+                raise BrokerClosedError(msg)
+            if broker.name in self._brokers:
+                msg = f"cannot create broker {broker.name!r}: the name is in use"
+                raise BrokerNameInUseError(msg)
+            self._brokers[broker.name] = broker
+            self.note(Operation.BIND, broker.name)
+
+    def unregister_locked(self, broker: Broker) -> None:
+        """Free a name (QB-NAME-5)."""
+        if self._brokers.get(broker.name) is broker:
+            del self._brokers[broker.name]
+            self.note(Operation.UNBIND, broker.name)
+
+    def find_locked(self, name: str) -> Broker | None:
+        """Return the live broker of that name, None if there is none."""
+        return self._brokers.get(name)
+
+    def keep_locked(self, connection: Connection[Any]) -> None:
+        """Remember a connection for as long as one of its ends lives."""
+        self._connections.add(connection)
+
+    def note(
+        self,
+        operation: Operation,
+        local: str,
+        *,
+        remote: str = "",
+        port: int = -1,
+        channel: int = 0,
+        side: int = 0,
+        ticket: int = 0,
+        waited_ns: int = 0,
+        reason: Reason = Reason.NONE,
+    ) -> None:
+        """Tell the observer, if there is one, of something in a rendez-vous."""
+        if self.watch is not None:
+            self.watch(
+                operation,
+                channel,
+                side,
+                ticket,
+                0,
+                0,
+                waited_ns,
+                local,
+                remote,
+                port,
+                reason,
+            )
+
+
+# One entry, "default"; a dict because its setdefault is atomic and a lock made at
+# import time would escape the explorer.
+_defaults: dict[str, BrokerManager] = {}
+
+
+def default_manager() -> BrokerManager:
+    """Return the manager that brokers get when none is given; made on first use."""
+    manager = _defaults.get("default")
+    if manager is None:
+        manager = _defaults.setdefault("default", BrokerManager())
+    return manager

@@ -1,0 +1,195 @@
+"""`Channel`: one end of a full-duplex stream of bytes, the primitive beneath.
+
+Two `CircularBuffer`, crossed; no message boundaries are kept (QB-CHAN-3). The rules
+of hanging up are those of a MessageQueue, from the same tables, with bytes for
+messages (QB-CHAN-4).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from queuebroker import _sync
+from queuebroker.arguments import byte_range, deadline_after, flat_view, index
+from queuebroker.circular_buffer import CircularBuffer
+from queuebroker.connection import Connection, Verdict
+from queuebroker.end import End
+from queuebroker.errors import (
+    DisconnectedChannelError,
+    DisconnectedError,
+    IncompleteReadError,
+    ReceiveTimeoutError,
+    SendTimeoutError,
+)
+from queuebroker.observer import Operation, Reason
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["Channel"]
+
+
+class Channel(End[Connection[CircularBuffer]]):
+    """Bytes both ways, in order, none lost while connected.
+
+    Ends are made by a `Broker`; every method may be called from any thread.
+    ``timeout`` is in seconds: None waits for ever, 0 tries once.
+    """
+
+    __slots__ = ()
+
+    _kind: ClassVar[str] = "Channel"
+    _error: ClassVar[type[DisconnectedError]] = DisconnectedChannelError
+
+    def write(
+        self,
+        data: Buffer,
+        offset: int = 0,
+        length: int | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> int:
+        """Write 1 to ``length`` bytes from ``offset`` on; return how many (QB-CHAN-1).
+
+        Waits only while it could write none. A length of 0 returns 0 at once. When
+        the peer has hung up but bytes are left to read here, all are dropped.
+
+        Raises:
+            DisconnectedChannelError: this end is disconnected, or became so, or the
+                peer hung up, while waiting; nothing was written.
+            SendTimeoutError: no room in time.
+            TypeError, ValueError: wrong arguments, found before anything else.
+        """
+        view = flat_view(data)
+        start, stop = byte_range(len(view), offset, length)
+        part = view[start:stop]
+        connection, side = self._connection, self._side
+        peer = connection.peer_of(side)
+        waited = False
+        count = 0
+
+        def attempt(waited_ns: int) -> Verdict:
+            nonlocal waited, count
+            verdict = connection.send_verdict(side, waited=waited)
+            flow = connection.flows[peer]
+            if verdict is Verdict.WAIT:
+                waited = True
+                return verdict if part else Verdict.DO
+            if verdict is Verdict.DO:
+                count = flow.buffer.write_locked(part)
+                before, flow.accepted = flow.accepted, flow.accepted + count
+                connection.note(
+                    Operation.WRITE, (side, peer), before, count, waited_ns=waited_ns
+                )
+            elif verdict is Verdict.DROP:
+                count = len(part)
+                flow.half += count
+                reason = Reason.HALF_DISCONNECTED
+                connection.note(Operation.DROP, (side, peer), 0, count, reason)
+            else:
+                connection.see_close_locked(side)
+            return verdict
+
+        verdict = self._act(attempt, timeout, sends=True)
+        if verdict is Verdict.WAIT:
+            msg = f"cannot write: the buffer of {self.remote_name!r} stayed full"
+            raise SendTimeoutError(msg)
+        if verdict is Verdict.REFUSE:
+            raise self._refusal("write")
+        return count
+
+    def read(
+        self,
+        buffer: Buffer,
+        offset: int = 0,
+        length: int | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> int:
+        """Fill 1 to ``length`` bytes of ``buffer`` from ``offset`` on (QB-CHAN-2).
+
+        Returns how many; waits only while there is none. A length of 0 returns 0 at
+        once. Bytes outside the range stay as they are.
+
+        Raises:
+            DisconnectedChannelError: disconnected and nothing is left.
+            ReceiveTimeoutError: nothing arrived in time.
+            TypeError, ValueError: wrong arguments, found before anything else.
+        """
+        view = flat_view(buffer)
+        if view.readonly and view.nbytes:
+            msg = "cannot read: buffer is read-only"
+            raise TypeError(msg)
+        start, stop = byte_range(len(view), offset, length)
+        part = view[start:stop]
+        connection, side = self._connection, self._side
+
+        count = 0
+
+        def attempt(waited_ns: int) -> Verdict:
+            nonlocal count
+            verdict = connection.receive_verdict(side)
+            if verdict is Verdict.WAIT and not part:
+                return Verdict.DO
+            if verdict is Verdict.DO:
+                flow = connection.flows[side]
+                count = flow.buffer.read_locked(part)
+                before, flow.received = flow.received, flow.received + count
+                connection.note(
+                    Operation.READ, (side, side), before, count, waited_ns=waited_ns
+                )
+            elif verdict is Verdict.REFUSE:
+                connection.see_close_locked(side)
+            return verdict
+
+        verdict = self._act(attempt, timeout, sends=False)
+        if verdict is Verdict.WAIT:
+            msg = f"cannot read: nothing from {self.remote_name!r} within {timeout} s"
+            raise ReceiveTimeoutError(msg)
+        if verdict is Verdict.REFUSE:
+            raise self._refusal("read")
+        return count
+
+    def write_all(self, data: Buffer, *, timeout: float | None = None) -> None:
+        """Write all of ``data``, in as many pieces as it takes (QB-CHAN-7).
+
+        Raises what `write` raises; a prefix may have been written then.
+        """
+        view = flat_view(data)
+        deadline = deadline_after(timeout)
+        done = 0
+        while done < len(view):
+            done += self.write(view, done, timeout=_remaining(deadline))
+
+    def read_exactly(self, count: int, *, timeout: float | None = None) -> bytes:
+        """Read ``count`` bytes, in as many pieces as it takes (QB-CHAN-7).
+
+        Raises:
+            IncompleteReadError: the end came first; ``partial`` has what was read.
+            ReceiveTimeoutError: too few in time; ``partial`` has what was read.
+            ValueError: count below 0.
+        """
+        size = index("count", count)
+        if size < 0:
+            msg = f"count must be >= 0, got {size}"
+            raise ValueError(msg)
+        deadline = deadline_after(timeout)
+        content = bytearray(size)
+        done = 0
+        try:
+            while done < size:
+                done += self.read(content, done, timeout=_remaining(deadline))
+        except DisconnectedChannelError as error:
+            short = IncompleteReadError(
+                f"{error}, after {done} of {size} bytes",
+                side=error.side,
+                reason=error.reason,
+            )
+            short.partial = bytes(content[:done])
+            raise short from error.__cause__
+        return bytes(content)
+
+
+def _remaining(deadline: float | None) -> float | None:
+    """Return the seconds until a deadline, 0 if it has passed."""
+    return None if deadline is None else max(0.0, deadline - _sync.monotonic())

@@ -1,0 +1,266 @@
+"""Bounded buffers: `CircularBufferQueue` of messages, `CircularBuffer` of bytes.
+
+Each is a monitor: ``lock`` guards it, ``room`` lists who waits for space and
+``arrived`` who waits for content. A connection gives both of its buffers one common
+lock and works on them through the methods that end in ``_locked``; used alone, a
+buffer has a lock of its own and the other methods are safe from any thread.
+
+Neither knows of ends, disconnecting or timeouts' names.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from queuebroker import _sync
+from queuebroker.arguments import deadline_after, flat_view, index, positive
+from queuebroker.errors import BufferEmptyError, BufferFullError, SendTimeoutError
+from queuebroker.parking import PENDING, Pending, WaitList, wait_for
+
+if TYPE_CHECKING:
+    import _thread
+
+    from typing_extensions import Buffer
+
+__all__ = ["CircularBuffer", "CircularBufferQueue"]
+
+M = TypeVar("M")
+
+
+class CircularBufferQueue(Generic[M]):
+    """At most ``capacity`` whole messages, first in, first out (QB-BUF).
+
+    The length of a message does not count; ``b""`` is a message.
+
+    Lock: ``lock`` guards everything below it.
+
+    Invariants, true whenever ``lock`` is free:
+    I1. ``len(_messages) + len(_free) == capacity``.
+    I2. a message is in ``_messages`` and nowhere else here: a slot that was pulled
+        keeps no reference to it (QB-BUF-7).
+
+    Raises:
+        ValueError: capacity below 1.
+        TypeError: capacity is no int.
+    """
+
+    __slots__ = ("_free", "_messages", "arrived", "capacity", "lock", "room")
+
+    def __init__(self, capacity: int, *, lock: _thread.LockType | None = None) -> None:
+        self.capacity = positive("capacity", capacity)
+        self.lock = _sync.Lock() if lock is None else lock
+        self._messages: deque[M] = deque()
+        # A slot is taken before its message is stored and given back after that was
+        # fetched. With the lock held throughout, counting messages would do as well;
+        # taken slots are what keeps the capacity exact for an end without a lock.
+        self._free: list[None] = [None] * self.capacity
+        self.room = WaitList()
+        self.arrived = WaitList()
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __repr__(self) -> str:
+        return f"<CircularBufferQueue {len(self)}/{self.capacity}>"
+
+    def full(self) -> bool:
+        """Whether a push would have to wait."""
+        return not self._free
+
+    def empty(self) -> bool:
+        """Whether a pull would return None."""
+        return not self._messages
+
+    def push(self, message: M, *, timeout: float | None = None) -> None:
+        """Store a message, waiting while the buffer is full (QB-BUF-4).
+
+        timeout: seconds, None for ever, 0 to try once.
+
+        Raises:
+            SendTimeoutError: still full; nothing was stored.
+        """
+        deadline = deadline_after(timeout)
+
+        def attempt() -> bool | Pending:
+            return self.push_locked(message) or PENDING
+
+        def ready() -> bool:
+            return not self.full()
+
+        stored = wait_for(self, self.room, attempt, ready, deadline)
+        if stored is PENDING:
+            msg = f"cannot push: buffer of {self.capacity} messages stayed full"
+            raise SendTimeoutError(msg)
+
+    def pull(self) -> M | None:
+        """Remove and return the oldest message, None if there is none (QB-BUF-5)."""
+        with self.lock:
+            return self.pull_locked() if self._messages else None
+
+    # Under the lock.
+
+    def push_locked(self, message: M) -> bool:
+        """Store a message and wake a waiting reader; False if there is no room."""
+        if not self._free:
+            return False
+        self._free.pop()
+        self._messages.append(message)
+        if self.arrived:
+            self.arrived.wake_one()
+        if self._free and self.room:
+            self.room.wake_one()
+        return True
+
+    def pull_locked(self) -> M:
+        """Remove the oldest message, which must be there, and wake a writer."""
+        message = self._messages.popleft()
+        self._free.append(None)
+        if self.room:
+            self.room.wake_one()
+        if self._messages and self.arrived:
+            self.arrived.wake_one()
+        return message
+
+    def peek_locked(self) -> M:
+        """Return the oldest message, which must be there, and leave it."""
+        return self._messages[0]
+
+    def clear_locked(self) -> list[M]:
+        """Remove everything; return what it was, oldest first."""
+        discarded = list(self._messages)
+        self._messages.clear()
+        self._free[:] = [None] * self.capacity
+        return discarded
+
+    def rouse_locked(self) -> None:
+        """Find a slot that an interrupt lost, wake everybody who waits (QB-ERR-9)."""
+        self._free[:] = [None] * (self.capacity - len(self._messages))
+        self.room.wake_all()
+        self.arrived.wake_all()
+
+
+class CircularBuffer:
+    """At most ``capacity`` bytes, first in, first out, in a ring (QB-BUF-8).
+
+    Lock: ``lock`` guards everything below it.
+
+    Invariants, true whenever ``lock`` is free:
+    I1. ``0 <= _count <= capacity`` and ``0 <= _start < capacity``.
+    I2. the content is the ``_count`` bytes from ``_start`` on, wrapping once.
+
+    Raises:
+        ValueError: capacity below 1.
+        TypeError: capacity is no int.
+    """
+
+    __slots__ = ("_count", "_ring", "_start", "arrived", "capacity", "lock", "room")
+
+    def __init__(self, capacity: int, *, lock: _thread.LockType | None = None) -> None:
+        self.capacity = positive("capacity", capacity)
+        self.lock = _sync.Lock() if lock is None else lock
+        self._ring = bytearray(self.capacity)
+        self._start = 0
+        self._count = 0
+        self.room = WaitList()
+        self.arrived = WaitList()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __repr__(self) -> str:
+        return f"<CircularBuffer {len(self)}/{self.capacity}>"
+
+    def full(self) -> bool:
+        """Whether there is no room for one more byte."""
+        return self._count == self.capacity
+
+    def empty(self) -> bool:
+        """Whether there is no byte to read."""
+        return self._count == 0
+
+    def push(self, byte: int) -> None:
+        """Store one byte, 0 to 255.
+
+        Raises:
+            BufferFullError: there is no room.
+        """
+        value = index("byte", byte)
+        if not 0 <= value <= 255:
+            msg = f"byte must be in 0..255, got {value}"
+            raise ValueError(msg)
+        with self.lock:
+            if not self.write_locked(memoryview(bytes((value,)))):
+                msg = f"cannot push: buffer of {self.capacity} bytes is full"
+                raise BufferFullError(msg)
+
+    def pull(self) -> int:
+        """Remove and return the oldest byte.
+
+        Raises:
+            BufferEmptyError: there is none.
+        """
+        one = bytearray(1)
+        with self.lock:
+            if not self.read_locked(memoryview(one)):
+                msg = "cannot pull: buffer is empty"
+                raise BufferEmptyError(msg)
+        return one[0]
+
+    def write(self, data: Buffer) -> int:
+        """Store as many bytes of ``data`` as fit; return how many. Never blocks."""
+        with flat_view(data) as view, self.lock:
+            return self.write_locked(view)
+
+    def read_into(self, target: Buffer) -> int:
+        """Move as many bytes as are there and fit; return how many. Never blocks."""
+        with flat_view(target) as view, self.lock:
+            return self.read_locked(view)
+
+    # Under the lock.
+
+    def write_locked(self, view: memoryview) -> int:
+        """Store a prefix of ``view``, wake who waits for it; return its length."""
+        count = min(len(view), self.capacity - self._count)
+        if not count:
+            return 0
+        begin = (self._start + self._count) % self.capacity
+        first = min(count, self.capacity - begin)
+        self._ring[begin : begin + first] = view[:first]
+        self._ring[: count - first] = view[first:count]
+        self._count += count
+        if self.arrived:
+            self.arrived.wake_one()
+        if not self.full() and self.room:
+            self.room.wake_one()
+        return count
+
+    def read_locked(self, view: memoryview) -> int:
+        """Move bytes into a prefix of ``view``, wake who waits; return its length."""
+        count = min(len(view), self._count)
+        if not count:
+            return 0
+        first = min(count, self.capacity - self._start)
+        view[:first] = self._ring[self._start : self._start + first]
+        view[first:count] = self._ring[: count - first]
+        # One statement without a call in it: no interrupt falls between the two.
+        self._start, self._count = (
+            (self._start + count) % self.capacity,
+            self._count - count,
+        )
+        if self.room:
+            self.room.wake_one()
+        if self._count and self.arrived:
+            self.arrived.wake_one()
+        return count
+
+    def clear_locked(self) -> bytes:
+        """Remove everything; return what it was."""
+        discarded = bytearray(self._count)
+        self.read_locked(memoryview(discarded))
+        return bytes(discarded)
+
+    def rouse_locked(self) -> None:
+        """Wake everybody who waits on this buffer."""
+        self.room.wake_all()
+        self.arrived.wake_all()

@@ -1,0 +1,273 @@
+"""What an end of a `MessageQueue` and of a `Channel` have in common.
+
+An end is a handle: its connection and which side of it this is. The connection does
+not know its ends, so that a forgotten one is collected and disconnects (QB-PY-7).
+Status belongs to an end, not to the pair (QB-DISC-1).
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, TypeVar
+
+import attrs
+
+from queuebroker.arguments import deadline_after
+from queuebroker.connection import Connection, Side, Status, Verdict
+from queuebroker.observer import Reason
+from queuebroker.parking import PENDING, Pending, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    from queuebroker.errors import DisconnectedError
+
+__all__ = ["End", "Stats"]
+
+# The connection of the content: its type tells the end what its buffers hold.
+C = TypeVar("C", bound=Connection[Any])
+
+
+@attrs.frozen(slots=True)
+class Stats:
+    """The books of one end; messages on a MessageQueue, bytes on a Channel (QB-BOOK-1).
+
+    For the flow from this end to its peer, at quiescence exactly and live within the
+    operations in progress::
+
+        sent == peer's received + dropped + peer's pending
+
+    sent: sends that returned normally.
+    received: what this end received.
+    half_disconnected: of sent, dropped because the peer had disconnected already.
+    discarded: of sent, unread when the peer disconnected.
+    peer_lost: of sent, lost with a peer that vanished; 0 within one process.
+    pending: what has arrived here and is not received yet.
+    """
+
+    sent: int
+    received: int
+    half_disconnected: int
+    discarded: int
+    peer_lost: int
+    pending: int
+
+    @property
+    def dropped(self) -> int:
+        """All that this end sent and its peer will never receive."""
+        return self.half_disconnected + self.discarded + self.peer_lost
+
+
+class End(Generic[C]):
+    """One end of a connection. Every method may be called from any thread."""
+
+    __slots__ = ("__weakref__", "_connection", "_side")
+
+    _kind: ClassVar[str]
+    _error: ClassVar[type[DisconnectedError]]
+
+    def __init__(self, connection: C, side: Side) -> None:
+        self._connection: Final = connection
+        self._side: Final = side
+
+    # What it is.
+
+    @property
+    def status(self) -> Status:
+        """Connected, half-disconnected or disconnected (QB-DISC-1)."""
+        return self._connection.status(self._side)
+
+    def disconnected(self) -> bool:
+        """Whether neither sending nor receiving can succeed again (QB-DISC-2).
+
+        False while unread content remains after the peer hung up.
+        """
+        return self.status is Status.DISCONNECTED
+
+    @property
+    def closed(self) -> bool:
+        """The same as `disconnected()`, as a property (QB-PY-3)."""
+        return self.disconnected()
+
+    @property
+    def remote_disconnected(self) -> bool:
+        """Whether the peer has hung up, also while this end drains (QB-DISC-13)."""
+        return self._connection.closed[1 - self._side]
+
+    @property
+    def local_name(self) -> str:
+        """Name of the broker this end was made by."""
+        return self._connection.names[self._side]
+
+    @property
+    def remote_name(self) -> str:
+        """Name of the peer's broker."""
+        return self._connection.names[1 - self._side]
+
+    @property
+    def port(self) -> int:
+        """Port of the rendez-vous that made this connection."""
+        return self._connection.port
+
+    @property
+    def capacity(self) -> int:
+        """Messages (Channel: bytes) that fit in each direction (QB-BUF-10)."""
+        capacity: int = self._connection.flows[0].buffer.capacity
+        return capacity
+
+    @property
+    def pending(self) -> int:
+        """Messages (Channel: bytes) that arrived here and are not received yet."""
+        pending: int = len(self._connection.flows[self._side].buffer)
+        return pending
+
+    def stats(self) -> Stats:
+        """Return the books of this end, read at one instant (QB-BOOK-1)."""
+        connection = self._connection
+        with connection.lock:
+            outward = connection.flows[1 - self._side]
+            inward = connection.flows[self._side]
+            stats = Stats(
+                sent=outward.accepted + outward.half,
+                received=inward.received,
+                half_disconnected=outward.half,
+                discarded=outward.discarded,
+                peer_lost=0,
+                pending=len(inward.buffer),
+            )
+        self._settle()
+        return stats
+
+    # Hanging up.
+
+    def disconnect(self, error: BaseException | None = None) -> None:
+        """Hang up: at once for this end, after draining for its peer (QB-DISC).
+
+        Never blocks, may be repeated. What this end had not received is discarded.
+        With ``error`` the disconnect is abnormal: the peer's `DisconnectedError`
+        has it as cause, once what was sent before is drained (QB-RECV-9).
+        """
+        connection = self._connection
+        reason = Reason.NONE if error is None else Reason.ABNORMAL
+        try:
+            with connection.lock:
+                connection.close_locked(self._side, error, reason)
+        except BaseException:
+            self._rouse()
+            raise
+        self._settle()
+
+    def close(self) -> None:
+        """The same as `disconnect()` (QB-PY-3)."""
+        self.disconnect()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.disconnect()
+
+    def __del__(self) -> None:
+        # An end whose construction failed has no connection.
+        connection = getattr(self, "_connection", None)
+        if connection is None or connection.status(self._side) is Status.DISCONNECTED:
+            return
+        connection.finalize(self._side)
+        warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+
+    # What it refuses, and how it looks.
+
+    def __reduce__(self) -> NoReturn:
+        # pickle, copy and deepcopy all come here (QB-ERR-10).
+        msg = f"cannot pickle or copy {self._kind}: it belongs to its process"
+        raise TypeError(msg)
+
+    def __repr__(self) -> str:
+        connection, side = self._connection, self._side
+        inward, outward = connection.flows[side], connection.flows[1 - side]
+        return (
+            f"<{self._kind} {self.local_name!r} to {self.remote_name!r}"
+            f" port {self.port} {self.status.value},"
+            f" {len(inward.buffer)} in, {len(outward.buffer)} out>"
+        )
+
+    # For the two kinds of content.
+
+    def _act(
+        self,
+        attempt: Callable[[int], Verdict],
+        timeout: float | None,
+        *,
+        sends: bool,
+    ) -> Verdict:
+        """Repeat ``attempt(waited_ns)`` under the lock while it says WAIT.
+
+        Once at ``timeout`` 0, else until the timeout has passed; an attempt that
+        waited is told for how long. WAIT is returned if time is up first.
+        """
+        connection = self._connection
+        deadline = deadline_after(timeout)
+        try:
+            with connection.lock:
+                verdict = attempt(0)
+        except BaseException:
+            self._rouse()
+            raise
+        if connection.deferred:
+            connection.settle()
+        if verdict is not Verdict.WAIT or timeout == 0:
+            return verdict
+        return self._wait(attempt, deadline, sends=sends)
+
+    def _wait(
+        self, attempt: Callable[[int], Verdict], deadline: float | None, *, sends: bool
+    ) -> Verdict:
+        """Sleep and attempt again, until it need not wait or time is up."""
+        connection, side = self._connection, self._side
+        began_ns = connection.now_ns()
+
+        def look() -> Verdict | Pending:
+            verdict = attempt(connection.now_ns() - began_ns)
+            return PENDING if verdict is Verdict.WAIT else verdict
+
+        def ready() -> bool:
+            if sends:
+                return connection.send_verdict(side, waited=True) is not Verdict.WAIT
+            return connection.receive_verdict(side) is not Verdict.WAIT
+
+        buffer = connection.flows[connection.peer_of(side) if sends else side].buffer
+        waiters = buffer.room if sends else buffer.arrived
+        outcome = wait_for(connection, waiters, look, ready, deadline)
+        self._settle()
+        return Verdict.WAIT if outcome is PENDING else outcome
+
+    def _rouse(self) -> None:
+        """Make everybody who waits look again, after an exception (QB-ERR-9)."""
+        with self._connection.lock:
+            self._connection.rouse_locked()
+
+    def _settle(self) -> None:
+        """Do what a finalizer could not while the lock was taken (QB-CONC-9)."""
+        if self._connection.deferred:
+            self._connection.settle()
+
+    def _refusal(self, act: str) -> DisconnectedError:
+        """Return the exception for an act this end's status refuses; raise it."""
+        connection, side = self._connection, self._side
+        local = connection.closed[side]
+        cause = connection.cause(side)
+        error = self._error(
+            f"cannot {act}: {self.local_name!r} port {self.port} was disconnected by"
+            f" {'this end' if local else repr(self.remote_name)}",
+            side="local" if local else "remote",
+            reason=None if cause is None else str(cause) or type(cause).__name__,
+        )
+        error.__cause__ = cause
+        return error

@@ -1,0 +1,61 @@
+"""From two matched `RdV` to the two ends of one connection.
+
+The only place that chooses the kind of end. Called under the manager's lock, it takes
+no other: nobody else knows the connection yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from queuebroker import _sync
+from queuebroker.channel import Channel
+from queuebroker.circular_buffer import CircularBuffer, CircularBufferQueue
+from queuebroker.connection import Connection, Flow
+from queuebroker.locked_queue import LockedMessageQueue
+from queuebroker.queue_connection import Message, QueueConnection
+from queuebroker.rendezvous import Kind
+
+if TYPE_CHECKING:
+    from queuebroker.message_queue import MessageQueue
+    from queuebroker.observer import Watch
+    from queuebroker.rendezvous import RdV
+
+__all__ = ["pair"]
+
+
+def pair(
+    acceptor: RdV, connector: RdV, watch: Watch | None
+) -> tuple[Connection[Any], MessageQueue | Channel, MessageQueue | Channel]:
+    """Return one new connection, the acceptor's end of it, and the connector's.
+
+    The acceptor's terms decide capacity and limit (QB-BUF-10); strictness is each
+    side's own.
+    """
+    lock = _sync.Lock()
+    capacity = acceptor.terms.capacity
+    names = (acceptor.caller.name, connector.caller.name)
+    strict = (acceptor.terms.strict, connector.terms.strict)
+    if acceptor.kind is Kind.CHANNEL:
+        bytes_flows = (
+            Flow(CircularBuffer(capacity, lock=lock)),
+            Flow(CircularBuffer(capacity, lock=lock)),
+        )
+        stream = Connection(
+            lock, bytes_flows, names, acceptor.port, strict=strict, watch=watch
+        )
+        return stream, Channel(stream, 0), Channel(stream, 1)
+    flows = (
+        Flow(CircularBufferQueue[Message](capacity, lock=lock)),
+        Flow(CircularBufferQueue[Message](capacity, lock=lock)),
+    )
+    queue = QueueConnection(
+        lock,
+        flows,
+        names,
+        acceptor.port,
+        limit=acceptor.terms.limit,
+        strict=strict,
+        watch=watch,
+    )
+    return queue, LockedMessageQueue(queue, 0), LockedMessageQueue(queue, 1)

@@ -1,0 +1,131 @@
+"""Who waits for one condition of a state, and the one loop by which all wait.
+
+The rule: a state is changed and looked at only under its lock, but nobody sleeps under
+it. A caller that cannot go on enlists a parker (a bare lock it has taken), lets go of
+the state's lock, and sleeps on the parker; who makes the condition true releases one.
+
+Waking is a chain: an operation wakes one waiter it made room for, and a waiter that
+succeeded wakes the next while the condition still holds. So there is one invariant:
+
+I1. whenever the lock is free and the condition of a `WaitList` holds, either nobody
+    is listed or somebody who was woken is yet to look.
+
+This does not know what is waited for; that is the business of ``attempt``.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Callable
+
+__all__ = ["PENDING", "Pending", "WaitList", "Waitable", "wait_for"]
+
+T = TypeVar("T")
+
+
+class Pending(enum.Enum):
+    """The type of `PENDING`: not now, and not never."""
+
+    PENDING = enum.auto()
+
+
+PENDING: Final = Pending.PENDING
+
+
+class WaitList:
+    """The parkers of those who wait for one condition, oldest first.
+
+    Guarded by the lock of the state it belongs to. Who enlists a parker takes it off
+    again; a waker only releases it. If a waker both released and removed, an interrupt
+    between the two would leave a sleeper that nobody can find any more.
+    """
+
+    __slots__ = ("_parkers",)
+
+    def __init__(self) -> None:
+        # Made at the first wait: most wait lists of most connections never have one.
+        self._parkers: list[_thread.LockType] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._parkers)
+
+    def enlist(self, parker: _thread.LockType) -> None:
+        """Add a taken lock at the end."""
+        if self._parkers is None:
+            self._parkers = []
+        self._parkers.append(parker)
+
+    def leave(self, parker: _thread.LockType) -> None:
+        """Take a parker off, if it is listed."""
+        if self._parkers and parker in self._parkers:
+            self._parkers.remove(parker)
+
+    def wake_one(self) -> None:
+        """Release the oldest parker that is still taken.
+
+        A woken waiter that has its parker again but has not yet looked counts as
+        asleep here, and a second wake-up may fall on it too; the chain repairs that.
+        """
+        for parker in self._parkers or ():
+            if parker.locked():
+                parker.release()
+                return
+
+    def wake_all(self) -> None:
+        """Release every parker that is taken."""
+        for parker in self._parkers or ():
+            if parker.locked():
+                parker.release()
+
+
+class Waitable(Protocol):
+    """A state somebody can wait on: its lock, and a way to make everybody look."""
+
+    @property
+    def lock(self) -> _thread.LockType:
+        """Guards the state and its wait lists."""
+
+    def rouse_locked(self) -> None:
+        """Wake everybody who waits on this state."""
+
+
+def wait_for(
+    state: Waitable,
+    waiters: WaitList,
+    attempt: Callable[[], T | Pending],
+    ready: Callable[[], bool],
+    deadline: float | None,
+) -> T | Pending:
+    """Repeat ``attempt`` under the lock until it is not PENDING or time is up.
+
+    ``attempt`` is made once more after the deadline, so success and disconnect both
+    beat the timeout (QB-TIME-5); PENDING is returned only if that one failed too.
+    ``ready`` says without the lock whether an attempt would get anywhere.
+
+    Whatever exception strikes, the parker is withdrawn, and everybody who waits is
+    roused: the interrupt may have come after a change and before its wake-up, or have
+    hit a waiter that had just been chosen. Each then looks for itself.
+    """
+    parker = _sync.Lock()
+    parker.acquire()
+    expired = False
+    try:
+        while True:
+            with state.lock:
+                waiters.leave(parker)
+                outcome = attempt()
+                if outcome is not PENDING or expired:
+                    return outcome
+                waiters.enlist(parker)
+            expired = not _sync.park(parker, ready, deadline)
+    except BaseException:
+        with state.lock:
+            waiters.leave(parker)
+            state.rouse_locked()
+        raise

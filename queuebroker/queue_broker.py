@@ -1,0 +1,209 @@
+"""`QueueBroker`: a name at which others connect, for whole messages.
+
+The face of a `Broker` that connects `MessageQueue`\\ s: it adds the settings of the
+queues it makes and decides nothing about the rendez-vous.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NoReturn, overload
+
+import attrs
+
+from queuebroker.arguments import positive
+from queuebroker.broker import Broker
+from queuebroker.current import as_current, current_broker
+from queuebroker.errors import BrokerClosedError
+from queuebroker.message_queue import MessageQueue
+from queuebroker.rendezvous import Kind, RdVState, Terms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+    from typing import Self
+
+    from queuebroker.broker_manager import BrokerManager
+    from queuebroker.channel import Channel
+
+__all__ = ["QueueBroker"]
+
+CAPACITY_MESSAGES = 64
+
+
+class QueueBroker:
+    """A named meeting point for `MessageQueue`\\ s; every method from any thread.
+
+    Args:
+        name: a non-empty str, or an open `Broker` to give this face to.
+        manager: the name space, by default one for the whole process.
+        capacity: messages that fit in each direction of the queues it accepts.
+        max_message_size: bytes a message on these may have, None for any number.
+        strict_half: let sends of its own ends raise instead of being dropped while
+            they are half-disconnected.
+
+    Raises:
+        BrokerNameInUseError: a live broker of that manager has the name.
+        TypeError, ValueError: wrong arguments.
+    """
+
+    __slots__ = ("_broker", "_terms")
+
+    def __init__(
+        self,
+        name: str | Broker,
+        *,
+        manager: BrokerManager | None = None,
+        capacity: int = CAPACITY_MESSAGES,
+        max_message_size: int | None = None,
+        strict_half: bool = False,
+    ) -> None:
+        self._terms = Terms(
+            positive("capacity", capacity),
+            None
+            if max_message_size is None
+            else positive("max_message_size", max_message_size),
+            bool(strict_half),
+        )
+        if isinstance(name, Broker):
+            if manager is not None and manager is not name.manager:
+                msg = f"cannot wrap {name!r}: it belongs to another manager"
+                raise ValueError(msg)
+            self._broker = name
+        else:
+            self._broker = Broker(name, manager=manager)
+        self._broker.offer(Kind.QUEUE)
+
+    def __repr__(self) -> str:
+        return f"<QueueBroker {self.name!r} {'closed' if self.closed else 'open'}>"
+
+    def __reduce__(self) -> NoReturn:
+        msg = "cannot pickle or copy QueueBroker: it belongs to its process"
+        raise TypeError(msg)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Meeting.
+
+    def accept(
+        self,
+        port: int,
+        *,
+        timeout: float | None = None,
+        capacity: int | None = None,
+        exclusive: bool = False,
+    ) -> MessageQueue:
+        """Wait for a connect to this broker and port; return this side's end.
+
+        capacity: messages in each direction, for this connection only.
+
+        The rest is as `Broker.accept`.
+        """
+        terms = self._terms
+        if capacity is not None:
+            terms = attrs.evolve(terms, capacity=positive("capacity", capacity))
+        if exclusive:
+            terms = attrs.evolve(terms, exclusive=True)
+        return _queue(self._broker.meet_accept(Kind.QUEUE, port, terms, timeout))
+
+    @overload
+    def connect(
+        self,
+        name: str,
+        port: int,
+        *,
+        timeout: float | None = None,
+        required: Literal[True],
+    ) -> MessageQueue: ...
+    @overload
+    def connect(
+        self,
+        name: str,
+        port: int,
+        *,
+        timeout: float | None = None,
+        required: bool = False,
+    ) -> MessageQueue | None: ...
+    def connect(
+        self,
+        name: str,
+        port: int,
+        *,
+        timeout: float | None = None,
+        required: bool = False,
+    ) -> MessageQueue | None:
+        """Wait for an accept at the named broker and port; return this side's end.
+
+        As `Broker.connect`; a broker without this face counts as unknown.
+        """
+        end = self._broker.meet_connect(
+            Kind.QUEUE, name, port, self._terms, timeout, required=required
+        )
+        return None if end is None else _queue(end)
+
+    def accept_iter(self, port: int) -> Iterator[MessageQueue]:
+        """Yield accepted queues until this broker is closed (QB-PY-9)."""
+        while True:
+            try:
+                queue = self.accept(port)
+            except BrokerClosedError:
+                return
+            yield queue
+
+    # Looking.
+
+    @property
+    def name(self) -> str:
+        """The name it has, or had until it was closed."""
+        return self._broker.name
+
+    @property
+    def manager(self) -> BrokerManager:
+        """The name space it belongs to."""
+        return self._broker.manager
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close()` was called."""
+        return self._broker.closed
+
+    def waiting_accepts(self) -> dict[int, int]:
+        """Return how many accepts wait here, by port (QB-BOOK-2)."""
+        return self._broker.count_waiting(RdVState.WAITING_ACCEPT, Kind.QUEUE)
+
+    def waiting_connects(self) -> dict[int, int]:
+        """Return how many connects wait here, by port (QB-BOOK-2)."""
+        return self._broker.count_waiting(RdVState.WAITING_CONNECT, Kind.QUEUE)
+
+    def outgoing(self) -> dict[tuple[str, int], int]:
+        """Return how many of its own connects wait, by name and port (QB-BOOK-2)."""
+        return self._broker.count_departing(Kind.QUEUE)
+
+    @staticmethod
+    def get_broker() -> Broker | QueueBroker:
+        """Return the broker of the running Task; see `current_broker`."""
+        return current_broker()
+
+    def as_current(self) -> AbstractContextManager[None]:
+        """Make this the current broker of the thread or coroutine (QB-NAME-11)."""
+        return as_current(self)
+
+    # Closing.
+
+    def close(self) -> None:
+        """Close the broker with both its faces; see `Broker.close`."""
+        self._broker.close()
+
+
+def _queue(end: MessageQueue | Channel) -> MessageQueue:
+    assert isinstance(end, MessageQueue)  # QB-RDV-4: kinds never match one another
+    return end

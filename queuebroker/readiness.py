@@ -1,0 +1,33 @@
+"""A file descriptor that is readable while a receive would not have to wait.
+
+Made on first use (QB-BOOK-5): only an event loop wants one. Level-triggered, as
+`selectors` expects of a socket. The caller holds the connection's lock.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+__all__ = ["Readiness"]
+
+
+class Readiness:
+    """An eventfd kept in step with one flow; closed when it is collected."""
+
+    __slots__ = ("_readable", "fd")
+
+    def __init__(self) -> None:
+        self.fd: Final = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._readable = False
+
+    def set_locked(self, *, readable: bool) -> None:
+        """Make the descriptor readable or not."""
+        if readable and not self._readable:
+            os.eventfd_write(self.fd, 1)
+        elif self._readable and not readable:
+            os.eventfd_read(self.fd)
+        self._readable = readable
+
+    def __del__(self) -> None:
+        os.close(self.fd)

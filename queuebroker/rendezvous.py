@@ -1,0 +1,218 @@
+"""The rendez-vous: `RdV`, one caller who wants to meet; `RdVMap`, who waits where.
+
+All of it is pure: callers hold the manager's lock and do the waiting themselves. Every
+transition of an RdV goes through its `step`.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from queuebroker import _sync
+from queuebroker.observer import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from queuebroker.broker import Broker
+    from queuebroker.channel import Channel
+    from queuebroker.message_queue import MessageQueue
+
+__all__ = ["Kind", "RdV", "RdVEvent", "RdVMap", "RdVState", "Terms"]
+
+
+class Kind(enum.Enum):
+    """What is to be connected; kinds never match one another (QB-RDV-4)."""
+
+    CHANNEL = "channel"
+    QUEUE = "queue"
+
+
+class RdVState(enum.Enum):
+    """Where a caller stands; the last two are final (QB-RDV-16)."""
+
+    WAITING_ACCEPT = "waiting-accept"
+    WAITING_CONNECT = "waiting-connect"
+    MATCHED = "matched"
+    WITHDRAWN = "withdrawn"
+
+
+class RdVEvent(enum.Enum):
+    """What may befall a waiting caller."""
+
+    MATCH = "match"
+    WITHDRAW = "withdraw"
+
+
+_TRANSITIONS: Final[Mapping[tuple[RdVState, RdVEvent], RdVState]] = {
+    (RdVState.WAITING_ACCEPT, RdVEvent.MATCH): RdVState.MATCHED,
+    (RdVState.WAITING_CONNECT, RdVEvent.MATCH): RdVState.MATCHED,
+    (RdVState.WAITING_ACCEPT, RdVEvent.WITHDRAW): RdVState.WITHDRAWN,
+    (RdVState.WAITING_CONNECT, RdVEvent.WITHDRAW): RdVState.WITHDRAWN,
+}
+
+_OPPOSITE: Final[Mapping[RdVState, RdVState]] = {
+    RdVState.WAITING_ACCEPT: RdVState.WAITING_CONNECT,
+    RdVState.WAITING_CONNECT: RdVState.WAITING_ACCEPT,
+}
+
+
+@attrs.frozen(slots=True)
+class Terms:
+    """What a caller brings to the connection; the acceptor's size rules (QB-BUF-10).
+
+    capacity: messages (Channel: bytes) each direction holds.
+    limit: bytes a message may have, None for any number.
+    strict: whether this side's sends raise while half-disconnected (QB-PY-8).
+    exclusive: whether this accept tolerates no other on its port (QB-RDV-9).
+    """
+
+    capacity: int
+    limit: int | None = None
+    strict: bool = False
+    exclusive: bool = False
+
+
+_tickets = itertools.count(1)
+
+
+class RdV:
+    """One call of accept or connect, from its arrival to its end; single use.
+
+    caller: the broker the call was made on.
+    reason: why it was withdrawn.
+    end: what a match gave it; taken by the caller, who sleeps on ``parker`` until then.
+    """
+
+    __slots__ = (
+        "began_ns",
+        "caller",
+        "end",
+        "kind",
+        "parker",
+        "port",
+        "reason",
+        "state",
+        "target",
+        "terms",
+        "ticket",
+    )
+
+    def __init__(
+        self,
+        state: RdVState,
+        caller: Broker,
+        target: Broker,
+        kind: Kind,
+        port: int,
+        terms: Terms,
+    ) -> None:
+        self.state = state
+        self.caller = caller
+        self.target = target
+        self.kind = kind
+        self.port = port
+        self.terms = terms
+        self.ticket = next(_tickets)
+        self.began_ns = 0
+        self.reason = Reason.NONE
+        self.end: MessageQueue | Channel | None = None
+        self.parker = _sync.Lock()
+        self.parker.acquire()
+
+    def __repr__(self) -> str:
+        return f"<RdV {self.kind.value} port {self.port} {self.state.value}>"
+
+    @property
+    def waiting(self) -> bool:
+        """Whether neither a match nor a withdrawal has come."""
+        return self.state in _OPPOSITE
+
+    def step(self, event: RdVEvent) -> None:
+        """Move to the next state.
+
+        Raises:
+            ValueError: the state is final; it stays as it is.
+        """
+        following = _TRANSITIONS.get((self.state, event))
+        if following is None:
+            msg = f"cannot {event.value}: rendez-vous is {self.state.value}"
+            raise ValueError(msg)
+        self.state = following
+
+
+class RdVMap:
+    """Who waits at one broker: by kind and port, in order of arrival.
+
+    Guarded by the manager's lock.
+
+    Invariants, true whenever that lock is free:
+    I1. everybody under one kind and port waits in the same state: an accept and a
+        connect that could match have matched.
+    I2. nobody here is matched or withdrawn, and no port is here without a waiter.
+    """
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[Kind, int], list[RdV]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def __iter__(self) -> Iterator[RdV]:
+        for waiting in self._waiting.values():
+            yield from waiting
+
+    def opposite_of(self, rdv: RdV) -> RdV | None:
+        """Return who has waited longest for a call like this one."""
+        waiting = self._waiting.get((rdv.kind, rdv.port))
+        if waiting and waiting[0].state is _OPPOSITE[rdv.state]:
+            return waiting[0]
+        return None
+
+    def refuses(self, rdv: RdV) -> bool:
+        """Whether an exclusive accept stands in the way of this accept (QB-RDV-9)."""
+        waiting = self._waiting.get((rdv.kind, rdv.port))
+        if not waiting or rdv.state is not RdVState.WAITING_ACCEPT:
+            return False
+        first = waiting[0]
+        return first.state is rdv.state and (
+            rdv.terms.exclusive or first.terms.exclusive
+        )
+
+    def add(self, rdv: RdV) -> None:
+        """Let a caller wait."""
+        self._waiting.setdefault((rdv.kind, rdv.port), []).append(rdv)
+
+    def remove(self, rdv: RdV) -> None:
+        """Let a caller wait no more, if it is here."""
+        waiting = self._waiting.get((rdv.kind, rdv.port), [])
+        if rdv in waiting:
+            waiting.remove(rdv)
+            if not waiting:
+                del self._waiting[rdv.kind, rdv.port]
+
+    def mend(self) -> None:
+        """Let those go who are matched or withdrawn but still listed.
+
+        That is what an interrupt in the middle of a match leaves behind: perhaps not
+        removed, perhaps not woken.
+        """
+        for rdv in list(self):
+            if not rdv.waiting:
+                if rdv.parker.locked():
+                    rdv.parker.release()
+                self.remove(rdv)
+
+    def count(self, state: RdVState, kind: Kind) -> dict[int, int]:
+        """Return how many wait in a state, by port (QB-BOOK-2)."""
+        return {
+            port: len(waiting)
+            for (of_kind, port), waiting in self._waiting.items()
+            if of_kind is kind and waiting[0].state is state
+        }
