@@ -14,8 +14,6 @@ testing                the schedule explorer: not imported from here
 
 from __future__ import annotations
 
-import logging
-
 from queuebroker.broker import Broker
 from queuebroker.broker_manager import BrokerManager, default_manager
 from queuebroker.channel import Channel
@@ -88,5 +86,3 @@ __all__ = [  # noqa: RUF022  # grouped by what they are for
     "SendTimeoutError",
     "UnknownBrokerError",
 ]
-
-logging.getLogger("queuebroker").addHandler(logging.NullHandler())

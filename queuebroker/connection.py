@@ -44,6 +44,10 @@ class Status(enum.Enum):
     HALF_DISCONNECTED = "half-disconnected"
     DISCONNECTED = "disconnected"
 
+    # By identity, as members are compared: the hash of Enum is Python code, and every
+    # operation looks a status up in the tables.
+    __hash__ = object.__hash__
+
 
 class Verdict(enum.Enum):
     """What happens to a send or a receive that looks at its end."""
@@ -52,6 +56,8 @@ class Verdict(enum.Enum):
     WAIT = enum.auto()
     DROP = enum.auto()
     REFUSE = enum.auto()
+
+    __hash__ = object.__hash__  # as Status
 
 
 _C, _H, _D = Status.CONNECTED, Status.HALF_DISCONNECTED, Status.DISCONNECTED

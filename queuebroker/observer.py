@@ -9,12 +9,9 @@ line: recording is never a reason for a channel to fail.
 from __future__ import annotations
 
 import enum
-import logging
 from typing import Protocol
 
 __all__ = ["Observer", "Operation", "Reason", "Watch"]
-
-_log = logging.getLogger("queuebroker")
 
 
 class Operation(enum.IntEnum):
@@ -131,6 +128,12 @@ class Watch:
                 port,
                 reason,
             )
-        except Exception:  # noqa: BLE001  # recording must never fail a channel
+        except Exception:  # recording must never fail a channel
             self._observer = None
-            _log.exception("observer raised and is switched off: %r", observer)
+            # Imported here: it would be a quarter of the time this package takes to
+            # import, for a line that a correct observer never causes.
+            import logging  # noqa: PLC0415
+
+            logger = logging.getLogger("queuebroker")
+            logger.addHandler(logging.NullHandler())  # silent unless asked for
+            logger.exception("observer raised and is switched off: %r", observer)

@@ -45,10 +45,11 @@ def pair(
             lock, bytes_flows, names, acceptor.port, strict=strict, watch=watch
         )
         return stream, Channel(stream, 0), Channel(stream, 1)
-    flows = (
-        Flow(CircularBufferQueue[Message](capacity, lock=lock)),
-        Flow(CircularBufferQueue[Message](capacity, lock=lock)),
+    messages: tuple[CircularBufferQueue[Message], CircularBufferQueue[Message]] = (
+        CircularBufferQueue(capacity, lock=lock),
+        CircularBufferQueue(capacity, lock=lock),
     )
+    flows = (Flow(messages[0]), Flow(messages[1]))
     queue = QueueConnection(
         lock,
         flows,
