@@ -139,6 +139,9 @@ class CircularBufferQueue(Generic[M]):
         self.room.wake_all()
         self.arrived.wake_all()
 
+    def settle(self) -> None:
+        """Nothing: a buffer by itself has no finalizer."""
+
 
 class CircularBuffer:
     """At most ``capacity`` bytes, first in, first out, in a ring (QB-BUF-8).

@@ -350,3 +350,4 @@ class Connection(Generic[B]):
         if self.watch is not None:
             with self.lock:
                 self.note(Operation.RECV_END, (side, side), 0, 0, reason)
+            self.settle()

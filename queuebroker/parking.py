@@ -85,7 +85,7 @@ class WaitList:
 
 
 class Waitable(Protocol):
-    """A state somebody can wait on: its lock, and a way to make everybody look."""
+    """A state somebody can wait on: its lock, and what goes with letting go of it."""
 
     @property
     def lock(self) -> _thread.LockType:
@@ -93,6 +93,9 @@ class Waitable(Protocol):
 
     def rouse_locked(self) -> None:
         """Wake everybody who waits on this state."""
+
+    def settle(self) -> None:
+        """Do what could not be done while the lock was held; called without it."""
 
 
 def wait_for(
@@ -123,6 +126,9 @@ def wait_for(
                 if outcome is not PENDING or expired:
                     return outcome
                 waiters.enlist(parker)
+            # A finalizer may have hung up the peer just now, on this thread, and have
+            # left it to us to say so: if we slept first, nobody would (QB-CONC-9).
+            state.settle()
             expired = not _sync.park(parker, ready, deadline)
     except BaseException:
         with state.lock:

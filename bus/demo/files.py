@@ -1,0 +1,85 @@
+"""What there is to read: a list made once, which every pass and the serial run use."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bus.errors import DemoError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["FileList", "list_files"]
+
+_APART = frozenset({"site-packages", "dist-packages", "__pycache__"})
+
+
+@attrs.frozen(slots=True)
+class FileList:
+    """Files of one folder, by their path relative to it, sorted.
+
+    title: what they are, for people.
+    problems: a line for each folder that could not be read.
+    """
+
+    root: Path
+    title: str
+    paths: tuple[str, ...]
+    problems: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def read(self, index: int) -> bytes:
+        """Return the content of one file.
+
+        Raises:
+            OSError: it vanished or cannot be read.
+        """
+        return (self.root / self.paths[index]).read_bytes()
+
+
+def list_files(folder: Path | None) -> FileList:
+    """List the files below a folder, by default Python's own standard library.
+
+    Only regular files count; links are not followed.
+
+    Raises:
+        DemoError: it is no folder, cannot be read, or has no file.
+    """
+    if folder is None:
+        root = Path(sysconfig.get_paths()["stdlib"])
+        title = ".py files of Python's standard library"
+    else:
+        root, title = folder, f"files of {folder}"
+        if not root.is_dir():
+            what = "is not a folder" if root.exists() else "does not exist"
+            msg = f"cannot take stock: {folder} {what}"
+            raise DemoError(msg)
+    problems: list[str] = []
+    paths = sorted(_walk(root, problems, python_only=folder is None))
+    if not paths:
+        reason = f": {problems[0]}" if problems else ""
+        msg = f"cannot take stock: no file in {root}{reason}"
+        raise DemoError(msg)
+    return FileList(root, title, tuple(paths), tuple(problems))
+
+
+def _walk(root: Path, problems: list[str], *, python_only: bool) -> Iterator[str]:
+    def unreadable(error: OSError) -> None:
+        problems.append(f"cannot read folder {error.filename}: {error.strerror}")
+
+    for folder, folders, names in os.walk(root, onerror=unreadable):
+        if python_only:
+            folders[:] = [name for name in folders if name not in _APART]
+        for name in names:
+            path = Path(folder, name)
+            if python_only and path.suffix != ".py":
+                continue
+            if path.is_file() and not path.is_symlink():
+                yield str(path.relative_to(root))

@@ -1,0 +1,109 @@
+"""Faults put into one channel on purpose, to show that they are found and named.
+
+A faulty buffer takes the place of the console's own, from here: the library has no
+hook for it. It misbehaves once, with one message, and works as it should ever after.
+Faults strike notifications, because nobody's work depends on those.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from queuebroker.circular_buffer import CircularBufferQueue
+from queuebroker.observer import Reason
+from queuebroker.queue_connection import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker import MessageQueue
+    from queuebroker.connection import Side
+    from queuebroker.queue_connection import QueueConnection
+
+__all__ = ["FAULTS", "plant"]
+
+
+class _Faulty(CircularBufferQueue[Message]):
+    """A buffer that takes over another's content, lock and waiters."""
+
+    __slots__ = ("_connection", "_held", "_side", "_struck")
+
+    def __init__(self, connection: QueueConnection, side: Side) -> None:
+        replaced = connection.flows[side].buffer
+        super().__init__(replaced.capacity, lock=connection.lock)
+        self.room, self.arrived = replaced.room, replaced.arrived
+        self._messages, self._free = (
+            replaced._messages,
+            replaced._free,
+        )  # this is a buffer too
+        self._connection = connection
+        self._side: Side = side
+        self._struck = False
+        self._held: Message | None = None
+
+
+class _Lost(_Faulty):
+    """Says that it stored a message, and did not."""
+
+    __slots__ = ()
+
+    def push_locked(self, message: Message) -> bool:
+        if not self._struck and not self.full():
+            self._struck = True
+            return True
+        return super().push_locked(message)
+
+
+class _Duplicate(_Faulty):
+    """Stores one message twice."""
+
+    __slots__ = ()
+
+    def push_locked(self, message: Message) -> bool:
+        stored = super().push_locked(message)
+        if stored and not self._struck:
+            self._struck = super().push_locked(message)
+        return stored
+
+
+class _Reorder(_Faulty):
+    """Holds one message back until the next has passed it."""
+
+    __slots__ = ()
+
+    def push_locked(self, message: Message) -> bool:
+        if not self._struck and not self.full():
+            self._struck, self._held = True, message
+            return True
+        stored = super().push_locked(message)
+        if stored and self._held is not None and super().push_locked(self._held):
+            self._held = None
+        return stored
+
+
+class _Half(_Faulty):
+    """Hangs up its own end while a receive is under way, and delivers nevertheless."""
+
+    __slots__ = ()
+
+    def pull_locked(self) -> Message:
+        message = super().pull_locked()
+        if not self._struck:
+            self._struck = True
+            self._connection.close_locked(self._side, None, Reason.NONE)
+        return message
+
+
+FAULTS: Final[dict[str, Callable[[QueueConnection, Side], _Faulty]]] = {
+    "lost": _Lost,
+    "duplicate": _Duplicate,
+    "reorder": _Reorder,
+    "half": _Half,
+}
+
+
+def plant(fault: str, end: MessageQueue) -> None:
+    """Let the buffer that ``end`` receives from misbehave once."""
+    connection, side = end._connection, end._side  # no hook, see above
+    with connection.lock:
+        connection.flows[side].buffer = FAULTS[fault](connection, side)

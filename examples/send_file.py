@@ -1,0 +1,48 @@
+"""A file sent in pieces and checked: the hang-up marks its end.
+
+What the sender sent before it hung up is received to the last piece, so the receiver
+needs no length and no end mark. Only the digest says whether the content is right.
+"""
+
+import hashlib
+import sys
+from pathlib import Path
+
+from queuebroker import MessageQueue, QueueBroker, Task
+
+PORT = 21
+PIECE_BYTES = 4096
+
+
+def send_file(queue: MessageQueue, path: Path) -> None:
+    """Send the digest, then the content, then hang up."""
+    content = path.read_bytes()
+    with queue:
+        queue.send(hashlib.sha256(content).digest())
+        for start in range(0, len(content), PIECE_BYTES):
+            queue.send(content, start, min(PIECE_BYTES, len(content) - start))
+
+
+def receive_file(queue: MessageQueue) -> bytes:
+    """Receive until the sender has hung up and nothing is left."""
+    digest = queue.receive()
+    content = b"".join(queue)
+    if hashlib.sha256(content).digest() != digest:
+        raise ValueError("the file was damaged on the way")
+    return content
+
+
+def main() -> None:
+    path = Path(sys.argv[1] if len(sys.argv) > 1 else __file__)
+    archive = QueueBroker("archive")
+    desk = QueueBroker("desk")
+    task = Task(desk, lambda: send_file(desk.connect("archive", PORT, required=True), path))
+    task.start()
+    with archive.accept(PORT) as queue:
+        content = receive_file(queue)
+    task.join()
+    print(f"{path.name}: {len(content)} bytes, as they were sent")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""A `Task`: one thread of a run, and what stands in its way.
+
+A task that is not running can go on as soon as its ``obstacle`` is not taken or its
+deadline has come. That is all the scheduler knows of locks, sleeps and joins; a task
+is itself an obstacle to those who join it.
+"""
+
+from __future__ import annotations
+
+import _thread
+import math
+from contextvars import Context
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+__all__ = ["FREE", "NEVER", "OTHERS", "TIME", "Obstacle", "Task", "Unwind"]
+
+NEVER: Final = math.inf  # the deadline of who has none
+
+
+class Obstacle(Protocol):
+    """What a task may have to wait for."""
+
+    taken: bool
+
+
+class _Constant:
+    """An obstacle that never changes."""
+
+    __slots__ = ("taken",)
+
+    def __init__(self, *, taken: bool) -> None:
+        self.taken = taken
+
+
+FREE: Final = _Constant(taken=False)  # of who can go on at any time
+TIME: Final = _Constant(taken=True)  # of who waits for a deadline and nothing else
+OTHERS: Final = _Constant(taken=True)  # of who waits until nobody else can go on
+
+
+class Unwind(BaseException):
+    """Ends a task that is still there when its run is over. Never seen by users."""
+
+
+class Task:
+    """One thread of a run. Only the scheduler and the primitives touch its fields.
+
+    number: position in the order of creation in this run, 0 for the main task.
+    key: the same in every schedule: built from the parent's key and the how-manieth
+      child this is.
+    taken: False once it has ended.
+    asleep: it waits to be woken by somebody, as opposed to waiting for a lock.
+    predicate: what it sleeps for, if it said so.
+    thrown: an exception to be raised where it waits.
+    """
+
+    __slots__ = (
+        "asleep",
+        "awaited",
+        "body",
+        "children",
+        "condition",
+        "context",
+        "daemon",
+        "deadline",
+        "error",
+        "error_known",
+        "gate",
+        "ident",
+        "importing",
+        "key",
+        "locks",
+        "name",
+        "number",
+        "obstacle",
+        "passes",
+        "phantom",
+        "predicate",
+        "taken",
+        "thread",
+        "thrown",
+        "unwinding",
+        "yields",
+    )
+
+    def __init__(
+        self, number: int, key: int, name: str, body: Callable[[], object], *, daemon: bool
+    ) -> None:
+        self.number = number
+        self.key = key
+        self.name = name
+        self.body: Callable[[], object] | None = body
+        self.daemon = daemon
+        self.context = Context()
+        self.thread: threading.Thread | None = None
+        self.gate = _thread.allocate_lock()  # the baton: released to let it run
+        self.gate.acquire()
+        self.ident = 0  # of its real thread, 0 before that exists
+        self.obstacle: Obstacle = FREE
+        self.deadline = NEVER
+        self.taken = True
+        self.asleep = False
+        self.predicate: Callable[[], object] | None = None
+        self.condition: threading.Condition | None = None
+        self.phantom = False  # woken for no reason
+        self.yields = False  # at a switch point that lets others go first
+        self.thrown: BaseException | None = None
+        self.awaited: BaseException | None = None  # thrown by a test, so no failure
+        self.error: BaseException | None = None
+        self.error_known = False
+        self.children = 0
+        self.locks = 0
+        self.importing = 0
+        self.unwinding = False
+        self.passes = 0
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"

@@ -1,0 +1,57 @@
+"""Each example runs in a fresh interpreter, warns of nothing, and prints what it says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_FOLDER = Path(__file__).parents[2] / "examples"
+
+_PRINTS = {
+    "echo.py": ["is anybody there?"],
+    "ping_pong.py": [f"{('ping', 'pong')[i % 2]} {i + 1}" for i in range(10)],
+    "send_file.py": ["send_file.py: {size} bytes, as they were sent"],
+    "many_clients.py": [
+        *(f"client-{i} came 3 times" for i in range(5)),
+        "cannot accept on port 80: broker 'server' is closed",
+    ],
+    "good_bye.py": [
+        "left is disconnected",
+        "right is half-disconnected with 2 unread",
+        "right dropped 1",
+        "right received one last thing",
+        "right received good-bye",
+        "right is disconnected",
+        "right: cannot send: 'right' port 1 was disconnected by 'left'",
+    ],
+}
+
+# Held to the contract by tests/conformance instead: it prints nothing of its own.
+_ELSEWHERE = {"naive_broker.py"}
+
+
+@pytest.mark.parametrize("name", sorted(_PRINTS))
+def test_example_prints_what_it_should(name: str) -> None:
+    path = _FOLDER / name
+
+    ran = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", path],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert ran.stderr == ""
+    expected = [line.format(size=path.stat().st_size) for line in _PRINTS[name]]
+    assert ran.stdout.splitlines() == expected
+    assert ran.returncode == 0
+
+
+def test_no_example_is_forgotten() -> None:
+    present = {path.name for path in _FOLDER.glob("*.py")}
+
+    assert present == set(_PRINTS) | _ELSEWHERE
