@@ -42,21 +42,19 @@ class Broker:
         with self.changed:
             offered = self.offered.setdefault(port, [])
             offered.append(theirs)
-            self.changed.notify()
+            self.changed.notify_all()
             while theirs in offered:
                 self.changed.wait()
         return mine
 
-    def connect(self, name: str, port: int) -> Queue | None:
+    def connect(self, name: str, port: int) -> Queue:
         """Wait until that broker offers a queue on the port, and take it."""
-        other = self.manager.brokers.get(name)
-        if other is None:
-            return None
+        other = self.manager.brokers[name]
         with other.changed:
             while not other.offered.get(port):
                 other.changed.wait()
             theirs = other.offered[port].pop(0)
-            other.changed.notify()
+            other.changed.notify_all()
         return theirs
 
 
@@ -79,34 +77,35 @@ class Queue:
 
     def send(self, data: bytes) -> None:
         """Put a message into the peer's inbox, as soon as there is room."""
+        message = bytes(data)
         with self.changed:
-            while len(self.peer.inbox) >= CAPACITY and not self.closed:
+            while len(self.peer.inbox) >= CAPACITY and not self.disconnected():
                 self.changed.wait()
-            if self.closed:
+            if self.disconnected():
                 raise ConnectionError("the queue is disconnected")
-            self.peer.inbox.append(data)
+            self.peer.inbox.append(message)
             self.changed.notify_all()
 
     def receive(self) -> bytes:
         """Take the oldest message out of the inbox, as soon as there is one."""
         with self.changed:
-            if not self.inbox and not self.closed:
+            if not self.inbox and not self.disconnected():
                 self.changed.wait()
-            if self.closed:
+            if self.closed or (self.peer.closed and not self.inbox):
                 raise ConnectionError("the queue is disconnected")
             message = self.inbox.pop(0)
             self.changed.notify_all()
             return message
 
     def disconnect(self) -> None:
-        """Hang up, for both sides."""
+        """Hang up, and tell everybody who waits."""
         with self.changed:
-            self.closed = self.peer.closed = True
+            self.closed = True
             self.changed.notify_all()
 
     def disconnected(self) -> bool:
         """Say whether somebody hung up."""
-        return self.closed
+        return self.closed or self.peer.closed
 
 
 def factory() -> Manager:

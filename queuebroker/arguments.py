@@ -116,7 +116,7 @@ def snapshot(data: Buffer, offset: object, length: object, limit: int | None) ->
         ValueError: the range is not within the data.
         MessageTooLargeError: the message is longer than ``limit`` bytes.
     """
-    if type(data) is bytes and length is None and offset == 0 and offset is not False:
+    if type(data) is bytes and length is None and type(offset) is int and not offset:
         message = data
     else:
         view = flat_view(data)

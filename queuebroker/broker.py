@@ -219,14 +219,16 @@ class Broker:
         deadline = deadline_after(timeout)
         rdv = RdV(RdVState.WAITING_ACCEPT, self, self, kind, number, terms)
         self.manager.check_process()
+        # From here to the end in one block: an interrupt between two would leave a
+        # caller on the list that nobody can withdraw any more.
         try:
             with self.manager.lock:
                 self._check_open("accept", number)
                 begin_locked(rdv)
+            return finish(rdv, deadline)
         except BaseException:
             abandon(rdv)
             raise
-        return finish(rdv, deadline)
 
     def meet_connect(
         self,
@@ -262,14 +264,17 @@ class Broker:
                         side=1,
                         reason=Reason.UNKNOWN_BROKER,
                     )
+            if rdv is not None:
+                return finish(rdv, deadline)
         except BaseException:
             if rdv is not None:
                 abandon(rdv)
             raise
-        if rdv is not None:
-            return finish(rdv, deadline)
         if required:
-            msg = f"cannot connect: no live broker {name!r} offers {kind.value}s"
+            msg = (
+                f"cannot connect to {name!r} port {number}: no live broker of that"
+                f" name offers {kind.value}s"
+            )
             raise UnknownBrokerError(msg)
         return None
 

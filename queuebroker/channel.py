@@ -92,7 +92,7 @@ class Channel(End[Connection[CircularBuffer]]):
 
         verdict = self._act(attempt, timeout, sends=True)
         if verdict is Verdict.WAIT:
-            msg = f"cannot write: the buffer of {self.remote_name!r} stayed full"
+            msg = f"cannot write: {self.remote_name!r} port {self.port} stayed full"
             raise SendTimeoutError(msg)
         if verdict is Verdict.REFUSE:
             raise self._refusal("write")
@@ -144,7 +144,10 @@ class Channel(End[Connection[CircularBuffer]]):
 
         verdict = self._act(attempt, timeout, sends=False)
         if verdict is Verdict.WAIT:
-            msg = f"cannot read: nothing from {self.remote_name!r} within {timeout} s"
+            msg = (
+                f"cannot read: nothing from {self.remote_name!r} port {self.port}"
+                f" within {timeout} s"
+            )
             raise ReceiveTimeoutError(msg)
         if verdict is Verdict.REFUSE:
             raise self._refusal("read")
@@ -179,6 +182,9 @@ class Channel(End[Connection[CircularBuffer]]):
         try:
             while done < size:
                 done += self.read(content, done, timeout=_remaining(deadline))
+        except ReceiveTimeoutError as error:
+            error.partial = bytes(content[:done])
+            raise
         except DisconnectedChannelError as error:
             short = IncompleteReadError(
                 f"{error}, after {done} of {size} bytes",

@@ -108,7 +108,12 @@ class SendTimeoutError(QueueBrokerTimeoutError):
 
 
 class ReceiveTimeoutError(QueueBrokerTimeoutError):
-    """Nothing arrived in time; nothing was lost (QB-TIME-7)."""
+    """Nothing, or for `Channel.read_exactly` too little, arrived in time (QB-TIME-7).
+
+    partial: what `read_exactly` had read, else empty; nothing is lost.
+    """
+
+    partial: bytes = b""
 
 
 class BrokerNameInUseError(QueueBrokerError, ValueError):

@@ -150,7 +150,9 @@ class LockedMessageQueue(MessageQueue):
             if size > len(view):
                 msg = f"cannot receive: message of {size} bytes, buffer of {len(view)}"
                 raise ValueError(msg)
-            view[:size] = self._connection.take_locked(side, waited_ns)
+            message = self._connection.take_locked(side, waited_ns)
+            if size:  # what stands for an empty buffer is read-only
+                view[:size] = message
             return size
 
         return self._receive(take, timeout)

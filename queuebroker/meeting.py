@@ -17,7 +17,7 @@ from queuebroker.errors import (
 )
 from queuebroker.observer import Operation, Reason
 from queuebroker.pairing import pair
-from queuebroker.rendezvous import RdV, RdVEvent, RdVState
+from queuebroker.rendezvous import RdV, RdVEvent
 
 if TYPE_CHECKING:
     from queuebroker.broker import Broker
@@ -34,9 +34,8 @@ def begin_locked(rdv: RdV) -> None:
     It is withdrawn at once where an exclusive accept stands in its way (QB-RDV-9).
     """
     manager, waiting = rdv.caller.manager, rdv.target.waiting
-    accepts = rdv.state is RdVState.WAITING_ACCEPT
     rdv.began_ns = _now_ns(manager)
-    begin = Operation.ACCEPT_BEGIN if accepts else Operation.CONNECT_BEGIN
+    begin = Operation.ACCEPT_BEGIN if rdv.accepts else Operation.CONNECT_BEGIN
     _note(begin, rdv)
     if waiting.refuses(rdv):
         rdv.step(RdVEvent.WITHDRAW)
@@ -46,10 +45,10 @@ def begin_locked(rdv: RdV) -> None:
     opposite = waiting.opposite_of(rdv)
     if opposite is None:
         waiting.add(rdv)
-        if not accepts:
+        if not rdv.accepts:
             rdv.caller.departing[rdv] = None
         return
-    acceptor, connector = (rdv, opposite) if accepts else (opposite, rdv)
+    acceptor, connector = (rdv, opposite) if rdv.accepts else (opposite, rdv)
     connection, accept_end, connect_end = pair(acceptor, connector, manager.watch)
     manager.keep_locked(connection)
     # First the ends, then the states, then the wake-up, then the lists: whatever an
@@ -58,8 +57,8 @@ def begin_locked(rdv: RdV) -> None:
     acceptor.step(RdVEvent.MATCH)
     connector.step(RdVEvent.MATCH)
     opposite.parker.release()
-    waiting.remove(opposite)
     connector.caller.departing.pop(connector, None)
+    waiting.remove(opposite)
     _note(Operation.ACCEPT_END, acceptor, connector, connection.number)
     _note(Operation.CONNECT_END, connector, acceptor, connection.number)
 
@@ -78,26 +77,23 @@ def withdraw_locked(rdv: RdV, reason: Reason) -> None:
 def finish(rdv: RdV, deadline: float | None) -> MessageQueue | Channel:
     """Wait until a call that has begun is matched; return its end.
 
+    Whatever this raises, the caller must `abandon` the call.
+
     Raises:
         RendezvousTimeoutError: nobody came in time.
         BrokerClosedError: either broker was closed meanwhile.
         PortInUseError: an exclusive accept stood in the way.
     """
-    lock = rdv.caller.manager.lock
-    try:
-        if rdv.waiting and not _sync.park(
-            rdv.parker, lambda: not rdv.waiting, deadline
-        ):
-            with lock:
-                # A match that came with the deadline beats it (QB-TIME-5).
-                if rdv.waiting:
-                    withdraw_locked(rdv, Reason.TIMED_OUT)
-        if rdv.end is not None:
-            return rdv.end
-    except BaseException:
-        abandon(rdv)
-        raise
-    raise _refusal(rdv)
+    while rdv.waiting:
+        if _sync.park(rdv.parker, lambda: not rdv.waiting, deadline):
+            continue  # matched, withdrawn, or woken for no reason (QB-CONC-6)
+        with rdv.caller.manager.lock:
+            # A match that came with the deadline beats it (QB-TIME-5).
+            if rdv.waiting:
+                withdraw_locked(rdv, Reason.TIMED_OUT)
+    if rdv.end is None:
+        raise _refusal(rdv)
+    return rdv.end
 
 
 def abandon(rdv: RdV) -> None:
@@ -113,11 +109,8 @@ def abandon(rdv: RdV) -> None:
 
 def _refusal(rdv: RdV) -> BrokerClosedError | PortInUseError | RendezvousTimeoutError:
     """Return the exception for a call that was withdrawn."""
-    act, whom = (
-        ("connect", f"{rdv.target.name!r} port {rdv.port}")
-        if rdv.target is not rdv.caller
-        else ("accept", f"{rdv.caller.name!r} port {rdv.port}")
-    )
+    act = "accept" if rdv.accepts else "connect"
+    whom = f"{rdv.target.name!r} port {rdv.port}"
     if rdv.reason is Reason.TIMED_OUT:
         return RendezvousTimeoutError(f"cannot {act}: nobody came to {whom} in time")
     if rdv.reason is Reason.PORT_IN_USE:
@@ -139,15 +132,16 @@ def _note(
     manager = rdv.caller.manager
     if manager.watch is None:
         return
-    connects = operation in (Operation.CONNECT_BEGIN, Operation.CONNECT_END)
-    remote = other.caller.name if other else rdv.target.name if connects else ""
+    remote = "" if rdv.accepts else rdv.target.name
+    if other is not None:
+        remote = other.caller.name
     manager.note(
         operation,
         rdv.caller.name,
         remote=remote,
         port=rdv.port,
         channel=channel,
-        side=1 if connects else 0,
+        side=0 if rdv.accepts else 1,
         ticket=rdv.ticket,
         waited_ns=_now_ns(manager) - rdv.began_ns,
         reason=rdv.reason,

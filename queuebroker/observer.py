@@ -91,10 +91,12 @@ class Observer(Protocol):
 class Watch:
     """An observer with a guard: what it raises switches it off (QB-BOOK-4)."""
 
-    __slots__ = ("_observer",)
+    __slots__ = ("_armed",)
 
     def __init__(self, observer: Observer) -> None:
-        self._observer: Observer | None = observer
+        # A list of one, because its pop is atomic: of two threads in which the
+        # observer raises at once, one switches it off and logs.
+        self._armed = [observer]
 
     def __call__(
         self,
@@ -111,8 +113,9 @@ class Watch:
         reason: Reason,
         /,
     ) -> None:
-        observer = self._observer
-        if observer is None:
+        try:
+            observer = self._armed[0]
+        except IndexError:
             return
         try:
             observer(
@@ -129,7 +132,10 @@ class Watch:
                 reason,
             )
         except Exception:  # recording must never fail a channel
-            self._observer = None
+            try:
+                self._armed.pop()
+            except IndexError:
+                return
             # Imported here: it would be a quarter of the time this package takes to
             # import, for a line that a correct observer never causes.
             import logging  # noqa: PLC0415

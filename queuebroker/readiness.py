@@ -30,4 +30,5 @@ class Readiness:
         self._readable = readable
 
     def __del__(self) -> None:
-        os.close(self.fd)
+        if hasattr(self, "fd"):  # not if no descriptor was left, or an interrupt struck
+            os.close(self.fd)

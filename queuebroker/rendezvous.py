@@ -83,12 +83,14 @@ _tickets = itertools.count(1)
 class RdV:
     """One call of accept or connect, from its arrival to its end; single use.
 
+    accepts: whether it is an accept; else it is a connect.
     caller: the broker the call was made on.
     reason: why it was withdrawn.
     end: what a match gave it; taken by the caller, who sleeps on ``parker`` until then.
     """
 
     __slots__ = (
+        "accepts",
         "began_ns",
         "caller",
         "end",
@@ -112,6 +114,7 @@ class RdV:
         terms: Terms,
     ) -> None:
         self.state = state
+        self.accepts: Final = state is RdVState.WAITING_ACCEPT
         self.caller = caller
         self.target = target
         self.kind = kind
@@ -198,16 +201,19 @@ class RdVMap:
                 del self._waiting[rdv.kind, rdv.port]
 
     def mend(self) -> None:
-        """Let those go who are matched or withdrawn but still listed.
+        """Let those go who are matched or withdrawn but still listed (I2).
 
-        That is what an interrupt in the middle of a match leaves behind: perhaps not
-        removed, perhaps not woken.
+        That is what an interrupt in the middle of a change leaves behind: perhaps not
+        removed, perhaps not woken, perhaps the last of a port whose place remains.
         """
         for rdv in list(self):
             if not rdv.waiting:
                 if rdv.parker.locked():
                     rdv.parker.release()
+                rdv.caller.departing.pop(rdv, None)
                 self.remove(rdv)
+        for place in [place for place, waiting in self._waiting.items() if not waiting]:
+            del self._waiting[place]
 
     def count(self, state: RdVState, kind: Kind) -> dict[int, int]:
         """Return how many wait in a state, by port (QB-BOOK-2)."""

@@ -26,7 +26,7 @@ class Kind(enum.StrEnum):
     NONDETERMINISTIC = "nondeterministic"  # the same choices, another run
 
 
-class Failure(AssertionError):
+class Failure(AssertionError):  # noqa: N818 # it is no error of the program's making
     """One schedule of a program went wrong. The exception that did it is the cause.
 
     kind: a `Kind`, equal to its text.

@@ -1,17 +1,23 @@
 """The pytest11 entry point: the option ``--conformance``, and nothing else.
 
 It is loaded with every pytest of whoever has the package installed, so it must stay
-this small. The suite that the option is for lies in ``specs/conformance``.
+this small and do nothing where the option is not given. The suite that the option is
+for lies in ``specs/conformance``; without a path on the command line it is what runs.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pytest
 
-__all__ = ["pytest_addoption"]
+__all__ = ["pytest_addoption", "pytest_load_initial_conftests"]
+
+# Both packages are of one distribution, so one lies beside the other. Asking the
+# import system instead could find somebody else's ``specs``.
+_SUITE = Path(__file__).parents[2] / "specs" / "conformance"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -20,6 +26,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--conformance",
         metavar="FILE:factory",
         default=None,
-        help="implementation of the channel contract to test, as FILE:factory or "
-        "module:factory; the suite is specs/conformance (--pyargs specs.conformance)",
+        help="test this implementation of the channel contract; also module:factory",
     )
+
+
+def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
+    """With the option and without a path, the suite is what to run."""
+    known = early_config.known_args_namespace
+    if known.conformance is not None and not known.file_or_dir:
+        args.append(str(_SUITE))

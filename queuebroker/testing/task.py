@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
+    from queuebroker.testing.scheduler import Scheduler
+
 __all__ = ["FREE", "NEVER", "OTHERS", "TIME", "Obstacle", "Task", "Unwind"]
 
 NEVER: Final = math.inf  # the deadline of who has none
@@ -24,7 +26,9 @@ NEVER: Final = math.inf  # the deadline of who has none
 class Obstacle(Protocol):
     """What a task may have to wait for."""
 
-    taken: bool
+    @property
+    def taken(self) -> bool:
+        """Whether it is in the way."""
 
 
 class _Constant:
@@ -62,7 +66,6 @@ class Task:
         "awaited",
         "body",
         "children",
-        "condition",
         "context",
         "daemon",
         "deadline",
@@ -79,6 +82,8 @@ class Task:
         "passes",
         "phantom",
         "predicate",
+        "rouse",
+        "run",
         "taken",
         "thread",
         "thrown",
@@ -87,8 +92,16 @@ class Task:
     )
 
     def __init__(
-        self, number: int, key: int, name: str, body: Callable[[], object], *, daemon: bool
+        self,
+        run: Scheduler,
+        number: int,
+        key: int,
+        name: str,
+        body: Callable[[], object],
+        *,
+        daemon: bool,
     ) -> None:
+        self.run = run
         self.number = number
         self.key = key
         self.name = name
@@ -104,8 +117,8 @@ class Task:
         self.taken = True
         self.asleep = False
         self.predicate: Callable[[], object] | None = None
-        self.condition: threading.Condition | None = None
-        self.phantom = False  # woken for no reason
+        self.rouse: Callable[[], None] | None = None  # wakes it for no reason
+        self.phantom = False  # it was
         self.yields = False  # at a switch point that lets others go first
         self.thrown: BaseException | None = None
         self.awaited: BaseException | None = None  # thrown by a test, so no failure
@@ -119,3 +132,7 @@ class Task:
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
+
+    def wake_for_no_reason(self) -> None:
+        """Let its sleep end though nobody has released what it sleeps on."""
+        self.phantom = True

@@ -1,0 +1,99 @@
+"""What is compared with what, and the rounds in which it is.
+
+Contestants take turns within each round, and each round begins with another one, so
+that a slow minute of the machine falls on all of them alike. The first call of each
+is thrown away: it warms up and finds how much work fills a round.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from benchmarks.figure import OURS, Better, Figure
+
+__all__ = ["ROUNDS_MIN", "Contest", "Measure", "steady_rate"]
+
+ROUNDS_MIN = 5
+
+# Does one round's work and gives its value, in the unit of the contest.
+Measure = Callable[[], float]
+
+# Does that many operations and gives the seconds they took.
+Work = Callable[[int], float]
+
+_FIRST_COUNT = 500
+
+
+@attrs.frozen
+class Contest:
+    """One figure to be measured: ours, the rivals that are here, what we owe.
+
+    must: rival to the ratio ours/rival that is owed; see `Figure`.
+    """
+
+    figure: str
+    case: str
+    unit: str
+    better: Better
+    ours: Measure
+    rivals: Mapping[str, Measure]
+    must: Mapping[str, float] = attrs.field(factory=dict)
+
+    def run(self, rounds: int) -> Figure:
+        """Measure every contestant ``rounds`` times, in turn.
+
+        Raises:
+            ValueError: if there are fewer rounds than `ROUNDS_MIN`.
+        """
+        if rounds < ROUNDS_MIN:
+            raise ValueError(f"rounds must be >= {ROUNDS_MIN}, got {rounds}")
+        contestants = {OURS: self.ours, **self.rivals}
+        for measure in contestants.values():
+            measure()
+        results = [_one_round(contestants, first) for first in range(rounds)]
+        return Figure.of_rounds(
+            self.figure,
+            self.case,
+            self.unit,
+            self.better,
+            must=self.must,
+            rounds=results,
+        )
+
+
+def steady_rate(work: Work, target_s: float) -> Measure:
+    """Make a measure of operations per second whose rounds last about ``target_s``.
+
+    How many operations that takes is found at the first call, by doing more and more
+    until a quarter of the target is reached; it then stays the same for all rounds.
+    """
+    count = 0
+
+    def measure() -> float:
+        nonlocal count
+        if not count:
+            count = _count_for(work, target_s)
+        return count / work(count)
+
+    return measure
+
+
+def _count_for(work: Work, target_s: float) -> int:
+    count = _FIRST_COUNT
+    while (taken_s := work(count)) < target_s / 4:
+        count *= 4
+    return max(_FIRST_COUNT, int(count * target_s / taken_s))
+
+
+def _one_round(contestants: Mapping[str, Measure], first: int) -> dict[str, float]:
+    names = list(contestants)
+    first %= len(names)
+    values: dict[str, float] = {}
+    for name in names[first:] + names[:first]:
+        # Otherwise one contestant pays for the garbage of the one before it.
+        gc.collect()
+        values[name] = contestants[name]()
+    return values

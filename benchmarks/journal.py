@@ -1,0 +1,145 @@
+"""Suite ``journal``: J1, what it costs to record, and what it costs not to.
+
+The floor is the least that any recorder could do in Python: note the same facts, the
+time and a number in a tuple, and append it to a deque. It survives nothing.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import tempfile
+from contextlib import contextmanager
+from functools import partial
+from itertools import repeat
+from time import monotonic_ns, perf_counter
+from typing import TYPE_CHECKING
+
+from benchmarks import ours
+from benchmarks.contest import Contest
+from bus.journal.writer import Journal
+from queuebroker.observer import Operation, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.suites import Effort
+    from queuebroker import Observer
+
+__all__ = ["suite"]
+
+_RECORDS = 300_000
+_MESSAGES = 100_000
+_MESSAGE = bytes(64)
+
+# Two rounds of one and the same loop differ by this much on a quiet machine.
+_NOISE = 1.05
+
+
+def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
+    """Give J1 with the record on and off."""
+    records, messages = effort.amount(_RECORDS), effort.amount(_MESSAGES)
+    return [
+        Contest(
+            "J1",
+            "on",
+            "ns/record",
+            "lower",
+            partial(_journal_ns, records),
+            {"bare": partial(_deque_ns, records)},
+            {"bare": 2.3},
+        ),
+        Contest(
+            "J1",
+            "off",
+            "ns/message",
+            "lower",
+            partial(_unobserved_beside_journal_ns, messages),
+            {"bare": partial(_unobserved_ns, messages)},
+            {"bare": _NOISE},
+        ),
+    ], []
+
+
+@contextmanager
+def _journal() -> Iterator[Journal]:
+    """Record into a folder of its own, and see that every record was kept."""
+    with (
+        tempfile.TemporaryDirectory(prefix="journal-") as folder,
+        Journal(folder) as journal,
+    ):
+        yield journal
+        if journal.lost:
+            raise AssertionError(f"the journal lost {journal.lost} records")
+
+
+def _journal_ns(count: int) -> float:
+    with _journal() as journal:
+        return _observe_ns(journal.observe, count)
+
+
+def _deque_ns(count: int) -> float:
+    append = collections.deque[tuple[object, ...]]().append
+    number = itertools.count().__next__
+
+    def observe(
+        operation: Operation,
+        channel: int,
+        direction: int,
+        seq: int,
+        size: int,
+        depth: int,
+        waited_ns: int,
+        local: str,
+        remote: str,
+        port: int,
+        reason: Reason,
+        /,
+    ) -> None:
+        append(
+            (
+                operation,
+                channel,
+                direction,
+                seq,
+                size,
+                depth,
+                waited_ns,
+                local,
+                remote,
+                port,
+                reason,
+                monotonic_ns(),
+                number(),
+            )
+        )
+
+    return _observe_ns(observe, count)
+
+
+def _observe_ns(observe: Observer, count: int) -> float:
+    """Tell an observer of ``count`` sends; give what each of them took."""
+    send, none = Operation.SEND, Reason.NONE
+    start = perf_counter()
+    for seq in range(1, count + 1):
+        observe(send, 7, 1, seq, 64, 3, 0, "near", "far", 5, none)
+    return (perf_counter() - start) / count * 1e9
+
+
+def _unobserved_beside_journal_ns(count: int) -> float:
+    """Send and receive unobserved while another connection is being recorded."""
+    with _journal() as journal, ours.queues(4, observer=journal.observe) as (near, far):
+        near.send(_MESSAGE)
+        far.receive()
+        return _unobserved_ns(count)
+
+
+def _unobserved_ns(count: int) -> float:
+    """Send and receive in one thread, so that no thread switch adds its noise."""
+    with ours.queues(capacity=4) as (near, far):
+        send, receive = near.send, far.receive
+        start = perf_counter()
+        for _ in repeat(None, count):
+            send(_MESSAGE)
+            receive()
+        return (perf_counter() - start) / count * 1e9

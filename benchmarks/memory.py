@@ -1,0 +1,114 @@
+"""What our objects weigh and how long an import takes, each in a fresh process.
+
+``python -m benchmarks.memory pairs 10000`` prints the bytes that tracemalloc counts
+for each idle connected pair, ``brokers 1000`` those for each idle broker.
+"""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import tracemalloc
+from typing import TYPE_CHECKING
+
+from benchmarks.ours import meet
+from queuebroker import BrokerManager, MessageQueue, QueueBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["import_ms", "kib_each", "weigh_brokers", "weigh_pairs"]
+
+_LIMIT_S = 300
+_GREETING = bytes(64)
+
+_IMPORT = """\
+from time import perf_counter
+start = perf_counter()
+import {module}
+print((perf_counter() - start) * 1e3)
+"""
+
+
+def kib_each(what: str, count: int) -> float:
+    """Weigh ``count`` of ``what`` ("pairs" or "brokers"): KiB for each."""
+    return _ask("-m", "benchmarks.memory", what, str(count)) / 1_024
+
+
+def import_ms(module: str) -> float:
+    """Import ``module`` in a fresh interpreter: milliseconds."""
+    return _ask("-c", _IMPORT.format(module=module))
+
+
+def weigh_pairs(count: int) -> float:
+    """Count the bytes of one idle pair of default capacity, used once each way."""
+    with BrokerManager() as manager:
+        host = QueueBroker("host", manager=manager)
+        guest = QueueBroker("guest", manager=manager)
+        # The first pair pays for what all share, and the list for its own room.
+        first = _used_pair(host, guest)
+        pairs: list[tuple[MessageQueue, MessageQueue] | None] = [None] * count
+
+        def fill() -> None:
+            for number in range(count):
+                pairs[number] = _used_pair(host, guest)
+
+        each = _bytes_of(fill) / count
+        for pair in (first, *pairs):
+            for end in pair or ():
+                end.close()
+    return each
+
+
+def weigh_brokers(count: int) -> float:
+    """Count the bytes of one idle broker, its name apart."""
+    with BrokerManager() as manager:
+        names = [f"broker {number}" for number in range(count)]
+        brokers: list[QueueBroker | None] = [None] * count
+        first = QueueBroker("the first", manager=manager)
+
+        def fill() -> None:
+            for number, name in enumerate(names):
+                brokers[number] = QueueBroker(name, manager=manager)
+
+        each = _bytes_of(fill) / count
+        first.close()
+    return each
+
+
+def _used_pair(
+    host: QueueBroker, guest: QueueBroker
+) -> tuple[MessageQueue, MessageQueue]:
+    near, far = meet(host, guest, port=0)
+    for sender, receiver in ((near, far), (far, near)):
+        sender.send(_GREETING)
+        receiver.receive()
+    return near, far
+
+
+def _bytes_of(fill: Callable[[], None]) -> int:
+    gc.collect()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    fill()
+    gc.collect()
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return after - before
+
+
+def _ask(*arguments: str) -> float:
+    answer = subprocess.run(
+        [sys.executable, *arguments],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=_LIMIT_S,
+    )
+    return float(answer.stdout)
+
+
+if __name__ == "__main__":
+    weigh = {"pairs": weigh_pairs, "brokers": weigh_brokers}[sys.argv[1]]
+    print(weigh(int(sys.argv[2])))

@@ -1,0 +1,110 @@
+"""The command ``bus``: one table of verbs, loaded when they are asked for.
+
+``bus --help`` must answer at once, so a verb's module is imported only to run it, and
+its line of help stands in the table. Exit codes are the same for every verb: 0 done or
+all PASS, 1 failed or any FAIL, 2 usage, 3 only UNKNOWN, 4 error, 124 timed out. What a
+user can do wrong is told in one line, never as a traceback.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import attrs
+import click
+
+from bus.errors import BusError
+from queuebroker.errors import QueueBrokerError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["main"]
+
+ERROR: Final = 4
+_OURS: Final = ("bus", "queuebroker", "specs")
+
+
+@attrs.frozen
+class Verb:
+    """Where a verb is ("module:command"), and what it does in a few words."""
+
+    target: str
+    summary: str
+
+
+VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
+    {
+        "demo": Verb("bus.cli.demo:demo", "Take stock of a folder, recorded, checked."),
+        "check": Verb("bus.cli.check:check", "Hold recorded traffic to its promises."),
+        "journal": Verb("bus.cli.journal:journal", "List, show and verify journals."),
+        "pipeline": Verb("bus.cli.pipeline:pipeline", "Judge journals with Spark."),
+        "conformance": Verb(
+            "bus.cli.conformance:conformance", "Test your own broker, clause by clause."
+        ),
+    }
+)
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are the table's."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 - click's
+        verb = VERBS.get(name)
+        if verb is None:
+            return None
+        module, _, attribute = verb.target.partition(":")
+        try:
+            command = getattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").partition(".")[0]
+            if missing in _OURS:
+                raise
+            hint = 'pip install "queuebroker[all]"'
+            _fail(f"cannot run {name}: {missing} is missing, {hint}")
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's
+        formatter: click.HelpFormatter,
+    ) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, verb.summary) for name, verb in VERBS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Whoever read us has gone; there must be no second attempt to flush.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(ERROR)
+        except KeyboardInterrupt:
+            _fail("interrupted")
+        except (BusError, QueueBrokerError) as error:
+            _fail(str(error))
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            _fail(f"{where}{error.strerror or error}")
+
+
+def _fail(message: str) -> NoReturn:
+    click.echo(f"bus: {message}", err=True)
+    sys.exit(ERROR)
+
+
+@click.group(cls=LazyGroup, invoke_without_command=True)
+@click.version_option(package_name="queuebroker", prog_name="bus")
+@click.pass_context
+def main(ctx: click.Context) -> None:
+    """Channels, a software bus on them, and the proof of what they did."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

@@ -1,0 +1,178 @@
+"""``bus journal ls|cat|verify``: what was recorded, as it was found."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from bus.cli.text import id_text, printable, show_table, wall_text, warn
+from bus.journal.format import Kind, kind_name
+from bus.journal.reader import open_journals
+from queuebroker.observer import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus.journal.format import Record
+    from bus.journal.reader import StoredJournal
+
+__all__ = ["journal"]
+
+_KINDS: Final = {kind.name.lower(): int(kind) for kind in Kind}
+_DAMAGED: Final = 1
+
+
+@click.group()
+def journal() -> None:
+    """List, show and verify journals."""
+
+
+@journal.command()
+@click.argument("directory", metavar="DIR")
+def ls(directory: str) -> None:
+    """List the journals at or below DIR."""
+    head = "journal machine pid records holes lost segments sealed state opened"
+    rows = []
+    problems: list[str] = []
+    for each in open_journals(directory):
+        facts = each.facts()
+        state = "closed" if facts.closed else "open"
+        rows.append(
+            (
+                id_text(each.id),
+                printable(each.machine),
+                each.meta.pid or 0,
+                facts.records,
+                facts.gaps,
+                facts.lost,
+                facts.segments,
+                facts.sealed,
+                "damaged" if facts.damaged else state,
+                wall_text(each.meta.wall),
+            )
+        )
+        problems += each.problems
+    show_table(head.split(), rows, colours={"damaged": "bold red", "open": "yellow"})
+    warn(problems)
+
+
+@journal.command()
+@click.argument("directory", metavar="DIR")
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice(list(_KINDS)),
+    help="Only records of this kind; may be repeated.",
+)
+@click.option("--flow", metavar="HEX", help="Only records of this flow.")
+@click.option(
+    "--limit", metavar="N", type=click.IntRange(min=0), help="Stop after N records."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def cat(
+    directory: str,
+    *,
+    kinds: tuple[str, ...],
+    flow: str | None,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Show the records of the journals at or below DIR, one line each."""
+    wanted_kinds = {_KINDS[kind] for kind in kinds}
+    wanted_flow = None if flow is None else _flow(flow)
+    journals = open_journals(directory)
+    found = (
+        (each, record)
+        for each in journals
+        for record in each.records()
+        if (not wanted_kinds or record.kind in wanted_kinds)
+        and wanted_flow in (None, record.flow)
+    )
+    line = _json_line if as_json else _line
+    for each, record in itertools.islice(found, limit):
+        click.echo(line(each, record))
+    warn(problem for each in journals for problem in each.problems)
+
+
+@journal.command()
+@click.argument("directory", metavar="DIR")
+def verify(directory: str) -> None:
+    """Check headers, marks and checksums of the journals at or below DIR.
+
+    Ends with 1 if something is damaged. A journal that is merely incomplete is not:
+    `bus check` tells.
+    """
+    damaged = 0
+    problems: list[str] = []
+    for each in open_journals(directory):
+        facts = each.facts()
+        damaged += facts.damaged
+        problems += each.problems
+        if not facts.damaged:
+            held = f"records {facts.records}, segments {facts.segments}"
+            click.echo(f"{id_text(each.id)} ok: {held}")
+    warn(problems)
+    sys.exit(_DAMAGED if damaged else 0)
+
+
+def _flow(text: str) -> int:
+    try:
+        return int(text, 16)
+    except ValueError:
+        message = f"{text!r} is not a hexadecimal number"
+        raise click.BadParameter(message, param_hint="'--flow'") from None
+
+
+def _line(journal: StoredJournal, record: Record) -> str:
+    return (
+        f"{wall_text(journal.wall_ns(record.mono))} {id_text(journal.id)}:{record.n}"
+        f" {kind_name(record.kind)}"
+    ) + "".join(f" {part}" for part in _parts(journal, record))
+
+
+def _parts(journal: StoredJournal, record: Record) -> Iterator[str]:
+    """What a record tells, as far as it tells anything."""
+    task, peer = journal.name(record.task), journal.name(record.peer)
+    if task or peer:
+        yield f"{printable(task) or '?'} / {printable(peer) or '?'}"
+    if record.mid:
+        yield f"port {record.mid}"
+    if record.flow >> 1:
+        yield f"flow {id_text(record.flow)}"
+    for name in ("seq", "size", "depth", "wait_us", "hop"):
+        value = getattr(record, name)
+        if value:
+            yield f"{name} {value}"
+    if record.reason:
+        yield f"reason {_reason(record.reason)}"
+    if record.thread:
+        yield f"[{printable(journal.thread(record.thread)) or record.thread}]"
+
+
+def _json_line(journal: StoredJournal, record: Record) -> str:
+    fields: dict[str, Any] = record._asdict()
+    del fields["mark"]
+    fields |= {
+        "journal": id_text(journal.id),
+        "wall": journal.wall_ns(record.mono),
+        "kind": kind_name(record.kind),
+        "reason": _reason(record.reason),
+        "flow": id_text(record.flow),
+        "origin": id_text(record.origin),
+        "task": journal.name(record.task),
+        "peer": journal.name(record.peer),
+        "thread": journal.thread(record.thread),
+    }
+    return json.dumps(fields)
+
+
+def _reason(number: int) -> str:
+    try:
+        return Reason(number).name.lower()
+    except ValueError:
+        return f"reason-{number}"

@@ -1,0 +1,97 @@
+"""What the verbs have in common when they write: tables, times, foreign names.
+
+A name in a journal was chosen by whoever was recorded: it reaches a terminal only
+through `printable`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["id_text", "printable", "route", "show_table", "wall_text", "warn"]
+
+
+def printable(text: str) -> str:
+    """Text without anything a terminal would obey or could not show."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii")
+        for c in text
+    )
+
+
+def id_text(number: int) -> str:
+    """A 64-bit number as everybody shows it: 16 hexadecimal digits."""
+    return f"{number:016x}"
+
+
+def route(sender: str, receiver: str, port: int | None) -> str:
+    """Whose flow it is."""
+    near, far = printable(sender) or "?", printable(receiver) or "?"
+    return f"{near} -> {far} port {'?' if port is None else port}"
+
+
+def wall_text(wall_ns: int) -> str:
+    """A wall clock in UTC, to the microsecond."""
+    if not wall_ns:
+        return "?"
+    seconds, rest_ns = divmod(wall_ns, 10**9)
+    at = dt.datetime.fromtimestamp(seconds, dt.UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{rest_ns // 1000:06d}Z"
+
+
+def warn(problems: Iterable[str]) -> None:
+    """Say what could not be read, a line each, apart from the answer."""
+    for problem in problems:
+        click.echo(f"bus: {printable(problem)}", err=True)
+
+
+def show_table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    colours: dict[str, str] | None = None,
+) -> None:
+    """Write a table: with rich on a terminal, else as plain columns.
+
+    colours: the style of cells with that very text, for terminals.
+    """
+    cells = [[str(cell) for cell in row] for row in rows]
+    numeric = [
+        all(isinstance(row[column], int) for row in rows) and bool(rows)
+        for column in range(len(head))
+    ]
+    if sys.stdout.isatty():
+        _show_rich(head, cells, numeric, colours or {})
+        return
+    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
+    for line in (list(head), *cells):
+        padded = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, numeric, strict=True)
+        )
+        click.echo("  ".join(padded).rstrip())
+
+
+def _show_rich(
+    head: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    numeric: Sequence[bool],
+    colours: dict[str, str],
+) -> None:
+    from rich.console import Console  # noqa: PLC0415 - slow to load, for terminals only
+    from rich.table import Table  # noqa: PLC0415 - likewise
+    from rich.text import Text  # noqa: PLC0415 - likewise
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name, right in zip(head, numeric, strict=True):
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    for line in cells:
+        table.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in line))
+    Console().print(table)

@@ -1,0 +1,202 @@
+"""The small checker: journals in, verdicts and violations out, in plain Python.
+
+One of two that must agree; the other is Spark's, and neither knows of the other (see
+`bus.journal.rules`, which holds every predicate). The fold is `traffic`; here the
+findings are judged by how far their journals can be trusted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.journal.reader import Facts
+from bus.journal.rules import RULES, Basis, Verdict, Violation
+from bus.journal.traffic import Traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from bus.journal.finding import Finding
+    from bus.journal.reader import JournalFacts, StoredJournal
+
+__all__ = ["CheckResult", "RuleVerdict", "check"]
+
+_ORDER: Final = list(RULES)
+
+
+@attrs.frozen
+class RuleVerdict:
+    """What can be said of one rule.
+
+    checked: how many of the rule's units were held against it.
+    violated, unknown: would-be violations that are FAIL, that are UNKNOWN.
+    why: why it is UNKNOWN, "" if it is not.
+    """
+
+    rule: str
+    verdict: Verdict
+    checked: int
+    violated: int
+    unknown: int
+    why: str
+
+
+@attrs.frozen
+class CheckResult:
+    """What a check found.
+
+    verdicts: one for each rule, in their order.
+    violations: all would-be ones, by rule, then journal and record.
+    problems: what could not be read, one line each.
+    """
+
+    verdicts: tuple[RuleVerdict, ...]
+    violations: tuple[Violation, ...]
+    facts: tuple[JournalFacts, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """FAIL if any rule's is; else UNKNOWN if any is; else PASS."""
+        return _worst(each.verdict for each in self.verdicts)
+
+
+def check(journals: Iterable[StoredJournal]) -> CheckResult:
+    """Hold journals to all rules, together: a message may cross from one to another."""
+    traffic = Traffic()
+    facts: dict[int, JournalFacts] = {}
+    problems: list[str] = []
+    for journal in journals:
+        traffic.enter(journal.id)
+        parts = Facts(journal)
+        for segment in journal.segments(parts):
+            traffic.take(segment.records(), journal.name)
+        facts[journal.id] = parts.result()
+        problems += journal.problems
+    violations = [*_incomplete(facts.values()), *_judged(traffic, facts)]
+    violations.sort(key=_place)
+    verdicts = _verdicts(violations, _checked(traffic, facts), facts.values())
+    return CheckResult(
+        tuple(verdicts), tuple(violations), tuple(facts.values()), tuple(problems)
+    )
+
+
+def _incomplete(facts: Iterable[JournalFacts]) -> Iterator[Violation]:
+    """J1."""
+    cases = RULES["J1"].cases
+    for each in facts:
+        if each.complete:
+            continue
+        holds = {
+            "damaged": each.damaged > 0,
+            "empty": not each.records,
+            "lost": each.lost > 0,
+            "gaps": each.gaps > 0,
+            "beginning": bool(each.first),
+            "open": not each.closed,
+        }
+        case = next(name for name in cases if holds[name])
+        told = attrs.asdict(each) | {"gaps": each.gaps}
+        yield Violation(
+            rule="J1",
+            verdict=Verdict.FAIL if each.damaged else Verdict.UNKNOWN,
+            case=case,
+            explanation=cases[case].format(**told),
+            journal=each.journal,
+            n=each.last,
+        )
+
+
+def _judged(traffic: Traffic, facts: Mapping[int, JournalFacts]) -> Iterator[Violation]:
+    for finding in traffic.findings(lambda journal: facts[journal].closed):
+        channel = traffic.channels[finding.flow >> 1]
+        receiver, place = finding.flow & 1, finding.place
+        yield Violation(
+            rule=finding.rule,
+            verdict=_worth(finding, [facts[one] for one in channel.journals]),
+            case=finding.case,
+            explanation=finding.explanation,
+            flow=finding.flow,
+            seq=finding.seq,
+            n=place.n if place else None,
+            journal=place.journal if place else None,
+            mono=place.mono if place else None,
+            other_n=finding.other_n,
+            sender=channel.names[1 - receiver],
+            receiver=channel.names[receiver],
+            port=channel.port,
+        )
+
+
+def _worth(finding: Finding, journals: Iterable[JournalFacts]) -> Verdict:
+    """FAIL if nothing that is missing can explain it."""
+    if RULES[finding.rule].basis is Basis.PRESENCE:
+        return Verdict.FAIL
+    conclusive = all(each.conclusive for each in journals)
+    return Verdict.FAIL if conclusive else Verdict.UNKNOWN
+
+
+def _checked(traffic: Traffic, facts: Mapping[int, JournalFacts]) -> dict[str, int]:
+    """How many of each rule's units there were."""
+    counts = [
+        flow.counts() for channel in traffic.channels.values() for flow in channel.flows
+    ]
+    received = sum(each.received for each in counts)
+    return {
+        "J1": len(facts),
+        "Q1": len(traffic.channels),
+        "Q2": traffic.receives,
+        "Q3": received,
+        "Q4": received,
+        "Q5": sum(each.sent for each in counts),
+        "Q7": traffic.operations,
+        "Q8": sum(each.both for each in counts),
+    }
+
+
+def _verdicts(
+    violations: Iterable[Violation],
+    checked: Mapping[str, int],
+    facts: Iterable[JournalFacts],
+) -> Iterator[RuleVerdict]:
+    lossy = sum(each.lossy for each in facts)
+    found: dict[str, list[Violation]] = {rule: [] for rule in RULES}
+    for violation in violations:
+        found[violation.rule].append(violation)
+    for rule, those in found.items():
+        violated = sum(each.verdict is Verdict.FAIL for each in those)
+        unknown = len(those) - violated
+        verdict = _worst(each.verdict for each in those)
+        why = ""
+        if verdict is Verdict.PASS and lossy:
+            verdict = Verdict.UNKNOWN
+        if verdict is Verdict.UNKNOWN:
+            why = _why(rule, those, lossy)
+        yield RuleVerdict(rule, verdict, checked[rule], violated, unknown, why)
+
+
+def _why(rule: str, unknown: list[Violation], lossy: int) -> str:
+    if rule == "J1":
+        return unknown[0].explanation
+    if unknown:
+        return f"{len(unknown)} cannot be judged: a journal is not conclusive"
+    return f"{lossy} journals lack records, which may have broken it"
+
+
+def _worst(verdicts: Iterable[Verdict]) -> Verdict:
+    found = set(verdicts)
+    for verdict in (Verdict.FAIL, Verdict.UNKNOWN):
+        if verdict in found:
+            return verdict
+    return Verdict.PASS
+
+
+def _place(violation: Violation) -> tuple[int, int, int, int]:
+    return (
+        _ORDER.index(violation.rule),
+        violation.journal or 0,
+        violation.n or 0,
+        violation.seq or 0,
+    )

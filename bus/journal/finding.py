@@ -1,0 +1,49 @@
+"""`Finding`: a would-be violation as the small checker's fold leaves it.
+
+It has no verdict yet: that depends on how far the journals can be trusted, which the
+fold does not know.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bus.journal.rules import RULES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Finding", "Place"]
+
+
+@attrs.frozen
+class Place:
+    """Where a record stands: its journal, its number, its time."""
+
+    journal: int
+    n: int
+    mono: int
+
+
+@attrs.frozen
+class Finding:
+    """What does not hold, where, and why.
+
+    facts: what the template of the case names.
+    other_n: the record it collides with, None if unknown or an absence.
+    """
+
+    rule: str
+    case: str
+    flow: int
+    seq: int | None
+    place: Place | None
+    other_n: int | None = None
+    facts: Mapping[str, object] = attrs.field(factory=dict)
+
+    @property
+    def explanation(self) -> str:
+        """The template of the case with its facts."""
+        return RULES[self.rule].cases[self.case].format(**self.facts)

@@ -1,0 +1,185 @@
+"""What the small checker remembers of the messages of one flow, and finds in them.
+
+A flow that keeps its promises is a queue: each receive takes the oldest message that
+was sent and not received yet. That is the fast path, in which a message is forgotten
+but for its size as soon as it is received. What does not fit (received again, never
+sent, of another size, read from another journal first) is kept as `Odd` and judged
+when everything has been read: Q3, Q4, Q5 and Q8 ask for sets, not for an order.
+"""
+
+from __future__ import annotations
+
+import array
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.journal.finding import Finding, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Counts", "Flow"]
+
+# In the row of sizes: this message was not received cleanly, or not yet.
+_NOT_CLEAN: Final = -1
+# A message this far ahead of its turn is odd; the row must not grow by what a damaged
+# number says.
+_SKIP_MAX: Final = 4096
+
+_Sent = tuple[int, int, int, int]  # size, journal, n, mono
+
+
+@attrs.define
+class Odd:
+    """All SEND and RECEIVE records of a message that did not just pass."""
+
+    sends: int = 0
+    receives: int = 0
+    first_send: Place | None = None
+    receive_places: list[Place | None] = attrs.field(factory=list)
+    smallest: int = 2**63
+    largest: int = -1
+
+    def send(self, size: int, place: Place | None) -> None:
+        """One more SEND."""
+        self.sends += 1
+        self.first_send = self.first_send or place
+        self._measure(size)
+
+    def receive(self, size: int, place: Place | None) -> None:
+        """One more RECEIVE; the place of one that had passed cleanly is forgotten."""
+        self.receives += 1
+        self.receive_places.append(place)
+        self._measure(size)
+
+    def _measure(self, size: int) -> None:
+        self.smallest = min(self.smallest, size)
+        self.largest = max(self.largest, size)
+
+
+@attrs.define
+class Counts:
+    """How much of a flow the rules were held against, in messages."""
+
+    sent: int
+    received: int
+    both: int
+
+
+class Flow:
+    """The messages of one direction of one channel, over all journals.
+
+    number: the flow. top: the greatest `seq` received so far.
+    """
+
+    __slots__ = ("_clean", "_dropped", "_odd", "_sizes", "_waiting", "number", "top")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.top = 0
+        # Size of message i + 1, if it was sent once and received once, in that order.
+        self._sizes = array.array("q")
+        self._clean = 0
+        self._waiting: dict[int, _Sent] = {}
+        self._odd: dict[int, Odd] = {}
+        self._dropped: set[int] = set()
+
+    def send(self, seq: int, size: int, journal: int, n: int, mono: int) -> None:
+        """A SEND record."""
+        if seq in self._waiting or seq in self._odd or self._passed(seq):
+            self._odd_one(seq).send(size, Place(journal, n, mono))
+        else:
+            self._waiting[seq] = size, journal, n, mono
+
+    def receive(self, seq: int, size: int, journal: int, n: int, mono: int) -> None:
+        """A RECEIVE record."""
+        self.top = max(self.top, seq)
+        sent = self._waiting.get(seq)
+        skipped = seq - len(self._sizes) - 1
+        if sent is None or sent[0] != size or not 0 <= skipped <= _SKIP_MAX:
+            self._odd_one(seq).receive(size, Place(journal, n, mono))
+            return
+        del self._waiting[seq]
+        self._sizes.extend([_NOT_CLEAN] * skipped)
+        self._sizes.append(size)
+        self._clean += 1
+
+    def drop(self, seq: int) -> None:
+        """A DROP record of an accepted message."""
+        self._dropped.add(seq)
+
+    def counts(self) -> Counts:
+        """How many messages there were."""
+        odd = self._odd.values()
+        return Counts(
+            sent=self._clean + len(self._waiting) + sum(o.sends > 0 for o in odd),
+            received=self._clean + sum(o.receives > 0 for o in odd),
+            both=self._clean + sum(o.sends > 0 and o.receives > 0 for o in odd),
+        )
+
+    def findings(self, *, receiver_left: bool, ended: bool) -> Iterator[Finding]:
+        """What does not hold, after the last record.
+
+        receiver_left: the receiving side disconnected. ended: all journals of the
+        channel were closed.
+        """
+        for seq, (_, journal, n, mono) in self._waiting.items():
+            place = Place(journal, n, mono)
+            yield from self._lost(seq, place, receiver_left, ended)
+        for seq, odd in self._odd.items():
+            if odd.receives > 1:
+                yield self._repeated(seq, odd)
+            if odd.receives and not odd.sends:
+                where = odd.receive_places[0]
+                yield Finding("Q4", "foreign", self.number, seq, where)
+            if odd.sends and not odd.receives:
+                yield from self._lost(seq, odd.first_send, receiver_left, ended)
+            if odd.sends and odd.receives and odd.smallest != odd.largest:
+                sizes = {"smallest": odd.smallest, "largest": odd.largest}
+                where = odd.receive_places[-1]
+                yield Finding("Q8", "size", self.number, seq, where, facts=sizes)
+
+    def _repeated(self, seq: int, odd: Odd) -> Finding:
+        """Q3 for a message that was received again."""
+        first, second = odd.receive_places[:2]
+        facts = {"count": odd.receives}
+        other_n = first.n if first else None
+        return Finding("Q3", "twice", self.number, seq, second, other_n, facts)
+
+    def _lost(
+        self, seq: int, place: Place | None, receiver_left: bool, ended: bool
+    ) -> Iterator[Finding]:
+        """Q5 for a message that was sent and not received."""
+        if seq in self._dropped:
+            return
+        facts: dict[str, object] = {}
+        if self.top > seq:
+            case, facts = "overtaken", {"other_seq": self.top}
+        elif receiver_left:
+            case = "unaccounted"
+        elif not ended:
+            case = "unexplained"
+        else:
+            return
+        yield Finding("Q5", case, self.number, seq, place, facts=facts)
+
+    def _passed(self, seq: int) -> bool:
+        return seq <= len(self._sizes) and self._sizes[seq - 1] != _NOT_CLEAN
+
+    def _odd_one(self, seq: int) -> Odd:
+        """The message as an odd one, with what was known of it before."""
+        odd = self._odd.get(seq)
+        if odd is not None:
+            return odd
+        odd = self._odd[seq] = Odd()
+        waiting = self._waiting.pop(seq, None)
+        if waiting is not None:
+            size, journal, n, mono = waiting
+            odd.send(size, Place(journal, n, mono))
+        elif self._passed(seq):
+            size, self._sizes[seq - 1] = self._sizes[seq - 1], _NOT_CLEAN
+            self._clean -= 1
+            odd.send(size, None)
+            odd.receive(size, None)
+        return odd

@@ -1,0 +1,181 @@
+"""The journal's record: 80 bytes, one definition for everybody.
+
+Writer, reader, both checkers and Spark take the layout from here and from nowhere
+else. A record is 80 bytes, little endian, every field on its natural boundary, so
+that the same bytes are a `struct` and a numpy row. Never reorder fields: add a record
+version instead. This module knows neither files nor threads; `header` holds the
+other half of the layout, the head of a segment.
+
+How the queue kinds (16 to 41, those of `queuebroker.observer`) fill the fields:
+
+========  ==================================================================
+flow      ``channel << 1 | direction``. `direction` is the side (0 acceptor,
+          1 connector) that RECEIVES, for SEND, RECEIVE, DROP, RECV_*, WRITE
+          and READ; the side that ACTS for all others. ``flow >> 1 == 0``: no
+          channel yet.
+seq       number of the message in its flow, from 1, given by the sender; 0: no
+          message. For ACCEPT_*, CONNECT_*, REFUSE the ticket that joins a
+          begin to its end; for WRITE and READ the bytes of the flow before.
+mid       the port; 0 for BIND and UNBIND, which have none.
+task      interned name of the broker on this side; 0: none, or not known.
+peer      interned name of the broker on the other side; 0 likewise.
+wait_us   how long the call was blocked, in microseconds, rounded down,
+          saturating.
+size      bytes of the message, saturating. depth: messages in the flow's
+          buffer after the operation.
+origin    0. flags: 0. hop: 0. These are the bus's.
+========  ==================================================================
+
+The channel half of `flow` has 62 bits: a random 31-bit base drawn per incarnation of
+a journal, then the process-wide number that the observer is given, in 31 bits. The
+2**31st channel of a process carries into the base and takes numbers nobody else is
+likely to have: a collision is then as improbable as it was before. Two incarnations
+among k share a base with probability about k*k / 2**32. `flow` stays below 2**63, so
+that it is the same number in a signed column.
+
+How the journal's own kinds fill them: OPEN and CLOCK carry wall-clock nanoseconds in
+`origin` (an anchor together with `mono`), LOST carries in `seq` how many records were
+lost since the LOST before it, CLOSE is the last record of a journal closed in order.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from queuebroker.observer import Operation
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "CHANNEL_BITS",
+    "FIELDS",
+    "MARK_OFFSET",
+    "RECORD",
+    "RECORD_BYTES",
+    "RECORD_VERSION",
+    "Flag",
+    "Kind",
+    "Record",
+    "dtype",
+    "kind_name",
+    "mark",
+]
+
+RECORD_VERSION: Final = 1
+RECORD: Final = struct.Struct("<BBHIQqQQQQIIIIHBBI")
+RECORD_BYTES: Final = RECORD.size
+MARK_OFFSET: Final = 76
+CHANNEL_BITS: Final = 31
+
+# (name, numpy code), in the order of RECORD. numpy's codes are kept beside the names
+# because `struct` and numpy spell the same widths differently.
+FIELDS: Final = (
+    ("kind", "u1"),
+    ("flags", "u1"),
+    ("reason", "<u2"),
+    ("size", "<u4"),
+    ("n", "<u8"),
+    ("mono", "<i8"),
+    ("flow", "<u8"),
+    ("seq", "<u8"),
+    ("origin", "<u8"),
+    ("mid", "<u8"),
+    ("task", "<u4"),
+    ("peer", "<u4"),
+    ("wait_us", "<u4"),
+    ("depth", "<u4"),
+    ("thread", "<u2"),
+    ("hop", "u1"),
+    ("version", "u1"),
+    ("mark", "<u4"),
+)
+
+_MARK_MODULUS: Final = 2**32 - 1
+_MARK_SHIFT: Final = 0x51424A31
+
+
+class Kind(enum.IntEnum):
+    """What a record tells. Below 16 the journal's own, from 64 on the bus's."""
+
+    OPEN = 1
+    CLOSE = 2
+    CLOCK = 3
+    LOST = 4
+
+    BIND = Operation.BIND
+    UNBIND = Operation.UNBIND
+    ACCEPT_BEGIN = Operation.ACCEPT_BEGIN
+    ACCEPT_END = Operation.ACCEPT_END
+    CONNECT_BEGIN = Operation.CONNECT_BEGIN
+    CONNECT_END = Operation.CONNECT_END
+    REFUSE = Operation.REFUSE
+    SEND = Operation.SEND
+    RECEIVE = Operation.RECEIVE
+    RECV_BEGIN = Operation.RECV_BEGIN
+    RECV_END = Operation.RECV_END
+    CLOSE_LOCAL = Operation.CLOSE_LOCAL
+    CLOSE_SEEN = Operation.CLOSE_SEEN
+    DROP = Operation.DROP
+    WRITE = Operation.WRITE
+    READ = Operation.READ
+
+
+class Flag(enum.IntFlag):
+    """Bits of `flags`. The queue kinds set none of them."""
+
+    ERROR = 1
+    REMOTE = 2
+    MULTICAST = 4
+    PAYLOAD = 8  # the payload was captured in the blob file
+    TRUNCATED = 16
+
+
+class Record(NamedTuple):
+    """One record, fields as in the module's table (a tuple: struct makes tuples)."""
+
+    kind: int
+    flags: int
+    reason: int
+    size: int
+    n: int
+    mono: int
+    flow: int
+    seq: int
+    origin: int
+    mid: int
+    task: int
+    peer: int
+    wait_us: int
+    depth: int
+    thread: int
+    hop: int
+    version: int
+    mark: int
+
+
+def mark(n: int) -> int:
+    """What the last four bytes of record ``n`` hold: never 0, written last.
+
+    A slot is valid if and only if its mark is that of the record number the slot
+    stands for; an empty slot is all zero. Consecutive records have consecutive
+    marks but for one wrap in 2**32 - 1, so a writer can count them in C.
+    """
+    return (n + _MARK_SHIFT) % _MARK_MODULUS + 1
+
+
+def kind_name(kind: int) -> str:
+    """The lower-case name of a kind, ``kind-77`` for one this version does not know."""
+    try:
+        return Kind(kind).name.lower()
+    except ValueError:
+        return f"kind-{kind}"
+
+
+def dtype() -> np.dtype[Any]:
+    """The record as a numpy dtype of 80 bytes (imports numpy: only when called)."""
+    import numpy as np  # noqa: PLC0415 - importing bus.journal must not need numpy
+
+    return np.dtype(list(FIELDS))

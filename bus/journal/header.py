@@ -1,0 +1,150 @@
+"""The head of a segment: 4,096 bytes before the slots.
+
+Three areas, each written at another time, so that no write can spoil another:
+at byte 0 what is known when the segment is made, guarded by its own crc; at byte 512
+the seal, written once, when no writer is left; at byte 1,024 the one number that
+changes while the segment lives, how many records the journal had to lose so far.
+A segment without a seal is open, or was when its writer died.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Final
+
+import attrs
+
+from bus.journal.format import RECORD_BYTES, RECORD_VERSION
+
+__all__ = ["HEADER_BYTES", "LOST_OFFSET", "SEAL_OFFSET", "Seal", "SegmentHeader"]
+
+HEADER_BYTES: Final = 4096
+SEAL_OFFSET: Final = 512
+LOST_OFFSET: Final = 1024
+LOST: Final = struct.Struct("<Q")
+
+_MAGIC: Final = b"QBJ1"
+_HEAD: Final = struct.Struct("<4sHHIIQQ16sqq")
+_SEAL_MAGIC: Final = b"SEAL"
+_SEAL: Final = struct.Struct("<4sIQQQ")
+_CRC: Final = struct.Struct("<I")
+
+
+@attrs.frozen
+class Seal:
+    """What was true of the slots when the last writer had left.
+
+    used: slots that were drawn; the file ends after them.
+    count: slots among them that hold a valid record; the others are holes.
+    crc32: of the used slots, holes included.
+    lost: records the journal had lost up to then.
+    """
+
+    used: int
+    count: int
+    crc32: int
+    lost: int
+
+    @property
+    def holes(self) -> int:
+        """Slots that were drawn and never written."""
+        return self.used - self.count
+
+    def pack(self) -> bytes:
+        """The bytes that stand at `SEAL_OFFSET`."""
+        body = _SEAL.pack(_SEAL_MAGIC, self.crc32, self.used, self.count, self.lost)
+        return body + _CRC.pack(zlib.crc32(body))
+
+    @classmethod
+    def unpack(cls, buffer: bytes) -> Seal | None:
+        """The seal in a header, None if there is none; ValueError if it is damaged."""
+        body = buffer[SEAL_OFFSET : SEAL_OFFSET + _SEAL.size]
+        tail = buffer[SEAL_OFFSET + _SEAL.size : SEAL_OFFSET + _SEAL.size + _CRC.size]
+        if not any(body) and not any(tail):
+            return None
+        magic, crc32, used, count, lost = _SEAL.unpack(body)
+        if magic != _SEAL_MAGIC or _CRC.unpack(tail)[0] != zlib.crc32(body):
+            msg = f"the seal at byte {SEAL_OFFSET} is damaged"
+            raise ValueError(msg)
+        return cls(used=used, count=count, crc32=crc32, lost=lost)
+
+
+@attrs.frozen
+class SegmentHeader:
+    """One segment: whose it is, which record numbers it has room for, its clocks.
+
+    journal: random 64-bit number of the journal's incarnation.
+    segment: its place in the journal, from 0.
+    first_n: record number of slot 0; slot i holds record ``first_n + i``.
+    slots: how many records it has room for.
+    boot_id: of the machine, 16 bytes, zero where the system has none. Monotonic
+      clocks are comparable between journals of one boot.
+    mono, wall: one instant on both clocks, in nanoseconds.
+    seal: None while it is open.
+    lost: records the journal had lost when this was read.
+    """
+
+    journal: int
+    segment: int
+    first_n: int
+    slots: int
+    boot_id: bytes
+    mono: int
+    wall: int
+    seal: Seal | None = None
+    lost: int = 0
+
+    def pack(self) -> bytes:
+        """The whole head of a segment that is just being made."""
+        body = _HEAD.pack(
+            _MAGIC,
+            RECORD_VERSION,
+            RECORD_BYTES,
+            self.segment,
+            self.slots,
+            self.journal,
+            self.first_n,
+            self.boot_id,
+            self.mono,
+            self.wall,
+        )
+        head = bytearray(HEADER_BYTES)
+        head[: len(body) + _CRC.size] = body + _CRC.pack(zlib.crc32(body))
+        if self.seal is not None:
+            seal = self.seal.pack()
+            head[SEAL_OFFSET : SEAL_OFFSET + len(seal)] = seal
+        LOST.pack_into(head, LOST_OFFSET, self.lost)
+        return bytes(head)
+
+    @classmethod
+    def unpack(cls, buffer: bytes) -> SegmentHeader:
+        """Read a head; ValueError says what is wrong with it, and at which byte."""
+        if len(buffer) < HEADER_BYTES:
+            msg = f"the header ends at byte {len(buffer)}, expected {HEADER_BYTES}"
+            raise ValueError(msg)
+        body = buffer[: _HEAD.size]
+        magic, version, size, segment, slots, journal, first_n, boot, mono, wall = (
+            _HEAD.unpack(body)
+        )
+        if magic != _MAGIC:
+            msg = f"not a journal segment: byte 0 reads {magic!r}, expected {_MAGIC!r}"
+            raise ValueError(msg)
+        if _CRC.unpack_from(buffer, _HEAD.size)[0] != zlib.crc32(body):
+            msg = f"the header is damaged: wrong checksum at byte {_HEAD.size}"
+            raise ValueError(msg)
+        if (version, size) != (RECORD_VERSION, RECORD_BYTES):
+            msg = f"record version {version} of {size} bytes is not known here"
+            raise ValueError(msg)
+        (lost,) = LOST.unpack_from(buffer, LOST_OFFSET)
+        return cls(
+            journal=journal,
+            segment=segment,
+            first_n=first_n,
+            slots=slots,
+            boot_id=boot,
+            mono=mono,
+            wall=wall,
+            seal=Seal.unpack(buffer),
+            lost=lost,
+        )

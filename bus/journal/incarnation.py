@@ -1,0 +1,238 @@
+"""One process's part of a journal, from its first record to its last.
+
+A folder with a side file and segments, and the housekeeper: a thread that makes spare
+segments, seals retired ones and reads both clocks now and then. Writers meet this only
+when the hot path in `recorder` has no slot to draw.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bus.journal.format import RECORD, RECORD_VERSION, Kind
+from bus.journal.header import SegmentHeader
+from bus.journal.meta import Meta
+from bus.journal.recorder import exhausted
+from bus.journal.supply import Supply
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    import _thread
+
+    from bus.journal.recorder import Recorder
+    from bus.journal.segment import Slot
+
+__all__ = ["Incarnation"]
+
+_log = logging.getLogger("bus.journal")
+
+ANCHOR_S: Final = 60.0  # between two readings of both clocks
+RETRY_S: Final = 1.0  # between two attempts to make a segment on a full disk
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Incarnation:
+    """Folder, side file, segments and housekeeper of one process.
+
+    folder: where it records.
+    base: upper half of its channel numbers, drawn at random with its own number.
+
+    Lock: ``_lock`` guards ``_closed``, ``_parker`` and every change of the current
+    segment. It is held for no system call. A writer can be interrupted by a finalizer
+    that hangs up a queue and so records, too: the inner one then loses its record
+    instead of waiting for itself.
+    """
+
+    def __init__(
+        self,
+        parent: Path,
+        machine: str,
+        slots: int,
+        segments_max: int | None,
+        names: dict[str, int],
+        recorder: Recorder,
+    ) -> None:
+        """Make the folder and everything in it. OSError if that fails."""
+        header = _first_header(slots)
+        self.folder = parent / _folder_name(machine) / _incarnation_name(header)
+        self.base = header.journal >> 32
+        self._recorder = recorder
+        self._lock = _sync.Lock()
+        self._inside = _sync.Local()
+        self._closed = False
+        self._told_late = False
+        self._parker: _thread.LockType | None = None
+        self._lost_told = 0
+        self._anchored = _sync.monotonic()
+        self.folder.mkdir(parents=True)
+        try:
+            self._supply = Supply(self.folder, header, segments_max)
+            self.meta = Meta(self.folder, machine, header, names)
+        except OSError:
+            # Half a folder would be read as a journal that lost everything.
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+        recorder.rebase(self.base)
+        _write(self._supply.current.take(), Kind.OPEN, origin=_sync.wall_ns())
+        recorder.switch(self._supply.current.take)
+        self._housekeeper = _sync.Thread(
+            target=self._keep_house, name="journal", daemon=True
+        )
+        self._housekeeper.start()
+
+    @property
+    def lost(self) -> int:
+        """Records that could not be written."""
+        return self._supply.lost.total
+
+    def draw(self) -> Slot | None:
+        """Draw a slot, going on to the next segment; None if there is none ready."""
+        if getattr(self._inside, "drawing", False):
+            return None
+        # Before the lock is asked for: a finalizer may strike at any point after.
+        self._inside.drawing = True
+        try:
+            with self._lock:
+                return None if self._closed else self._draw_locked()
+        finally:
+            self._inside.drawing = False
+
+    def lose(self) -> None:
+        """Count a record that could not be written; after the close, say late."""
+        if not self._closed:
+            self._supply.lose()
+        elif not self._told_late:
+            self._told_late = True
+            self.meta.late()
+
+    def close(self) -> None:
+        """Write the last record, wait for late writers a moment, seal. Idempotent."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._wake_locked()
+        self._recorder.switch(exhausted)
+        self._housekeeper.join()
+        self._supply.refill()
+        self._tell_lost()
+        slot = self._draw_locked()
+        if slot is not None:
+            _write(slot, Kind.CLOSE)
+        self._supply.finish(None if slot is None else slot[0] + 1)
+
+    def abandon(self) -> None:
+        """In a forked child: close its copy of what the parent goes on using."""
+        self.meta.close()
+
+    def _draw_locked(self) -> Slot | None:
+        while True:
+            try:
+                return self._supply.current.take()
+            except StopIteration:
+                advanced = self._supply.advance()
+                self._wake_locked()
+                if not advanced:
+                    return None
+            # The last words of a closing journal are nobody else's to follow.
+            if not self._closed:
+                self._recorder.switch(self._supply.current.take)
+            self._tell_lost()
+
+    def _tell_lost(self) -> None:
+        """Record how many records were lost since this was last told."""
+        lost = self.lost - self._lost_told
+        if not lost:
+            return
+        # Before drawing, which can come back here.
+        self._lost_told += lost
+        slot = self._draw_locked()
+        if slot is None:
+            self._lost_told -= lost
+        else:
+            _write(slot, Kind.LOST, seq=lost)
+
+    def _keep_house(self) -> None:
+        while True:
+            parker = _sync.Lock()
+            parker.acquire()
+            with self._lock:
+                if self._closed:
+                    return
+                # Shown before the work is done: whoever finds more work meanwhile
+                # wakes a sleep that has not begun.
+                self._parker = parker
+            self._supply.tend()
+            now = _sync.monotonic()
+            if now >= self._anchored + ANCHOR_S:
+                self._anchored = now
+                self._anchor()
+            unfinished = self._supply.short or self._supply.late
+            until = now + (RETRY_S if unfinished else ANCHOR_S)
+            self._rest(parker, until)
+
+    def _rest(self, parker: _thread.LockType, until: float) -> None:
+        def woken() -> bool:
+            return self._parker is not parker
+
+        _sync.park(parker, woken, until)
+
+    def _anchor(self) -> None:
+        """Record one instant on both clocks, so that a step of either is seen.
+
+        One that finds no slot is no operation that was lost, nor late at the close.
+        """
+        slot = self.draw()
+        if slot is not None:
+            _write(slot, Kind.CLOCK, origin=_sync.wall_ns())
+
+    def _wake_locked(self) -> None:
+        """Let the housekeeper look, if it sleeps or is about to."""
+        parker, self._parker = self._parker, None
+        if parker is not None:
+            parker.release()
+
+
+def _write(slot: Slot, kind: Kind, seq: int = 0, origin: int = 0) -> int:
+    """Write a record of the journal's own; return its number."""
+    n, offset, mark, target = slot
+    mono = _sync.monotonic_ns()
+    head = kind, 0, 0, 0, n, mono, 0, seq, origin
+    RECORD.pack_into(target, offset, *head, 0, 0, 0, 0, 0, 0, 0, RECORD_VERSION, mark)
+    return n
+
+
+def _first_header(slots: int) -> SegmentHeader:
+    return SegmentHeader(
+        # 63 bits: the same number in a signed column.
+        journal=int.from_bytes(os.urandom(8), "little") >> 1,
+        segment=0,
+        first_n=0,
+        slots=slots,
+        boot_id=_boot_id(),
+        mono=_sync.monotonic_ns(),
+        wall=_sync.wall_ns(),
+    )
+
+
+def _folder_name(machine: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", machine) or "machine"
+
+
+def _incarnation_name(header: SegmentHeader) -> str:
+    start = dt.datetime.fromtimestamp(header.wall / 1e9, dt.UTC)
+    return f"{os.getpid()}-{start:%Y%m%dT%H%M%S}-{header.journal:016x}"
+
+
+def _boot_id() -> bytes:
+    try:
+        return bytes.fromhex(_BOOT_ID.read_text("ascii").strip().replace("-", ""))
+    except (OSError, ValueError):
+        return bytes(16)

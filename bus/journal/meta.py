@@ -1,0 +1,136 @@
+"""The side file of a journal, ``meta.jsonl``: who wrote it, and what its numbers name.
+
+One JSON object a line, each appended by a single write before the first record that
+uses its number, so that no record in a journal of a killed process names nobody. The
+lines, by their key ``is``: ``journal`` (first; who and where), ``name`` and ``thread``
+(a number and its text), ``late`` (operations were reported after the close).
+
+Nothing here takes a lock: an observer may be called by a finalizer in the middle of
+any line of this module, on the same thread. Two threads that meet a name at once both
+write a line; both numbers are good.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bus.journal.header import SegmentHeader
+
+__all__ = ["META_FILE", "Meta"]
+
+META_FILE: Final = "meta.jsonl"
+
+# A program that makes names without end must not fill the memory: from here on its
+# names are recorded as unknown.
+NAMES_MAX: Final = 1_000_000
+THREADS_MAX: Final = 2**16 - 1  # later threads share this number
+
+
+class Meta:
+    """The open side file of one incarnation.
+
+    names: numbers by text, kept by whoever records; "" is 0, which also stands for a
+      name that could not be written. Read without any lock.
+    """
+
+    __slots__ = (
+        "_file",
+        "_name_numbers",
+        "_names",
+        "_path",
+        "_thread_numbers",
+        "_torn",
+    )
+
+    def __init__(
+        self, folder: Path, machine: str, header: SegmentHeader, names: dict[str, int]
+    ) -> None:
+        """Make the file and say whose it is. OSError if that fails."""
+        self._path = folder / META_FILE
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        self._file = os.open(self._path, flags, 0o666)
+        self._torn = False
+        self._name_numbers = itertools.count(1)
+        self._thread_numbers = itertools.count(1)
+        names.clear()
+        names[""] = 0
+        self._names = names
+        self._write(
+            {
+                "is": "journal",
+                "journal": f"{header.journal:016x}",
+                "machine": machine,
+                "pid": os.getpid(),
+                "program": sys.argv[0] if sys.argv else "",
+                "python": sys.version.split()[0],
+                "boot_id": header.boot_id.hex(),
+                "mono": header.mono,
+                "wall": header.wall,
+            },
+        )
+
+    def name(self, text: str) -> int:
+        """The number of a name; written down first if it is new. 0 if that fails."""
+        number = self._names.get(text)
+        if number is not None:
+            return number
+        if len(self._names) >= NAMES_MAX:
+            return 0
+        number = next(self._name_numbers)
+        if not self._note({"is": "name", "id": number, "text": text}):
+            return 0
+        return self._names.setdefault(text, number)
+
+    def thread(self) -> int:
+        """A new number for the running thread, which has none yet. 0 if that fails."""
+        number = min(next(self._thread_numbers), THREADS_MAX)
+        text = "later threads"
+        if number < THREADS_MAX:
+            text = _sync.current_thread().name
+        return number if self._note({"is": "thread", "id": number, "text": text}) else 0
+
+    def late(self) -> None:
+        """Say, after the close, that operations are still being reported."""
+        self._note({"is": "late", "mono": _sync.monotonic_ns()})
+
+    def close(self) -> None:
+        """Close the file, where no other thread can be about to write to it.
+
+        That is why a closed journal keeps it until nobody knows the journal any more:
+        a late writer would else write to whatever file has the number by then.
+        """
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    def __del__(self) -> None:
+        # If the file could not be made there is none.
+        if hasattr(self, "_file"):
+            self.close()
+
+    def _note(self, line: dict[str, object]) -> bool:
+        try:
+            self._write(line)
+        except OSError:
+            return False
+        return True
+
+    def _write(self, line: dict[str, object]) -> None:
+        data = json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n"
+        if self._torn:
+            data = b"\n" + data
+        # A full disk may take a part of a line. The reader passes over it, provided
+        # that the next one begins on a line of its own.
+        self._torn = True
+        if os.write(self._file, data) < len(data):
+            raise OSError("cannot write the line whole: the disk is full")
+        self._torn = False

@@ -1,0 +1,290 @@
+"""Journals as they are found on the disk, of living, ended and killed processes.
+
+`open_journals` finds them below a folder; `StoredJournal` gives records, names and
+the facts that verdicts rest on. A file that is damaged or goes away while being read
+is said in one line of `problems`, and reading goes on with the rest.
+
+Nothing here needs numpy but `StoredSegment.array` (`bus.journal.stored_segment`).
+"""
+
+from __future__ import annotations
+
+import bisect
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.errors import JournalError
+from bus.journal.meta import META_FILE
+from bus.journal.stored_meta import StoredMeta, read_meta
+from bus.journal.stored_segment import read_segment, read_segment_array
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus.journal.format import Record
+    from bus.journal.stored_segment import StoredSegment
+
+__all__ = [
+    "Facts",
+    "JournalFacts",
+    "StoredJournal",
+    "open_journals",
+    "read_segment_array",
+]
+
+_SEGMENT_NAME: Final = re.compile(r"seg-(\d+)(?:\.open)?\.qbj")
+
+
+@attrs.frozen
+class JournalFacts:
+    """What J1 and every UNKNOWN rest on; the terms are those of `bus.journal.rules`.
+
+    journal: its number. holes: slots that were drawn and never written.
+    segments, sealed: files that were found, and those among them with a seal.
+    """
+
+    journal: int
+    records: int
+    first: int | None
+    last: int | None
+    holes: int
+    lost: int
+    damaged: int
+    closed: bool
+    late: bool
+    segments: int
+    sealed: int
+
+    @property
+    def gaps(self) -> int:
+        """Record numbers that are missing between the first and the last."""
+        if self.first is None or self.last is None:
+            return 0
+        return self.last - self.first + 1 - self.records
+
+    @property
+    def lossy(self) -> bool:
+        """Whether records are missing that were, or may have been, there."""
+        return self.first != 0 or self.gaps > 0 or self.lost > 0 or self.damaged > 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether it has a beginning and an end and everything between them."""
+        return self.closed and not self.lossy
+
+    @property
+    def conclusive(self) -> bool:
+        """Whether what is not in it did not happen."""
+        return self.complete and not self.late
+
+
+class StoredJournal:
+    """One incarnation: a folder with segments and a side file.
+
+    path: the folder. id: the journal's number.
+    meta: its side file as it was read last, see `refresh`.
+    problems: what could not be read so far, one line each.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read the side file. JournalError if nothing tells whose journal it is."""
+        self.path = path
+        self.problems: list[str] = []
+        self.meta = StoredMeta()
+        self._anchors: list[tuple[int, int]] = []
+        self.refresh()
+        self.id = (
+            self.meta.journal if self.meta.journal is not None else self._header_id()
+        )
+
+    @property
+    def machine(self) -> str:
+        """Name of the machine it was written on."""
+        return self.meta.machine or self.path.parent.name
+
+    def refresh(self) -> None:
+        """Read the side file again: a living process goes on naming things."""
+        try:
+            self.meta = read_meta(self.path)
+        except OSError as error:
+            self.tell(f"cannot read {self.path / META_FILE}: {error.strerror}")
+            return
+        if self.meta.wall:
+            self._anchor(self.meta.mono, self.meta.wall)
+        if self.meta.unreadable:
+            number = self.meta.unreadable
+            self.tell(f"cannot read {number} lines of {self.path / META_FILE}")
+
+    def name(self, number: int) -> str:
+        """What a record's `task` or `peer` stands for; "" for nobody, or unknown."""
+        return self.meta.names.get(number, "")
+
+    def thread(self, number: int) -> str:
+        """The name of the thread a record was written by; "" if nobody knows."""
+        return self.meta.threads.get(number, "")
+
+    def wall_ns(self, mono: int) -> int:
+        """The wall clock at a record's `mono`, by the anchor before it, else the first.
+
+        Exact as far as the anchors of the segments read so far tell of steps.
+        """
+        if not self._anchors:
+            return 0
+        place = bisect.bisect_right(self._anchors, (mono, 2**64))
+        anchor_mono, anchor_wall = self._anchors[max(0, place - 1)]
+        return anchor_wall + mono - anchor_mono
+
+    def segment_paths(self) -> list[Path]:
+        """Its segment files, in order; those of a living process come and go."""
+        try:
+            paths = list(self.path.iterdir())
+        except OSError as error:
+            self.tell(f"cannot list {self.path}: {error.strerror}")
+            return []
+        # A file that was being sealed may be listed under both names.
+        found: dict[int, Path] = {}
+        for path in sorted(paths, reverse=True):
+            match = _SEGMENT_NAME.fullmatch(path.name)
+            if match:
+                found.setdefault(int(match[1]), path)
+        return [found[number] for number in sorted(found)]
+
+    def segments(self, facts: Facts | None = None) -> Iterator[StoredSegment]:
+        """Its segments as far as they can be read, in order; the rest are problems.
+
+        facts: told of each file that is met.
+        """
+        for path in self.segment_paths():
+            try:
+                segment = self._read(path)
+            except FileNotFoundError:
+                self.tell(f"cannot read {path}: it is gone")
+            except OSError as error:
+                self.tell(f"cannot read {path}: {error.strerror}")
+            except JournalError as error:
+                self.tell(str(error))
+                if facts:
+                    facts.damaged += 1
+            else:
+                if facts:
+                    facts.add(segment)
+                yield segment
+
+    def records(self) -> Iterator[Record]:
+        """Its valid records, in the order of their numbers."""
+        for segment in self.segments():
+            yield from segment.records()
+
+    def facts(self) -> JournalFacts:
+        """Read everything, and sum it up."""
+        facts = Facts(self)
+        for _ in self.segments(facts):
+            pass
+        return facts.result()
+
+    def tell(self, problem: str) -> None:
+        """Note a problem, once."""
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def _read(self, path: Path) -> StoredSegment:
+        segment = read_segment(path)
+        if segment.header.journal != self.id:
+            whose = f"{segment.header.journal:016x}, not {self.id:016x}"
+            raise JournalError(f"cannot read {path}: it belongs to journal {whose}")
+        for flaw in segment.flaws:
+            self.tell(f"{path} is damaged: {flaw}")
+        self._anchor(segment.header.mono, segment.header.wall)
+        if segment.header.seal is None:
+            # Names are written before the records that use them: what was just read
+            # may use names that are new since the side file was.
+            self.refresh()
+        return segment
+
+    def _header_id(self) -> int:
+        """The number of a journal whose side file does not tell it."""
+        for path in self.segment_paths():
+            try:
+                return read_segment(path).header.journal
+            except (OSError, JournalError) as error:
+                self.tell(str(error))
+        raise JournalError("; ".join(self.problems) or f"no journal in {self.path}")
+
+    def _anchor(self, mono: int, wall: int) -> None:
+        if (mono, wall) not in self._anchors:
+            bisect.insort(self._anchors, (mono, wall))
+
+
+class Facts:
+    """The sum over a journal's segments, given one after another."""
+
+    def __init__(self, journal: StoredJournal) -> None:
+        self._journal = journal
+        self.damaged = 0
+        self._records = self._holes = self._lost = 0
+        self._segments = self._sealed = 0
+        self._first: int | None = None
+        self._last: int | None = None
+        self._closed = False
+
+    def add(self, segment: StoredSegment) -> None:
+        """One more segment, the next in order."""
+        header, seal = segment.header, segment.header.seal
+        self._segments += 1
+        self._sealed += seal is not None
+        self.damaged += bool(segment.flaws)
+        self._records += segment.count
+        self._holes += len(segment.invalid)
+        self._lost = max(self._lost, header.lost, seal.lost if seal else 0)
+        self._closed = self._closed or segment.closes
+        if segment.count:
+            self._first = segment.first if self._first is None else self._first
+            self._last = segment.last
+
+    def result(self) -> JournalFacts:
+        """What they come to."""
+        return JournalFacts(
+            journal=self._journal.id,
+            records=self._records,
+            first=self._first,
+            last=self._last,
+            holes=self._holes,
+            lost=self._lost,
+            damaged=self.damaged,
+            closed=self._closed,
+            late=self._journal.meta.late,
+            segments=self._segments,
+            sealed=self._sealed,
+        )
+
+
+def open_journals(directory: str | os.PathLike[str]) -> list[StoredJournal]:
+    """Every journal at or below a folder, in the order of their paths.
+
+    Raises:
+        JournalError: there is none, a folder cannot be listed, or two are copies of
+          one, whose records would count twice.
+    """
+
+    def refuse(error: OSError) -> None:
+        # A folder that went away since its parent was listed is no journal any more.
+        if not isinstance(error, FileNotFoundError) or error.filename == top:
+            raise JournalError(f"cannot list {error.filename}: {error.strerror}")
+
+    top = os.fspath(directory)
+    journals: dict[int, StoredJournal] = {}
+    for folder, below, files in os.walk(top, onerror=refuse):
+        below.sort()
+        if META_FILE not in files and not any(map(_SEGMENT_NAME.fullmatch, files)):
+            continue
+        journal = StoredJournal(Path(folder))
+        twin = journals.setdefault(journal.id, journal)
+        if twin is not journal:
+            raise JournalError(f"two copies of one journal: {twin.path} and {folder}")
+    if not journals:
+        raise JournalError(f"no journal in {top}")
+    return list(journals.values())

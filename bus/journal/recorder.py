@@ -1,0 +1,218 @@
+"""The hot path of a journal: two functions that turn a call into 80 bytes.
+
+Everything here runs inside a critical section of somebody else's, once per message,
+so it takes no lock, calls nothing it need not and never raises. It is written as
+closures because a cell is read faster than an attribute; `Recorder` is how the rest
+of the journal changes those cells. What is not the common case is handed over: a new
+name or thread to ``introduce``, a full segment or a value out of range to ``write``.
+
+Names and thread are looked up before a slot is drawn: a drawn slot is always written,
+or the journal has a hole.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol
+
+import attrs
+
+from bus.journal.format import CHANNEL_BITS, RECORD, RECORD_VERSION
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bus.journal.segment import Slot
+    from queuebroker.observer import Observer, Operation, Reason
+
+__all__ = ["Emit", "Fields", "Recorder", "exhausted", "flow_of", "make_recorder"]
+
+# RECORD with the fields that an observed operation leaves at 0 as padding, `flow` in
+# two halves and thread, hop and version in one: fewer arguments, fewer long integers.
+_OBSERVED: Final = struct.Struct("<BxHIQqIIQ8xQIIIIII")
+_VERSION_STAMP: Final = RECORD_VERSION << 24  # thread | hop << 16 | version << 24
+_THREAD: Final = 2**16 - 1
+
+# No slot is left; a value does not fit; the slot's segment was sealed meanwhile (what
+# `pack_into` raises for a released target differs between versions of Python).
+_REFUSALS: Final = (StopIteration, struct.error, ValueError, TypeError)
+
+# Those of RECORD without n, mono, version and mark.
+Fields = tuple[int, ...]
+
+
+class Emit(Protocol):
+    """Write one record, whatever its kind; the fields of `bus.journal.format`."""
+
+    def __call__(
+        self,
+        kind: int,
+        flags: int = 0,
+        reason: int = 0,
+        size: int = 0,
+        flow: int = 0,
+        seq: int = 0,
+        origin: int = 0,
+        mid: int = 0,
+        task: int = 0,
+        peer: int = 0,
+        wait_us: int = 0,
+        depth: int = 0,
+        hop: int = 0,
+    ) -> None:
+        """Never block, never raise; values beyond their field saturate."""
+
+
+@attrs.frozen(eq=False)
+class Recorder:
+    """The two functions, and what changes their cells.
+
+    switch: from now on draw slots with another function.
+    rebase: forget all threads, and use another base for channel numbers.
+    enrol: give the running thread a number.
+    """
+
+    observe: Observer
+    emit: Emit
+    switch: Callable[[Callable[[], Slot]], None]
+    rebase: Callable[[int], None]
+    enrol: Callable[[Callable[[], int]], None]
+
+
+def exhausted() -> NoReturn:
+    """Stands for a segment while there is none to draw from."""
+    raise StopIteration
+
+
+def flow_of(base: int, channel: int, direction: int) -> int:
+    """The `flow` of a channel's direction; channel 0 is none (see `format`)."""
+    return ((base << CHANNEL_BITS) + channel << 1 if channel else 0) | direction
+
+
+def make_recorder(
+    introduce: Callable[[str, str], tuple[int, int]],
+    write: Callable[[Slot | None, Fields], None],
+    names: Mapping[str, int],
+) -> Recorder:
+    """The functions for one journal, which draw nothing until they are switched.
+
+    introduce: numbers for two names; enrols the running thread.
+    write: write the fields, into the slot if one was drawn.
+    """
+    take: Callable[[], Slot] = exhausted
+    thread = _sync.Local()
+    base = 0
+    # Taken when the journal is opened, as the explorer has set it then.
+    clock = _sync.monotonic_ns
+    pack_observed, pack_record = _OBSERVED.pack_into, RECORD.pack_into
+
+    def observe(
+        operation: Operation,
+        channel: int,
+        direction: int,
+        seq: int,
+        size: int,
+        depth: int,
+        waited_ns: int,
+        local: str,
+        remote: str,
+        port: int,
+        reason: Reason,
+        /,
+    ) -> None:
+        slot = None
+        try:
+            task, peer, stamp = names[local], names[remote], thread.stamp
+        except (KeyError, AttributeError):
+            task, peer = introduce(local, remote)
+            stamp = thread.stamp
+        try:
+            n, offset, mark, target = slot = take()
+            pack_observed(
+                target,
+                offset,
+                operation,
+                reason,
+                size,
+                n,
+                clock(),
+                channel + channel + direction,
+                base if channel else 0,
+                seq,
+                port,
+                task,
+                peer,
+                waited_ns and waited_ns // 1000,
+                depth,
+                stamp,
+                mark,
+            )
+        except _REFUSALS:
+            flow = flow_of(base, channel, direction)
+            call = operation, 0, reason, size, flow, seq, 0, port, task, peer
+            write(slot, (*call, waited_ns // 1000, depth, stamp & _THREAD, 0))
+
+    def emit(
+        kind: int,
+        flags: int = 0,
+        reason: int = 0,
+        size: int = 0,
+        flow: int = 0,
+        seq: int = 0,
+        origin: int = 0,
+        mid: int = 0,
+        task: int = 0,
+        peer: int = 0,
+        wait_us: int = 0,
+        depth: int = 0,
+        hop: int = 0,
+    ) -> None:
+        slot = None
+        try:
+            number = thread.number
+        except AttributeError:
+            introduce("", "")
+            number = thread.number
+        try:
+            n, offset, mark, target = slot = take()
+            pack_record(
+                target,
+                offset,
+                kind,
+                flags,
+                reason,
+                size,
+                n,
+                clock(),
+                flow,
+                seq,
+                origin,
+                mid,
+                task,
+                peer,
+                wait_us,
+                depth,
+                number,
+                hop,
+                RECORD_VERSION,
+                mark,
+            )
+        except _REFUSALS:
+            call = kind, flags, reason, size, flow, seq, origin, mid, task, peer
+            write(slot, (*call, wait_us, depth, number, hop))
+
+    def switch(new: Callable[[], Slot]) -> None:
+        nonlocal take
+        take = new
+
+    def rebase(new: int) -> None:
+        nonlocal base, thread
+        base, thread = new, _sync.Local()
+
+    def enrol(draw_number: Callable[[], int]) -> None:
+        if not hasattr(thread, "stamp"):
+            thread.number = number = draw_number()
+            thread.stamp = number | _VERSION_STAMP
+
+    return Recorder(observe, emit, switch, rebase, enrol)

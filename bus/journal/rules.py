@@ -1,0 +1,277 @@
+"""The promises that a journal is held to, in words both checkers share.
+
+There are two checkers that know nothing of one another, `bus.journal.checker` (a fold
+in plain Python) and the Spark rules; on the same journals they must report the same
+would-be violations. They share this module: identifiers, texts, verdicts and the
+meaning of every rule, never code that decides. Change a predicate here first, then in
+both.
+
+Terms, in the names of the record's fields:
+
+* A *channel record* has a kind in 16..38 and ``flow >> 1 > 0``; its *channel* is
+  ``flow >> 1``. A *message record* is a channel record with ``seq > 0``.
+* *Before* and *after* compare `n`, and only records of one journal.
+* Of a journal: *records* = valid records; *first*, *last* = lowest and highest `n`
+  among them; *gaps* = last - first + 1 - records; *lost* = the largest `lost` in its
+  segment headers or seals; *damaged* = segments that contradict themselves (header,
+  seal, checksum or counts wrong, or a slot of a sealed segment that is neither empty
+  nor valid); *closed* = some record is a CLOSE; *late* = its meta file says that
+  operations were reported after it was closed.
+* A journal is *lossy* if it has no records, or first > 0, or gaps, lost or damaged > 0.
+  It is *complete* if it is closed and not lossy, and *conclusive* if it is complete and
+  not late.
+* The *journals of a channel* are those that hold a channel record of it.
+
+From would-be violation to verdict. A would-be violation of a rule on PRESENCE is FAIL:
+the records that prove it are there. One of a rule on ABSENCE is FAIL if all journals of
+its channel are conclusive, else UNKNOWN: the missing record may have been lost, or not
+been written yet. J1's own are FAIL if the journal is damaged, else UNKNOWN. A rule's
+verdict is FAIL if any of its would-be violations is FAIL; else UNKNOWN if any is
+UNKNOWN or any journal is lossy (what was lost may have broken it); else PASS, also
+when there was nothing to check.
+"""
+
+from __future__ import annotations
+
+import enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["RULES", "Basis", "Rule", "Verdict", "Violation"]
+
+
+class Verdict(enum.StrEnum):
+    """What can be said of a rule after reading the journals."""
+
+    PASS = "PASS"  # noqa: S105 - a verdict, not a password
+    FAIL = "FAIL"
+    UNKNOWN = "UNKNOWN"
+
+
+class Basis(enum.StrEnum):
+    """What a violation rests on: records that are there, or one that is not."""
+
+    PRESENCE = "presence"
+    ABSENCE = "absence"
+
+
+def _frozen(cases: Mapping[str, str]) -> Mapping[str, str]:
+    return MappingProxyType(dict(cases))
+
+
+@attrs.frozen
+class Rule:
+    """One promise.
+
+    id, title, text: for people.
+    basis: whether incomplete journals can make a violation UNKNOWN.
+    unit: what `checked` counts.
+    identity: the fields of a violation that say which one it is; two checkers agree
+      if the sets of (rule, these fields, verdict) are equal.
+    predicate: the exact meaning, in the terms of this module.
+    cases: why, by name, as templates for `str.format` over the facts named in it;
+      of several that hold, the first in this order is reported.
+    """
+
+    id: str
+    title: str
+    text: str
+    basis: Basis
+    unit: str
+    identity: tuple[str, ...]
+    predicate: str
+    cases: Mapping[str, str] = attrs.field(converter=_frozen)
+
+
+@attrs.frozen
+class Violation:
+    """One would-be violation of one rule.
+
+    verdict: FAIL or UNKNOWN, never PASS.
+    case: which of the rule's cases.
+    flow, seq, n, journal: the offending message and record; None where the rule has
+      no such thing. `flow` is ``channel << 1`` for Q1.
+    mono: when it was recorded, monotonic nanoseconds of that journal.
+    other_n: the record it collides with, None if that is an absence.
+    sender, receiver, port: whose flow it is, "" and None if unknown.
+    explanation: the case's template with its facts.
+    """
+
+    rule: str
+    verdict: Verdict
+    case: str
+    explanation: str
+    flow: int | None = None
+    seq: int | None = None
+    n: int | None = None
+    journal: int | None = None
+    mono: int | None = None
+    other_n: int | None = None
+    sender: str = ""
+    receiver: str = ""
+    port: int | None = None
+
+    @property
+    def key(self) -> tuple[str, int | None, int | None, int | None, int | None]:
+        """(rule, flow, seq, n, journal), None for what is not part of its identity."""
+        identity = RULES[self.rule].identity
+        flow, seq, n, journal = (
+            getattr(self, name) if name in identity else None
+            for name in ("flow", "seq", "n", "journal")
+        )
+        return self.rule, flow, seq, n, journal
+
+
+_ALL: Final = (
+    Rule(
+        id="J1",
+        title="journal complete",
+        text="The journal was closed, and nothing in it is missing or damaged.",
+        basis=Basis.ABSENCE,
+        unit="journals",
+        identity=("journal",),
+        predicate=(
+            "One would-be violation for each journal that is not complete; FAIL if it"
+            " is damaged, else UNKNOWN."
+        ),
+        cases={
+            "damaged": "{damaged} segments contradict themselves",
+            "empty": "it holds no record",
+            "lost": "{lost} records could not be written",
+            "gaps": "{gaps} records are missing between {first} and {last}",
+            "beginning": "the records before {first} are gone",
+            "open": "it was not closed: its process lives, or died before",
+        },
+    ),
+    Rule(
+        id="Q1",
+        title="rendez-vous symmetry",
+        text="Every channel joins one accept and one connect that met.",
+        basis=Basis.ABSENCE,
+        unit="channels",
+        identity=("flow",),
+        predicate=(
+            "Over each channel of a channel record: a would-be violation unless there"
+            " is exactly one ACCEPT_END a and exactly one CONNECT_END c; and"
+            " a.mid == c.mid; and a.task == c.peer and a.peer == c.task as names,"
+            " where a pair with an empty or unknown name on either side counts as"
+            " equal; and, if a and c are in one journal, no ACCEPT_BEGIN of that"
+            " journal with seq == a.seq > 0 comes after c, unless an earlier one with"
+            " that seq does not, and no CONNECT_BEGIN with seq == c.seq > 0 comes"
+            " after a, likewise (take the lowest n of each). A call need not have"
+            " recorded a begin. The blocked intervals are compared by record"
+            " number: both ends are recorded in one critical section, in which the"
+            " thread may be suspended for any time between two clock readings."
+        ),
+        cases={
+            "count": "{accepts} accepts and {connects} connects ended on one channel",
+            "port": "accepted on port {accept_port}, connected on {connect_port}",
+            "names": "{a_task} accepted {a_peer}, but {c_task} connected to {c_peer}",
+            "interval": "{late} began to wait after the other side had been matched",
+        },
+    ),
+    Rule(
+        id="Q2",
+        title="first in, first out",
+        text="No message is received after one that was sent later.",
+        basis=Basis.PRESENCE,
+        unit="receives",
+        identity=("flow", "seq", "n"),
+        predicate=(
+            "Over each message record RECEIVE r: a would-be violation if a RECEIVE of"
+            " the same flow and journal comes before r and has a greater seq. One for"
+            " each such r. `other_n` is the one with the greatest seq."
+        ),
+        cases={"overtaken": "received after message {other_seq} of its flow"},
+    ),
+    Rule(
+        id="Q3",
+        title="no duplicate",
+        text="No message is received twice.",
+        basis=Basis.PRESENCE,
+        unit="messages received",
+        identity=("flow", "seq"),
+        predicate=(
+            "Over each (flow, seq) of message records RECEIVE, all journals together:"
+            " a would-be violation if there is more than one. `n` is the second's."
+        ),
+        cases={"twice": "received {count} times"},
+    ),
+    Rule(
+        id="Q4",
+        title="nothing from nowhere",
+        text="What is received was sent.",
+        basis=Basis.ABSENCE,
+        unit="messages received",
+        identity=("flow", "seq"),
+        predicate=(
+            "Over each (flow, seq) of message records RECEIVE: a would-be violation if"
+            " there is no SEND with that flow and seq in any journal."
+        ),
+        cases={"foreign": "received, but nobody sent it"},
+    ),
+    Rule(
+        id="Q5",
+        title="lossless until disconnect",
+        text="What is sent is received, unless its receiver hung up first.",
+        basis=Basis.ABSENCE,
+        unit="messages sent",
+        identity=("flow", "seq"),
+        predicate=(
+            "Over each (flow, seq) of message records SEND without a RECEIVE and"
+            " without a DROP of that flow and seq in any journal: a would-be violation"
+            " 'overtaken' if a RECEIVE of the flow has a greater seq; else"
+            " 'unaccounted' if a CLOSE_LOCAL has the same flow (the receiving side"
+            " disconnected, and dropped by record whatever it had not received); else"
+            " 'unexplained' if a journal of the channel is not closed; else none: the"
+            " message was still in flight when the journal was closed."
+        ),
+        cases={
+            "overtaken": "sent, never received, but message {other_seq} was",
+            "unaccounted": "sent, neither received nor dropped when its receiver left",
+            "unexplained": "sent, not received, and the journal has no end",
+        },
+    ),
+    Rule(
+        id="Q7",
+        title="half-disconnect",
+        text="After a side hangs up, it sends and receives nothing, nor is sent to.",
+        basis=Basis.PRESENCE,
+        unit="sends and receives",
+        identity=("flow", "n"),
+        predicate=(
+            "Let end(f) be the lowest n of a CLOSE_LOCAL of flow f in one journal."
+            " Over each channel record SEND or RECEIVE r of that journal: a would-be"
+            " violation 'received' if r is a RECEIVE and r.n > end(r.flow); 'sent' if"
+            " r is a SEND and r.n > end(r.flow ^ 1) (the sender had hung up);"
+            " 'accepted' if r is a SEND and r.n > end(r.flow) (the receiver had: such a"
+            " message is dropped, not accepted). `other_n` is that CLOSE_LOCAL's."
+        ),
+        cases={
+            "received": "received on a side that had disconnected",
+            "sent": "sent by a side that had disconnected",
+            "accepted": "accepted for a side that had disconnected",
+        },
+    ),
+    Rule(
+        id="Q8",
+        title="integrity",
+        text="A message is received with the size it was sent with.",
+        basis=Basis.PRESENCE,
+        unit="messages sent and received",
+        identity=("flow", "seq"),
+        predicate=(
+            "Over each (flow, seq) with both a SEND and a RECEIVE among its message"
+            " records, all journals together: a would-be violation if not all SEND and"
+            " RECEIVE of it have one size."
+        ),
+        cases={"size": "sizes from {smallest} to {largest} bytes"},
+    ),
+)
+
+RULES: Final[Mapping[str, Rule]] = MappingProxyType({rule.id: rule for rule in _ALL})

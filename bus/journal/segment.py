@@ -1,0 +1,185 @@
+"""One segment of a journal being written: its file, its map, its slots, its seal.
+
+A slot is drawn by one call into C (`Segment.take`) that yields record number, byte
+offset, mark and target together, so that no lock is needed and no thread can pair the
+number of one segment with the target of another. Whoever draws a slot writes it. This
+knows nothing of names, clocks or when to change segments.
+
+The races, all of them about a writer that has drawn a slot and been suspended:
+
+* The segment fills up and is retired meanwhile. It stays mapped until every slot
+  holds its mark, and only then is it sealed: the late writer still finds it.
+* It must be sealed though a slot is empty (the journal closes, or the thread was
+  struck between drawing and writing). Then the target is released first: from there
+  on the late writer's `pack_into` raises ValueError and the writer draws again, so
+  that nothing changes under a checksum.
+* The process dies. What was packed is in the page cache and survives; a record is
+  packed by one call in C which zeroes the slot first and writes the mark last, so that
+  a torn record has no mark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import mmap
+import os
+import sys
+import zlib
+from typing import TYPE_CHECKING, Final
+
+from bus.journal.format import RECORD_BYTES
+from bus.journal.header import (
+    HEADER_BYTES,
+    LOST,
+    LOST_OFFSET,
+    SEAL_OFFSET,
+    Seal,
+    SegmentHeader,
+)
+from bus.journal.slots import invalid_slots, marks
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = ["OPEN_SUFFIX", "SEALED_SUFFIX", "Segment"]
+
+OPEN_SUFFIX: Final = ".open.qbj"
+SEALED_SUFFIX: Final = ".qbj"
+
+_ZEROS_BYTES: Final = 1 << 20
+# Without a global lock one call into C is no longer atomic.
+_HAS_GIL: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True)()
+
+Slot = tuple[int, int, int, memoryview]
+
+
+class Segment:
+    """A preallocated, mapped file of slots.
+
+    take: draw the next slot: (n, byte offset, mark, target); StopIteration when all
+      are drawn. One call in C: atomic under the interpreter lock.
+    """
+
+    __slots__ = ("_map", "_path", "_view", "header", "take")
+
+    def __init__(self, folder: Path, header: SegmentHeader) -> None:
+        """Make the file. OSError if there is no room; nothing is left behind then."""
+        size = HEADER_BYTES + header.slots * RECORD_BYTES
+        self.header = header
+        self._path = folder / f"seg-{header.segment:05d}{OPEN_SUFFIX}"
+        # Made under another name: a reader never meets a segment without a header.
+        unborn = folder / f"seg-{header.segment:05d}.new"
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        file = os.open(unborn, flags, 0o666)
+        try:
+            _allocate(file, size)
+            os.pwrite(file, header.pack(), 0)
+            unborn.rename(self._path)
+            self._map = mmap.mmap(file, size)
+        except BaseException:
+            unborn.unlink(missing_ok=True)
+            self._path.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(file)
+        self._view = memoryview(self._map)
+        draw = zip(
+            itertools.count(header.first_n),
+            range(HEADER_BYTES, size, RECORD_BYTES),
+            marks(header.first_n, header.slots),
+            itertools.repeat(self._view),
+            strict=False,
+        ).__next__
+        self.take: Callable[[], Slot] = draw if _HAS_GIL else _one_at_a_time(draw)
+
+    @property
+    def next_n(self) -> int:
+        """The record number after the last slot of this segment."""
+        return self.header.first_n + self.header.slots
+
+    def note_lost(self, total: int) -> None:
+        """Write into the header how many records were lost: it survives a kill.
+
+        Two threads may write in the wrong order and leave it one short until the next
+        loss or the seal; it is never 0 after a loss, which is what verdicts rest on.
+        """
+        # A sealed segment has the number in its seal.
+        with contextlib.suppress(ValueError, TypeError):
+            LOST.pack_into(self._view, LOST_OFFSET, total)
+
+    def whole(self, used: int) -> bool:
+        """Whether each of the first ``used`` slots, all drawn, holds its record."""
+        with self._view[HEADER_BYTES:] as slots:
+            return not invalid_slots(slots, self.header.first_n, used)
+
+    def seal(self, lost: int) -> Seal:
+        """Close the segment for good: count, checksum, cut the file, rename it.
+
+        Writers that have drawn and not written yet find their target released.
+        """
+        self._view.release()
+        # Only now: a slot drawn from here on cannot be written any more.
+        used = self._drawn()
+        with memoryview(self._map) as whole, whole[HEADER_BYTES:] as slots:
+            missing = invalid_slots(slots, self.header.first_n, used)
+            # Slots drawn last and never written are nobody's: not holes, but an end.
+            while missing and missing[-1] == used - 1:
+                missing.pop()
+                used -= 1
+            with slots[: used * RECORD_BYTES] as body:
+                checksum = zlib.crc32(body)
+        seal = Seal(used=used, count=used - len(missing), crc32=checksum, lost=lost)
+        packed = seal.pack()
+        self._map[SEAL_OFFSET : SEAL_OFFSET + len(packed)] = packed
+        self._map.close()
+        if used < self.header.slots:
+            os.truncate(self._path, HEADER_BYTES + used * RECORD_BYTES)
+        self._path.rename(self.sealed_path)
+        return seal
+
+    def _drawn(self) -> int:
+        """How many slots were drawn; draws the next one to find out."""
+        try:
+            return self.take()[0] - self.header.first_n
+        except StopIteration:
+            return self.header.slots
+
+    @property
+    def sealed_path(self) -> Path:
+        """Where the segment is once it is sealed."""
+        return self._path.with_name(f"seg-{self.header.segment:05d}{SEALED_SUFFIX}")
+
+    def discard(self) -> None:
+        """Remove a segment that nobody has drawn from."""
+        self._view.release()
+        self._map.close()
+        self._path.unlink(missing_ok=True)
+
+
+def _one_at_a_time(draw: Callable[[], Slot]) -> Callable[[], Slot]:
+    lock = _sync.Lock()
+
+    def take() -> Slot:
+        with lock:
+            return draw()
+
+    return take
+
+
+def _allocate(file: int, size: int) -> None:
+    """Give the file real blocks: writing to a hole on a full disk kills the process."""
+    try:
+        os.posix_fallocate(file, 0, size)
+    except AttributeError:
+        pass
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+            raise
+    else:
+        return
+    for start in range(0, size, _ZEROS_BYTES):
+        os.pwrite(file, bytes(min(_ZEROS_BYTES, size - start)), start)

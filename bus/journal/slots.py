@@ -1,0 +1,55 @@
+"""Which slots of a stretch of journal hold the record they stand for.
+
+Writer and reader ask this of millions of slots, the writer while others wait for the
+interpreter: so the marks are compared in C, a chunk at a time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from typing import TYPE_CHECKING, Final
+
+from bus.journal.format import MARK_OFFSET, RECORD_BYTES, mark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["invalid_slots", "marks"]
+
+# Long enough to be fast, short enough that other threads do not starve.
+_CHUNK_SLOTS: Final = 4096
+
+
+def invalid_slots(slots: memoryview, first_n: int, count: int) -> list[int]:
+    """Which of the first ``count`` slots do not hold the mark of their record.
+
+    slots: bytes from slot 0 on, which is record ``first_n``.
+    """
+    if not count:
+        return []
+    words = slots[: count * RECORD_BYTES].cast("I")
+    column = words[MARK_OFFSET // 4 :: RECORD_BYTES // 4]
+    invalid: list[int] = []
+    for start in range(0, count, _CHUNK_SLOTS):
+        stop = min(start + _CHUNK_SLOTS, count)
+        due = tuple(marks(first_n + start, stop - start))
+        layout = f"<{stop - start}I"
+        found = column[start:stop].tobytes()
+        if found != struct.pack(layout, *due):
+            pairs = zip(struct.unpack(layout, found), due, strict=True)
+            invalid += [start + i for i, (is_, must) in enumerate(pairs) if is_ != must]
+    return invalid
+
+
+def marks(first_n: int, count: int) -> Iterator[int]:
+    """The marks of ``count`` consecutive records, counted in C.
+
+    They are consecutive numbers but for the wrap after 2**32 - 1, which a segment can
+    contain at most once.
+    """
+    first = mark(first_n)
+    before_wrap = min(count, 2**32 - first)
+    return itertools.chain(
+        range(first, first + before_wrap), range(1, 1 + count - before_wrap)
+    )

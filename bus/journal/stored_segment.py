@@ -1,0 +1,175 @@
+"""`StoredSegment`: one segment file as it is found, whole, torn or damaged.
+
+Reading never trusts the file: what is wrong is said with the byte where it is wrong,
+and what is valid is used all the same. A segment that is being written may be read;
+it is read and not mapped, because a writer that closes cuts the file, and touching
+what was cut off would kill the reader.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import attrs
+
+from bus.errors import JournalError
+from bus.journal.format import RECORD, RECORD_BYTES, Kind, Record, dtype
+from bus.journal.header import HEADER_BYTES, SegmentHeader
+from bus.journal.segment import OPEN_SUFFIX, SEALED_SUFFIX
+from bus.journal.slots import invalid_slots
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import numpy as np
+
+__all__ = ["StoredSegment", "read_segment", "read_segment_array"]
+
+_EMPTY: Final = bytes(RECORD_BYTES)
+
+
+@attrs.frozen
+class StoredSegment:
+    """What one file holds.
+
+    body: its used slots. An open segment is used up to its last slot that is not
+      empty.
+    invalid: the slots among them that do not hold their record: holes.
+    flaws: how it contradicts itself, one text each, with the byte.
+    """
+
+    path: Path
+    header: SegmentHeader
+    body: bytes = attrs.field(repr=False)
+    invalid: tuple[int, ...]
+    flaws: tuple[str, ...]
+
+    @property
+    def used(self) -> int:
+        """Slots that were drawn, as far as the file tells."""
+        return len(self.body) // RECORD_BYTES
+
+    @property
+    def count(self) -> int:
+        """Valid records."""
+        return self.used - len(self.invalid)
+
+    @property
+    def first(self) -> int | None:
+        """Number of the first valid record."""
+        return next(self._numbers(range(self.used)), None)
+
+    @property
+    def last(self) -> int | None:
+        """Number of the last valid record."""
+        return next(self._numbers(range(self.used - 1, -1, -1)), None)
+
+    @property
+    def closes(self) -> bool:
+        """Whether a valid record of it is a CLOSE."""
+        kinds = self.body[::RECORD_BYTES]
+        slot = kinds.find(Kind.CLOSE)
+        while slot in self.invalid:
+            slot = kinds.find(Kind.CLOSE, slot + 1)
+        return slot >= 0
+
+    def records(self) -> Iterator[Record]:
+        """Its valid records, in order."""
+        make = Record._make
+        if not self.invalid:
+            yield from map(make, RECORD.iter_unpack(self.body))
+            return
+        invalid = frozenset(self.invalid)
+        for slot, fields in enumerate(RECORD.iter_unpack(self.body)):
+            if slot not in invalid:
+                yield make(fields)
+
+    def array(self) -> np.ndarray[Any, Any]:
+        """Its valid records as a structured array of `bus.journal.format.dtype`."""
+        import numpy as np  # noqa: PLC0415 - importing bus.journal must not need numpy
+
+        slots = np.frombuffer(self.body, dtype())
+        return np.delete(slots, self.invalid) if self.invalid else slots
+
+    def _numbers(self, slots: range) -> Iterator[int]:
+        invalid = frozenset(self.invalid)
+        return (self.header.first_n + slot for slot in slots if slot not in invalid)
+
+
+def read_segment(path: Path) -> StoredSegment:
+    """Read one file.
+
+    Raises:
+        JournalError: it is no segment, or its header is damaged.
+        OSError: it cannot be read; FileNotFoundError if it is gone.
+    """
+    with _open(path) as file:
+        try:
+            header = SegmentHeader.unpack(file.read(HEADER_BYTES))
+        except ValueError as error:
+            raise JournalError(f"cannot read {path}: {error}") from None
+        # Never ask for more than there is: it would be allocated first.
+        there = os.fstat(file.fileno()).st_size
+        body = file.read(min(header.slots * RECORD_BYTES, there))
+    flaws: list[str] = []
+    body = _sealed_body(header, body, flaws) if header.seal else _open_body(body)
+    used = len(body) // RECORD_BYTES
+    invalid = invalid_slots(memoryview(body), header.first_n, used)
+    if header.seal:
+        flaws += _torn(body, invalid)
+        count = used - len(invalid)
+        if count != header.seal.count:
+            flaws.append(f"it holds {count} records, its seal says {header.seal.count}")
+    return StoredSegment(path, header, body, tuple(invalid), tuple(flaws))
+
+
+def read_segment_array(path: Path) -> np.ndarray[Any, Any]:
+    """The valid records of one file as a structured array; raises as `read_segment`."""
+    return read_segment(path).array()
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        # Its writer may have sealed it since the folder was listed.
+        if not path.name.endswith(OPEN_SUFFIX):
+            raise
+        sealed = path.name.removesuffix(OPEN_SUFFIX) + SEALED_SUFFIX
+        return path.with_name(sealed).open("rb")
+
+
+def _open_body(body: bytes) -> bytes:
+    """Up to the last slot that is not empty, cut to whole slots."""
+    used = -(-len(body.rstrip(b"\0")) // RECORD_BYTES)
+    return body[: min(used, len(body) // RECORD_BYTES) * RECORD_BYTES]
+
+
+def _sealed_body(header: SegmentHeader, body: bytes, flaws: list[str]) -> bytes:
+    assert header.seal is not None
+    due = header.seal.used * RECORD_BYTES
+    if len(body) < due:
+        flaws.append(
+            f"it ends at byte {HEADER_BYTES + len(body)}, expected {HEADER_BYTES + due}"
+        )
+        return body[: len(body) // RECORD_BYTES * RECORD_BYTES]
+    body = body[:due]
+    if zlib.crc32(body) != header.seal.crc32:
+        end = HEADER_BYTES + due
+        flaws.append(f"the checksum of bytes {HEADER_BYTES} to {end} is wrong")
+    return body
+
+
+def _torn(body: bytes, invalid: list[int]) -> list[str]:
+    """Slots that are neither valid nor empty: nobody writes half a record and seals."""
+    torn = [
+        HEADER_BYTES + slot * RECORD_BYTES
+        for slot in invalid
+        if body[slot * RECORD_BYTES : (slot + 1) * RECORD_BYTES] != _EMPTY
+    ]
+    if not torn:
+        return []
+    return [f"{len(torn)} damaged records, the first at byte {torn[0]}"]

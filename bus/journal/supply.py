@@ -1,0 +1,226 @@
+"""The segments of one journal: spare ones ahead, the current one, retired ones behind.
+
+A writer only ever exchanges the current segment for a spare that lies ready; making
+files, sealing and deleting is the housekeeper's. `advance` is called under the
+journal's lock; all else by one thread at a time, the housekeeper while the journal is
+open, whoever closes it afterwards. This knows nothing of records.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import operator
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.journal.format import RECORD_BYTES
+from bus.journal.header import HEADER_BYTES
+from bus.journal.segment import Segment
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bus.journal.header import SegmentHeader
+
+__all__ = ["Supply", "Tally"]
+
+_log = logging.getLogger("bus.journal")
+
+# Spare room kept ready, in bytes: about half a second of the fastest writer.
+SPARE_BYTES: Final = 32 << 20
+SPARES_MAX: Final = 8
+# A retired segment with an empty slot waits for its late writer, who may be dead.
+RETIRED_MAX: Final = 8
+# How long a close waits for writers that have drawn a slot and not written it.
+STRAGGLER_S: Final = 1.0
+POLL_S: Final = 0.002
+
+
+class Tally:
+    """A number that many threads raise without a lock, read at any time.
+
+    A range's iterator is stepped in one call in C, and tells how much of it is left.
+    """
+
+    __slots__ = ("_left",)
+
+    _END: Final = 2**62
+
+    def __init__(self) -> None:
+        self._left = iter(range(self._END))
+
+    def add(self) -> None:
+        """One more."""
+        next(self._left)
+
+    @property
+    def total(self) -> int:
+        """How many there were."""
+        return self._END - operator.length_hint(self._left)
+
+
+class Supply:
+    """All segments of one incarnation.
+
+    current: the one that slots are drawn from.
+    lost: records that found no slot.
+    short: a spare is wanted that could not be made.
+    """
+
+    __slots__ = (
+        "_folder",
+        "_next",
+        "_retired",
+        "_sealed",
+        "_segments_max",
+        "_spares",
+        "_template",
+        "current",
+        "lost",
+        "short",
+    )
+
+    def __init__(
+        self, folder: Path, template: SegmentHeader, segments_max: int | None
+    ) -> None:
+        """Make the first segment. OSError if there is no room for it.
+
+        template: the header of segment 0.
+        segments_max: how many segments may lie on the disk; the oldest go first.
+        """
+        self._folder = folder
+        self._template = template
+        self._segments_max = segments_max
+        self._next = 1
+        self._spares: collections.deque[Segment] = collections.deque()
+        self._retired: collections.deque[Segment] = collections.deque()
+        self._sealed: collections.deque[Path] = collections.deque()
+        self.short = False
+        self.lost = Tally()
+        self.current = Segment(folder, template)
+
+    def advance(self) -> bool:
+        """Put a spare in the place of the current segment; False if there is none.
+
+        Under the journal's lock. The current one goes first: nobody may be shown it
+        both retired and current.
+        """
+        if not self._spares:
+            return False
+        self._retired.append(self.current)
+        self.current = self._spares.popleft()
+        return True
+
+    def lose(self) -> None:
+        """Count one record that found no slot, so that it survives a kill."""
+        self.lost.add()
+        self.current.note_lost(self.lost.total)
+
+    def tend(self) -> None:
+        """Make spares, seal what is whole, delete what is too old."""
+        while len(self._spares) < self._spares_due():
+            if not self._make_spare():
+                break
+        for _ in range(len(self._retired)):
+            segment = self._retired.popleft()
+            late = not segment.whole(segment.header.slots)
+            if late and len(self._retired) < RETIRED_MAX:
+                self._retired.append(segment)
+            else:
+                self._seal(segment)
+        self._prune()
+
+    def refill(self) -> None:
+        """See that there is a spare, if there is room: the last words need a place."""
+        if not self._spares:
+            self._make_spare()
+
+    @property
+    def late(self) -> bool:
+        """Whether a retired segment waits for a late writer."""
+        return bool(self._retired)
+
+    def finish(self, end: int | None) -> None:
+        """Seal everything; nobody draws any more.
+
+        end: the number after the last record that will be written, None if all slots
+          of the current segment were drawn.
+        """
+        header = self.current.header
+        self._await_stragglers(header.slots if end is None else end - header.first_n)
+        self._retired.append(self.current)
+        while self._retired:
+            self._seal(self._retired.popleft())
+        for spare in self._spares:
+            spare.discard()
+        self._spares.clear()
+        self._prune()
+
+    def _spares_due(self) -> int:
+        size = HEADER_BYTES + self._template.slots * RECORD_BYTES
+        due = max(1, min(SPARES_MAX, SPARE_BYTES // size))
+        if self._segments_max is not None:
+            # What is kept for the future cannot be kept of the past.
+            due = min(due, max(1, self._segments_max // 4))
+        return due
+
+    def _make_spare(self) -> bool:
+        """Make the next segment; on failure say so once, and until it succeeds."""
+        header = attrs.evolve(
+            self._template,
+            segment=self._next,
+            first_n=self._next * self._template.slots,
+            mono=_sync.monotonic_ns(),
+            wall=_sync.wall_ns(),
+        )
+        try:
+            self._spares.append(Segment(self._folder, header))
+        except OSError as error:
+            if not self.short:
+                _log.warning("cannot make a journal segment: %s", error)
+            self.short = True
+            return False
+        self.short = False
+        self._next += 1
+        return True
+
+    def _await_stragglers(self, used: int) -> None:
+        """Give writers that were suspended between drawing and writing their time."""
+        deadline = _sync.monotonic() + STRAGGLER_S
+        while not (
+            self.current.whole(used)
+            and all(old.whole(old.header.slots) for old in self._retired)
+        ):
+            now = _sync.monotonic()
+            if now >= deadline:
+                return
+            _pause(min(deadline, now + POLL_S))
+
+    def _seal(self, segment: Segment) -> None:
+        try:
+            segment.seal(self.lost.total)
+        except OSError as error:
+            _log.warning("cannot seal %s: %s", segment.sealed_path, error)
+        else:
+            self._sealed.append(segment.sealed_path)
+
+    def _prune(self) -> None:
+        if self._segments_max is None:
+            return
+        others = len(self._spares) + len(self._retired) + 1
+        while self._sealed and len(self._sealed) + others > self._segments_max:
+            oldest = self._sealed.popleft()
+            try:
+                oldest.unlink(missing_ok=True)
+            except OSError as error:
+                _log.warning("cannot delete %s: %s", oldest, error)
+
+
+def _pause(until: float) -> None:
+    """Sleep to a point on the monotonic clock."""
+    parker = _sync.Lock()
+    parker.acquire()
+    _sync.park(parker, lambda: False, until)

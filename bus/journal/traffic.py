@@ -1,0 +1,234 @@
+"""`Traffic`: the small checker's fold over records, journal by journal.
+
+It holds each channel against the rules that need an order of records (Q2, Q7) while
+they pass, and against those that need all of them (Q1, and a flow's Q3, Q4, Q5, Q8) at
+the end. What a finding is worth is not decided here. The predicates are those of
+`bus.journal.rules`, in its terms.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.journal.finding import Finding, Place
+from bus.journal.flow import Flow
+from bus.journal.format import Kind, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+__all__ = ["Channel", "Traffic"]
+
+_FIRST: Final = int(Kind.BIND)
+_LAST: Final = int(Kind.DROP)
+_SEND, _RECEIVE = int(Kind.SEND), int(Kind.RECEIVE)
+_DROP, _CLOSE_LOCAL = int(Kind.DROP), int(Kind.CLOSE_LOCAL)
+_BEGIN_OF: Final = {
+    int(Kind.ACCEPT_END): int(Kind.ACCEPT_BEGIN),
+    int(Kind.CONNECT_END): int(Kind.CONNECT_BEGIN),
+}
+_BEGINS: Final = frozenset(_BEGIN_OF.values())
+_OPEN: Final = [None, None]
+
+
+@attrs.frozen
+class Meeting:
+    """One ACCEPT_END or CONNECT_END."""
+
+    kind: int
+    place: Place
+    ticket: int
+    port: int
+    task: str
+    peer: str
+
+
+@attrs.define(eq=False)
+class Channel:
+    """Both directions of one channel.
+
+    ends: for each side, the first CLOSE_LOCAL in the journal being read.
+    peaks: for each flow, greatest `seq` received in that journal, and its record.
+    left: for each side, whether it disconnected in any journal.
+    """
+
+    number: int
+    flows: tuple[Flow, Flow]
+    journals: list[int] = attrs.field(factory=list)
+    ends: list[int | None] = attrs.field(factory=lambda: [None, None])
+    peaks: list[tuple[int, int]] = attrs.field(factory=lambda: [(0, 0), (0, 0)])
+    left: list[bool] = attrs.field(factory=lambda: [False, False])
+    accepts: list[Meeting] = attrs.field(factory=list)
+    connects: list[Meeting] = attrs.field(factory=list)
+    names: tuple[str, str] = ("", "")
+    port: int | None = None
+
+
+class Traffic:
+    """Everything that was read so far.
+
+    operations: sends and receives on channels. receives: of messages, among them.
+    """
+
+    def __init__(self) -> None:
+        self.channels: dict[int, Channel] = {}
+        self.operations = 0
+        self.receives = 0
+        self._findings: list[Finding] = []
+        # First record of each call that blocked, by journal, kind and ticket.
+        self._begins: dict[tuple[int, int, int], int] = {}
+        self._here: dict[int, Channel] = {}
+        self._journal = 0
+
+    def enter(self, journal: int) -> None:
+        """The records that follow are of this journal."""
+        self._journal = journal
+        self._here = {}
+
+    def take(self, records: Iterable[Record], name: Callable[[int], str]) -> None:
+        """Go on with records of the journal, in order; ``name`` knows its numbers."""
+        here, journal = self._here, self._journal
+        for record in records:
+            kind, _, _, size, n, mono, flow, seq, *_ = record
+            if not _FIRST <= kind <= _LAST:
+                continue
+            if kind in _BEGINS and seq:
+                self._begins.setdefault((journal, kind, seq), n)
+            number, side = flow >> 1, flow & 1
+            if not number:
+                continue
+            channel = here.get(number) or self._meet(number)
+            if kind == _SEND:
+                self.operations += 1
+                if channel.ends != _OPEN:
+                    self._sent_late(channel, record)
+                if seq:
+                    channel.flows[side].send(seq, size, journal, n, mono)
+            elif kind == _RECEIVE:
+                self.operations += 1
+                if channel.ends[side] is not None:
+                    self._late(channel, record, "received", side)
+                if seq:
+                    self._received(channel, record)
+            else:
+                self._happened(channel, record, name)
+
+    def findings(self, closed: Callable[[int], bool]) -> Iterator[Finding]:
+        """What does not hold; ``closed`` tells whether a journal was."""
+        yield from self._findings
+        for channel in self.channels.values():
+            yield from self._asymmetry(channel)
+            ended = all(map(closed, channel.journals))
+            for flow, left in zip(channel.flows, channel.left, strict=True):
+                yield from flow.findings(receiver_left=left, ended=ended)
+
+    def _meet(self, number: int) -> Channel:
+        """A channel's first record in this journal."""
+        channel = self.channels.get(number)
+        if channel is None:
+            flows = Flow(number << 1), Flow(number << 1 | 1)
+            channel = self.channels[number] = Channel(number, flows)
+        channel.journals.append(self._journal)
+        channel.ends = [None, None]
+        channel.peaks = [(0, 0), (0, 0)]
+        self._here[number] = channel
+        return channel
+
+    def _happened(
+        self, channel: Channel, record: Record, name: Callable[[int], str]
+    ) -> None:
+        """Neither a send nor a receive."""
+        side = record.flow & 1
+        if record.kind == _DROP and record.seq:
+            channel.flows[side].drop(record.seq)
+        elif record.kind == _CLOSE_LOCAL:
+            channel.left[side] = True
+            if channel.ends[side] is None:
+                channel.ends[side] = record.n
+        elif record.kind in _BEGIN_OF:
+            self._met(channel, record, name)
+
+    def _received(self, channel: Channel, record: Record) -> None:
+        self.receives += 1
+        side, seq, n = record.flow & 1, record.seq, record.n
+        peak, peak_n = channel.peaks[side]
+        if seq > peak:
+            channel.peaks[side] = seq, n
+        elif seq < peak:
+            found = self._find("Q2", "overtaken", record, peak_n, other_seq=peak)
+            self._findings.append(found)
+        channel.flows[side].receive(seq, record.size, self._journal, n, record.mono)
+
+    def _sent_late(self, channel: Channel, record: Record) -> None:
+        receiver = record.flow & 1
+        if channel.ends[1 - receiver] is not None:
+            self._late(channel, record, "sent", 1 - receiver)
+        else:
+            self._late(channel, record, "accepted", receiver)
+
+    def _late(self, channel: Channel, record: Record, case: str, side: int) -> None:
+        end = channel.ends[side]
+        self._findings.append(self._find("Q7", case, record, end))
+
+    def _find(
+        self, rule: str, case: str, record: Record, other_n: int | None, **facts: object
+    ) -> Finding:
+        place = Place(self._journal, record.n, record.mono)
+        seq = record.seq or None
+        return Finding(rule, case, record.flow, seq, place, other_n, facts)
+
+    def _met(
+        self, channel: Channel, record: Record, name: Callable[[int], str]
+    ) -> None:
+        place = Place(self._journal, record.n, record.mono)
+        task, peer = name(record.task), name(record.peer)
+        met = Meeting(record.kind, place, record.seq, record.mid, task, peer)
+        if record.kind == Kind.ACCEPT_END:
+            channel.accepts.append(met)
+            channel.names = task, peer
+        else:
+            channel.connects.append(met)
+            channel.names = peer, task
+        channel.port = record.mid
+
+    def _asymmetry(self, channel: Channel) -> Iterator[Finding]:
+        """Q1 for one channel."""
+        accepts, connects = channel.accepts, channel.connects
+        facts: dict[str, object]
+        if len(accepts) != 1 or len(connects) != 1:
+            facts = {"accepts": len(accepts), "connects": len(connects)}
+            place = next((met.place for met in accepts + connects), None)
+            yield Finding("Q1", "count", channel.number << 1, None, place, facts=facts)
+            return
+        (a,), (c,) = accepts, connects
+        if a.port != c.port:
+            case, facts = "port", {"accept_port": a.port, "connect_port": c.port}
+        elif _differ(a.task, c.peer) or _differ(a.peer, c.task):
+            case = "names"
+            facts = {"a_task": a.task, "a_peer": a.peer}
+            facts |= {"c_task": c.task, "c_peer": c.peer}
+        elif self._began_after(a, c):
+            case, facts = "interval", {"late": "accept"}
+        elif self._began_after(c, a):
+            case, facts = "interval", {"late": "connect"}
+        else:
+            return
+        flow = channel.number << 1
+        yield Finding("Q1", case, flow, None, a.place, c.place.n, facts)
+
+    def _began_after(self, one: Meeting, other: Meeting) -> bool:
+        """Whether one began to wait after the other, of that journal, had ended."""
+        journal = one.place.journal
+        begin = self._begins.get((journal, _BEGIN_OF[one.kind], one.ticket))
+        return (
+            journal == other.place.journal
+            and begin is not None
+            and begin > other.place.n
+        )
+
+
+def _differ(one: str, other: str) -> bool:
+    """Whether two names are both known and not the same."""
+    return bool(one and other) and one != other

@@ -1,0 +1,243 @@
+"""`Journal`: the recorder of one process, an observer to give to a `BrokerManager`.
+
+It records while operations happen and never holds them up: what cannot be written is
+counted as lost, and the count is written. The hot path is in `recorder`, folder and
+segments are in `incarnation`; here is what a user holds, the way out for records that
+the hot path cannot write, and the fork. Nothing may raise into an observed operation.
+
+A process that is killed loses nothing it had written; a machine that loses power loses
+what its kernel had not yet written back.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bus.journal.format import RECORD, RECORD_BYTES, RECORD_VERSION
+from bus.journal.header import HEADER_BYTES
+from bus.journal.incarnation import Incarnation
+from bus.journal.recorder import exhausted, flow_of, make_recorder
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from bus.journal.recorder import Emit, Fields
+    from bus.journal.segment import Slot
+    from queuebroker.observer import Observer
+
+__all__ = ["Journal"]
+
+_log = logging.getLogger("bus.journal")
+
+SEGMENT_BYTES: Final = 64 << 20
+SEGMENT_BYTES_MIN: Final = 16 << 10
+SEGMENT_BYTES_MAX: Final = 1 << 36
+SEGMENTS_MIN: Final = 2  # one to write, one ahead
+
+# The largest value of each of `Fields`.
+_LIMITS: Final = tuple(
+    2 ** (8 * width) - 1 for width in (1, 1, 2, 4, 8, 8, 8, 8, 4, 4, 4, 4, 2, 1)
+)
+
+
+class Journal:
+    """Records what it is told, in the order in which it is told.
+
+    ::
+
+        with Journal("journals") as journal:
+            manager = BrokerManager(observer=journal.observe)
+            ...
+
+    directory: a folder for the journals of any number of programs, made if missing.
+      This one gets ``<directory>/<machine>/<pid>-<start>-<number>`` for itself.
+    segment_bytes: size of one file; at least twice as much is kept allocated.
+    max_segments: how many files to keep. Older ones are deleted, and verdicts on the
+      journal then say that its beginning is gone. None keeps all.
+    machine: the name for the machine, its host name by default.
+
+    observe: the observer for a `BrokerManager`.
+    emit: writes any record; what `observe` does for the queues' operations.
+
+    It is open until `close`, or until the program ends in order. A forked child that
+    goes on recording opens a folder of its own. Raises OSError if the first segment
+    cannot be made; later trouble is logged once, and counted.
+
+    Lock: ``_lock`` guards the making of an incarnation in a forked child.
+    """
+
+    observe: Observer
+    emit: Emit
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        max_segments: int | None = None,
+        machine: str | None = None,
+    ) -> None:
+        if not SEGMENT_BYTES_MIN <= segment_bytes <= SEGMENT_BYTES_MAX:
+            raise ValueError(
+                f"segment_bytes must be {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX},"
+                f" got {segment_bytes}"
+            )
+        if max_segments is not None and max_segments < SEGMENTS_MIN:
+            raise ValueError(
+                f"max_segments must be >= {SEGMENTS_MIN}, got {max_segments}"
+            )
+        self._parent = Path(directory)
+        self._slots = (segment_bytes - HEADER_BYTES) // RECORD_BYTES
+        self._segments_max = max_segments
+        self._machine = os.uname().nodename if machine is None else machine
+        self._names: dict[str, int] = {}
+        self._recorder = make_recorder(self._introduce, self._write, self._names)
+        self.observe = self._recorder.observe
+        self.emit = self._recorder.emit
+        self._lock, self._inside = _sync.Lock(), _sync.Local()
+        self._incarnation: Incarnation | None = self._begin()
+        self._closed = False
+        _journals.add(self)
+        # The end of the program closes what the program did not.
+        atexit.register(self.close)
+
+    @property
+    def folder(self) -> Path | None:
+        """Where this process records; None in a forked child that has not yet."""
+        return self._incarnation.folder if self._incarnation else None
+
+    @property
+    def lost(self) -> int:
+        """Records that could not be written."""
+        return self._incarnation.lost if self._incarnation else 0
+
+    def name(self, text: str) -> int:
+        """The number that stands for a name in `emit`; 0 if it cannot be written."""
+        return self._introduce(text, "")[0]
+
+    def flow(self, channel: int, direction: int) -> int:
+        """The `flow` for `emit` of a channel's direction; channel 0 is none."""
+        incarnation = self._current()
+        return flow_of(incarnation.base if incarnation else 0, channel, direction)
+
+    def close(self) -> None:
+        """Write the last record, wait for late writers a moment, seal. Idempotent.
+
+        Operations that are reported later are not recorded; the journal then says so.
+        """
+        self._closed = True
+        atexit.unregister(self.close)
+        if self._incarnation is not None:
+            self._incarnation.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open"
+        return (
+            f"<Journal {str(self.folder or self._parent)!r} {state}, {self.lost} lost>"
+        )
+
+    # What the hot path hands over.
+
+    def _introduce(self, local: str, remote: str) -> tuple[int, int]:
+        incarnation = self._current()
+        if incarnation is None:
+            self._recorder.enrol(lambda: 0)
+            return 0, 0
+        meta = incarnation.meta
+        self._recorder.enrol(meta.thread)
+        return meta.name(local), meta.name(remote)
+
+    def _write(self, slot: Slot | None, fields: Fields) -> None:
+        incarnation = self._current()
+        if incarnation is None:
+            return
+        values = [
+            min(max(value, 0), limit)
+            for value, limit in zip(fields, _LIMITS, strict=True)
+        ]
+        while (slot := slot or incarnation.draw()) is not None:
+            n, offset, mark, target = slot
+            clock = _sync.monotonic_ns()
+            try:
+                head, tail = values[:4], values[4:]
+                RECORD.pack_into(
+                    target, offset, *head, n, clock, *tail, RECORD_VERSION, mark
+                )
+            except (ValueError, TypeError):
+                slot = None  # its segment was sealed without us: draw again
+            else:
+                return
+        incarnation.lose()
+
+    # Opening, also in a forked child.
+
+    def _begin(self) -> Incarnation:
+        return Incarnation(
+            self._parent,
+            self._machine,
+            self._slots,
+            self._segments_max,
+            self._names,
+            self._recorder,
+        )
+
+    def _current(self) -> Incarnation | None:
+        """The open incarnation; a child makes its own when it first records."""
+        if self._incarnation is None and not self._closed:
+            self._begin_in_child()
+        return self._incarnation
+
+    def _begin_in_child(self) -> None:
+        # Beginning allocates, so a finalizer may strike and record, too: what it tells
+        # precedes the first record and is not part of the journal.
+        if getattr(self._inside, "beginning", False):
+            return
+        self._inside.beginning = True
+        try:
+            with self._lock:
+                if self._incarnation is None:
+                    self._incarnation = self._begin()
+        except OSError as error:
+            self._closed = True
+            _log.warning("cannot record in a forked child: %s", error)
+        finally:
+            self._inside.beginning = False
+
+    def _forget(self) -> None:
+        """In a forked child: leave the parent's files alone."""
+        self._recorder.switch(exhausted)
+        self._recorder.rebase(0)
+        self._names.clear()
+        self._lock, self._inside = _sync.Lock(), _sync.Local()
+        if self._incarnation is not None:
+            self._incarnation.abandon()
+            self._incarnation = None
+
+
+_journals: weakref.WeakSet[Journal] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for journal in list(_journals):
+        journal._forget()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,105 @@
+"""`OutFolder`: where results lie, and the promise to touch nobody else's files.
+
+A folder is ours if it holds `MARKER`; any other folder must be empty or absent before
+we take it. What a former run left is removed before a new one begins, so that a run
+that fails leaves no verdicts of another one behind. This needs no Spark.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["MARKER", "OutFolder"]
+
+MARKER: Final = ".queuebroker-out"
+
+_NOTE: Final = "Results of queuebroker lie here; a later run may replace them.\n"
+
+
+@attrs.frozen
+class OutFolder:
+    """A folder of results: tables, verdicts, violations, report."""
+
+    path: Path
+
+    @classmethod
+    def claim(cls, path: Path) -> OutFolder:
+        """Make the folder, or take it if it is ours or empty.
+
+        Raises:
+            PipelineError: it is neither, or cannot be made or written.
+        """
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if not (path / MARKER).exists():
+                if any(path.iterdir()):
+                    raise PipelineError(
+                        f"cannot write to {path}: it is not empty, and not a folder"
+                        " of results; name another with --out"
+                    )
+                (path / MARKER).write_text(_NOTE)
+        except FileExistsError:
+            raise PipelineError(f"cannot write to {path}: it is a file") from None
+        except OSError as error:
+            msg = f"cannot write to {error.filename or path}: {error.strerror}"
+            raise PipelineError(msg) from None
+        return cls(path)
+
+    @classmethod
+    def reopen(cls, path: Path) -> OutFolder:
+        """A folder in which a run has left its tables.
+
+        Raises:
+            PipelineError: it is not one.
+        """
+        if not (path / MARKER).exists() or not (path / "tables").is_dir():
+            raise PipelineError(f"no results in {path}: run `bus pipeline all` first")
+        return cls(path)
+
+    @property
+    def verdicts(self) -> Path:
+        """The verdicts, JSON."""
+        return self.path / "verdicts.json"
+
+    @property
+    def violations(self) -> Path:
+        """The violations, one JSON object a line."""
+        return self.path / "violations.jsonl"
+
+    @property
+    def report(self) -> Path:
+        """The report, one HTML file."""
+        return self.path / "report.html"
+
+    @property
+    def log(self) -> Path:
+        """What Spark itself had to say."""
+        return self.path / "spark.log"
+
+    def table(self, name: str) -> Path:
+        """The folder of a table's Parquet files."""
+        return self.path / "tables" / name
+
+    def clear(self) -> None:
+        """Remove what a former run left."""
+        for file in (self.verdicts, self.violations, self.report):
+            file.unlink(missing_ok=True)
+        if self.table("").exists():
+            shutil.rmtree(self.table(""))
+
+    def write(self, rows: DataFrame, name: str) -> None:
+        """Replace a table."""
+        rows.write.mode("overwrite").parquet(str(self.table(name)))
+
+    def read(self, spark: SparkSession, name: str) -> DataFrame:
+        """A table that was written."""
+        return spark.read.parquet(str(self.table(name)))

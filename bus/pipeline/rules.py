@@ -1,0 +1,340 @@
+"""The promises as DataFrame expressions: tables -> would-be violations.
+
+What each rule means is written in `bus.journal.rules`, predicate by predicate; here
+is only how Spark decides it, and nothing of the other checker. A rule is one function
+of the tables that finds candidates and says, for each case of the rule, when it holds
+and with which facts. Filters, hashes and one window: every rule is linear, and none
+brings rows to the driver.
+"""
+
+from __future__ import annotations
+
+import string
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from bus.journal.format import Kind
+from bus.journal.rules import RULES, Basis, Verdict
+from bus.pipeline.silver import is_kind, of_channel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import Column, DataFrame, WindowSpec
+
+__all__ = ["CHUNK_RECORDS", "Tables", "overtaken", "violations"]
+
+# A window takes the receives of one flow in one task. Above so many it is cut into
+# pieces of the journal, which costs twice as much where no flow is that long.
+FLOW_RECEIVES_MAX: Final = 5_000_000
+CHUNK_RECORDS: Final = 262_144
+
+_PLACE: Final = ("flow", "seq", "n", "journal", "mono", "other_n")
+_Cases = dict[str, tuple["Column", dict[str, "Column"]]]
+
+
+@attrs.frozen
+class Tables:
+    """What the rules read: bronze and silver."""
+
+    events: DataFrame
+    journals: DataFrame
+    messages: DataFrame
+    sessions: DataFrame
+    flows: DataFrame
+
+
+def violations(
+    tables: Tables, *, flow_receives_max: int = FLOW_RECEIVES_MAX
+) -> DataFrame:
+    """Every would-be violation of every rule, with its verdict, FAIL or UNKNOWN.
+
+    flow_receives_max: receives of one flow above which Q2 works piece by piece.
+    """
+    rules: Mapping[str, Callable[[Tables], DataFrame]] = {
+        "Q1": _q1,
+        "Q2": lambda given: _q2(given, flow_receives_max),
+        "Q3": _q3,
+        "Q4": _q4,
+        "Q5": _q5,
+        "Q7": _q7,
+        "Q8": _q8,
+    }
+    found = _j1(tables)
+    for rule in rules.values():
+        found = found.unionByName(rule(tables))
+    return _judged(found, tables.sessions)
+
+
+def overtaken(receives: DataFrame, chunk_records: int | None = None) -> DataFrame:
+    """The receives that came after a later message of their flow.
+
+    That message is `other_seq`, `other_n`: the one with the greatest number.
+
+    receives: journal, flow, n, seq and anything else.
+    chunk_records: cut each flow into pieces of so many record numbers, and carry the
+      greatest number of all earlier pieces into each; None to take flows whole.
+    """
+    flow = ["flow", "journal"]
+    if chunk_records is None:
+        window = _before(Window.partitionBy(*flow).orderBy("n"))
+        marked = receives.withColumns(
+            {
+                "other_seq": F.max("seq").over(window),
+                "other_n": F.max_by("n", "seq").over(window),
+            }
+        )
+        return marked.where("seq < other_seq")
+    cut = receives.withColumn("piece", F.expr(f"n div {chunk_records}"))
+    here = _before(Window.partitionBy(*flow, "piece").orderBy("n"))
+    earlier = _before(Window.partitionBy(*flow).orderBy("piece"))
+    # A struct is compared by its first field first.
+    top = F.max(F.struct("seq", "n"))
+    carried = (
+        cut.groupBy(*flow, "piece")
+        .agg(top.alias("top"))
+        .select(*flow, "piece", F.max("top").over(earlier).alias("carried"))
+    )
+    # greatest() passes over nulls: a piece may have nothing before it.
+    other = F.greatest("carried", top.over(here))
+    return (
+        cut.join(carried, [*flow, "piece"])
+        .withColumn("other", other)
+        .withColumns({"other_seq": F.col("other.seq"), "other_n": F.col("other.n")})
+        .where("seq < other_seq")
+        .drop("piece", "carried", "other")
+    )
+
+
+def _j1(tables: Tables) -> DataFrame:
+    facts = {name: F.col(name) for name in ("damaged", "lost", "gaps")}
+    facts |= {"first": F.col("first_n"), "last": F.col("last_n")}
+    cases: _Cases = {
+        "damaged": (F.col("damaged") > 0, facts),
+        "empty": (F.col("records") == 0, {}),
+        "lost": (F.col("lost") > 0, facts),
+        "gaps": (F.col("gaps") > 0, facts),
+        "beginning": (F.col("first_n") > 0, facts),
+        "open": (~F.col("closed"), {}),
+    }
+    broken = F.when(F.col("damaged") > 0, Verdict.FAIL.value)
+    verdict = broken.otherwise(Verdict.UNKNOWN.value)
+    place = {"n": F.col("last_n"), "mono": F.col("last_mono")}
+    return _found("J1", tables.journals, cases, place, verdict)
+
+
+def _q1(tables: Tables) -> DataFrame:
+    one_journal = F.col("accept_journal") == F.col("connect_journal")
+    accept_late = F.col("accept_begin_n") > F.col("connect_n")
+    connect_late = F.col("connect_begin_n") > F.col("accept_n")
+    cases: _Cases = {
+        "count": (
+            (F.col("accepts") != 1) | (F.col("connects") != 1),
+            {name: F.col(name) for name in ("accepts", "connects")},
+        ),
+        "port": (
+            F.col("accept_port") != F.col("connect_port"),
+            {name: F.col(name) for name in ("accept_port", "connect_port")},
+        ),
+        "names": (
+            _differ("accept_task", "connect_peer")
+            | _differ("accept_peer", "connect_task"),
+            {
+                "a_task": F.col("accept_task"),
+                "a_peer": F.col("accept_peer"),
+                "c_task": F.col("connect_task"),
+                "c_peer": F.col("connect_peer"),
+            },
+        ),
+        "interval": (
+            one_journal & (_true(accept_late) | _true(connect_late)),
+            {"late": F.when(accept_late, "accept").otherwise("connect")},
+        ),
+    }
+    place = {
+        "flow": F.shiftleft("channel", 1),
+        "n": F.coalesce("accept_n", "connect_n"),
+        "journal": F.coalesce("accept_journal", "connect_journal"),
+        "mono": F.coalesce("accept_mono", "connect_mono", "first_mono"),
+    }
+    return _found("Q1", tables.sessions, cases, place)
+
+
+def _q2(tables: Tables, flow_receives_max: int) -> DataFrame:
+    busiest = tables.flows.agg(F.max("messages_received")).collect()[0][0] or 0
+    chunk_records = CHUNK_RECORDS if busiest > flow_receives_max else None
+    cases: _Cases = {"overtaken": (F.lit(True), {"other_seq": F.col("other_seq")})}
+    return _found("Q2", overtaken(_receives(tables), chunk_records), cases)
+
+
+def _q3(tables: Tables) -> DataFrame:
+    repeated = tables.messages.where("receives > 1").select("flow", "seq", "receives")
+    times = F.sort_array(F.collect_list(F.struct("journal", "n", "mono")))
+    each = _receives(tables).join(repeated, ["flow", "seq"])
+    rows = each.groupBy("flow", "seq", "receives").agg(times.alias("times"))
+    place = {name: F.col("times")[1][name] for name in ("journal", "n", "mono")}
+    place["other_n"] = F.col("times")[0]["n"]
+    cases: _Cases = {"twice": (F.lit(True), {"count": F.col("receives")})}
+    return _found("Q3", rows, cases, place)
+
+
+def _q4(tables: Tables) -> DataFrame:
+    cases: _Cases = {"foreign": (F.expr("receives > 0 AND sends = 0"), {})}
+    return _found("Q4", tables.messages, cases, _first("received"))
+
+
+def _q5(tables: Tables) -> DataFrame:
+    missing = tables.messages.where("sends > 0 AND receives = 0 AND drops = 0")
+    rows = missing.join(
+        tables.flows.select("flow", "last_received", "receiver_left"), "flow"
+    ).join(tables.sessions.select("channel", "ended"), "channel")
+    last = F.col("last_received")
+    cases: _Cases = {
+        "overtaken": (last > F.col("seq"), {"other_seq": last}),
+        "unaccounted": (F.col("receiver_left"), {}),
+        "unexplained": (~F.col("ended"), {}),
+    }
+    return _found("Q5", rows, cases, _first("sent"))
+
+
+def _q7(tables: Tables) -> DataFrame:
+    direction = F.col("flow").bitwiseAND(1)
+    ends = (
+        tables.events.where(is_kind(Kind.CLOSE_LOCAL) & of_channel())
+        .groupBy("journal", "channel")
+        .agg(
+            F.min(F.when(direction == 0, F.col("n"))).alias("end_0"),
+            F.min(F.when(direction == 1, F.col("n"))).alias("end_1"),
+        )
+    )
+    carried = is_kind(Kind.SEND, Kind.RECEIVE) & of_channel()
+    columns = ["journal", "channel", "flow", "seq", "n", "mono", "code"]
+    rows = tables.events.where(carried).select(*columns).join(ends, columns[:2])
+    # end(r.flow) and end(r.flow ^ 1) of the predicate.
+    receiver = F.when(direction == 0, F.col("end_0")).otherwise(F.col("end_1"))
+    sender = F.when(direction == 0, F.col("end_1")).otherwise(F.col("end_0"))
+    after_receiver = _true(F.col("n") > receiver)
+    after_sender = _true(F.col("n") > sender)
+    cases: _Cases = {
+        "received": (is_kind(Kind.RECEIVE) & after_receiver, {}),
+        "sent": (is_kind(Kind.SEND) & after_sender, {}),
+        "accepted": (is_kind(Kind.SEND) & after_receiver, {}),
+    }
+    by_sender = is_kind(Kind.SEND) & after_sender
+    place = {"other_n": F.when(by_sender, sender).otherwise(receiver)}
+    return _found("Q7", rows, cases, place)
+
+
+def _q8(tables: Tables) -> DataFrame:
+    differ = F.expr("sends > 0 AND receives > 0 AND smallest <> largest")
+    facts = {name: F.col(name) for name in ("smallest", "largest")}
+    return _found(
+        "Q8", tables.messages, {"size": (differ, facts)}, _first("received")
+    )
+
+
+def _before(ordered: WindowSpec) -> WindowSpec:
+    """Everything before the row itself."""
+    return ordered.rowsBetween(Window.unboundedPreceding, -1)
+
+
+def _receives(tables: Tables) -> DataFrame:
+    """The message records RECEIVE."""
+    which = is_kind(Kind.RECEIVE) & of_channel() & (F.col("seq") != 0)
+    return tables.events.where(which).select("journal", "flow", "n", "seq", "mono")
+
+
+def _found(
+    rule: str,
+    candidates: DataFrame,
+    cases: _Cases,
+    place: Mapping[str, Column] | None = None,
+    verdict: Column | None = None,
+) -> DataFrame:
+    """The candidates to which one of the rule's cases applies, as violations.
+
+    place: where the columns of a violation come from, if not from those of that name.
+    verdict: None if the rule's basis and the journals of the channel decide.
+    """
+    told = RULES[rule]
+    case, explanation = F.lit(None).cast("string"), F.lit(None).cast("string")
+    # Backwards, since the first case that holds must be asked first.
+    for name in reversed(told.cases):
+        holds, facts = cases[name]
+        case = F.when(holds, F.lit(name)).otherwise(case)
+        text = _text(told.cases[name], facts)
+        explanation = F.when(holds, text).otherwise(explanation)
+    if verdict is None and told.basis is Basis.PRESENCE:
+        verdict = F.lit(Verdict.FAIL.value)
+    place = dict(place or {})
+    for name in _PLACE:
+        present = F.col(name) if name in candidates.columns else F.lit(None)
+        place.setdefault(name, present)
+    return candidates.select(
+        F.lit(rule).alias("rule"),
+        (F.lit(None) if verdict is None else verdict).cast("string").alias("verdict"),
+        case.alias("case"),
+        explanation.alias("explanation"),
+        *(place[name].cast("bigint").alias(name) for name in _PLACE),
+    ).where("case IS NOT NULL")
+
+
+def _judged(found: DataFrame, sessions: DataFrame) -> DataFrame:
+    """Settle what rests on an absence by the journals of its channel; add names."""
+    ends = sessions.select(
+        "channel",
+        "settled",
+        "acceptor",
+        "connector",
+        F.coalesce("accept_port", "connect_port").alias("port"),
+    )
+    to_acceptor = F.col("flow").bitwiseAND(1) == 0
+    names = {
+        "sender": F.when(to_acceptor, F.col("connector")).otherwise(F.col("acceptor")),
+        "receiver": F.when(to_acceptor, F.col("acceptor")).otherwise(F.col("connector")),
+    }
+    settled = F.when(F.col("settled"), Verdict.FAIL.value).otherwise(
+        Verdict.UNKNOWN.value
+    )
+    return (
+        found.withColumn("channel", F.shiftrightunsigned("flow", 1))
+        .join(ends, "channel", "left")
+        .select(
+            "rule",
+            F.coalesce("verdict", settled).alias("verdict"),
+            "case",
+            "explanation",
+            *_PLACE,
+            *(column.alias(name) for name, column in names.items()),
+            "port",
+        )
+    )
+
+
+def _first(prefix: str) -> dict[str, Column]:
+    """The place of a message: where it was first sent, or first received."""
+    return {name: F.col(f"{prefix}_{name}") for name in ("journal", "n", "mono")}
+
+
+def _true(condition: Column) -> Column:
+    """Where what is compared is absent, the answer is no."""
+    return F.coalesce(condition, F.lit(False))
+
+
+def _differ(one: str, other: str) -> Column:
+    """Whether two names are both known and not the same."""
+    known = _true(F.col(one) != "") & _true(F.col(other) != "")
+    return known & (F.col(one) != F.col(other))
+
+
+def _text(template: str, facts: Mapping[str, Column]) -> Column:
+    """`str.format` as an expression."""
+    parts: list[Column] = []
+    for literal, field, _, _ in string.Formatter().parse(template):
+        parts.append(F.lit(literal))
+        if field is not None:
+            parts.append(F.coalesce(facts[field].cast("string"), F.lit("?")))
+    return F.concat(*parts)

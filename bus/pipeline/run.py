@@ -1,0 +1,174 @@
+"""All of it: journals -> tables -> verdicts and violations -> report.
+
+`run_pipeline` is what `bus pipeline all` and the demo call. Each stage writes its
+tables and the next reads them, so that nothing is computed twice and everything that
+is said can be looked up. Nothing here prints: the caller is told through `progress`,
+and finds in the `Result` what could not be read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bus.errors import PipelineError
+from bus.journal.format import RECORD_BYTES
+from bus.journal.reader import open_journals
+from bus.pipeline.folder import OutFolder
+from bus.pipeline.session import missing, session
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from bus.pipeline.results import Result
+    from bus.pipeline.rules import Tables
+
+__all__ = ["draw_report", "run_pipeline"]
+
+def run_pipeline(
+    journals: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    report: bool = True,
+    master: str = "local[*]",
+    progress: Callable[[str], None] = lambda _: None,
+) -> Result:
+    """Read every journal below a folder, judge it, and leave all results in another.
+
+    out: made if missing; must be empty or a folder of earlier results, which go.
+    report: draw it, too.
+    master: where Spark runs, if this process has no session yet.
+    progress: told in a few words what is being done.
+
+    Raises:
+        JournalError: there is no journal, or a folder cannot be read.
+        PipelineError: Spark cannot run here, `out` cannot be used, or Spark failed.
+    """
+    lack = missing(drawing=report)
+    if lack is not None:
+        raise PipelineError(lack)
+    records = _estimate(journals)
+    folder = OutFolder.claim(Path(out))
+    folder.clear()
+    progress("starting Spark")
+    with (
+        _told_in_one_line(folder),
+        session(log=folder.log, master=master, records=records) as spark,
+    ):
+        progress("reading journals")
+        problems = _ingest(spark, Path(journals), folder)
+        progress("joining sends and receives")
+        tables = _refine(spark, folder)
+        progress("holding them to the rules")
+        result = _judge(spark, folder, tables, problems)
+        if report:
+            progress("summing up")
+            _summarize(spark, folder, tables)
+    if report:
+        progress("drawing the report")
+        result = attrs.evolve(result, report=draw_report(folder.path))
+    return result
+
+
+def draw_report(out: str | os.PathLike[str]) -> Path:
+    """Draw the report of an earlier run again, from its tables; needs no Spark.
+
+    Raises:
+        PipelineError: no run has left its results there.
+    """
+    from bus.pipeline.report import render  # noqa: PLC0415 - loaded where used
+
+    folder = OutFolder.reopen(Path(out))
+    folder.report.write_text(render(folder), encoding="utf-8")
+    return folder.report
+
+
+def _estimate(journals: str | os.PathLike[str]) -> int:
+    """About how many records there are, from above: segments are allocated whole."""
+    total = 0
+    for journal in open_journals(journals):
+        for path in journal.segment_paths():
+            with contextlib.suppress(OSError):
+                total += path.stat().st_size // RECORD_BYTES
+    return total
+
+
+def _ingest(spark: SparkSession, journals: Path, folder: OutFolder) -> list[str]:
+    from bus.pipeline import bronze  # noqa: PLC0415 - needs Spark
+
+    bronze.ingest(spark, journals, folder)
+    return bronze.problems(folder.read(spark, "segments"))
+
+
+def _refine(spark: SparkSession, folder: OutFolder) -> Tables:
+    from bus.pipeline import silver  # noqa: PLC0415 - needs Spark
+    from bus.pipeline.rules import Tables  # noqa: PLC0415 - needs Spark
+
+    def keep(name: str, rows: DataFrame) -> DataFrame:
+        folder.write(rows, name)
+        return folder.read(spark, name)
+
+    events, segments = (folder.read(spark, name) for name in ("events", "segments"))
+    tallies = silver.tally(events).persist()
+    journals = keep("journals", silver.journals(tallies, segments))
+    flows = keep("flows", silver.flows(tallies))
+    sessions = keep("sessions", silver.sessions(tallies, events, journals))
+    tallies.unpersist()
+    messages = keep("messages", silver.messages(events, journals))
+    return Tables(events, journals, messages, sessions, flows)
+
+
+def _judge(
+    spark: SparkSession, folder: OutFolder, tables: Tables, problems: list[str]
+) -> Result:
+    from bus.pipeline.results import write_results  # noqa: PLC0415 - needs pyarrow
+    from bus.pipeline.rules import violations  # noqa: PLC0415 - needs Spark
+    from bus.pipeline.verdicts import overall, verdicts  # noqa: PLC0415 - needs Spark
+
+    # One file, in the order in which people read it: few rows, or all is broken.
+    found = violations(tables).repartition(1)
+    folder.write(found.sortWithinPartitions("rule", "journal", "n"), "violations")
+    each = verdicts(tables, folder.read(spark, "violations"))
+    return write_results(folder, overall(each), each, problems)
+
+
+def _summarize(spark: SparkSession, folder: OutFolder, tables: Tables) -> None:
+    """Everything the report draws."""
+    from bus.pipeline import gold  # noqa: PLC0415 - needs Spark
+    from bus.pipeline.results import drawn_violations  # noqa: PLC0415 - needs pyarrow
+
+    scale = gold.Scale.of(tables.journals)
+    profiles = gold.profile(tables, scale).persist()
+    summaries = {
+        "routes": gold.routes(tables.flows),
+        "traffic": gold.traffic(profiles, scale),
+        "latency": gold.latency(profiles),
+        "distribution": gold.distribution(profiles),
+        "waits": gold.waits(tables.events),
+    }
+    drawn = drawn_violations(folder)
+    if drawn:
+        summaries["scenes"] = gold.scenes(tables.events, drawn)
+    for name, rows in summaries.items():
+        folder.write(rows, name)
+    profiles.unpersist()
+
+
+@contextlib.contextmanager
+def _told_in_one_line(folder: OutFolder) -> Iterator[None]:
+    """Whatever Spark raises in the block, as what a user can look up."""
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - loaded where used
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - loaded where used
+
+    try:
+        yield
+    except (PySparkException, Py4JError, ConnectionError) as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        msg = f"Spark failed: {first}; more in {folder.log}"
+        raise PipelineError(msg) from error

@@ -1,0 +1,190 @@
+"""Spark itself: whether it can run here, and a session with our settings.
+
+The rule: nothing of Spark's chatter reaches the terminal. The JVM is started with its
+output in a log file, once a process, since Spark keeps it for every later session.
+What must be set before that (the Python of the workers, the memory, the address)
+stands here and nowhere else. This module knows no table and no journal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bus.errors import PipelineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from py4j.java_gateway import JavaGateway
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+__all__ = ["build_session", "missing", "session"]
+
+JAVA_MAJOR_MIN: Final = 17
+HEAP_GIB_MAX: Final = 4
+PARTITIONS_MIN: Final = 8
+PARTITION_RECORDS: Final = 500_000
+SHORT_RECORDS_MAX: Final = 10_000_000
+
+# Two thirds of the processor time of a short run went into optimizing code that was
+# about to end; the simple compiler does without, and loses only on long runs.
+_SHORT_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
+
+_EXTRA: Final = 'pip install "queuebroker[pipeline]"'
+_PACKAGES: Final = ("pyspark", "pyarrow", "numpy", "pandas")
+_DRAWING: Final = ("matplotlib", "jinja2")
+
+_SETTINGS: Final = {
+    "spark.app.name": "queuebroker",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # An overflow or a bad cast is a mistake of ours: it must not become a null.
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.parquet.compression.codec": "zstd",
+}
+
+# Spark writes kilobytes of JSON to stderr through these for each failed query, though
+# the error itself is raised as well.
+_LOUD: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+# The JVM of this process: Spark can start it only once, and each session uses it.
+_jvm: JavaGateway | None = None
+
+
+def missing(*, drawing: bool = True) -> str | None:
+    """What to install before Spark can run here, in one line; None if all is there.
+
+    drawing: whether the report is wanted too, which needs two more packages.
+    """
+    wanted = _PACKAGES + (_DRAWING if drawing else ())
+    absent = [name for name in wanted if importlib.util.find_spec(name) is None]
+    if absent:
+        return f"{', '.join(absent)} not installed: {_EXTRA}"
+    java = _java()
+    if java is None:
+        return (
+            f"no Java found: install Java {JAVA_MAJOR_MIN} or newer (on Debian or"
+            f" Ubuntu: apt-get install openjdk-{JAVA_MAJOR_MIN}-jre-headless),"
+            " or set JAVA_HOME"
+        )
+    major = _java_major(java)
+    if major is not None and major < JAVA_MAJOR_MIN:
+        return (
+            f"Java {major} at {java} is too old: install Java {JAVA_MAJOR_MIN} or"
+            " newer, or set JAVA_HOME to one"
+        )
+    return None
+
+
+def build_session(
+    *, log: Path, master: str = "local[*]", records: int = 0
+) -> SparkSession:
+    """Start Spark, or a further session on the JVM that this process already has.
+
+    log: file for Spark's own output; only the first call of a process decides.
+    master: as Spark spells it; ``local[2]`` is two threads of this machine.
+    records: about how many will be read: what is best for few is not for many.
+
+    Raises `PipelineError` if something is not installed or Spark does not start.
+    """
+    lack = missing(drawing=False)
+    if lack is not None:
+        raise PipelineError(lack)
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - loaded where used
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - loaded where used
+
+    for name in _LOUD:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    # Else the workers run whatever python3 stands first in PATH, which may have no
+    # pyarrow: the session starts, and its first query dies.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    conf = SparkConf(loadDefaults=False).setAll(list(_SETTINGS.items()))
+    conf.set("spark.master", master)
+    conf.set("spark.driver.memory", f"{_heap_gib()}g")
+    conf.set("spark.sql.shuffle.partitions", str(_partitions(records)))
+    if records < SHORT_RECORDS_MAX:
+        conf.set("spark.driver.extraJavaOptions", _SHORT_JAVA)
+    root = Path(__file__).parents[2]
+    if not {"site-packages", "dist-packages"} & set(root.parts):
+        # The workers have to find us also where we are not installed.
+        conf.set("spark.executorEnv.PYTHONPATH", str(root))
+    context = SparkContext(conf=conf, gateway=_gateway(log, conf))
+    context.setLogLevel("ERROR")
+    return SparkSession(context)
+
+
+@contextlib.contextmanager
+def session(
+    *, log: Path, master: str = "local[*]", records: int = 0
+) -> Iterator[SparkSession]:
+    """The running session of this process, else one for the length of the block."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - loaded where used
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    spark = build_session(log=log, master=master, records=records)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _gateway(log: Path, conf: SparkConf) -> JavaGateway:
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - loaded where used
+    from pyspark.java_gateway import (  # noqa: PLC0415 - loaded where used
+        launch_gateway,
+    )
+
+    global _jvm  # noqa: PLW0603 - one JVM a process is Spark's rule, not ours
+    if _jvm is None:
+        try:
+            with log.open("ab") as output:
+                streams = {"stdout": output, "stderr": output}
+                _jvm = launch_gateway(conf, popen_kwargs=streams)
+        except (PySparkException, OSError) as error:
+            msg = f"Spark does not start: {error}; see {log}"
+            raise PipelineError(msg) from error
+    return _jvm
+
+
+def _heap_gib() -> int:
+    """Half of the memory, at least 1 GiB: the workers and the page cache need some."""
+    pages, page_bytes = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    return max(1, min(HEAP_GIB_MAX, pages * page_bytes // 2**31))
+
+
+def _partitions(records: int) -> int:
+    """Pieces of a shuffle, each of a size that fits in memory; Spark merges small."""
+    return max(PARTITIONS_MIN, records // PARTITION_RECORDS)
+
+
+def _java() -> Path | None:
+    """The Java that Spark's own start script will take."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=f"{home}/bin" if home else None)
+    return Path(found).resolve() if found else None
+
+
+def _java_major(java: Path) -> int | None:
+    """Its version from the file beside it: asking Java itself costs a process."""
+    try:
+        release = (java.parent.parent / "release").read_text(errors="replace")
+    except OSError:
+        return None
+    match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release, re.MULTILINE)
+    return int(match[1]) if match else None

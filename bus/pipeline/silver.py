@@ -1,0 +1,254 @@
+"""Silver: events -> journals, messages, sessions, flows.
+
+A message is one row made by one aggregation, not by joining its send to its receive:
+the key is the message, so that one busy flow is no burden on one task, and the
+aggregates are numbers only, so that Spark can hash instead of sort. Names and counts
+come from `tally`, the only other pass over all events. Clocks are subtracted, never
+added, and only if they tick together: one boot of one machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from bus.journal.format import Kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["flows", "journals", "messages", "sessions", "tally"]
+
+# The kinds that can belong to a channel, by number: those of `queuebroker.observer`.
+CHANNEL_KINDS: Final = (16, 38)
+
+
+def is_kind(*kinds: Kind) -> Column:
+    """Whether the record is of one of the kinds."""
+    return F.col("code").isin([int(kind) for kind in kinds])
+
+
+def of_channel() -> Column:
+    """Whether it is a channel record."""
+    return F.col("code").between(*CHANNEL_KINDS) & (F.col("channel") != 0)
+
+
+def tally(events: DataFrame) -> DataFrame:
+    """Events counted by journal, flow, kind, names and port: small, and made once."""
+    return events.groupBy(
+        "journal", "channel", "flow", "code", "task", "peer", "port"
+    ).agg(
+        F.count("*").alias("records"),
+        F.count(F.when(F.col("seq") != 0, 1)).alias("messages"),
+        F.sum("size").alias("bytes"),
+        F.min("n").alias("first_n"),
+        F.max("n").alias("last_n"),
+        F.min("seq").alias("first_seq"),
+        F.max("seq").alias("last_seq"),
+        F.max("depth").alias("depth"),
+        F.max("wait_us").alias("wait_us"),
+        F.min("mono").alias("first_mono"),
+        F.max("mono").alias("last_mono"),
+        F.min("wall_us").alias("first_wall_us"),
+        F.max("wall_us").alias("last_wall_us"),
+    )
+
+
+def journals(tallies: DataFrame, segments: DataFrame) -> DataFrame:
+    """One row for each journal: what it holds, what it lacks, whether to rely on it.
+
+    `complete` and `conclusive` are those of `bus.journal.rules`. A journal of which no
+    segment could be read is here too, without records.
+    """
+    held = tallies.groupBy("journal").agg(
+        F.sum("records").alias("records"),
+        F.min("first_n").alias("first_n"),
+        F.max("last_n").alias("last_n"),
+        F.max(is_kind(Kind.CLOSE)).alias("closed"),
+        F.min("first_mono").alias("first_mono"),
+        F.max("last_mono").alias("last_mono"),
+        F.min("first_wall_us").alias("first_wall_us"),
+        F.max("last_wall_us").alias("last_wall_us"),
+    )
+    told = segments.groupBy("journal").agg(
+        *(F.max(name).alias(name) for name in ("machine", "process", "program", "boot")),
+        F.count("*").alias("segments"),
+        F.max("lost").alias("lost"),
+        F.sum("damaged").alias("damaged"),
+        F.max("late").alias("late"),
+    )
+    records = F.coalesce("records", F.lit(0)).alias("records")
+    closed = F.coalesce("closed", F.lit(False)).alias("closed")
+    gaps = F.coalesce(F.expr("last_n - first_n + 1 - records"), F.lit(0)).alias("gaps")
+    lossy = F.expr(
+        "records = 0 OR first_n > 0 OR gaps > 0 OR lost > 0 OR damaged > 0"
+    )
+    joined = told.join(held, "journal", "left").select(
+        *told.columns, records, closed, gaps, *held.drop("journal", "records", "closed").columns
+    )
+    return (
+        joined.withColumn("lossy", lossy)
+        .withColumn("complete", F.expr("closed AND NOT lossy"))
+        .withColumn("conclusive", F.expr("complete AND NOT late"))
+    )
+
+
+def messages(events: DataFrame, journals: DataFrame) -> DataFrame:
+    """One row for each (flow, seq): how often it was sent, received, dropped, and when.
+
+    `latency_ns` is from the first send to the first receive, null where the two
+    clocks cannot be compared; `wall_us` is when the message was first met.
+    """
+    sent, received = is_kind(Kind.SEND), is_kind(Kind.RECEIVE)
+    dropped = is_kind(Kind.DROP)
+    carried = sent | received
+    facts = [F.count(F.when(sent, 1)).alias("sends")]
+    facts += [F.count(F.when(received, 1)).alias("receives")]
+    facts += [F.count(F.when(dropped, 1)).alias("drops")]
+    facts += [
+        F.min(F.when(which, F.col(name))).alias(f"{prefix}_{name}")
+        for prefix, which in (("sent", sent), ("received", received))
+        for name in ("journal", "n", "mono")
+    ]
+    facts += [F.min("wall_us").alias("wall_us")]
+    facts += [F.min(F.when(carried, F.col("size"))).alias("smallest")]
+    facts += [F.max(F.when(carried, F.col("size"))).alias("largest")]
+    # Shuffled as they are: a message has two records, so adding up before the shuffle
+    # makes nothing smaller, and took twice as long.
+    rows = (
+        events.where(of_channel() & (F.col("seq") != 0) & (carried | dropped))
+        .repartition("flow", "seq")
+        .groupBy("channel", "flow", "seq")
+        .agg(*facts)
+    )
+    return _with_latency(rows, journals).withColumn("outcome", _outcome())
+
+
+def sessions(tallies: DataFrame, events: DataFrame, journals: DataFrame) -> DataFrame:
+    """One row for each channel: both ends, when they met, who hung up, which journals.
+
+    `settled`: all its journals are conclusive, so that what is not there did not
+    happen. `ended`: all its journals were closed. The facts of an end are meant only
+    where exactly one accept and one connect ended on the channel.
+    """
+    ends = tallies.where(of_channel()).join(
+        F.broadcast(journals.select("journal", "closed", "conclusive")), "journal"
+    )
+    rows = ends.groupBy("channel").agg(
+        *_end_facts("accept", Kind.ACCEPT_END),
+        *_end_facts("connect", Kind.CONNECT_END),
+        *_hang_ups(),
+        F.min("conclusive").alias("settled"),
+        F.min("closed").alias("ended"),
+        F.min("first_mono").alias("first_mono"),
+        F.max("last_mono").alias("last_mono"),
+    )
+    for prefix, kind in (("accept", Kind.ACCEPT_BEGIN), ("connect", Kind.CONNECT_BEGIN)):
+        rows = rows.join(_begins(events, kind, prefix), _ticket(prefix), "left")
+    return rows.withColumn(
+        "acceptor", F.coalesce("accept_task", "connect_peer")
+    ).withColumn("connector", F.coalesce("connect_task", "accept_peer"))
+
+
+def flows(tallies: DataFrame) -> DataFrame:
+    """One row for each direction of each channel: from, to, how much, how deep."""
+    sent, received = is_kind(Kind.SEND), is_kind(Kind.RECEIVE)
+    dropped, left = is_kind(Kind.DROP), is_kind(Kind.CLOSE_LOCAL)
+    sender = F.when(sent, F.col("task")).when(received, F.col("peer"))
+    receiver = F.when(sent, F.col("peer")).when(received, F.col("task"))
+    rows = tallies.where(of_channel() & (sent | received | dropped | left))
+    carried = sent | received
+    return rows.groupBy("channel", "flow").agg(
+        F.min(sender).alias("sender"),
+        F.min(receiver).alias("receiver"),
+        F.min("port").alias("port"),
+        *(
+            F.coalesce(F.sum(F.when(which, F.col(column))), F.lit(0)).alias(name)
+            for name, which, column in (
+                ("sends", sent, "records"),
+                ("receives", received, "records"),
+                ("messages_sent", sent, "messages"),
+                ("messages_received", received, "messages"),
+                ("dropped", dropped, "records"),
+                ("bytes_sent", sent, "bytes"),
+                ("bytes_received", received, "bytes"),
+            )
+        ),
+        F.max(F.when(received, F.col("last_seq"))).alias("last_received"),
+        F.max(left).alias("receiver_left"),
+        F.max(F.when(carried, F.col("depth"))).alias("depth_max"),
+        F.min(F.when(carried, F.col("first_mono"))).alias("first_mono"),
+        F.max(F.when(carried, F.col("last_mono"))).alias("last_mono"),
+    )
+
+
+def _with_latency(rows: DataFrame, journals: DataFrame) -> DataFrame:
+    boots = journals.select("journal", "boot")
+    for prefix in ("sent", "received"):
+        there = boots.toDF(f"{prefix}_journal", f"{prefix}_boot")
+        rows = rows.join(F.broadcast(there), f"{prefix}_journal", "left")
+    one_clock = (F.col("sent_journal") == F.col("received_journal")) | (
+        F.col("sent_boot") == F.col("received_boot")
+    )
+    latency = F.when(one_clock, F.col("received_mono") - F.col("sent_mono"))
+    return rows.withColumn("latency_ns", latency).drop("sent_boot", "received_boot")
+
+
+def _outcome() -> Column:
+    return (
+        F.when(F.col("receives") > 0, "received")
+        .when(F.col("drops") > 0, "dropped")
+        .otherwise("not received")
+    )
+
+
+def _end_facts(prefix: str, kind: Kind) -> list[Column]:
+    """What one end of the channels brought: the fields of its ACCEPT_ or CONNECT_END."""
+    here = is_kind(kind)
+    count = F.coalesce(F.sum(F.when(here, F.col("records"))), F.lit(0))
+    taken = {
+        "journal": "journal",
+        "n": "first_n",
+        "ticket": "first_seq",
+        "port": "port",
+        "task": "task",
+        "peer": "peer",
+        "mono": "first_mono",
+        "wait_us": "wait_us",
+    }
+    return [
+        count.alias(f"{prefix}s"),
+        *(
+            F.min(F.when(here, F.col(column))).alias(f"{prefix}_{name}")
+            for name, column in taken.items()
+        ),
+    ]
+
+
+def _hang_ups() -> list[Column]:
+    """When each side hung up and when it met the other's hanging up, first times."""
+    side = F.col("flow").bitwiseAND(1)
+    return [
+        F.min(F.when(is_kind(kind) & (side == number), F.col("first_mono"))).alias(
+            f"{name}_{what}_mono"
+        )
+        for number, name in enumerate(("acceptor", "connector"))
+        for kind, what in ((Kind.CLOSE_LOCAL, "left"), (Kind.CLOSE_SEEN, "saw"))
+    ]
+
+
+def _begins(events: DataFrame, kind: Kind, prefix: str) -> DataFrame:
+    """When the call of each ticket began to wait: recorded only if it had to."""
+    return (
+        events.where(is_kind(kind) & (F.col("seq") != 0))
+        .groupBy(
+            F.col("journal").alias(f"{prefix}_journal"),
+            F.col("seq").alias(f"{prefix}_ticket"),
+        )
+        .agg(F.min("n").alias(f"{prefix}_begin_n"))
+    )
+
+
+def _ticket(prefix: str) -> list[str]:
+    return [f"{prefix}_journal", f"{prefix}_ticket"]

@@ -1,0 +1,123 @@
+"""Figures that belong to the page they stand on: matplotlib to inline SVG.
+
+matplotlib writes a document of its own, with its own fonts, colours and identifiers.
+Here a figure is drawn in stand-in colours, which become variables of the page's style
+(so that one drawing serves light and dark), in the page's font, with identifiers of
+its own (so that figures on one page do not share them), and without any address of
+another site. Text is never taken for markup or mathematics: names come from others.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from typing import TYPE_CHECKING, Final
+
+import matplotlib as mpl
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from matplotlib.axes import Axes
+
+__all__ = ["FAINT", "INK", "MARKERS", "SERIES", "STROKES", "draw"]
+
+# Stand-ins, and the variables of the page that take their place.
+INK: Final = "#010101"
+FAINT: Final = "#020202"
+SERIES: Final = ("#030301", "#030302", "#030303", "#030304", "#030305", "#030306")
+# Told apart without colour, too.
+STROKES: Final = ("-", "--", ":", "-.", (0, (6, 1.5)), (0, (1, 1, 4, 1)))
+MARKERS: Final = ("o", "s", "^", "D", "v", "P")
+
+_VARIABLES: Final = {INK: "--ink", FAINT: "--faint"} | {
+    stand_in: f"--series-{number}" for number, stand_in in enumerate(SERIES, start=1)
+}
+_UNWANTED: Final = (
+    re.compile(r"<metadata>.*?</metadata>", re.DOTALL),
+    re.compile(r"<!--.*?-->\s*", re.DOTALL),
+    # It would hold for the whole page.
+    re.compile(r"<style[^>]*>.*?</style>", re.DOTALL),
+)
+_REPLACED: Final = (
+    (re.compile(r'\bid="'), 'id="{name}-'),
+    (re.compile(r'\b(?:xlink:)?href="#'), 'href="#{name}-'),
+    (re.compile(r"url\(#"), "url(#{name}-"),
+    (re.compile(r"font-family: [^;\"]*;? ?"), ""),
+)
+_STYLE: Final = {
+    "svg.hashsalt": "queuebroker",
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.size": 10,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": FAINT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "grid.color": FAINT,
+    "grid.alpha": 0.45,
+    "grid.linewidth": 0.6,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4.5,
+}
+
+
+def draw(
+    name: str,
+    label: str,
+    paint: Callable[[Axes], None],
+    *,
+    size: tuple[float, float] = (7.6, 3.0),
+) -> str:
+    """One figure as an ``<svg>`` element.
+
+    name: unique on the page; begins every identifier in the figure.
+    label: what there is to see, for those who do not see it.
+    paint: draws on the axes.
+    size: width and height in inches of 72 points.
+    """
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasSVG(figure)
+        paint(figure.add_subplot())
+        buffer = io.StringIO()
+        # No creator, date or format: those bring addresses and change each time.
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    return _adapt(buffer.getvalue(), name, label)
+
+
+def _adapt(document: str, name: str, label: str) -> str:
+    """Make an element of the page out of a document."""
+    svg = document[document.index("<svg") :]
+    for unwanted in _UNWANTED:
+        svg = unwanted.sub("", svg)
+    head, body = svg.split(">", 1)
+    view = re.search(r'viewBox="[^"]*"', head)
+    assert view is not None
+    # Only within tags: what stands between them is somebody's name.
+    body = re.sub(r"<[^>]*>", lambda tag: _adapt_tag(tag[0], name), body)
+    return (
+        f'<svg {view[0]} role="img" aria-label="{html.escape(label)}">{body.strip()}'
+    )
+
+
+def _adapt_tag(tag: str, name: str) -> str:
+    for stand_in, variable in _VARIABLES.items():
+        tag = tag.replace(stand_in, f"var({variable})")
+    for pattern, replacement in _REPLACED:
+        tag = pattern.sub(replacement.format(name=name), tag)
+    return tag

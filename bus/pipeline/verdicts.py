@@ -1,0 +1,119 @@
+"""`RuleVerdict`: PASS, FAIL or UNKNOWN for each rule, and how it came to that.
+
+The table that decides is at the head of `bus.journal.rules`. Only counts reach the
+driver: a few numbers a rule.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from bus.journal.rules import RULES, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame, Row
+
+    from bus.pipeline.rules import Tables
+
+__all__ = ["RuleVerdict", "overall", "verdicts"]
+
+
+@attrs.frozen
+class RuleVerdict:
+    """What came out for one rule.
+
+    checked: how many things it was held against, in the rule's unit.
+    violated, unknown: would-be violations that are FAIL, that are UNKNOWN.
+    why: why it is UNKNOWN, "" if it is not.
+    """
+
+    rule: str
+    title: str
+    verdict: Verdict
+    checked: int
+    unit: str
+    violated: int
+    unknown: int
+    why: str
+
+
+def overall(each: Iterable[RuleVerdict]) -> Verdict:
+    """One word for all rules: FAIL if any fails, PASS if all pass, else UNKNOWN."""
+    found = {one.verdict for one in each}
+    if Verdict.FAIL in found:
+        return Verdict.FAIL
+    return Verdict.UNKNOWN if Verdict.UNKNOWN in found else Verdict.PASS
+
+
+def verdicts(tables: Tables, violations: DataFrame) -> tuple[RuleVerdict, ...]:
+    """One verdict for each rule, in their order."""
+    rows = violations.groupBy("rule", "verdict").agg(F.count("*").alias("found"))
+    found = {(row["rule"], row["verdict"]): row["found"] for row in rows.collect()}
+    checked = _checked(tables)
+    lossy = tables.journals.where("lossy").count()
+    return tuple(
+        _verdict(
+            rule,
+            checked[rule],
+            found.get((rule, Verdict.FAIL.value), 0),
+            found.get((rule, Verdict.UNKNOWN.value), 0),
+            lossy,
+        )
+        for rule in RULES
+    )
+
+
+def _checked(tables: Tables) -> dict[str, int]:
+    """How many things each rule is held against."""
+    sent, received = F.col("sends") > 0, F.col("receives") > 0
+    messages = _only(
+        tables.messages.agg(
+            F.count(F.when(sent, 1)).alias("sent"),
+            F.count(F.when(received, 1)).alias("received"),
+            F.count(F.when(sent & received, 1)).alias("both"),
+        )
+    )
+    records = _only(
+        tables.flows.agg(
+            F.sum("messages_received").alias("receives"),
+            F.sum(F.col("sends") + F.col("receives")).alias("both"),
+        )
+    )
+    return {
+        "J1": tables.journals.count(),
+        "Q1": tables.sessions.count(),
+        "Q2": records["receives"] or 0,
+        "Q3": messages["received"],
+        "Q4": messages["received"],
+        "Q5": messages["sent"],
+        "Q7": records["both"] or 0,
+        "Q8": messages["both"],
+    }
+
+
+def _verdict(
+    rule: str, checked: int, violated: int, unknown: int, lossy: int
+) -> RuleVerdict:
+    verdict, why = Verdict.PASS, ""
+    if violated:
+        verdict = Verdict.FAIL
+    elif unknown:
+        verdict = Verdict.UNKNOWN
+        why = f"{unknown} cannot be judged: a journal is not conclusive"
+    elif lossy:
+        verdict = Verdict.UNKNOWN
+        why = f"{lossy} journals lack records, which may have broken it"
+    told = RULES[rule]
+    return RuleVerdict(
+        rule, told.title, verdict, checked, told.unit, violated, unknown, why
+    )
+
+
+def _only(summary: DataFrame) -> Row:
+    """The single row of an aggregate over everything."""
+    return summary.collect()[0]

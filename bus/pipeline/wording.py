@@ -1,0 +1,59 @@
+"""How numbers, times and foreign names are said in the report.
+
+A name was chosen by whoever was recorded: whatever is in it, it is shown as one line
+of moderate length. (That it is not taken for markup is the matter of who writes it.)
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Final
+
+__all__ = ["count", "duration", "moment", "short", "size"]
+
+NAME_CHARACTERS_MAX: Final = 28
+
+_TIMES: Final = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
+_SIZES: Final = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+_COUNTS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def count(number: float) -> str:
+    """A number in three digits: 950, 1.5 k, 12 M."""
+    return _scaled(number, _COUNTS) or f"{number:.3g}"
+
+
+def size(number: float) -> str:
+    """A number of bytes in three digits."""
+    return _scaled(number, _SIZES) or f"{number:.0f} B"
+
+
+def duration(ns: float) -> str:
+    """A length of time in three digits: 12 ns, 3.5 µs, 1 s."""
+    return _scaled(ns, _TIMES) or f"{ns:.3g} ns"
+
+
+def moment(wall_us: int) -> str:
+    """A wall clock in UTC, to the millisecond."""
+    seconds, rest_us = divmod(wall_us, 10**6)
+    at = dt.datetime.fromtimestamp(seconds, dt.UTC)
+    return f"{at:%Y-%m-%d %H:%M:%S}.{rest_us // 1000:03d} UTC"
+
+
+def short(name: str) -> str:
+    """A name as one line of moderate length."""
+    plain = "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii")
+        for c in name
+    )
+    if len(plain) <= NAME_CHARACTERS_MAX:
+        return plain
+    half = (NAME_CHARACTERS_MAX - 1) // 2
+    return f"{plain[:half]}…{plain[-half:]}"
+
+
+def _scaled(number: float, units: tuple[tuple[float, str], ...]) -> str:
+    for factor, unit in units:
+        if number >= factor:
+            return f"{number / factor:.3g} {unit}"
+    return ""

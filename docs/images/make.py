@@ -1,0 +1,101 @@
+"""Make the pictures of the README from a real run: ``python docs/images/make.py``.
+
+Needs tmux and Chromium besides the package with its extra ``pipeline``. The terminal is a
+real one: what tmux shows at the end of the run, colours included, becomes an SVG.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+HERE = Path(__file__).parent
+COLUMNS, LINES = 100, 46
+LIMIT_S = 180
+
+# Rich's own template fetches its font from the web; a monospaced one is there already.
+TEMPLATE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">
+<style>.{unique_id}-matrix {{ font: {char_height}px ui-monospace, Menlo, Consolas,
+"DejaVu Sans Mono", monospace; }} {styles}</style>
+<defs><clipPath id="{unique_id}-clip-terminal"><rect x="0" y="0" width="{terminal_width}"
+height="{terminal_height}"/></clipPath>{lines}</defs>{chrome}
+<g transform="translate({terminal_x}, {terminal_y})"
+clip-path="url(#{unique_id}-clip-terminal)">{backgrounds}
+<g class="{unique_id}-matrix">{matrix}</g></g></svg>
+"""
+
+
+def run_in_terminal(command: str) -> str:
+    """Run a command in a terminal; return the screen when it has ended."""
+    tmux = ["tmux", "-L", "pictures"]
+    done = "the-end-of-the-run"
+    size = ["-x", str(COLUMNS), "-y", str(LINES)]
+    start = f"PS1='$ ' exec bash --norc -c '{command}; echo {done}; read'"
+    subprocess.run([*tmux, "new-session", "-d", *size, start], check=True)
+    try:
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            screen = subprocess.run(
+                [*tmux, "capture-pane", "-e", "-p"],
+                check=True,
+                capture_output=True,
+                text=True,
+            ).stdout
+            if done in screen:
+                return screen.partition(done)[0].rstrip()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no end within {LIMIT_S} s:\n{screen}")
+            time.sleep(0.2)
+    finally:
+        subprocess.run([*tmux, "kill-server"], check=False)
+
+
+def draw_terminal(screen: str, target: Path) -> None:
+    """Write a screen with its colours as SVG."""
+    with Path("/dev/null").open("w") as nowhere:
+        console = Console(width=COLUMNS, record=True, file=nowhere)
+        console.print(Text.from_ansi(f"$ bus demo\n{screen}"))
+        svg = console.export_svg(title="bus demo", code_format=TEMPLATE)
+    target.write_text(svg)
+
+
+def photograph(page: Path, target: Path) -> None:
+    """Write what Chromium shows of a page as PNG."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        raise SystemExit("no Chromium found")
+    with tempfile.TemporaryDirectory() as profile:
+        subprocess.run(
+            [
+                browser,
+                *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+                *("--disable-background-networking", "--disable-sync"),
+                *("--hide-scrollbars", f"--user-data-dir={profile}"),
+                *("--window-size=1100,1250", f"--screenshot={target}"),
+                page.resolve().as_uri(),
+            ],
+            check=True,
+            capture_output=True,
+            timeout=LIMIT_S,
+        )
+
+
+def main() -> None:
+    """Run the demo once and draw both pictures."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "bus-demo")
+        bus = Path(sys.executable).with_name("bus")
+        screen = run_in_terminal(f"cd {folder} && {bus} demo")
+        draw_terminal(screen, HERE / "demo.svg")
+        photograph(out / "report.html", HERE / "report.png")
+
+
+if __name__ == "__main__":
+    main()

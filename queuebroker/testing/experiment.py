@@ -1,0 +1,71 @@
+"""A program under exploration: `Experiment` runs it once, under one strategy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from queuebroker.testing.run import Run
+from queuebroker.testing.scheduler import Scheduler
+from queuebroker.testing.supervise import perform
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker.testing.housekeeping import Housekeeper
+    from queuebroker.testing.recorder import Recorder
+    from queuebroker.testing.strategy import Strategy
+    from queuebroker.testing.trouble import Trouble
+
+__all__ = ["Experiment", "Outcome"]
+
+
+@attrs.frozen
+class Outcome:
+    """What came of one run.
+
+    fingerprint: equal for runs of one class; of no meaning if there was trouble.
+    """
+
+    trouble: Trouble | None
+    fingerprint: int
+    steps: int
+    preemptions: int
+
+
+class Experiment:
+    """A program, and the conditions that are the same in all its runs."""
+
+    def __init__(
+        self,
+        program: Callable[[Run], object],
+        housekeeper: Housekeeper,
+        *,
+        spurious: int = 0,
+    ) -> None:
+        self._program = program
+        self._housekeeper = housekeeper
+        self.spurious = spurious
+
+    def run(
+        self,
+        strategy: Strategy,
+        *,
+        release_points: bool = True,
+        recorder: Recorder | None = None,
+    ) -> Outcome:
+        """Run the program once, from the beginning to the end of its last task."""
+        scheduler = Scheduler(
+            strategy,
+            release_points=release_points,
+            spurious=self.spurious,
+            recorder=recorder,
+        )
+        program = self._program
+        run = Run(scheduler)
+        fingerprint = perform(scheduler, lambda: program(run))
+        self._housekeeper.tidy()
+        return Outcome(
+            scheduler.trouble, fingerprint, scheduler.steps, scheduler.preemptions
+        )

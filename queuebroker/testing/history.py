@@ -1,0 +1,129 @@
+"""What operations were made, when each began and ended, and what came of it: `History`.
+
+Events are numbered in the order in which they happen. Under the explorer that order is
+exact, since one task runs at a time; between real threads an operation's number is
+drawn before it begins and after it has ended, so that of two operations of which the
+numbers say that one came first, it did.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import attrs
+
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["PENDING", "History", "Operation"]
+
+PENDING: Final = math.inf  # the end of an operation that has not come back
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Operation:
+    """One call, from its beginning to its end.
+
+    thread: the name of the thread that made it.
+    name, args: what was called.
+    began, ended: numbers of these events; `PENDING` if it has not come back: then it
+      may or may not have had its effect.
+    result: what it returned, if it did. error: what it raised, if it did.
+    at_s: when it began, on the (virtual) monotonic clock.
+    """
+
+    thread: str
+    name: str
+    args: tuple[Any, ...]
+    began: int
+    ended: float = PENDING
+    result: Any = None
+    error: BaseException | None = None
+    at_s: float = 0.0
+
+    @property
+    def pending(self) -> bool:
+        """Whether it has not come back."""
+        return self.ended == PENDING
+
+    def __str__(self) -> str:
+        call = f"{self.thread}: {self.name}({', '.join(map(repr, self.args))})"
+        if self.pending:
+            return f"{call} has not come back"
+        if self.error is not None:
+            return f"{call} raised {type(self.error).__name__}"
+        return f"{call} = {self.result!r}"
+
+
+class History:
+    """Operations on one object, as the threads that make them see them.
+
+    ::
+
+        history = History()
+        history.call("put", queue.put, item)
+
+    Any number of threads may record at once: the numbers come from one atomic counter,
+    and a list's append is atomic too.
+    """
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._begun: dict[int, Operation] = {}
+        self._ended: list[Operation] = []
+
+    def call(self, name: str, function: Callable[..., T], *args: Any) -> T:
+        """Call ``function(*args)``, and note it as the operation ``name(*args)``.
+
+        What it returns is returned; what it raises is raised. An exception that is no
+        `Exception` leaves the operation pending: it was cut short, nobody knows where.
+        """
+        operation = Operation(
+            thread=_sync.current_thread().name,
+            name=name,
+            args=args,
+            began=next(self._numbers),
+            at_s=_sync.monotonic(),
+        )
+        self._begun[operation.began] = operation
+        try:
+            result = function(*args)
+        except Exception as error:
+            self._end(operation, error=error)
+            raise
+        self._end(operation, result=result)
+        return result
+
+    def _end(
+        self,
+        operation: Operation,
+        *,
+        result: object = None,
+        error: BaseException | None = None,
+    ) -> None:
+        ended = next(self._numbers)
+        self._ended.append(
+            attrs.evolve(operation, ended=ended, result=result, error=error)
+        )
+        del self._begun[operation.began]
+
+    @property
+    def operations(self) -> list[Operation]:
+        """All operations, in the order in which they began."""
+        pending = list(self._begun.values())
+        ended = list(self._ended)
+        known = {operation.began for operation in ended}
+        pending = [one for one in pending if one.began not in known]
+        return sorted(ended + pending, key=lambda operation: operation.began)
+
+    def __iter__(self) -> Iterator[Operation]:
+        return iter(self.operations)
+
+    def __len__(self) -> int:
+        return len(self.operations)

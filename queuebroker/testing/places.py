@@ -1,0 +1,115 @@
+"""Where in the source something happens, as its author would look for it: `Place`.
+
+A frame is *own* (the explorer's), *library* (the standard library, ``queuebroker``), or
+a user's. A user is shown his own line and told which library function it calls; only
+a task that has no line of his is shown the library's.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+import sysconfig
+import threading
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import CodeType, FrameType
+
+__all__ = ["Place", "assigned_name", "is_own", "place_of", "place_of_code"]
+
+_SOURCE_MAX: Final = 64  # characters
+
+_OWN: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PACKAGE: Final = os.path.dirname(os.path.dirname(_OWN)) + os.sep
+_STDLIB: Final = sysconfig.get_paths()["stdlib"] + os.sep
+_INSTALLED: Final = sysconfig.get_paths()["purelib"] + os.sep
+_THREADING: Final = threading.__file__
+
+# What a value is assigned to: ``self.lock: Lock = ...`` gives ``lock``.
+_TARGET: Final = re.compile(r"\s*(?:self\.|cls\.)?([\w.\[\]]+)\s*(?::[^=]+)?=[^=]")
+
+
+@attrs.frozen
+class Place:
+    """A line of source, and the library function that is called there.
+
+    call: its qualified name, "" if none was.
+    """
+
+    path: str
+    line: int
+    call: str = ""
+
+    @property
+    def source(self) -> str:
+        """The text of the line, cut short if it is long, "" if it cannot be had."""
+        text = linecache.getline(self.path, self.line).strip()
+        return text if len(text) <= _SOURCE_MAX else f"{text[: _SOURCE_MAX - 3]}..."
+
+    def __str__(self) -> str:
+        path = os.path.relpath(self.path)
+        if path.startswith(os.pardir):
+            path = os.path.basename(self.path)
+        return f"{path}:{self.line}"
+
+
+def place_of(frame: FrameType | None) -> Place | None:
+    """Where a thread is that is in ``frame``; None if only in code of our own."""
+    library: FrameType | None = None
+    for outer in _outwards(frame):
+        if not _is_library(outer.f_code.co_filename):
+            call = library.f_code.co_qualname if library else ""
+            return Place(outer.f_code.co_filename, outer.f_lineno, call)
+        library = outer
+    if library is None:
+        return None
+    code = library.f_code
+    return Place(code.co_filename, library.f_lineno, code.co_qualname)
+
+
+def place_of_code(code: CodeType) -> Place:
+    """Where a function is defined."""
+    return Place(code.co_filename, code.co_firstlineno)
+
+
+def assigned_name(frame: FrameType | None) -> str:
+    """The name that what is being made will have, as far as the lines tell.
+
+    That in the library's line comes after that in the user's: ``q.mutex``.
+    """
+    names: list[str] = []
+    for outer in _outwards(frame):
+        path = outer.f_code.co_filename
+        if path == _THREADING:
+            continue
+        library = _is_library(path)
+        found = _TARGET.match(linecache.getline(path, outer.f_lineno))
+        if found and not (library and names):
+            names.insert(0, found[1])
+        if not library:
+            break
+    return ".".join(names)
+
+
+def is_own(path: str) -> bool:
+    """Whether a file belongs to the explorer."""
+    return path.startswith(_OWN)
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    """The frames of a thread, innermost first, but not our own."""
+    while frame is not None:
+        if not is_own(frame.f_code.co_filename):
+            yield frame
+        frame = frame.f_back
+
+
+def _is_library(path: str) -> bool:
+    if path.startswith((_INSTALLED, _PACKAGE)):
+        return path.startswith(_PACKAGE)
+    return path.startswith((_STDLIB, "<frozen"))

@@ -1,0 +1,311 @@
+"""What tasks block on in a run: locks that are simulated, sleeping, parking.
+
+Every primitive begins by asking whether the thread that calls has the baton. If so the
+call is a switch point. If not it is a stray, and does nothing that could block: a
+thread that is no task of the run or a finalizer after it, for whom a lock is a plain
+flag; a predicate under inspection; a task that is being unwound.
+
+Methods whose names begin with an underscore, other than ``_stray``, are those by which
+the standard library's own `Condition` talks to its lock.
+"""
+
+from __future__ import annotations
+
+import _thread
+import threading
+from typing import TYPE_CHECKING, Final
+
+from queuebroker.testing.scheduler import Scheduler
+from queuebroker.testing.task import NEVER, TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from queuebroker.testing.task import Obstacle, Task
+
+__all__ = [
+    "SimulatedLock",
+    "SimulatedRLock",
+    "SimulatedWaiter",
+    "park",
+    "sleep",
+    "wait_for",
+]
+
+_get_ident = _thread.get_ident
+
+# In the order of acquisitions, from which classes are made: a wait that ended without.
+_IN_VAIN: Final = 0
+
+
+class SimulatedLock:
+    """Stands for `threading.Lock` in one run.
+
+    taken: all its state. owner: who took it; it may be let go by anybody.
+    maker, serial: by whom it was made, and as that task's how-manieth: together the
+      same in every schedule.
+    label: what a story calls it.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_born",
+        "label",
+        "maker",
+        "owner",
+        "run",
+        "serial",
+        "taken",
+    )
+
+    def __init__(self, run: Scheduler, maker: Task) -> None:
+        self._join(run, maker)
+
+    def _join(self, run: Scheduler, maker: Task) -> None:
+        maker.locks += 1
+        self.run = run
+        self.maker = maker
+        self.serial = maker.locks
+        self.taken = False
+        self.owner: Task | None = None
+        self._born = run.steps
+        self.label = "" if run.recorder is None else run.recorder.label(self)
+
+    def __repr__(self) -> str:
+        state = f"taken by {self.owner.name}" if self.owner else "free"
+        return f"<{type(self).__name__} {self.label or self.serial}, {state}>"
+
+    @property
+    def key(self) -> int:
+        """A number that is the same in every schedule."""
+        return self.maker.key << 32 | self.serial
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody but its maker can know of it.
+
+        Nothing was acquired or released since it was made, so no other task can have
+        come to it: its acquisition need be no switch point.
+        """
+        return self._born == self.run.steps
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take it once it is free, as `threading.Lock` does."""
+        run = self.run
+        if _get_ident() != run.holder:
+            return self._stray_acquire(blocking)
+        me = run.running
+        if self.taken or not self.is_private:
+            if blocking and timeout == -1:
+                me.obstacle = self
+                run.switch()
+            elif not self._comes_free(blocking, timeout):
+                run.order += (self, -me.key)
+                if run.recorder is not None:
+                    run.recorder.goes_without(me, self, tried=not blocking)
+                return False
+        self.taken = True
+        self.owner = me
+        run.order += (self, me.key)
+        if run.recorder is not None:
+            run.recorder.takes(me, self)
+        return True
+
+    __enter__ = acquire
+
+    def _comes_free(self, blocking: bool, timeout: float) -> bool:
+        """Wait for a while, or not at all; tell whether it can be taken now."""
+        run = self.run
+        if not blocking:
+            if timeout != -1:
+                raise ValueError("can't specify a timeout for a non-blocking call")
+            run.switch_freely()
+        elif timeout < 0:
+            raise ValueError("timeout value must be a non-negative number")
+        elif timeout > threading.TIMEOUT_MAX:
+            raise OverflowError("timeout value is too large")
+        else:
+            wait_for(run, self, run.now + timeout)
+        return not self.taken
+
+    def release(self) -> None:
+        """Let it go; any task may."""
+        run = self.run
+        if _get_ident() != run.holder:
+            if run.here() is None:
+                self.taken = False
+            return
+        if not self.taken:
+            raise RuntimeError("release unlocked lock")
+        if run.recorder is not None:
+            run.recorder.releases(run.running, self)
+        self.taken = False
+        self.owner = None
+        if run.release_points:
+            run.switch_after_release()
+        else:
+            run.steps += 1  # as many as with these points: see `is_private`
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def locked(self) -> bool:
+        """Whether somebody has it."""
+        return self.taken
+
+    def _is_owned(self) -> bool:
+        # `Condition` would find out by trying, which would be a switch point. As in
+        # its way, it is true whoever has the lock.
+        return self.taken or _get_ident() != self.run.holder
+
+    def _stray_acquire(self, blocking: bool) -> bool:
+        run = self.run
+        task = run.here()
+        if task is not None:
+            run.pass_by(task)
+            return True
+        now = Scheduler.active
+        if now is not None and now is not run and (task := now.here()) is not None:
+            # The program has kept it from an earlier run; it begins this one free.
+            self._join(now, task)
+            return self.acquire(blocking)
+        was_taken, self.taken = self.taken, True
+        return blocking or not was_taken
+
+
+class SimulatedWaiter(SimulatedLock):
+    """The lock by which a `Condition` lets one caller wait: who blocks on it sleeps."""
+
+    __slots__ = ()
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take it; if it is taken, the caller is asleep until then."""
+        if not self.taken or _get_ident() != self.run.holder:
+            return super().acquire(blocking, timeout)
+        me = self.run.running
+        me.asleep = True
+        try:
+            return super().acquire(blocking, timeout)
+        finally:
+            me.asleep = False
+
+    __enter__ = acquire
+
+
+class SimulatedRLock(SimulatedLock):
+    """Stands for `threading.RLock` in one run."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self, run: Scheduler, maker: Task) -> None:
+        super().__init__(run, maker)
+        self._count = 0
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take it once it is free, or once more if the caller has it."""
+        run = self.run
+        if _get_ident() != run.holder:
+            return self._stray_acquire(blocking)
+        if self.owner is run.running:
+            self._count += 1
+            return True
+        if not super().acquire(blocking, timeout):
+            return False
+        self._count = 1
+        return True
+
+    __enter__ = acquire
+
+    def release(self) -> None:
+        """Let it go once; the last time frees it."""
+        run = self.run
+        if _get_ident() == run.holder:
+            if self.owner is not run.running:
+                raise RuntimeError("cannot release un-acquired lock")
+            self._count -= 1
+            if self._count:
+                return
+        super().release()
+
+    def _is_owned(self) -> bool:
+        run = self.run
+        return _get_ident() != run.holder or self.owner is run.running
+
+    def _release_save(self) -> int:
+        count, self._count = self._count, 1
+        self.release()
+        return count
+
+    def _acquire_restore(self, count: int) -> None:
+        self.acquire()
+        self._count = count
+
+    def _recursion_count(self) -> int:
+        return self._count if self._is_owned() else 0
+
+
+def wait_for(run: Scheduler, obstacle: Obstacle, deadline: float) -> None:
+    """Let the running task wait until nothing is in its way, or until a deadline."""
+    me = run.running
+    me.obstacle = obstacle
+    if deadline == NEVER:
+        run.switch()
+        return
+    me.deadline = deadline
+    run.timed += 1
+    try:
+        run.switch()
+    finally:
+        me.deadline = NEVER
+        run.timed -= 1
+
+
+def sleep(run: Scheduler, me: Task, seconds: float) -> None:
+    """Let a task sleep; for no time, let others go first."""
+    if not run.holder:
+        run.pass_by(me)
+    elif seconds > 0:
+        wait_for(run, TIME, run.now + seconds)
+    else:
+        me.yields = True
+        try:
+            run.switch_freely()
+        finally:
+            me.yields = False
+
+
+def park(
+    lock: SimulatedLock, predicate: Callable[[], bool], deadline: float | None
+) -> bool:
+    """Stands for `queuebroker._sync.park`: sleep until ``lock`` is released."""
+    run = lock.run
+    if _get_ident() != run.holder:
+        return lock.acquire()
+    me = run.running
+    outer, me.predicate, me.asleep = me.predicate, predicate, True
+    if run.spurious:
+        me.rouse = me.wake_for_no_reason
+    try:
+        wait_for(run, lock, NEVER if deadline is None else deadline)
+    finally:
+        me.predicate, me.asleep, me.rouse = outer, False, None
+    if me.phantom:
+        me.phantom = False
+        return True
+    if lock.taken:
+        run.order += (lock, _IN_VAIN)
+        if run.recorder is not None:
+            run.recorder.goes_without(me, lock, tried=False)
+        return False
+    lock.taken = True
+    lock.owner = me
+    run.order += (lock, me.key)
+    if run.recorder is not None:
+        run.recorder.note(me, "wakes up")
+    return True

@@ -1,0 +1,173 @@
+"""Writes down what the tasks of one run do, in words: `Recorder`.
+
+A run is recorded only to tell its story, after the search has found that it fails; so
+this may be slow, and everything else asks first whether there is a recorder.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import attrs
+
+from queuebroker.testing.failure import Kind
+from queuebroker.testing.places import Place, assigned_name, place_of, place_of_code
+from queuebroker.testing.primitives import SimulatedLock, SimulatedWaiter
+from queuebroker.testing.task import NEVER, OTHERS, TIME, Task
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from queuebroker.testing.scheduler import Scheduler
+    from queuebroker.testing.trouble import Trouble
+
+__all__ = ["Recorder", "Remark", "Step"]
+
+
+@attrs.frozen
+class Step:
+    """What one task did, and where; ``place`` is None if not in anybody's source."""
+
+    task: str
+    text: str
+    place: Place | None
+
+
+@attrs.frozen
+class Remark:
+    """What befell the run as a whole."""
+
+    text: str
+
+
+class Recorder:
+    """The record of one run: ``events`` in order, and at the end who stands where.
+
+    endings: the last words on every task that is still there when the run fails.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[Step | Remark] = []
+        self.endings: list[Step] = []
+        self.ended_at_s = 0.0
+        self._labels: dict[str, int] = {}
+        self._given_up: set[SimulatedLock] = set()
+
+    # Told by primitives and the scheduler, on the thread of the task they are about.
+
+    def note(self, task: Task, text: str) -> None:
+        """A task does something."""
+        self.events.append(Step(task.name, text, place_of(sys._getframe(1))))
+
+    def label(self, lock: SimulatedLock) -> str:
+        """Name a lock after what it is assigned to."""
+        if isinstance(lock, SimulatedWaiter):
+            return ""
+        name = assigned_name(sys._getframe(1)) or "a lock"
+        count = self._labels[name] = self._labels.get(name, 0) + 1
+        return name if count == 1 else f"{name} ({count})"
+
+    def arrives(self, task: Task) -> None:
+        """A task comes to a switch point; perhaps it cannot go on."""
+        if task.obstacle.taken and task.deadline > task.run.now:
+            self.note(task, _obstruction(task))
+
+    def takes(self, task: Task, lock: SimulatedLock) -> None:
+        """A task has taken a lock, or was woken by its release."""
+        if task.asleep:
+            self.note(task, "wakes up")
+        elif isinstance(lock, SimulatedWaiter):
+            if not lock.is_private:
+                self.note(task, "need not sleep: it was woken just before")
+        elif not lock.is_private:
+            self.note(task, f"takes {lock.label}")
+
+    def goes_without(self, task: Task, lock: SimulatedLock, *, tried: bool) -> None:
+        """A task could not take a lock, or was not woken in time."""
+        self._given_up.add(lock)
+        self.note(task, f"finds {lock.label} taken" if tried else "is out of time")
+
+    def releases(self, task: Task, lock: SimulatedLock) -> None:
+        """A task lets go of a lock."""
+        sleepers = [t for t in task.run.alive if t.obstacle is lock and t.asleep]
+        if any(t.deadline > task.run.now for t in sleepers):
+            self.note(task, f"wakes {sleepers[0].name}")
+        elif isinstance(lock, SimulatedWaiter):
+            now = "is out of time" if lock in self._given_up else "is about to sleep"
+            self.note(task, f"notifies {lock.maker.name}, which {now}")
+        else:
+            self.note(task, f"lets go of {lock.label}")
+
+    def preempted(self, task: Task, chosen: Task) -> None:
+        """A task that could go on has to wait for another."""
+        self.events.append(
+            Remark(f"{task.name} is stopped here; {chosen.name} goes on")
+        )
+
+    def clock(self, now_s: float, *, early: bool) -> None:
+        """Virtual time has moved."""
+        why = "though not everybody waits: a slow machine" if early else "all wait"
+        self.events.append(Remark(f"the clock goes to {now_s:g} s ({why})"))
+
+    def phantom(self, task: Task) -> None:
+        """A sleeper wakes for no reason."""
+        self.events.append(Remark(f"{task.name} wakes up though nobody has woken it"))
+
+    def ends(self, task: Task) -> None:
+        """A task has returned or raised."""
+        error = task.error
+        text = f"ends with {type(error).__name__}" if error is not None else "ends"
+        self.events.append(Step(task.name, text, None))
+
+    def stopped(self, run: Scheduler) -> None:
+        """The run has failed: see where everybody stands."""
+        self.ended_at_s = run.now
+        frames = sys._current_frames()
+        for task in run.alive:
+            self._see_ending(run, task, frames.get(task.ident))
+
+    def _see_ending(self, run: Scheduler, task: Task, frame: FrameType | None) -> None:
+        place = place_of(frame) if task.ident else None
+        if not task.ident:
+            text = "has not begun"
+        elif task.obstacle.taken and task.deadline > run.now:
+            text = _obstruction(task)
+        else:
+            text = "could go on"
+        self.endings.append(Step(task.name, text, place))
+        code = getattr(task.predicate, "__code__", None)
+        if task.asleep and code is not None:
+            text = f"what it sleeps for{_verdict(run.trouble, task)}"
+            self.endings.append(Step("", text, place_of_code(code)))
+
+
+def _verdict(trouble: Trouble | None, sleeper: Task) -> str:
+    """Whether what a task sleeps for is so, if that was looked at."""
+    if trouble is None:
+        return ""
+    if trouble.kind is Kind.LOST_WAKEUP and trouble.task is sleeper:
+        return " is true"
+    return " is not true" if trouble.kind is Kind.DEADLOCK else ""
+
+
+def _obstruction(task: Task) -> str:
+    """What a task waits for, in words."""
+    obstacle = task.obstacle
+    if obstacle is TIME:
+        return f"sleeps until {task.deadline:g} s"
+    if obstacle is OTHERS:
+        return "waits until nobody else can go on"
+    if isinstance(obstacle, Task):
+        what = f"waits for the end of {obstacle.name}"
+    elif not isinstance(obstacle, SimulatedLock):
+        what = "waits for the end of all tasks"
+    elif task.asleep:
+        what = "sleeps until it is woken"
+    else:
+        owner = obstacle.owner
+        whose = "nobody has" if owner is None else f"{owner.name} has"
+        if owner is task:
+            whose = "it has itself"
+        what = f"waits for {obstacle.label}, which {whose}"
+    return what if task.deadline == NEVER else f"{what}, or until {task.deadline:g} s"

@@ -1,0 +1,95 @@
+"""What the explorer cannot control, and refuses to tasks by name: `REFUSALS`.
+
+All of it waits, or lets others wait, where no Python code looks: in C, in the kernel,
+in another process. Threads that are no tasks of a run may use it as ever.
+"""
+
+from __future__ import annotations
+
+import _thread
+import functools
+import os
+import queue
+import select
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from queuebroker.testing.scheduler import caller
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["REFUSALS", "Imitation", "refusals"]
+
+
+class Imitation(type):
+    """A class that stands for real ones, and makes what ``make`` returns.
+
+    ``isinstance`` works with it, and so does all that is asked of the class itself.
+    """
+
+    def __new__(
+        cls, name: str, kinds: tuple[type, ...], make: Callable[..., Any]
+    ) -> Imitation:
+        return super().__new__(cls, name, (), {"_kinds": kinds, "_make": make})
+
+    def __init__(
+        cls, name: str, kinds: tuple[type, ...], make: Callable[..., Any]
+    ) -> None:
+        super().__init__(name, (), {})
+        cls._kinds: tuple[type, ...] = kinds
+        cls._make: Callable[..., Any] = make
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls._make(*args, **kwargs)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, cls._kinds)
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(cls._kinds[0], name)
+
+    def __getitem__(cls, item: Any) -> Any:
+        return cls._kinds[0][item]  # type: ignore[index] # as the real one allows
+
+
+# Owner, attribute, what it is called in the error. A method means the whole class.
+REFUSALS: Final[list[tuple[Any, str, str]]] = [
+    (queue, "SimpleQueue", "queue.SimpleQueue (ThreadPoolExecutor waits in one, too)"),
+    (socket.socket, "__init__", "socket.socket"),
+    (select, "select", "select.select"),
+    (select, "poll", "select.poll"),
+    (select, "epoll", "select.epoll"),
+    (subprocess.Popen, "__init__", "subprocess.Popen"),
+    (os, "fork", "os.fork"),
+    (os, "forkpty", "os.forkpty"),
+    (_thread, "start_new_thread", "_thread.start_new_thread"),
+]
+
+
+def refusals() -> Iterator[tuple[Any, str, Any]]:
+    """Yield owner, attribute and stand-in of all that is here to be refused."""
+    table = list(REFUSALS)
+    if (process := sys.modules.get("multiprocessing.process")) is not None:
+        table.append((process.BaseProcess, "start", "multiprocessing.Process"))
+    for owner, attribute, what in table:
+        real = getattr(owner, attribute, None)  # not every platform has them all
+        if real is not None:
+            yield owner, attribute, _refusing(real, what)
+
+
+def _refusing(real: Any, what: str) -> Any:
+    @functools.wraps(real, updated=())
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        me = caller()
+        if me is not None and not me.importing:
+            me.run.refuse(
+                f"{what} cannot be explored: it waits where the explorer cannot look"
+            )
+        return real(*args, **kwargs)
+
+    return (
+        Imitation(real.__name__, (real,), refuse) if isinstance(real, type) else refuse
+    )

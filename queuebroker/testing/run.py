@@ -1,0 +1,199 @@
+"""What a program is given: `Run`, to spawn tasks and steer them, and `Spawned`."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, TypeVarTuple, Unpack
+
+from queuebroker.testing import primitives
+from queuebroker.testing.scheduler import caller
+from queuebroker.testing.task import FREE, NEVER, OTHERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from queuebroker.testing.scheduler import Scheduler
+    from queuebroker.testing.task import Task
+
+__all__ = ["Run", "Spawned"]
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class Spawned(Generic[T]):
+    """A function that runs as a task, and what came of it."""
+
+    __slots__ = ("_result", "_task")
+
+    def __init__(self) -> None:
+        self._task: Task
+        self._result: T
+
+    def __repr__(self) -> str:
+        state = "done" if self.done else "not done"
+        return f"<Spawned {self.name}, {state}>"
+
+    @property
+    def name(self) -> str:
+        """The name of the task."""
+        return self._task.name
+
+    @property
+    def done(self) -> bool:
+        """Whether the function has returned or raised."""
+        return not self._task.taken
+
+    @property
+    def result(self) -> T:
+        """What the function returned; what it raised is raised here.
+
+        Raises:
+            RuntimeError: it is not done.
+        """
+        error = self.error
+        if error is not None:
+            raise error
+        return self._result
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the function raised, None if it returned.
+
+        Raises:
+            RuntimeError: it is not done.
+        """
+        if not self.done:
+            msg = f"cannot tell what came of {self.name}: it is not done"
+            raise RuntimeError(msg)
+        self._task.error_known = True
+        return self._task.error
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until it is done; False if ``timeout`` virtual seconds pass first.
+
+        It raises nothing: `result` does.
+        """
+        run = _control(self._task.run, "join")
+        if run.holder:
+            deadline = NEVER if timeout is None else run.now + max(timeout, 0.0)
+            primitives.wait_for(run, self._task, deadline)
+        return self.done
+
+
+class Run:
+    """One run of a program, under one schedule. Its methods are for its tasks only."""
+
+    __slots__ = ("_scheduler", "_spawned")
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._spawned: list[Spawned[Any]] = []
+
+    @property
+    def now(self) -> float:
+        """The virtual time in seconds; 0 at the beginning."""
+        return self._scheduler.now
+
+    def spawn(
+        self,
+        function: Callable[[Unpack[Ts]], T],
+        *args: *Ts,
+        name: str | None = None,
+    ) -> Spawned[T]:
+        """Begin ``function(*args)`` as a task of its own, which may run at once.
+
+        ``name`` is what stories call it, by default the function's name.
+        """
+        run = _control(self._scheduler, "spawn")
+        spawned: Spawned[T] = Spawned()
+
+        def body() -> None:
+            spawned._result = function(*args)
+
+        task = run.create(self._distinct(name or _name_of(function)), body)
+        spawned._task = task
+        self._spawned.append(spawned)
+        if run.recorder is not None:
+            run.recorder.note(run.running, f"starts {task.name}")
+        if run.holder:
+            run.switch_freely()
+        return spawned
+
+    def join(self) -> None:
+        """Wait until all that was spawned is done. It raises nothing: results do."""
+        run = _control(self._scheduler, "join")
+        if run.holder:
+            primitives.wait_for(run, _All(self._spawned), NEVER)
+
+    def settle(self) -> None:
+        """Wait until nobody else can go on, unless by a deadline.
+
+        What has not happened by then does not happen by itself: a test says
+        ``run.settle(); assert not receiver.done``. No deadline passes meanwhile.
+        """
+        run = _control(self._scheduler, "settle")
+        run.settling += 1
+        try:
+            if run.holder:
+                primitives.wait_for(run, OTHERS, NEVER)
+        finally:
+            run.settling -= 1
+
+    def sleep(self, seconds: float) -> None:
+        """Let virtual time pass for the caller, as `time.sleep` does."""
+        run = _control(self._scheduler, "sleep")
+        primitives.sleep(run, run.running, seconds)
+
+    def interrupt(
+        self, spawned: Spawned[Any], error: BaseException | type[BaseException]
+    ) -> bool:
+        """Raise ``error`` in a task, where it waits now or came last.
+
+        That it escapes from the task is no failure. False if the task is done.
+        """
+        _control(self._scheduler, "interrupt")
+        task = spawned._task
+        if not task.taken:
+            return False
+        thrown = error() if isinstance(error, type) else error
+        task.thrown = task.awaited = thrown
+        task.obstacle = FREE
+        run = self._scheduler
+        if run.recorder is not None:
+            run.recorder.note(
+                run.running, f"throws {type(thrown).__name__} into {task.name}"
+            )
+        return True
+
+    def _distinct(self, name: str) -> str:
+        """The name, with a number if another spawned task has it already."""
+        taken = {spawned.name for spawned in self._spawned} | {"main"}
+        numbered = (f"{name}-{number}" for number in itertools.count(2))
+        return next(n for n in itertools.chain([name], numbered) if n not in taken)
+
+
+class _All:
+    """An obstacle: any of several tasks that is not done."""
+
+    __slots__ = ("_spawned",)
+
+    def __init__(self, spawned: Sequence[Spawned[Any]]) -> None:
+        self._spawned = spawned
+
+    @property
+    def taken(self) -> bool:
+        return any(spawned._task.taken for spawned in self._spawned)
+
+
+def _name_of(function: object) -> str:
+    name = getattr(function, "__name__", type(function).__name__)
+    return "lambda" if name == "<lambda>" else str(name)
+
+
+def _control(run: Scheduler, what: str) -> Scheduler:
+    """Refuse callers that are no task of the run."""
+    me = caller()
+    if me is None or me.run is not run:
+        raise RuntimeError(f"cannot {what}: the caller is no task of this run")
+    return run

@@ -1,0 +1,197 @@
+"""What tasks get in the place of real things: `STAND_INS` and `SEAMS`.
+
+Every stand-in looks who calls: a task of the run gets the simulated thing, any other
+thread (the test runner's, a logger's) the real one, so nothing outside is disturbed.
+A module that a task happens to import first gets real things too: it outlives the run.
+
+The seams of `threading` are those that all CPythons from 3.11 share: what its own
+pure Python classes look up when they are called. `Condition`, `Event`, `Semaphore`,
+`Barrier`, `Timer` and `queue.Queue` then run their own code on simulated locks.
+"""
+
+from __future__ import annotations
+
+import _thread
+import builtins
+import functools
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from queuebroker import _sync
+from queuebroker.testing import primitives, threads
+from queuebroker.testing.refusals import Imitation
+from queuebroker.testing.scheduler import caller
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker.testing.task import Task
+
+__all__ = ["SEAMS", "STAND_INS", "wait"]
+
+# The date at which virtual time begins, for `time.time`; any will do.
+_EPOCH_S: Final = 1_000_000_000.0
+
+_real_lock = _thread.allocate_lock
+_real_rlock = threading.RLock
+_real_wait = threading.Condition.wait
+_real_wait_for = threading.Condition.wait_for
+_real_park = _sync.park
+_real_sleep = time.sleep
+_real_import = builtins.__import__
+
+
+# Locks.
+
+
+def _lock() -> Any:
+    me = caller()
+    if me is None or me.importing:
+        return _real_lock()
+    return primitives.SimulatedLock(me.run, me)
+
+
+def _rlock() -> Any:
+    me = caller()
+    if me is None or me.importing:
+        return _real_rlock()
+    return primitives.SimulatedRLock(me.run, me)
+
+
+def _waiter() -> Any:
+    """Stands for that by which `Condition.wait` makes its waiter."""
+    me = caller()
+    if me is None or me.importing:
+        return _real_lock()
+    return primitives.SimulatedWaiter(me.run, me)
+
+
+# A class from 3.13 on, which people ask ``isinstance`` about.
+_Lock = Imitation("Lock", (_thread.LockType, primitives.SimulatedLock), _lock)
+
+
+def _wait_for(
+    condition: threading.Condition,
+    predicate: Callable[[], object],
+    timeout: float | None = None,
+) -> object:
+    """Stands for `Condition.wait_for`: leaves word of what is waited for."""
+    me = caller()
+    if me is None:
+        return _real_wait_for(condition, predicate, timeout)
+    outer, me.predicate = me.predicate, predicate
+    try:
+        return _real_wait_for(condition, predicate, timeout)
+    finally:
+        me.predicate = outer
+
+
+def wait(condition: threading.Condition, timeout: float | None = None) -> bool:
+    """Stands for `Condition.wait` where sleepers may wake for no reason.
+
+    Not within `Event`, whose own code counts on being woken by `Event.set` only.
+    """
+    me = caller()
+    if me is None or sys._getframe(1).f_code is threading.Event.wait.__code__:
+        return _real_wait(condition, timeout)
+    me.rouse = functools.partial(_notify, condition, me)
+    try:
+        return _real_wait(condition, timeout)
+    finally:
+        me.rouse = None
+
+
+def _notify(condition: Any, sleeper: Task) -> None:
+    """Wake one certain sleeper, which `Condition.notify` cannot."""
+    waiter: Any = sleeper.obstacle
+    condition._waiters.remove(waiter)
+    waiter.taken = False
+
+
+def _park(lock: Any, predicate: Callable[[], bool], deadline: float | None) -> bool:
+    if isinstance(lock, primitives.SimulatedLock):
+        return primitives.park(lock, predicate, deadline)
+    return _real_park(lock, predicate, deadline)
+
+
+def _import(*args: Any, **kwargs: Any) -> Any:
+    """Stands for ``import``: notes that the task is about it."""
+    me = caller()
+    if me is None:
+        return _real_import(*args, **kwargs)
+    me.importing += 1
+    try:
+        return _real_import(*args, **kwargs)
+    finally:
+        me.importing -= 1
+
+
+# Time.
+
+
+def _clock(real: Callable[[], Any], of: Callable[[float], Any]) -> Callable[[], Any]:
+    def read() -> Any:
+        me = caller()
+        return real() if me is None else of(me.run.read_clock())
+
+    return read
+
+
+def _seconds(now_s: float) -> float:
+    return now_s
+
+
+def _nanoseconds(now_s: float) -> int:
+    return round(now_s * 1e9)
+
+
+def _date(now_s: float) -> float:
+    return _EPOCH_S + now_s
+
+
+def _date_in_nanoseconds(now_s: float) -> int:
+    return round(_EPOCH_S * 1e9) + _nanoseconds(now_s)
+
+
+def _sleep(seconds: float) -> None:
+    me = caller()
+    if me is None:
+        _real_sleep(seconds)
+    elif seconds < 0:
+        raise ValueError("sleep length must be non-negative")
+    else:
+        primitives.sleep(me.run, me, seconds)
+
+
+# Real thing -> what stands for it, whatever it is called in a module.
+STAND_INS: Final[dict[Any, Any]] = {
+    _thread.allocate_lock: _Lock,
+    threading.Lock: _Lock,
+    threading.RLock: _rlock,
+    threading.current_thread: threads.current_thread,
+    threading.main_thread: threads.main_thread,
+    threading.enumerate: threads.enumerate_threads,
+    threading.active_count: threads.active_count,
+    threading.get_ident: threads.get_ident,
+    _sync.park: _park,
+    time.monotonic: _clock(time.monotonic, _seconds),
+    time.monotonic_ns: _clock(time.monotonic_ns, _nanoseconds),
+    time.perf_counter: _clock(time.perf_counter, _seconds),
+    time.perf_counter_ns: _clock(time.perf_counter_ns, _nanoseconds),
+    time.time: _clock(time.time, _date),
+    time.time_ns: _clock(time.time_ns, _date_in_nanoseconds),
+    time.sleep: _sleep,
+}
+
+# Owner, attribute, stand-in: methods, and names that must not be found by identity
+# (in 3.11 the lock of a waiter is made by the very function that `Lock` is).
+SEAMS: Final[list[tuple[Any, str, Any]]] = [
+    (threading, "_allocate_lock", _waiter),
+    (threading.Thread, "start", threads.start),
+    (threading.Thread, "join", threads.join),
+    (threading.Thread, "is_alive", threads.is_alive),
+    (threading.Condition, "wait_for", _wait_for),
+    (builtins, "__import__", _import),
+]

@@ -1,0 +1,102 @@
+"""Watches over one run from the thread that asked for it: `perform`.
+
+The supervisor has no part in the run. It waits for its end, and steps in when a task
+never comes back with the baton: blocked in something that is not simulated, or lost in
+a loop. Such a task is given up, the others are unwound.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import TYPE_CHECKING, Final
+
+from queuebroker.testing import substitute, threads
+from queuebroker.testing.failure import Kind
+from queuebroker.testing.scheduler import Scheduler
+from queuebroker.testing.task import Task, Unwind
+from queuebroker.testing.trouble import Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker.testing.primitives import SimulatedLock
+
+__all__ = ["perform"]
+
+# Real seconds without a switch point after which a task is taken to be lost.
+WATCHDOG_S: float = 10.0
+
+_LOOKS: Final = 4  # how often the supervisor looks in that time
+
+
+def perform(run: Scheduler, body: Callable[[], object]) -> int:
+    """Run ``body`` as the main task; return when every task has ended.
+
+    What went wrong is in ``run.trouble``; else the result is the fingerprint of the
+    order in which all happened.
+    """
+    substitute.freshen()
+    Scheduler.active = run
+    try:
+        run.begin(body)
+        _watch(run)
+        return _fingerprint(run)
+    except BaseException:
+        # An interrupt of the person who waits: nobody may be left behind.
+        run.lose_control()
+        _watch(run)
+        raise
+    finally:
+        Scheduler.active = None
+        for task in run.by_thread.values():
+            if task.thread is not None:
+                threads.mark_ended(task.thread)
+        run.dispose()
+
+
+def _watch(run: Scheduler) -> None:
+    seen = (0, 0)
+    still = 0
+    while not run.over.acquire(True, WATCHDOG_S / _LOOKS):
+        progress = (run.steps, run.running.passes)
+        still = still + 1 if progress == seen else 0
+        seen = progress
+        if still >= _LOOKS:
+            _give_up(run, run.running)
+            still = 0
+
+
+def _give_up(run: Scheduler, task: Task) -> None:
+    """Let the others unwind without a task that does not come back."""
+    frame = sys._current_frames().get(task.ident)
+    stack = "".join(traceback.format_stack(frame)) if frame else ""
+    run.give_up(
+        Trouble(
+            Kind.UNCONTROLLED,
+            f"{task.name} has not come to a switch point for {WATCHDOG_S:g} s: it waits"
+            " for something that the explorer does not control (a lock made before the"
+            f" run, input, another process), or it computes\n{stack}",
+            task,
+            hung=True,
+        )
+    )
+    if task in run.alive:
+        run.alive.remove(task)
+        task.taken = False
+    # Should it be in a loop, this ends it; else it strikes when the task comes back.
+    import ctypes  # noqa: PLC0415 # slow to load, and hardly ever needed
+
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(task.ident), ctypes.py_object(Unwind)
+    )
+    run.unwind_next()
+
+
+def _fingerprint(run: Scheduler) -> int:
+    """Who took each lock, in order: equal in runs that are one to guarded code."""
+    order = iter(run.order)
+    takers: dict[SimulatedLock, list[int]] = {}
+    for lock, taker in zip(order, order, strict=True):
+        takers.setdefault(lock, []).append(taker)  # type: ignore[arg-type] # in turns
+    return hash(frozenset((lock.key, tuple(keys)) for lock, keys in takers.items()))

@@ -1,0 +1,71 @@
+"""A call made in a thread of its own, and what came of it.
+
+Written by that one thread and read by others after `done`, which is set last.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Call"]
+
+
+class Call:
+    """One call: still waiting, or ended with a value or an error.
+
+    text: the call as a reader of a failure should see it, such as ``accept(1)``.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        self._function, self._args, self._kwargs = function, args, kwargs
+        self.text = _spell(function, args, kwargs)
+        self.value: Any = None
+        self.error: Exception | None = None
+        self.done = False
+
+    def run(self) -> None:
+        """Make the call. What is no `Exception` belongs to the driver: it escapes."""
+        try:
+            self.value = self._function(*self._args, **self._kwargs)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the program judges
+            self.error = error
+        self.done = True
+
+    def told(self) -> str:
+        """What came of it, for a message."""
+        if not self.done:
+            return f"{self.text} still waits"
+        if self.error is not None:
+            kind = type(self.error).__name__
+            return f"{self.text} raised {kind}: {self.error}{_place(self.error)}"
+        return f"{self.text} returned {_short(self.value)}"
+
+
+def _spell(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> str:
+    name = getattr(function, "__name__", type(function).__name__).strip("_")
+    given = [_short(arg) for arg in args]
+    given += [f"{key}={_short(value)}" for key, value in kwargs.items()]
+    return f"{name}({', '.join(given)})"
+
+
+def _place(error: Exception) -> str:
+    """Where it was raised: a reader wants that line, not ours that looked at it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if len(frames) < 2:  # in C, called from `Call.run`
+        return ""
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:30]}...{text[-7:]}"

@@ -1,0 +1,187 @@
+"""The driver of real threads, for what the explorer cannot control.
+
+"Still waiting" means that for 50 ms nothing moved: no call ended and no frame of a
+spawned thread went on. Every thread is a daemon and every wait has a limit, so that
+a program that hangs is a failure with the stacks of its threads, never a hang of the
+suite. Threads that hang are left behind: nothing can end them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from specs.conformance.call import Call
+from specs.conformance.scenario import Kind, Scenario
+
+if TYPE_CHECKING:
+    from specs.conformance.level import Level
+    from specs.conformance.stage import Stage
+
+    MakeStage = Callable[["RealDriver"], Stage]
+
+__all__ = ["NAME", "RealDriver", "perform", "try_program"]
+
+NAME = "real threads"
+
+QUIET_S = 0.05
+# An implementation that polls moves for ever; after this it counts as waiting.
+SETTLE_S_MAX = 1.0
+SAMPLE_S = 0.005
+HANG_S = 5.0
+CROWD_HANG_S = 60.0
+STRIKE_S = 1.0
+SWITCH_INTERVAL_S = 1e-5
+
+HERE = Path(__file__).parent
+
+
+class RealDriver:
+    """Real daemon threads under a watchdog. Satisfies `stage.Driver`."""
+
+    name = NAME
+
+    def __init__(self, hang_s: float = HANG_S) -> None:
+        self.hang_s = hang_s
+        self._threads: dict[Call, threading.Thread] = {}
+        # The last time the program asked for anything; the watchdog's measure.
+        self.beat = time.monotonic()
+
+    def start(self, call: Call) -> None:
+        """Begin the call in a daemon thread."""
+        self.beat = time.monotonic()
+        thread = threading.Thread(target=call.run, name=call.text, daemon=True)
+        self._threads[call] = thread
+        thread.start()
+
+    def join(self, call: Call) -> None:
+        """Wait for the call, `HANG_S` at most."""
+        self.beat = time.monotonic()
+        if not self.wait(call, self.hang_s):
+            raise AssertionError(self.hung(f"{call.told()} after {self.hang_s:g} s"))
+        self.beat = time.monotonic()
+
+    def wait(self, call: Call, seconds: float) -> bool:
+        """Wait for the call that long; whether it is done."""
+        thread = self._threads[call]
+        thread.join(seconds)
+        return not thread.is_alive()
+
+    def settle(self) -> None:
+        """Wait until nothing has moved for `QUIET_S`."""
+        self.beat = began = quiet_since = time.monotonic()
+        before = self._picture()
+        while True:
+            time.sleep(SAMPLE_S)
+            now, after = time.monotonic(), self._picture()
+            if after != before:
+                before, quiet_since = after, now
+            if now - quiet_since >= QUIET_S or now - began >= SETTLE_S_MAX:
+                break
+        self.beat = time.monotonic()
+
+    def now(self) -> float:
+        """The monotonic clock."""
+        return time.monotonic()
+
+    def pause(self, seconds: float) -> None:
+        """Sleep; programs use it to let time pass, not to order threads."""
+        time.sleep(seconds)
+        self.beat = time.monotonic()
+
+    def interrupt(self, call: Call, error: BaseException) -> None:
+        """Nothing can raise in a thread that waits in C."""
+        raise NotImplementedError(f"cannot interrupt {call.text}: it is a real thread")
+
+    def hung(self, what: str) -> str:
+        """``what`` and where each thread of this driver stands."""
+        frames = sys._current_frames()  # noqa: SLF001 - documented, and the only way
+        lines = [f"hangs: {what}"]
+        for call, thread in self._threads.items():
+            frame = frames.get(thread.ident or 0)
+            if thread.is_alive() and frame is not None:
+                lines.append(f"thread {call.text}:")
+                lines += _stack(traceback.extract_stack(frame))
+        return "\n".join(lines)
+
+    def _picture(self) -> list[tuple[int, int] | None]:
+        """Where each thread but the caller's stands, None for one that is done."""
+        frames = sys._current_frames()  # noqa: SLF001 - documented, and the only way
+        frames.pop(threading.get_ident())
+        found = (frames.get(thread.ident or 0) for thread in self._threads.values())
+        return [None if f is None else (id(f), f.f_lasti) for f in found]
+
+
+def _stack(frames: Iterable[traceback.FrameSummary]) -> list[str]:
+    """The frames of the program and of the implementation, innermost last."""
+    own = (str(HERE), threading.__file__)
+    return [
+        f"  {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
+        for frame in frames
+        if frame.filename not in own and str(Path(frame.filename).parent) not in own
+    ]
+
+
+def perform(scenario: Scenario, make_stage: MakeStage, level: Level) -> None:
+    """Run the scenario on real threads; a race again and again, to meet its fault.
+
+    Raises:
+        AssertionError: a clause is broken, or the program hangs.
+        Exception: what the implementation raised in the program's own thread.
+    """
+    races = scenario.kind is Kind.RACE
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL_S if races else interval)
+    try:
+        end = time.monotonic() + level.seconds
+        for _ in range(level.rounds if races else 1):
+            _perform_once(scenario, make_stage)
+            if time.monotonic() >= end:
+                break
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def try_program(program: Callable[[RealDriver], None]) -> None:
+    """Run a program that judges nothing, whatever becomes of it."""
+    driver = RealDriver()
+    call = Call(program, (driver,), {})
+    driver.start(call)
+    with contextlib.suppress(AssertionError):
+        _watch(driver, call)
+
+
+def _perform_once(scenario: Scenario, make_stage: MakeStage) -> None:
+    crowd = scenario.kind is Kind.CROWD
+    driver = RealDriver(CROWD_HANG_S if crowd else HANG_S)
+    stages: list[Stage] = []
+
+    def program() -> None:
+        stages.append(make_stage(driver))
+        scenario.program(stages[0])
+
+    call = Call(program, (), {})
+    call.text = scenario.name
+    driver.start(call)
+    _watch(driver, call)
+    if stages:
+        strike = Call(stages[0].strike, (), {})
+        driver.start(strike)
+        driver.wait(strike, STRIKE_S)
+    if call.error is not None:
+        raise call.error
+    if not call.done:
+        raise AssertionError(f"the program {call.text} was killed in its thread")
+
+
+def _watch(driver: RealDriver, call: Call) -> None:
+    """Wait for the program; a failure if it hangs between two of its own steps."""
+    while not driver.wait(call, SAMPLE_S):
+        if time.monotonic() - driver.beat > driver.hang_s + HANG_S:
+            raise AssertionError(driver.hung(f"the program {call.text}"))

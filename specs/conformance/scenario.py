@@ -1,0 +1,90 @@
+"""A scenario: a small program over a stage that fails if a clause is broken.
+
+A program is written once and runs under the explorer and on real threads. It must
+therefore order its threads by `Stage.settle`, never by time, and leave nobody
+waiting at its end: that would be a deadlock to the explorer.
+
+Scenarios register themselves when their module is imported; nothing is run.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+if TYPE_CHECKING:
+    from specs.conformance.stage import Stage
+
+    Program = Callable[[Stage], None]
+
+__all__ = ["Kind", "Scenario", "enter", "registered", "scenario"]
+
+
+class Kind(enum.Enum):
+    """What makes a scenario fail, and so how it is run."""
+
+    STEPS = "steps"  # one thing after the other, waiters apart
+    RACE = "race"  # several at once: only some schedules show the fault
+    CROWD = "crowd"  # many threads or many bytes: on real threads, always
+
+
+@attrs.frozen
+class Scenario:
+    """One program and the clauses it holds to account.
+
+    needs: the optional members it uses, as `subject.has` spells them; an
+      implementation that lacks one is not run.
+    spurious: wake-ups for no reason that the explorer adds to each schedule.
+    channels: the program is run over the byte channels, one byte a message.
+    """
+
+    name: str
+    clauses: tuple[str, ...]
+    program: Program
+    needs: tuple[str, ...] = ()
+    kind: Kind = Kind.STEPS
+    spurious: int = 0
+    channels: bool = False
+
+    @property
+    def text(self) -> str:
+        """What is expected, in one line."""
+        return (self.program.__doc__ or "").strip().partition("\n")[0]
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """The groups of its clauses: ``QB-RDV-3`` is of ``RDV``."""
+        return frozenset(clause.split("-")[1] for clause in self.clauses)
+
+
+_registry: dict[str, Scenario] = {}
+
+
+def scenario(
+    *needs: str, kind: Kind = Kind.STEPS, spurious: int = 0
+) -> Callable[[Program], Program]:
+    """Register the program beneath, which `specs.clauses.clause` has decorated."""
+
+    def register(program: Program) -> Program:
+        clauses: Any = getattr(program, "__clauses__", ())
+        group = program.__module__.rpartition(".")[2]
+        name = f"{group}.{program.__name__}"
+        assert clauses, f"scenario {name} names no clause"
+        enter(Scenario(name, tuple(clauses), program, needs, kind, spurious))
+        return program
+
+    return register
+
+
+def enter(entry: Scenario) -> None:
+    """Put a scenario into the registry; its name must be new."""
+    assert entry.name not in _registry, f"two scenarios are called {entry.name}"
+    _registry[entry.name] = entry
+
+
+def registered() -> tuple[Scenario, ...]:
+    """All scenarios of the modules imported so far, in their order."""
+    return tuple(_registry.values())

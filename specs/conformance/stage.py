@@ -1,0 +1,259 @@
+"""What a scenario's program works with: brokers, calls in threads, expectations.
+
+A stage belongs to one performance of one program. It knows nothing of how threads
+are run: a `Driver` does, so that each program is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from specs.conformance.bytewise import BytewiseBroker
+from specs.conformance.call import Call
+from specs.conformance.expectation import expect, require
+
+__all__ = ["PROMPT_S", "Driver", "Stage"]
+
+# What the clauses call promptly, on the driver's clock.
+PROMPT_S = 0.5
+
+
+class Driver(Protocol):
+    """Who runs the threads of a stage."""
+
+    name: str
+
+    def start(self, call: Call) -> None:
+        """Begin ``call.run()`` in a thread of its own."""
+
+    def join(self, call: Call) -> None:
+        """Wait until ``call`` is done; an AssertionError if it never will be."""
+
+    def settle(self) -> None:
+        """Wait until every started call is done or can do nothing but wait."""
+
+    def now(self) -> float:
+        """Seconds, virtual or real."""
+
+    def pause(self, seconds: float) -> None:
+        """Let that time pass."""
+
+    def interrupt(self, call: Call, error: BaseException) -> None:
+        """Raise ``error`` where ``call`` waits; only the explorer can."""
+
+
+class Stage:
+    """The world of one performance, and the verbs of a program.
+
+    world: what the factory returned, made for this performance.
+    takes_capacity: whether ``accept(port, capacity=...)`` is offered; for channels,
+      ``channels(name, capacity=...)``.
+    found_capacity: messages that fit into a buffer by default, None if unknown.
+    """
+
+    def __init__(
+        self,
+        factory: Callable[[], Any],
+        driver: Driver,
+        *,
+        takes_capacity: bool = False,
+        found_capacity: int | None = None,
+        channels: bool = False,
+        volume: int = 1,
+    ) -> None:
+        self.factory = factory
+        self.world = factory()
+        self.driver = driver
+        self.volume = volume
+        self._takes_capacity = takes_capacity
+        self._found_capacity = found_capacity
+        self._channels = channels
+        self._brokers: dict[str, Any] = {}
+        self._calls: list[Call] = []
+
+    # What the implementation calls things.
+
+    def error(self, name: str) -> type[Exception]:
+        """The exception class the world gives as ``name``, such as ``timeout_error``."""
+        found: type[Exception] = getattr(self.world, name, _DEFAULT_ERRORS.get(name))
+        return found
+
+    @property
+    def disconnected_error(self) -> type[Exception]:
+        """What an operation on a disconnected end raises."""
+        over_bytes = getattr(self.world, "disconnected_channel_error", None)
+        if self._channels and over_bytes is not None:
+            kind: type[Exception] = over_bytes
+            return kind
+        return self.error("disconnected_error")
+
+    def broker(self, name: str, **settings: Any) -> Any:
+        """The broker of that name, made at the first call."""
+        if name not in self._brokers:
+            make = self.world.channels if self._channels else self.world.broker
+            made = make(name, **settings)
+            self._brokers[name] = BytewiseBroker(made) if self._channels else made
+        return self._brokers[name]
+
+    def brokers(self, *names: str) -> list[Any]:
+        """The brokers of those names."""
+        return [self.broker(name) for name in names]
+
+    # Threads.
+
+    def spawn(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call:
+        """Make the call in a thread of its own."""
+        call = Call(function, args, kwargs)
+        self._calls.append(call)
+        self.driver.start(call)
+        return call
+
+    def settle(self) -> None:
+        """Wait until every call is done or waits."""
+        self.driver.settle()
+
+    def now(self) -> float:
+        """Seconds on the driver's clock."""
+        return self.driver.now()
+
+    def waits(self, *calls: Call) -> None:
+        """Each call must still be waiting once nobody can move."""
+        self.settle()
+        for call in calls:
+            require(not call.done, f"{call.told()}, it must wait")
+
+    def join(self, *calls: Call) -> None:
+        """Each call must end, whatever comes of it."""
+        for call in calls:
+            self.driver.join(call)
+
+    def value(self, call: Call) -> Any:
+        """The call must return; what it returned."""
+        self.driver.join(call)
+        if call.error is not None:
+            raise AssertionError(f"{call.told()}, it must return") from call.error
+        return call.value
+
+    def values(self, *calls: Call) -> list[Any]:
+        """What the calls returned, which all must."""
+        return [self.value(call) for call in calls]
+
+    def raises(self, kind: type[Exception] | None, *calls: Call) -> None:
+        """Each call must raise ``kind``, by default the disconnected error."""
+        kind = kind or self.disconnected_error
+        for call in calls:
+            self.driver.join(call)
+            if not isinstance(call.error, kind):
+                wanted = f"{call.told()}, it must raise {kind.__name__}"
+                raise AssertionError(wanted) from call.error
+
+    def refuses(
+        self,
+        kind: type[Exception] | None,
+        function: Callable[..., Any],
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        """The call must raise ``kind`` without waiting for anything."""
+        call = self.spawn(function, *args, **kwargs)
+        self.settle()
+        kind = kind or self.disconnected_error
+        require(call.done, f"{call.told()}, it must raise {kind.__name__} at once")
+        self.raises(kind, call)
+
+    def at_once(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """The call must return without waiting for anything; what it returned."""
+        call = self.spawn(function, *args, **kwargs)
+        self.settle()
+        require(call.done, f"{call.told()}, it must return at once")
+        return self.value(call)
+
+    def promptly(self, since: float, *calls: Call) -> None:
+        """Each call must be done within `PROMPT_S` of ``since``."""
+        for call in calls:
+            self.driver.join(call)
+        took = self.now() - since
+        names = ", ".join(call.text for call in calls)
+        require(took <= PROMPT_S, f"{names} took {took:.3g} s after the event")
+
+    # Connections.
+
+    def pair(
+        self, port: int = 1, *, capacity: int | None = None, names: str = "ba"
+    ) -> tuple[Any, Any]:
+        """Both ends of a new connection: the acceptor's, the connector's."""
+        acceptor, connector = names
+        room = {"capacity": capacity} if capacity and self._takes_capacity else {}
+        if self._channels and room:  # a broker of channels has one capacity for all
+            acceptor, settings, room = f"{acceptor} of {capacity}", room, {}
+            self.broker(acceptor, **settings)
+        self.broker(connector)
+        accept = self.spawn(self.broker(acceptor).accept, port, **room)
+        connect = self.spawn(self.broker(connector).connect, acceptor, port)
+        ends = self.value(accept), self.value(connect)
+        require(ends[0] is not None, f"{accept.told()}, not an end")
+        require(ends[1] is not None, f"{connect.told()} for a broker that exists")
+        return ends
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it is known how much fits into a buffer."""
+        return self._takes_capacity or self._found_capacity is not None
+
+    def room(self, capacity: int = 1) -> int:
+        """Messages that fit into a buffer of ``pair(capacity=capacity)``."""
+        found = capacity if self._takes_capacity else self._found_capacity
+        if found is None:
+            raise LookupError("no capacity is known: the scenario must need 'bounded'")
+        return found
+
+    def full_pair(self, capacity: int = 1) -> tuple[Any, Any, list[bytes]]:
+        """A pair whose flow to the connector is full, and the messages in it."""
+        left, right = self.pair(capacity=capacity)
+        sent = [bytes([48 + n % 75]) for n in range(self.room(capacity))]
+        for message in sent:
+            left.send(message)
+        return left, right, sent
+
+    def plenty(self, capacity: int = 1) -> int:
+        """More messages than fit into ``pair(capacity=capacity)``, if that is known."""
+        return (self.room(capacity) if self.bounded else 1) + 2
+
+    def drain(self, end: Any, limit: int = 100_000) -> list[bytes]:
+        """Receive until the end is disconnected; what was received."""
+        messages: list[bytes] = []
+        while len(messages) <= limit:
+            try:
+                message = end.receive()
+            except self.disconnected_error:
+                return messages
+            require(isinstance(message, bytes), f"receive() returned {message!r}")
+            messages.append(message)
+        raise AssertionError(f"receive() gave more than {limit} messages, no end seen")
+
+    def talk(self, left: Any, right: Any) -> None:
+        """The two must be the ends of one connection, with nothing else in it."""
+        left.send(b"l")
+        right.send(b"r")
+        expect(right.receive(), b"l", "received from the acceptor's end")
+        expect(left.receive(), b"r", "received from the connector's end")
+
+    def strike(self) -> None:
+        """Disconnect every end that a call returned; the program is over."""
+        for call in self._calls:
+            disconnect = getattr(call.value, "disconnect", None)
+            if disconnect is not None:
+                try:
+                    disconnect()
+                except Exception:  # noqa: BLE001, S110, PERF203 - not this clause
+                    pass
+
+
+_DEFAULT_ERRORS: dict[str, type[Exception]] = {
+    "disconnected_error": ConnectionError,
+    "timeout_error": TimeoutError,
+    "name_in_use_error": ValueError,
+    "unknown_broker_error": LookupError,
+    "message_too_large_error": ValueError,
+}

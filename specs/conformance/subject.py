@@ -1,0 +1,134 @@
+"""The implementation under test: found, tried once, asked what it offers.
+
+Everything a user can get wrong about ``FILE:factory`` ends here, as a `SubjectError`
+of one line. What is wrong with the implementation itself is for the scenarios.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import attrs
+
+from specs.conformance.scenario import Scenario
+from specs.conformance.trial import Trial, try_out
+
+__all__ = ["Subject", "SubjectError", "load"]
+
+OFFERED_BY_DEFAULT = frozenset({"RDV", "SEND", "RECV", "FIFO", "DISC"})
+
+
+class SubjectError(ValueError):
+    """What was given cannot be tested; the text is one line for the user."""
+
+
+@attrs.frozen
+class Subject:
+    """One implementation.
+
+    source: as the user named it.
+    offers: the groups of clauses it is held to.
+    trial: what one small run showed: who can drive it, which members it has.
+    """
+
+    source: str
+    factory: Callable[[], Any]
+    offers: frozenset[str]
+    trial: Trial
+
+    def lacks(self, scenario: Scenario) -> str | None:
+        """Why the scenario cannot be asked of it, None if it can."""
+        missing = sorted(scenario.groups - self.offers)
+        if missing:
+            return f"{', '.join(missing)} not in offers"
+        unmet = [need for need in scenario.needs if need not in self.trial.met]
+        return f"no {', '.join(unmet)}" if unmet else None
+
+
+def load(source: str, scenarios: tuple[Scenario, ...]) -> Subject:
+    """Import and try out what ``FILE:factory`` or ``module:factory`` names.
+
+    Raises:
+        SubjectError: there is no such thing, or it is no factory of a world.
+    """
+    factory = _find(source)
+    try:
+        world = factory()
+    except Exception as error:
+        raise SubjectError(f"cannot use {source}: calling it raised {_of(error)}") from error
+    if not callable(getattr(world, "broker", None)):
+        kind = type(world).__name__
+        raise SubjectError(f"cannot use {source}: it returned a {kind} without broker()")
+    known = frozenset(group for each in scenarios for group in each.groups)
+    offers = frozenset(getattr(world, "offers", OFFERED_BY_DEFAULT))
+    if not offers or offers - known:
+        what = ", ".join(sorted(map(str, offers - known))) or "nothing"
+        groups = " ".join(sorted(known))
+        raise SubjectError(f"cannot use {source}: it offers {what}, known are {groups}")
+    needs = frozenset(need for each in scenarios for need in each.needs)
+    return Subject(source, factory, offers, try_out(factory, needs))
+
+
+def _find(source: str) -> Callable[[], Any]:
+    place, colon, name = source.rpartition(":")
+    if not (place and colon and name.isidentifier()):
+        raise SubjectError(f"expected FILE:factory or module:factory, got {source!r}")
+    if place.endswith(".py") or os.sep in place:
+        module = _import_file(source, Path(place))
+    else:
+        module = _import_module(source, place)
+    factory = getattr(module, name, None)
+    if factory is None:
+        raise SubjectError(f"cannot find {source}: {place} has no {name}")
+    if not callable(factory):
+        raise SubjectError(f"cannot use {source}: {name} is no callable")
+    found: Callable[[], Any] = factory
+    return found
+
+
+def _import_file(source: str, path: Path) -> ModuleType:
+    if not path.is_file():
+        raise SubjectError(f"cannot find {source}: there is no file {path}")
+    # As `python FILE` does: what lies beside the file can be imported by it.
+    _put_first(str(path.resolve().parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise SubjectError(f"cannot load {source}: {path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    before = sys.modules.get(path.stem)
+    sys.modules[path.stem] = module  # dataclasses and pickle look their module up
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        if before is None:
+            del sys.modules[path.stem]
+        else:
+            sys.modules[path.stem] = before
+        raise SubjectError(f"cannot load {source}: {_of(error)}") from error
+    return module
+
+
+def _import_module(source: str, name: str) -> ModuleType:
+    _put_first(str(Path.cwd()))
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        raise SubjectError(f"cannot load {source}: {_of(error)}") from error
+
+
+def _put_first(folder: str) -> None:
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+
+
+def _of(error: Exception) -> str:
+    """The error on one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,173 @@
+"""The rules of brokers as a linearizability checker wants them.
+
+An accept and a connect return together, so neither takes effect at one single point:
+each is taken apart by `meetings` into its begin, when it gets in line or meets
+somebody, and its end, when it learns what became of it. What happens stands in
+`rendezvous`; here is only how a record is compared with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import attrs
+
+from specs.models.answers import Answer, Kind, answer_of, changed
+from specs.models.rendezvous import (
+    Medium,
+    Rooms,
+    accept,
+    close,
+    connect,
+    create,
+    withdraw,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from specs.models.answers import Operation
+
+__all__ = ["BrokerModel", "Met", "meetings"]
+
+Recorded = TypeVar("Recorded", bound="Operation")
+
+_CALLS = frozenset({"accept", "accept_exclusive", "connect"})
+
+
+def meetings(history: Sequence[Recorded]) -> list[Recorded]:
+    """The history with every accept and connect taken apart into begin and end.
+
+    Operations must be attrs objects: the parts are copies under another name, and with
+    the ticket they share as an argument more, in front.
+    """
+    parts: list[Recorded] = []
+    for ticket, operation in enumerate(history):
+        if operation.name not in _CALLS:
+            parts.append(operation)
+            continue
+        args = (ticket, *operation.args)
+        for half in ("begin", "end"):
+            name = f"{operation.name}_{half}"
+            parts.append(changed(operation, name=name, args=args))
+    return parts
+
+
+@attrs.frozen(cache_hash=True)
+class Met:
+    """The state of a manager, and which connection each match turned out to be.
+
+    connections: (the two tickets, the connection), known once one side returned.
+    """
+
+    rooms: Rooms = attrs.field(factory=Rooms)
+    connections: frozenset[tuple[frozenset[Hashable], Hashable]] = frozenset()
+
+
+@attrs.frozen
+class BrokerModel:
+    """The brokers of one manager, over a history that `meetings` took apart.
+
+    Recorded are "create" (label, name), for a plain Broker "create_plain"; "close"
+    (label,); "get" (name,) with the label or None as its result; "accept" or
+    "accept_exclusive" (label, port) and "connect" (label, name, port), all three with
+    the `Medium` as an argument more unless it is messages, and with the connection as
+    their result: a value that is the same at its two ends and nowhere else; None for
+    an unknown broker. A label is one broker, whatever names it.
+    """
+
+    def initial(self) -> Met:
+        """Before the first broker."""
+        return Met()
+
+    def step(self, state: Met, operation: Operation) -> list[Met]:
+        """Where the operation may lead if it took effect in ``state``.
+
+        Raises:
+            ValueError: the model has no operation of that name.
+        """
+        seen = answer_of(operation)
+        if seen is not None and seen.kind is Kind.REFUSED:
+            return [state]
+        call, _, half = operation.name.rpartition("_")
+        if call in _CALLS:
+            begins = half == "begin"
+            return (
+                [_begin(state, operation)] if begins else _end(state, operation, seen)
+            )
+        answer, rooms = _at_once(state.rooms, operation)
+        after = attrs.evolve(state, rooms=rooms)
+        if seen is None:
+            return [after]
+        if seen.kind is Kind.BROKEN:
+            return [state, after]
+        if operation.name != "get":
+            # What a constructor returns is the object itself: nothing to compare.
+            seen = attrs.evolve(seen, value=answer.value)
+        return [after] if seen == answer else []
+
+
+def _at_once(rooms: Rooms, operation: Operation) -> tuple[Answer, Rooms]:
+    match operation.name:
+        case "get":
+            found = rooms.named(cast("str", operation.args[0]))
+            return Answer(Kind.DONE, found and found.label), rooms
+        case "close":
+            return close(rooms, operation.args[0])
+        case "create" | "create_plain" as call:
+            label, name = cast("tuple[Hashable, str]", operation.args)
+            return create(rooms, label, name, queue=call == "create")
+        case unknown:
+            raise ValueError(f"no operation of the model: {unknown!r}")
+
+
+def _begin(state: Met, operation: Operation) -> Met:
+    ticket, *args = operation.args
+    medium = Medium.MESSAGE
+    if isinstance(args[-1], Medium):
+        medium = args[-1]
+        del args[-1]
+    if operation.name == "connect_begin":
+        source, name, port = cast("tuple[Hashable, str, int]", args)
+        answer, rooms = connect(state.rooms, ticket, source, name, port, medium=medium)
+    else:
+        label, port = cast("tuple[Hashable, int]", args)
+        exclusive = operation.name == "accept_exclusive_begin"
+        answer, rooms = accept(
+            state.rooms, ticket, label, port, medium=medium, exclusive=exclusive
+        )
+    if answer.kind is not Kind.WAITS:
+        rooms = attrs.evolve(rooms, ended=rooms.ended | {(ticket, answer)})
+    return attrs.evolve(state, rooms=rooms)
+
+
+def _end(state: Met, operation: Operation, seen: Answer | None) -> list[Met]:
+    ticket = operation.args[0]
+    ended = state.rooms.end_of(ticket)
+    if ended is None:
+        # In line, or not begun yet: one can leave only from within the line.
+        answer, rooms = withdraw(state.rooms, ticket)
+        gives_up = seen is not None and seen.kind in {Kind.TIMED_OUT, Kind.BROKEN}
+        left = attrs.evolve(state, rooms=rooms)
+        return [left] if gives_up and answer.kind is Kind.DONE else []
+    if seen is None or seen.kind is Kind.BROKEN:
+        # Nobody has the end, whatever it was (QB-RDV-12).
+        return [state]
+    if ended.kind is Kind.DONE:
+        return _returns(state, frozenset({ticket, ended.value}), seen)
+    unknown = seen == Answer(Kind.DONE, None) or seen.kind is Kind.UNKNOWN_BROKER
+    told = unknown if ended.kind is Kind.UNKNOWN_BROKER else seen.kind is ended.kind
+    return [state] if told else []
+
+
+def _returns(state: Met, pair: frozenset[object], seen: Answer) -> list[Met]:
+    """Both of a pair return the same connection, and nobody else does (QB-RDV-5)."""
+    if seen.kind is not Kind.DONE or seen.value is None:
+        return []
+    known = dict(state.connections)
+    if pair in known:
+        return [state] if known[pair] == seen.value else []
+    if seen.value in known.values():
+        return []
+    connections = state.connections | {(pair, seen.value)}
+    return [attrs.evolve(state, connections=connections)]

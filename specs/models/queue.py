@@ -1,0 +1,145 @@
+"""What send, receive and disconnect do to a connection that carries messages.
+
+The rules are pure functions from a connection to an answer and the next connection.
+An answer of WAITS leaves the connection as it was: the operation is not enabled, and
+whoever asked may ask again later, for a send with ``waited=True``, or give up, which
+is a timeout. `QueuePair` is the same as an object, for tests that go step by step.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from specs.models.answers import Answer, Kind
+from specs.models.connection import Connection, Status, disconnect, status
+
+__all__ = ["Messages", "QueuePair", "open_queue", "receive", "send"]
+
+Messages = Connection[tuple[bytes, ...]]
+
+_SENT = Answer(Kind.DONE)
+_WAITS = Answer(Kind.WAITS)
+_DISCONNECTED = Answer(Kind.DISCONNECTED)
+
+
+def open_queue(capacity: int, *, strict_half: bool = False) -> Messages:
+    """A new connection for messages."""
+    return Connection(((), ()), capacity=capacity, strict_half=strict_half)
+
+
+def send(
+    queue: Messages, end: int, message: bytes, *, waited: bool = False
+) -> tuple[Answer, Messages]:
+    """One message from ``end`` to its peer.
+
+    waited: this very send found the buffer full before. It then never counts as
+    dropped (A2): if the peer hangs up, it is refused.
+    """
+    peer = 1 - end
+    match status(queue, end):
+        case Status.DISCONNECTED:
+            return _DISCONNECTED, queue
+        case Status.HALF:
+            # The peer's buffer does not matter any more: nobody will read it.
+            return (_DISCONNECTED if waited or queue.strict_half else _SENT), queue
+        case Status.CONNECTED:
+            if not queue.free(peer):
+                return _WAITS, queue
+            return _SENT, queue.with_inbound(peer, (*queue.inbound[peer], message))
+
+
+def receive(queue: Messages, end: int) -> tuple[Answer, Messages]:
+    """The oldest unread message of ``end``."""
+    if status(queue, end) is Status.DISCONNECTED:
+        return _DISCONNECTED, queue
+    if not queue.inbound[end]:
+        return _WAITS, queue
+    oldest, *rest = queue.inbound[end]
+    return Answer(Kind.DONE, oldest), queue.with_inbound(end, tuple(rest))
+
+
+@attrs.define
+class QueuePair:
+    """Both ends of one queue, step by step, with the books of QB-BOOK-1.
+
+    Every operation returns its `Answer`; one that WAITS has changed nothing and is a
+    timeout for a caller who does not wait. The books are kept by the sending end.
+    """
+
+    state: Messages
+    sent: list[int] = attrs.field(factory=lambda: [0, 0])
+    received: list[int] = attrs.field(factory=lambda: [0, 0])
+    half_disconnected: list[int] = attrs.field(factory=lambda: [0, 0])
+    discarded: list[int] = attrs.field(factory=lambda: [0, 0])
+
+    @classmethod
+    def open(cls, capacity: int, *, strict_half: bool = False) -> QueuePair:
+        """A new connection."""
+        return cls(open_queue(capacity, strict_half=strict_half))
+
+    def status(self, end: int) -> Status:
+        """What the end is now."""
+        return status(self.state, end)
+
+    def disconnected(self, end: int) -> bool:
+        """Whether nothing can be sent or received on this end ever again."""
+        return self.status(end) is Status.DISCONNECTED
+
+    def remote_disconnected(self, end: int) -> bool:
+        """Whether the peer has hung up (QB-DISC-13)."""
+        return self.state.closed[1 - end]
+
+    def pending(self, end: int) -> int:
+        """How many messages the end has to read."""
+        return len(self.state.inbound[end])
+
+    def can_send(self, end: int, *, waited: bool = False) -> bool:
+        """Whether a send would end at once, well or badly."""
+        return send(self.state, end, b"", waited=waited)[0] != _WAITS
+
+    def can_receive(self, end: int) -> bool:
+        """Whether a receive would end at once, well or badly."""
+        return receive(self.state, end)[0] != _WAITS
+
+    def send(self, end: int, message: bytes, *, waited: bool = False) -> Answer:
+        """Send one message."""
+        dropped = self.status(end) is Status.HALF
+        answer, self.state = send(self.state, end, message, waited=waited)
+        if answer.kind is Kind.DONE:
+            self.sent[end] += 1
+            self.half_disconnected[end] += dropped
+        return answer
+
+    def receive(self, end: int) -> Answer:
+        """Receive one message."""
+        answer, self.state = receive(self.state, end)
+        self.received[1 - end] += answer.kind is Kind.DONE
+        return answer
+
+    def send_many(self, end: int, messages: list[bytes]) -> Answer:
+        """Send until one would not end well; DONE with how many did (QB-BULK-1)."""
+        for count, message in enumerate(messages):
+            answer = self.send(end, message)
+            if answer.kind is not Kind.DONE:
+                return Answer(Kind.DONE, count) if count else answer
+        return Answer(Kind.DONE, len(messages))
+
+    def receive_many(self, end: int, limit: int | None = None) -> Answer:
+        """Receive what is there, up to ``limit``; DONE with the list (QB-BULK-2)."""
+        first = self.receive(end)
+        if first.kind is not Kind.DONE:
+            return first
+        got = [first.value]
+        while self.pending(end) and (limit is None or len(got) < limit):
+            got.append(self.receive(end).value)
+        return Answer(Kind.DONE, got)
+
+    def disconnect(self, end: int) -> None:
+        """Hang up one end."""
+        self.discarded[1 - end] += self.pending(end)
+        self.state = disconnect(self.state, end)
+
+    def balances(self, end: int) -> bool:
+        """Whether what ``end`` sent is all accounted for."""
+        dropped = self.half_disconnected[end] + self.discarded[end]
+        return self.sent[end] == self.received[end] + dropped + self.pending(1 - end)

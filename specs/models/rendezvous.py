@@ -1,0 +1,295 @@
+"""Brokers: who has which name, and who waits for whom on which port.
+
+The whole state is a value; each operation is a pure function to an answer and the next
+state. Waiters stand in one sequence in order of arrival: the lists of a port, waiting
+accepts (WA) and waiting connects (WC), are what is left of it when everybody else is
+left out. A waiter is known by a ticket that whoever calls makes up; what a waiter that
+did not return at once ended with is found under its ticket. `Brokers` is the same as
+an object.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+from typing import TYPE_CHECKING
+
+import attrs
+
+from specs.models.answers import Answer, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+__all__ = [
+    "Broker",
+    "Brokers",
+    "Medium",
+    "Role",
+    "Rooms",
+    "Waiter",
+    "accept",
+    "close",
+    "connect",
+    "create",
+    "withdraw",
+]
+
+_WAITS = Answer(Kind.WAITS)
+_CLOSED = Answer(Kind.BROKER_CLOSED)
+_UNKNOWN = Answer(Kind.UNKNOWN_BROKER)
+
+
+class Role(enum.Enum):
+    """The two sides of a meeting; only opposite ones meet (QB-RDV-3)."""
+
+    ACCEPT = enum.auto()
+    CONNECT = enum.auto()
+
+
+class Medium(enum.Enum):
+    """What a connection carries; the two never meet (A22)."""
+
+    MESSAGE = enum.auto()
+    CHANNEL = enum.auto()
+
+
+@attrs.frozen
+class Broker:
+    """A broker that was made; `label` tells it from others that had its name.
+
+    queue: whether it has a QueueBroker face. Every broker has a plain one.
+    """
+
+    label: Hashable
+    name: str
+    queue: bool = True
+
+    def offers(self, medium: Medium) -> bool:
+        """Whether one can connect to it for this medium (QB-NAME-12)."""
+        return self.queue or medium is Medium.CHANNEL
+
+
+@attrs.frozen
+class Waiter:
+    """An accept or a connect that has not met its opposite.
+
+    broker: the label of the broker on whose port it waits.
+    source: the label of the broker that it was called on.
+    """
+
+    ticket: Hashable
+    role: Role
+    broker: Hashable
+    port: int
+    medium: Medium
+    source: Hashable
+    exclusive: bool = False
+
+    @property
+    def place(self) -> tuple[Hashable, int, Medium]:
+        """Broker, port and medium: two waiters meet only where these are equal."""
+        return self.broker, self.port, self.medium
+
+
+@attrs.frozen(cache_hash=True)
+class Rooms:
+    """The state of one manager.
+
+    live: the brokers that are not closed.
+    waiting: everybody who waits, in order of arrival.
+    ended: how those ended who had to wait, by ticket: DONE with the ticket of the
+      opposite, or BROKER_CLOSED.
+    """
+
+    live: frozenset[Broker] = frozenset()
+    waiting: tuple[Waiter, ...] = ()
+    ended: frozenset[tuple[Hashable, Answer]] = frozenset()
+
+    def named(self, name: str) -> Broker | None:
+        """The live broker of that name."""
+        return next((each for each in self.live if each.name == name), None)
+
+    def is_live(self, label: Hashable) -> bool:
+        """Whether that very broker is not closed."""
+        return any(each.label == label for each in self.live)
+
+    def end_of(self, ticket: Hashable) -> Answer | None:
+        """How a waiter ended; None if it waits still or never had to."""
+        return dict(self.ended).get(ticket)
+
+
+def create(
+    rooms: Rooms, label: Hashable, name: str, *, queue: bool = True
+) -> tuple[Answer, Rooms]:
+    """Register a new broker; DONE with its label."""
+    if rooms.named(name) is not None:
+        return Answer(Kind.NAME_IN_USE), rooms
+    live = rooms.live | {Broker(label, name, queue)}
+    return Answer(Kind.DONE, label), attrs.evolve(rooms, live=live)
+
+
+def close(rooms: Rooms, label: Hashable) -> tuple[Answer, Rooms]:
+    """Close a broker: whoever waits on it, and its own connects, end (QB-NAME-6)."""
+    touched = [each for each in rooms.waiting if label in (each.broker, each.source)]
+    return Answer(Kind.DONE), Rooms(
+        live=frozenset(each for each in rooms.live if each.label != label),
+        waiting=tuple(each for each in rooms.waiting if each not in touched),
+        ended=rooms.ended | {(each.ticket, _CLOSED) for each in touched},
+    )
+
+
+def accept(
+    rooms: Rooms,
+    ticket: Hashable,
+    label: Hashable,
+    port: int,
+    *,
+    medium: Medium = Medium.MESSAGE,
+    exclusive: bool = False,
+) -> tuple[Answer, Rooms]:
+    """Meet the oldest connect of the port, or wait; DONE with its ticket."""
+    if not rooms.is_live(label):
+        return _CLOSED, rooms
+    waiter = Waiter(ticket, Role.ACCEPT, label, port, medium, label, exclusive)
+    rivals = [
+        each
+        for each in rooms.waiting
+        if each.place == waiter.place and each.role is Role.ACCEPT
+    ]
+    if rivals and (exclusive or any(each.exclusive for each in rivals)):
+        return Answer(Kind.PORT_IN_USE), rooms
+    return _meet(rooms, waiter)
+
+
+def connect(
+    rooms: Rooms,
+    ticket: Hashable,
+    source: Hashable,
+    name: str,
+    port: int,
+    *,
+    medium: Medium = Medium.MESSAGE,
+) -> tuple[Answer, Rooms]:
+    """Meet the oldest accept of the port, or wait; DONE with its ticket.
+
+    The name is resolved here and never again (QB-RDV-13).
+    """
+    if not rooms.is_live(source):
+        return _CLOSED, rooms
+    target = rooms.named(name)
+    if target is None or not target.offers(medium):
+        return _UNKNOWN, rooms
+    label = target.label
+    return _meet(rooms, Waiter(ticket, Role.CONNECT, label, port, medium, source))
+
+
+def withdraw(rooms: Rooms, ticket: Hashable) -> tuple[Answer, Rooms]:
+    """Leave without a match, as a timeout does; WAITS if it is too late for that."""
+    rest = tuple(each for each in rooms.waiting if each.ticket != ticket)
+    if len(rest) == len(rooms.waiting):
+        return _WAITS, rooms
+    return Answer(Kind.DONE), attrs.evolve(rooms, waiting=rest)
+
+
+def _meet(rooms: Rooms, waiter: Waiter) -> tuple[Answer, Rooms]:
+    for other in rooms.waiting:
+        if other.place == waiter.place and other.role is not waiter.role:
+            rest = tuple(each for each in rooms.waiting if each is not other)
+            told = (other.ticket, Answer(Kind.DONE, waiter.ticket))
+            met = attrs.evolve(rooms, waiting=rest, ended=rooms.ended | {told})
+            return Answer(Kind.DONE, other.ticket), met
+    return _WAITS, attrs.evolve(rooms, waiting=(*rooms.waiting, waiter))
+
+
+@attrs.define
+class Brokers:
+    """One manager with its brokers, step by step.
+
+    Every operation returns its `Answer`; an accept or a connect that WAITS stays in
+    line until `withdraw`, a match or a close, and `end_of` tells which it was.
+    """
+
+    state: Rooms = attrs.field(factory=Rooms)
+
+    def create(self, label: Hashable, name: str, *, queue: bool = True) -> Answer:
+        """Register a new broker."""
+        answer, self.state = create(self.state, label, name, queue=queue)
+        return answer
+
+    def close(self, label: Hashable) -> Answer:
+        """Close a broker."""
+        answer, self.state = close(self.state, label)
+        return answer
+
+    def accept(
+        self,
+        ticket: Hashable,
+        label: Hashable,
+        port: int,
+        *,
+        medium: Medium = Medium.MESSAGE,
+        exclusive: bool = False,
+    ) -> Answer:
+        """Accept on a port."""
+        answer, self.state = accept(
+            self.state, ticket, label, port, medium=medium, exclusive=exclusive
+        )
+        return answer
+
+    def connect(
+        self,
+        ticket: Hashable,
+        source: Hashable,
+        name: str,
+        port: int,
+        *,
+        medium: Medium = Medium.MESSAGE,
+    ) -> Answer:
+        """Connect from one broker to a name."""
+        answer, self.state = connect(
+            self.state, ticket, source, name, port, medium=medium
+        )
+        return answer
+
+    def withdraw(self, ticket: Hashable) -> Answer:
+        """Take a waiter out of line."""
+        answer, self.state = withdraw(self.state, ticket)
+        return answer
+
+    def end_of(self, ticket: Hashable) -> Answer | None:
+        """How a waiter ended."""
+        return self.state.end_of(ticket)
+
+    def names(self) -> set[str]:
+        """The names in use."""
+        return {each.name for each in self.state.live}
+
+    def waiting_accepts(
+        self, label: Hashable, medium: Medium = Medium.MESSAGE
+    ) -> dict[int, int]:
+        """How many accepts wait on each port of a broker."""
+        return self._waiting(Role.ACCEPT, label, medium)
+
+    def waiting_connects(
+        self, label: Hashable, medium: Medium = Medium.MESSAGE
+    ) -> dict[int, int]:
+        """How many connects wait on each port of a broker."""
+        return self._waiting(Role.CONNECT, label, medium)
+
+    def outgoing(self, label: Hashable) -> list[Waiter]:
+        """The connects made from a broker that still wait, oldest first."""
+        return [
+            each
+            for each in self.state.waiting
+            if each.role is Role.CONNECT and each.source == label
+        ]
+
+    def _waiting(self, role: Role, label: Hashable, medium: Medium) -> dict[int, int]:
+        return dict(
+            collections.Counter(
+                each.port
+                for each in self.state.waiting
+                if (each.role, each.broker, each.medium) == (role, label, medium)
+            )
+        )

@@ -1,0 +1,182 @@
+"""``bus check``: verdicts for people and for programs, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from bus.cli import main
+from bus.journal.rules import RULES
+from tests.journal.histories import Condition, clean, journal_id, plant, store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+
+def invoke(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["check", *map(str, arguments)])
+
+
+def faulty(folder: Path, *faults: str) -> list[str]:
+    """Store traffic with faults; what the lines on them must say."""
+    history = clean(11, steps=300)
+    keys = [plant(history, fault, Random(1)) for fault in faults]
+    store(history, folder)
+    return [f"message {key[2]} of " for key in keys if key]
+
+
+def test_clean_traffic_passes_with_exit_code_0(tmp_path: Path) -> None:
+    store(clean(1), tmp_path)
+
+    result = invoke(tmp_path)
+
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].split()[:4] == ["rule", "promise", "verdict", "checked"]
+    assert [line.split()[0] for line in lines[1:]] == list(RULES)
+    assert all(" PASS " in line for line in lines[1:])
+    assert result.stderr == ""
+
+
+def test_a_violation_is_named_with_exit_code_1(tmp_path: Path) -> None:
+    (expected,) = faulty(tmp_path, "duplicate")
+
+    result = invoke(tmp_path)
+
+    assert result.exit_code == 1
+    (line,) = [each for each in result.stdout.splitlines() if expected in each]
+    assert line.startswith("Q3 FAIL: ")
+    assert "received 2 times" in line
+    assert "client-" in line
+    assert " -> " in line
+    assert line.endswith(f"of journal {journal_id(0):016x})")
+
+
+def test_an_incomplete_journal_is_unknown_with_exit_code_3(tmp_path: Path) -> None:
+    store(clean(1), tmp_path, conditions={0: Condition(lost=5)})
+
+    result = invoke(tmp_path)
+
+    assert result.exit_code == 3
+    assert "5 records could not be written" in result.stdout
+    assert "J1 UNKNOWN: 5 records could not be written" in result.stdout
+
+
+def test_any_fail_outweighs_what_is_unknown(tmp_path: Path) -> None:
+    history = clean(11, steps=300)
+    plant(history, "reorder", Random(1))
+    store(history, tmp_path, conditions={0: Condition(closed=False, sealed=False)})
+
+    assert invoke(tmp_path).exit_code == 1
+
+
+def test_no_more_violations_are_shown_than_asked_for(tmp_path: Path) -> None:
+    faulty(tmp_path, "size", "duplicate", "port")
+
+    result = invoke(tmp_path, "--limit", "1")
+
+    assert result.stdout.count(" FAIL: ") == 1
+    assert result.stdout.endswith("more: --limit 3 shows all\n")
+
+
+def test_everything_as_json(tmp_path: Path) -> None:
+    faulty(tmp_path, "duplicate")
+
+    result = invoke(tmp_path, "--json")
+
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    assert told["verdict"] == "FAIL"
+    assert {each["rule"]: each["verdict"] for each in told["verdicts"]} == {
+        rule: "FAIL" if rule == "Q3" else "PASS" for rule in RULES
+    }
+    (violation,) = told["violations"]
+    assert violation["rule"] == "Q3"
+    assert violation["journal"] == f"{journal_id(0):016x}"
+    assert len(violation["flow"]) == 16
+    assert told["journals"][0]["closed"] is True
+    assert told["problems"] == []
+
+
+def test_what_cannot_be_read_is_told_apart_from_the_answer(tmp_path: Path) -> None:
+    (path,) = store(clean(1), tmp_path)
+    (path / "meta.jsonl").unlink()
+
+    result = invoke(tmp_path, "--json")
+
+    assert result.exit_code == 0
+    problem = f"cannot read {path / 'meta.jsonl'}: No such file or directory"
+    assert result.stderr == f"bus: {problem}\n"
+    assert json.loads(result.stdout)["problems"] == [problem]
+
+
+def test_a_damaged_file_is_one_line_with_its_byte(tmp_path: Path) -> None:
+    (path,) = store(clean(1), tmp_path)
+    (path / "seg-00000.qbj").write_bytes(b"nonsense" * 1000)
+
+    result = invoke(tmp_path)
+
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"bus: cannot read {path / 'seg-00000.qbj'}: not a journal segment:"
+        " byte 0 reads b'nons', expected b'QBJ1'\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["", "missing"])
+def test_without_a_journal_there_is_one_line_and_exit_code_4(
+    tmp_path: Path, name: str
+) -> None:
+    result = invoke(tmp_path / name)
+
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("bus: ")
+    assert str(tmp_path / name) in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["--limit", "-1", "x"], ["--nothing"]])
+def test_wrong_arguments_are_exit_code_2(arguments: list[str]) -> None:
+    result = invoke(*arguments)
+
+    assert result.exit_code == 2
+    assert "Error: " in result.stderr
+
+
+def test_a_foreign_name_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
+    history = clean(11)
+    for entry in history.entries:
+        entry.task = entry.task and f"\x1b[2J{entry.task}\ud800"
+        entry.peer = entry.peer and f"\x1b[2J{entry.peer}\ud800"
+    plant(history, "duplicate", Random(1))
+    store(history, tmp_path)
+
+    result = invoke(tmp_path)
+
+    assert result.exit_code == 1
+    assert "\x1b" not in result.stdout
+    assert r"\x1b[2Jclient-" in result.stdout
+
+
+def test_the_command_itself_ends_with_the_verdict(tmp_path: Path) -> None:
+    faulty(tmp_path, "lost")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "bus", "check", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode == 1
+    assert "Q5 FAIL: message " in done.stdout
+    assert done.stderr == ""

@@ -1,0 +1,196 @@
+"""``bus journal``: what was recorded, as it was found."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from bus.cli import main
+from bus.journal.format import Kind
+from tests.journal.by_hand import B_LEAVES, met, received, sent
+from tests.journal.histories import Condition, clean, journal_id, store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+ID = f"{journal_id(0):016x}"
+
+
+def invoke(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["journal", *map(str, arguments)])
+
+
+def test_journals_are_listed_with_what_they_hold_and_lack(tmp_path: Path) -> None:
+    conditions = {
+        0: Condition(),
+        1: Condition(closed=False, sealed=False, lost=4, holes=(3,)),
+        2: Condition(damaged=True),
+    }
+    store(clean(1, journals=3, channels=6), tmp_path, conditions=conditions)
+
+    result = invoke("ls", tmp_path)
+
+    assert result.exit_code == 0
+    head, *rows = [line.split() for line in result.stdout.splitlines()]
+    listed = [dict(zip(head, row, strict=True)) for row in rows]
+    assert [row["journal"] for row in listed] == [
+        f"{journal_id(index):016x}" for index in range(3)
+    ]
+    assert [row["state"] for row in listed] == ["closed", "open", "damaged"]
+    assert [row["holes"] for row in listed] == ["0", "1", "0"]
+    assert [row["lost"] for row in listed] == ["0", "4", "0"]
+    assert listed[0]["machine"] == "machine"
+    assert listed[0]["opened"] == "1970-01-01T02:46:40.000000Z"
+    assert "is damaged: the checksum of bytes" in result.stderr
+
+
+def test_records_are_shown_a_line_each(tmp_path: Path) -> None:
+    store(met(*sent(1), *received(1), B_LEAVES), tmp_path)
+
+    result = invoke("cat", tmp_path)
+
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == f"1970-01-01T02:46:40.000000Z {ID}:0 open"
+    flow = sent(1)[0].flow
+    assert lines[4] == (
+        f"1970-01-01T02:46:40.000004Z {ID}:4 send a / b port 5"
+        f" flow {flow:016x} seq 1 size 8"
+    )
+    assert lines[-1].endswith(f"{ID}:7 close")
+    assert len(lines) == 8
+
+
+def test_records_are_chosen_by_kind_and_flow_and_number(tmp_path: Path) -> None:
+    store(met(*sent(1, 2), *received(1, 2), B_LEAVES), tmp_path)
+    to_b = f"{B_LEAVES.flow:016x}"
+
+    def shown(*arguments: str) -> list[str]:
+        lines = invoke("cat", tmp_path, *arguments).stdout.splitlines()
+        return [line.split()[2] for line in lines]
+
+    assert shown("--kind", "send") == ["send", "send"]
+    assert shown("--kind", "send", "--kind", "close_local") == [
+        "send",
+        "send",
+        "close_local",
+    ]
+    assert shown("--flow", to_b) == ["connect_end", "close_local"]
+    assert shown("--flow", to_b, "--kind", "close_local") == ["close_local"]
+    assert shown("--limit", "2") == ["open", "accept_begin"]
+    assert shown("--limit", "0") == []
+
+
+def test_records_as_json_lines(tmp_path: Path) -> None:
+    store(met(*sent(1)), tmp_path)
+
+    result = invoke("cat", tmp_path, "--json")
+
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    (row,) = [row for row in rows if row["kind"] == "send"]
+    assert row["journal"] == ID
+    assert row["flow"] == f"{sent(1)[0].flow:016x}"
+    assert (row["task"], row["peer"], row["mid"]) == ("a", "b", 5)
+    assert (row["seq"], row["size"], row["n"]) == (1, 8, 4)
+    assert row["wall"] == 10**13 + 4000
+    assert row["reason"] == "none"
+
+
+def test_a_kind_or_reason_of_a_later_version_is_shown_by_its_number(
+    tmp_path: Path,
+) -> None:
+    (entry,) = sent(1)
+    entry.kind, entry.reason = 99, 98  # type: ignore[assignment] # of a later version
+    store(met(entry), tmp_path)
+
+    result = invoke("cat", tmp_path)
+
+    assert " kind-99 " in result.stdout
+    assert " reason reason-98" in result.stdout
+
+
+def test_what_is_whole_is_verified(tmp_path: Path) -> None:
+    history = clean(1)
+    store(history, tmp_path)
+
+    result = invoke("verify", tmp_path)
+
+    count = len(history.entries) + 2
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == f"{ID} ok: records {count}, segments {-(-count // 64)}\n"
+
+
+def test_what_is_damaged_is_exit_code_1(tmp_path: Path) -> None:
+    store(clean(1), tmp_path, conditions={0: Condition(damaged=True)})
+
+    result = invoke("verify", tmp_path)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "is damaged: the checksum of bytes 4096 to " in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_what_is_incomplete_is_not_damaged(tmp_path: Path) -> None:
+    condition = Condition(closed=False, sealed=False, holes=(5,), lost=1)
+    store(clean(1), tmp_path, conditions={0: condition})
+
+    assert invoke("verify", tmp_path).exit_code == 0
+
+
+def test_a_file_that_went_away_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (path,) = store(clean(1, steps=400, channels=9), tmp_path)
+    gone = path / "seg-00001.qbj"
+
+    def listed(*_: object) -> list[Path]:
+        return [path / "seg-00000.qbj", gone]
+
+    monkeypatch.setattr("bus.journal.reader.StoredJournal.segment_paths", listed)
+    gone.unlink()
+
+    result = invoke("cat", tmp_path)
+
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) == 64
+    assert result.stderr == f"bus: cannot read {gone}: it is gone\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["cat"],
+        ["cat", "x", "--kind", "nonsense"],
+        ["cat", "x", "--flow", "zz"],
+        ["cat", "x", "--limit", "-1"],
+        ["ls"],
+        ["frobnicate"],
+    ],
+)
+def test_wrong_arguments_are_exit_code_2(arguments: list[str]) -> None:
+    result = invoke(*arguments)
+
+    assert result.exit_code == 2
+    assert "Error: " in result.stderr
+
+
+@pytest.mark.parametrize("verb", ["ls", "cat", "verify"])
+def test_without_a_journal_there_is_one_line_and_exit_code_4(
+    tmp_path: Path, verb: str
+) -> None:
+    result = invoke(verb, tmp_path)
+
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert result.stderr == f"bus: no journal in {tmp_path}\n"
+
+
+def test_every_kind_can_be_asked_for(tmp_path: Path) -> None:
+    store(clean(1), tmp_path)
+
+    for kind in Kind:
+        assert invoke("cat", tmp_path, "--kind", kind.name.lower()).exit_code == 0

@@ -1,0 +1,154 @@
+"""The command ``bus``: a table of verbs, and one line for whatever goes wrong."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from bus import cli
+from bus.cli import VERBS, Verb, main
+from bus.errors import JournalError
+from queuebroker.errors import UnknownBrokerError
+from tests.journal.histories import clean, store
+from tests.journal.processes import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def verb(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verb ``boom`` that raises what ``ERROR`` holds."""
+
+    @click.command()
+    def boom() -> None:
+        raise ERROR[0]
+
+    monkeypatch.setattr(cli, "boom", boom, raising=False)
+    monkeypatch.setattr(cli, "VERBS", {"boom": Verb("bus.cli:boom", "Fails.")})
+
+
+ERROR: list[BaseException] = [RuntimeError()]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_help_lists_every_verb_and_what_it_does(arguments: list[str]) -> None:
+    result = CliRunner().invoke(main, arguments)
+
+    assert result.exit_code == 0
+    for name, each in VERBS.items():
+        assert f"  {name}" in result.output
+        assert each.summary in result.output
+
+
+def test_the_table_names_commands_that_exist() -> None:
+    for name in ("check", "journal"):
+        module, _, attribute = VERBS[name].target.partition(":")
+        assert isinstance(
+            getattr(importlib.import_module(module), attribute), click.Command
+        )
+
+
+def test_an_unknown_verb_is_a_mistake_in_usage() -> None:
+    result = CliRunner().invoke(main, ["frobnicate"])
+
+    assert result.exit_code == 2
+    assert result.stderr.endswith("Error: No such command 'frobnicate'.\n")
+
+
+@pytest.mark.usefixtures("verb")
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (JournalError("no journal in X"), "bus: no journal in X\n"),
+        (UnknownBrokerError("no broker 'x'"), "bus: no broker 'x'\n"),
+        (
+            PermissionError(13, "Permission denied", "/x"),
+            "bus: /x: Permission denied\n",
+        ),
+        (OSError("odd"), "bus: odd\n"),
+        (KeyboardInterrupt(), "bus: interrupted\n"),
+    ],
+)
+def test_what_goes_wrong_is_one_line_and_exit_code_4(
+    error: BaseException, line: str
+) -> None:
+    ERROR[0] = error
+
+    result = CliRunner().invoke(main, ["boom"])
+
+    assert (result.exit_code, result.stderr, result.stdout) == (4, line, "")
+
+
+@pytest.mark.usefixtures("verb")
+def test_a_mistake_of_ours_is_not_hidden() -> None:
+    ERROR[0] = RuntimeError("ours")
+
+    result = CliRunner().invoke(main, ["boom"])
+
+    assert result.exception is ERROR[0]
+
+
+def test_a_verb_whose_library_is_missing_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_: str) -> None:
+        raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark.sql")
+
+    monkeypatch.setattr("importlib.import_module", fail)
+
+    result = CliRunner().invoke(main, ["pipeline"])
+
+    assert result.exit_code == 4
+    assert result.stderr == (
+        'bus: cannot run pipeline: pyspark is missing, pip install "queuebroker[all]"\n'
+    )
+
+
+def test_a_module_of_ours_that_is_missing_is_a_mistake_of_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cli, "VERBS", {"gone": Verb("bus.cli.gone:gone", "Gone.")})
+
+    result = CliRunner().invoke(main, ["gone"])
+
+    assert isinstance(result.exception, ModuleNotFoundError)
+
+
+def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
+    store(clean(1, steps=3000), tmp_path)
+    command = [sys.executable, "-m", "bus", "journal", "cat", str(tmp_path)]
+
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert " open\n" in process.stdout.readline()
+        process.stdout.close()
+        complaints = process.stderr.read()
+
+    assert complaints == ""
+    assert process.returncode in (0, 4)  # all may have fitted into the pipe
+
+
+def test_help_loads_no_verb() -> None:
+    code = """
+        import sys
+        from bus.cli import main
+        try:
+            main(["--help"])
+        finally:
+            print(*sorted(name for name in sys.modules if name.startswith("bus")))
+    """
+
+    code_, answer, _ = run(code)
+
+    assert code_ == 0
+    assert answer.splitlines()[-1].split() == ["bus", "bus.cli", "bus.errors"]

@@ -1,0 +1,69 @@
+"""Tables, times and foreign names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.cli.text import id_text, printable, route, show_table, wall_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROWS = [("a", 1, "PASS"), ("long name", 22, "[red]FAIL")]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain é 中", "plain é 中"),
+        ("\x1b[31m\n\t", r"\x1b[31m\n\t"),
+        ("\ud800", r"\ud800"),
+        ("\u202e", r"\u202e"),
+    ],
+)
+def test_only_what_can_be_shown_is_shown(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+def test_a_flow_is_shown_with_what_is_known_of_it() -> None:
+    assert route("a", "b", 7) == "a -> b port 7"
+    assert route("", "b\n", None) == r"? -> b\n port ?"
+
+
+def test_numbers_and_times_have_one_form() -> None:
+    assert id_text(255) == "00000000000000ff"
+    assert wall_text(1_700_000_000_000_001_999) == "2023-11-14T22:13:20.000001Z"
+    assert wall_text(0) == "?"
+
+
+def test_a_table_is_plain_columns_where_nobody_looks(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show_table(("name", "n", "verdict"), ROWS)
+
+    assert capsys.readouterr().out == (
+        "name        n  verdict\na           1  PASS\nlong name  22  [red]FAIL\n"
+    )
+
+
+def test_a_table_without_rows_is_its_head(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(("name", "n"), [])
+
+    assert capsys.readouterr().out == "name  n\n"
+
+
+def test_a_table_on_a_terminal_has_colours_and_no_markup_from_cells(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yes: Callable[[], bool] = lambda: True  # noqa: E731 # a stand-in for a method
+    monkeypatch.setattr("sys.stdout.isatty", yes)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+
+    show_table(("name", "n", "verdict"), ROWS, colours={"PASS": "green"})
+
+    shown = capsys.readouterr().out
+    assert "\x1b[32mPASS " in shown
+    assert "[red]FAIL" in shown

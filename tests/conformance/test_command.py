@@ -1,0 +1,206 @@
+"""``bus conformance`` and ``pytest --conformance``: what they run, print and end with."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+OWN = f"{ROOT / 'tests' / 'conformance' / 'own.py'}:factory"
+NAIVE = f"{ROOT / 'examples' / 'naive_broker.py'}:factory"
+SUITE = str(ROOT / "specs" / "conformance")
+BUS = "from bus.cli import main; main()"
+
+
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in a folder that is not the project's."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return subprocess.run(
+        [sys.executable, "-P", *command],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+
+
+def run_bus(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run ``bus conformance``."""
+    return run(folder, "-c", BUS, "conformance", *arguments)
+
+
+def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest with the plugin, whether it is installed or not."""
+    installed = "queuebroker.testing.plugin" in _entry_points()
+    plugin = () if installed else ("-p", "queuebroker.testing.plugin")
+    return run(folder, "-m", "pytest", *plugin, *arguments)
+
+
+def _entry_points() -> set[str]:
+    from importlib import metadata
+
+    return {entry.value for entry in metadata.entry_points(group="pytest11")}
+
+
+def test_all_held_ends_with_0(tmp_path: Path) -> None:
+    """Whoever keeps what is asked is told so."""
+    done = run_bus(tmp_path, OWN, "-k", "RDV-1-")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-4:] == [
+        "held: 1",
+        "  QB-RDV-1",
+        "failed: 0",
+        "not offered: 0",
+    ]
+
+
+def test_some_failed_ends_with_1(tmp_path: Path) -> None:
+    """The failed clause is told with the scenario that found it."""
+    done = run_bus(tmp_path, NAIVE, "-k", "RDV-13 or RDV-14 or RDV-1-")
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-6:] == [
+        "held: 1",
+        "  QB-RDV-1",
+        "failed: 1",
+        "  QB-RDV-13    rendezvous.an_unknown_name_gives_none_at_once",
+        "not offered: 1",
+        "  QB-RDV-14 (no broker.connect(required))",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("subject", "told"),
+    [
+        ("nothing.py:factory", "there is no file nothing.py"),
+        ("no.such.module:factory", "No module named 'no'"),
+        ("adapter.py", "expected FILE:factory or module:factory, got 'adapter.py'"),
+        ("adapter.py:", "expected FILE:factory or module:factory, got 'adapter.py:'"),
+        ("adapter.py:nothing", "adapter.py has no nothing"),
+        ("adapter.py:number", "number is no callable"),
+        ("adapter.py:number_maker", "returned a int without broker()"),
+        ("adapter.py:raising", "calling it raised ValueError: on two lines"),
+        ("adapter.py:strange", "it offers FOO, known are BUF BULK CHAN"),
+        ("adapter.py:empty", "it offers nothing, known are BUF BULK CHAN"),
+        ("broken.py:factory", "SyntaxError"),
+    ],
+)
+def test_a_wrong_subject_ends_with_2(tmp_path: Path, subject: str, told: str) -> None:
+    """One clear line and no traceback."""
+    (tmp_path / "adapter.py").write_text(
+        "number = 5\n"
+        "def number_maker():\n    return 5\n"
+        "def raising():\n    raise ValueError('on\\ntwo lines')\n"
+        "class World:\n    def broker(self, name):\n        pass\n"
+        "def strange():\n    world = World()\n    world.offers = {'RDV', 'FOO'}\n"
+        "    return world\n"
+        "def empty():\n    world = World()\n    world.offers = ()\n    return world\n"
+    )
+    (tmp_path / "broken.py").write_text("def factory(:\n")
+
+    done = run_bus(tmp_path, subject)
+
+    assert done.returncode == 2
+    (line,) = filter(None, done.stderr.splitlines())
+    assert line.startswith("ERROR: ")
+    assert told in line
+    assert "Traceback" not in done.stdout
+
+
+def test_a_module_is_found_in_the_current_folder(tmp_path: Path) -> None:
+    """module:factory needs no PYTHONPATH."""
+    (tmp_path / "mine.py").write_text((ROOT / "examples/naive_broker.py").read_text())
+
+    done = run_bus(tmp_path, "mine:factory", "-k", "RDV-1-")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "conformance of mine:factory" in done.stdout
+
+
+def test_what_lies_beside_the_file_can_be_imported(tmp_path: Path) -> None:
+    """As when Python runs the file."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "mine.py").write_text((ROOT / "examples/naive_broker.py").read_text())
+    (folder / "adapter.py").write_text("from mine import factory\n")
+
+    done = run_bus(tmp_path, "elsewhere/adapter.py:factory", "-k", "RDV-1-")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_users_pytest_configuration_is_left_out(tmp_path: Path) -> None:
+    """What stands there is meant for other tests."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
+
+    done = run_bus(tmp_path, NAIVE, "-k", "RDV-1-")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_without_pytest_one_line_says_what_to_install(tmp_path: Path) -> None:
+    """It is an extra; the other verbs do without it."""
+    hide = (
+        "import sys, importlib.abc\n"
+        "class Hide(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'pytest': raise ModuleNotFoundError(name=name)\n"
+        "import importlib.util as u; find = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name == 'pytest' else find(name, *a)\n"
+        "sys.meta_path.insert(0, Hide())\n"
+    )
+
+    done = run(tmp_path, "-c", hide + BUS, "conformance", NAIVE)
+
+    assert done.returncode == 4
+    assert done.stderr == (
+        "bus: cannot run conformance: pytest is missing, pip install pytest\n"
+    )
+
+
+def test_what_the_explorer_cannot_control_runs_on_real_threads(tmp_path: Path) -> None:
+    """And the output says so."""
+    done = run_bus(tmp_path, "tests.conformance.uncontrolled:factory", "-k", "SEND-6")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "uncontrolled:factory: 1 scenarios on real threads\n" in done.stdout
+
+
+def test_pytest_with_the_option_alone_runs_the_suite(tmp_path: Path) -> None:
+    """The suite and not the tests that lie around."""
+    (tmp_path / "test_mine.py").write_text("def test_mine():\n    raise OSError\n")
+
+    done = run_pytest(tmp_path, "-q", "--conformance", NAIVE, "-k", "RDV-1-")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-4:] == [
+        "held: 1",
+        "  QB-RDV-1",
+        "failed: 0",
+        "not offered: 0",
+    ]
+
+
+def test_pytest_with_a_path_and_the_option(tmp_path: Path) -> None:
+    """A wrong subject is pytest's own usage error."""
+    done = run_pytest(tmp_path, "-q", SUITE, "--conformance", "nothing.py:factory")
+
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "ERROR: cannot find nothing.py:factory" in done.stderr
+
+
+def test_pytest_without_the_option_says_what_is_missing(tmp_path: Path) -> None:
+    """To collect the suite without an implementation is no failure."""
+    done = run_pytest(tmp_path, "-q", SUITE)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == (
+        "conformance: no implementation given; say --conformance FILE:factory"
+    )

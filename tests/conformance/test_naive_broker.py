@@ -1,0 +1,79 @@
+"""The naive broker of the examples fails exactly the clauses that it must fail."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# By the mistake that the source makes; the page on testing one's own broker tells.
+WRONG = {
+    "names are looked up with []": {"QB-RDV-13"},
+    "any number is a port": {"QB-RDV-17"},
+    "all connects wake and race for an offer": {"QB-RDV-6"},
+    "an accept that is struck leaves its offer behind": {"QB-RDV-11"},
+    "bytes(5) is five zeros": {"QB-SEND-3"},
+    "receive says if where it must say while": {
+        "QB-RECV-2",
+        "QB-RECV-8",
+        "QB-FIFO-1",
+        "QB-FIFO-3",
+        "QB-DISC-15",
+    },
+    "there is no half-disconnected": {
+        "QB-DISC-2",
+        "QB-DISC-6",
+        "QB-DISC-11",
+        "QB-DISC-12",
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def told() -> tuple[int, str]:
+    """What ``bus conformance`` ends with and says about it."""
+    ran = subprocess.run(
+        [
+            *(sys.executable, "-c", "from bus.cli import main; main()"),
+            *("conformance", "examples/naive_broker.py:factory"),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert not ran.stderr
+    return ran.returncode, ran.stdout
+
+
+def test_naive_broker_fails_exactly_these(told: tuple[int, str]) -> None:
+    """Each failed clause goes back to a mistake, and each mistake is found."""
+    code, text = told
+    failed = text[text.index("\nfailed: ") : text.index("\nnot offered: ")]
+
+    assert code == 1
+    assert set(re.findall(r"^  (QB-\S+)", failed, re.M)) == set().union(*WRONG.values())
+
+
+def test_naive_broker_is_driven_by_the_explorer(told: tuple[int, str]) -> None:
+    """The output says which driver was used."""
+    report = told[1][told[1].index("conformance of ") :]
+
+    assert re.match(
+        r"conformance of examples/naive_broker\.py:factory: "
+        r"\d+ scenarios under the explorer, \d scenarios on real threads\n",
+        report,
+    )
+
+
+def test_the_story_of_a_failure_is_told(told: tuple[int, str]) -> None:
+    """A reader sees the clause, what was expected, and the steps that led there."""
+    assert "QB-RDV-6: Of several connects on one port the one that came first" in told[1]
+    assert "connect number 0 was passed over by a later one" in told[1]
+    assert "examples/naive_broker.py:" in told[1]

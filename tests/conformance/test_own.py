@@ -1,0 +1,32 @@
+"""The conformance suite over `queuebroker` itself: everything is offered and holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from specs.conformance.level import run_level
+from specs.conformance.performance import perform
+from specs.conformance.scenario import Scenario
+from specs.conformance.scenarios import SCENARIOS
+from specs.conformance.subject import Subject, load
+
+
+@pytest.fixture(scope="module")
+def own() -> Subject:
+    """The library as the suite sees it."""
+    return load("tests.conformance.own:factory", SCENARIOS)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_own(own: Subject, scenario: Scenario) -> None:
+    """The scenario is offered, and nothing goes against its clauses."""
+    assert own.lacks(scenario) is None
+
+    outcome = perform(own, scenario, run_level())
+
+    assert outcome.passed, outcome.trouble
+
+
+def test_own_is_driven_by_the_explorer(own: Subject) -> None:
+    """Real threads would see only the schedules that luck brings."""
+    assert own.trial.explored

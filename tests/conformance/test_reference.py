@@ -1,0 +1,36 @@
+"""The control: a correct implementation in plain threading passes the whole suite."""
+
+from __future__ import annotations
+
+import pytest
+
+from specs.conformance.level import Level
+from specs.conformance.performance import perform
+from specs.conformance.scenario import Scenario
+from specs.conformance.scenarios import SCENARIOS
+from specs.conformance.subject import Subject, load
+
+# The reference has one lock a connection and wakes everybody: what it gets wrong
+# shows in few schedules.
+CONTROL = Level("control", 1, 10, limit=40, rounds=3, seconds=0.5, volume=1)
+
+
+@pytest.fixture(scope="module")
+def reference() -> Subject:
+    """The reference as the suite sees it."""
+    return load("tests.conformance.reference:factory", SCENARIOS)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_reference(reference: Subject, scenario: Scenario) -> None:
+    """The scenario is offered, and nothing goes against its clauses."""
+    assert reference.lacks(scenario) is None
+
+    outcome = perform(reference, scenario, CONTROL)
+
+    assert outcome.passed, outcome.trouble
+
+
+def test_reference_is_driven_by_the_explorer(reference: Subject) -> None:
+    """It is pure Python threading, which the explorer controls."""
+    assert reference.trial.explored

@@ -1,0 +1,65 @@
+"""What holds for every test: it leaves nothing behind, it ends, it repeats itself.
+
+Threads, descriptors and shared memory are back to where they were after every test;
+a test that hangs is ended with all stacks shown; Hypothesis draws the same examples
+in every run unless ``--hypothesis-profile=night`` asks for more and others. An
+exception in a thread fails the test: pytest warns of it, and warnings are errors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import hypothesis
+import pytest
+
+from tests.leaks import Snapshot
+from tests.watchdog import watchdog
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+hypothesis.settings.register_profile(
+    "ci", derandomize=True, deadline=None, database=None, print_blob=True
+)
+hypothesis.settings.register_profile(
+    "night", max_examples=10_000, deadline=None, print_blob=True
+)
+hypothesis.settings.load_profile("ci")
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test after which a thread, a descriptor or shared memory is left.
+
+    A Spark session and its Java process live from the first test marked ``spark`` to
+    the end of the run, so those tests are exempt.
+    """
+    if request.node.get_closest_marker("spark"):
+        yield
+        return
+    before = Snapshot.take()
+    yield
+    if leaks := before.leaks():
+        pytest.fail("left behind: " + "; ".join(sorted(leaks)), pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Generator[None]:
+    """Watch over fixtures being set up."""
+    with watchdog():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    """Watch over the test itself."""
+    with watchdog():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None]:
+    """Watch over fixtures being torn down."""
+    with watchdog():
+        return (yield)

@@ -1,0 +1,216 @@
+"""The house rules on imports, as functions over a `Tree`; each lists what breaks it.
+
+The order and the names they are given stand in ``test_imports.py``; here is only what
+the rules mean. Each answer is one line that says where, what, and what to do.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from tests.imports import Module, Tree
+
+__all__ = [
+    "dangerous_calls",
+    "forbidden_imports",
+    "out_of_order",
+    "outside_the_door",
+    "reached",
+    "torn_from_sync",
+]
+
+_SYNC = "queuebroker._sync"
+
+_DANGEROUS_NAMES = frozenset({"eval", "exec"})
+_DANGEROUS_METHODS = frozenset({("os", "system"), ("os", "popen")})
+
+
+def out_of_order(tree: Tree, package: str, order: Sequence[str]) -> list[str]:
+    """List imports within ``package`` of what stands below, and unlisted modules.
+
+    ``order`` names the modules and sub-packages right below the package, lowest first.
+    Inside one entry anything goes. The package itself is its door: it may import all
+    of them, and none of them may import it.
+    """
+    ranks = {name: rank for rank, name in enumerate(order)}
+    found = []
+    for module in tree.below(package):
+        entry = _entry(module.name, package)
+        if entry is None:
+            continue
+        if entry not in ranks:
+            found.append(
+                f"{module.at(1)}: {entry!r} has no place in the order of {package}: "
+                "add it to ORDER in tests/test_imports.py, below what it imports"
+            )
+            continue
+        found += _upward_imports(tree, module, package, ranks)
+    return found
+
+
+def forbidden_imports(
+    tree: Tree, importers: Collection[str], targets: Collection[str]
+) -> list[str]:
+    """List imports of ``targets``, or parts of them, anywhere in ``importers``."""
+    return [
+        f"{module.at(one.line)}: imports {target}, which {module.name} must not"
+        for module in tree.below(*importers)
+        for one in module.imports()
+        for target in targets
+        if one.hits(target) and not module.name.startswith(f"{target}.")
+    ]
+
+
+def reached(tree: Tree, start: str, target: str) -> list[str]:
+    """Tell by which way importing ``start`` loads ``target``, if it does."""
+    asked = tree.reached_from(module.name for module in tree.below(start))
+    if target not in asked:
+        return []
+    way = [target]
+    while by := asked[way[-1]]:
+        way.append(by)
+    return [f"{start} reaches {target}: " + " <- ".join(way)]
+
+
+def outside_the_door(
+    tree: Tree,
+    packages: Collection[str],
+    doors: Mapping[str, Collection[str]],
+    exempt: Collection[str] = (),
+) -> list[str]:
+    """List imports of modules that only their door may import.
+
+    ``doors`` gives, for each door, the modules that it alone may import.
+    """
+    free = {module.name for module in tree.below(*exempt)}
+    return [
+        f"{module.at(one.line)}: imports {one.target}: only {door} may"
+        for module in tree.below(*packages)
+        if module.name not in free
+        for one in module.imports()
+        for door, guarded in doors.items()
+        if module.name != door and any(one.hits(name) for name in guarded)
+    ]
+
+
+def torn_from_sync(
+    tree: Tree, packages: Collection[str], exempt: Collection[str] = ()
+) -> list[str]:
+    """List what the explorer could not exchange: attributes of `_sync` held on to.
+
+    That is a name imported from it, and any use of it while a module is imported.
+    """
+    free = {_SYNC, *(module.name for module in tree.below(*exempt))}
+    found = []
+    for module in tree.below(*packages):
+        if module.name in free:
+            continue
+        found += [
+            f"{module.at(one.line)}: takes {one.name} from {_SYNC}: "
+            "say _sync.X where it is used"
+            for one in module.imports()
+            if one.target == _SYNC and one.name
+        ]
+        found += [
+            f"{module.at(one.line)}: calls _sync {one.alias}: leave it its name"
+            for one in module.imports()
+            if one.alias and tree.target_of(one) == _SYNC
+        ]
+        found += [
+            f"{module.at(node.lineno)}: uses _sync.{node.attr} while being imported: "
+            "use it at call time"
+            for node in _import_time_nodes(module.body)
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "_sync"
+        ]
+    return found
+
+
+def dangerous_calls(tree: Tree, packages: Collection[str]) -> list[str]:
+    """List calls that run a string: as Python, or as a command of the shell."""
+    return [
+        f"{module.at(node.lineno)}: {danger}"
+        for module in tree.below(*packages)
+        for node in ast.walk(module.body)
+        if isinstance(node, ast.Call)
+        for danger in _dangers_of(node)
+    ]
+
+
+def _upward_imports(
+    tree: Tree, module: Module, package: str, ranks: Mapping[str, int]
+) -> Iterator[str]:
+    """Give the imports of a listed module that break the order."""
+    entry = _entry(module.name, package)
+    for one in module.imports():
+        target = tree.target_of(one)
+        if target == package:
+            yield (
+                f"{module.at(one.line)}: imports the door {package} itself: "
+                "import from the module that defines the name"
+            )
+        elif target.startswith(f"{package}."):
+            other = _entry(target, package)
+            if other != entry and ranks.get(str(other), len(ranks)) > ranks[str(entry)]:
+                yield (
+                    f"{module.at(one.line)}: {entry} imports {other}, which stands "
+                    f"after it in the order of {package}"
+                )
+
+
+def _entry(name: str, package: str) -> str | None:
+    """Name the entry of the order that a module belongs to, None for the door."""
+    rest = name.removeprefix(package).lstrip(".")
+    return rest.partition(".")[0] or None
+
+
+def _dangers_of(call: ast.Call) -> Iterator[str]:
+    match call.func:
+        case ast.Name(id=name) if name in _DANGEROUS_NAMES:
+            yield f"calls {name}()"
+        case ast.Attribute(value=ast.Name(id=owner), attr=name) if (
+            owner,
+            name,
+        ) in _DANGEROUS_METHODS:
+            yield f"calls {owner}.{name}()"
+    for keyword in call.keywords:
+        if keyword.arg != "shell":
+            continue
+        if not (isinstance(keyword.value, ast.Constant) and not keyword.value.value):
+            yield "starts a shell"
+
+
+def _import_time_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Walk what is evaluated when the module is imported.
+
+    Bodies of functions are not; their decorators and defaults are. Annotations are
+    not either, since every module says ``from __future__ import annotations``.
+    """
+    yield node
+    for child in _evaluated_children(node):
+        yield from _import_time_nodes(child)
+
+
+def _evaluated_children(node: ast.AST) -> Iterator[ast.AST]:
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            yield from node.decorator_list
+            yield from _defaults(node.args)
+        case ast.Lambda():
+            yield from _defaults(node.args)
+        case ast.AnnAssign():
+            yield node.target
+            if node.value is not None:
+                yield node.value
+        case _:
+            yield from ast.iter_child_nodes(node)
+
+
+def _defaults(arguments: ast.arguments) -> Iterator[ast.expr]:
+    yield from arguments.defaults
+    yield from (default for default in arguments.kw_defaults if default is not None)

@@ -1,0 +1,157 @@
+"""Reads who imports what, without importing anything: a `Tree` of parsed modules.
+
+Imports under ``if TYPE_CHECKING`` are left out everywhere: they exist for readers and
+type checkers only. Imports inside functions count: an order that holds only because
+one of its edges is drawn late is no order.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+__all__ = ["Import", "Module", "Tree"]
+
+
+@attrs.frozen
+class Import:
+    """One module that is imported.
+
+    target: the module; name: what is taken from it, if anything.
+    alias: what it is called here, if not by its own name.
+    """
+
+    target: str
+    name: str | None
+    alias: str | None
+    line: int
+
+    def hits(self, module: str) -> bool:
+        """Whether it imports ``module``, a part of it, or a name from it."""
+        taken = f"{self.target}.{self.name}" if self.name else self.target
+        return any(
+            path == module or path.startswith(f"{module}.")
+            for path in (self.target, taken)
+        )
+
+
+@attrs.frozen
+class Module:
+    """One parsed module.
+
+    name: dotted, such as "bus.journal.writer".
+    is_package: whether it is the ``__init__.py`` of a package.
+    body: its syntax tree.
+    """
+
+    name: str
+    is_package: bool
+    body: ast.Module
+
+    @property
+    def package(self) -> str:
+        """What its relative imports start from."""
+        return self.name if self.is_package else self.name.rpartition(".")[0]
+
+    def at(self, line: int) -> str:
+        """Name a place in it, as a person would look it up."""
+        path = self.name.replace(".", "/") + ("/__init__" if self.is_package else "")
+        return f"{path}.py:{line}"
+
+    def imports(self) -> Iterator[Import]:
+        """Give every import that can happen at run time, with absolute names."""
+        for node in _runtime_nodes(self.body):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield Import(alias.name, None, alias.asname, node.lineno)
+            elif isinstance(node, ast.ImportFrom):
+                target = self._absolute(node)
+                for alias in node.names:
+                    yield Import(target, alias.name, alias.asname, node.lineno)
+
+    def _absolute(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        parts = self.package.split(".")
+        parts = parts[: len(parts) - node.level + 1]
+        return ".".join([*parts, *([node.module] if node.module else [])])
+
+
+@attrs.frozen
+class Tree:
+    """Every module of one or more packages, by name."""
+
+    modules: Mapping[str, Module]
+
+    @classmethod
+    def read(cls, *packages: Path) -> Tree:
+        """Parse all files of these packages; each path is a package's folder."""
+        modules = {}
+        for package in packages:
+            for path in sorted(package.rglob("*.py")):
+                name = _dotted(package, path)
+                body = ast.parse(path.read_text(encoding="utf-8"))
+                modules[name] = Module(name, path.stem == "__init__", body)
+        return cls(modules)
+
+    def below(self, *prefixes: str) -> list[Module]:
+        """List the modules that are, or lie in, one of these."""
+        return [
+            module
+            for module in self.modules.values()
+            if any(
+                module.name == prefix or module.name.startswith(f"{prefix}.")
+                for prefix in prefixes
+            )
+        ]
+
+    def target_of(self, one: Import) -> str:
+        """Name the module an import reaches: ``from a import b`` may be ``a.b``."""
+        inner = f"{one.target}.{one.name}"
+        return inner if inner in self.modules else one.target
+
+    def reached_from(self, starts: Iterable[str]) -> dict[str, str]:
+        """Give all modules loaded by importing these, each with who asked for it.
+
+        Importing ``a.b.c`` runs ``a`` and ``a.b`` too, so they are among them.
+        """
+        asked: dict[str, str] = {}
+        todo = [(name, "") for name in starts]
+        while todo:
+            name, by = todo.pop()
+            if name in asked or name not in self.modules:
+                continue
+            asked[name] = by
+            todo += [
+                (self.target_of(one), name) for one in self.modules[name].imports()
+            ]
+            if parent := name.rpartition(".")[0]:
+                todo.append((parent, name))
+        return asked
+
+
+def _dotted(package: Path, path: Path) -> str:
+    parts = path.relative_to(package.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _runtime_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Walk everything but what stands under ``if TYPE_CHECKING``."""
+    yield node
+    children: Iterable[ast.AST] = ast.iter_child_nodes(node)
+    if isinstance(node, ast.If) and _is_type_checking(node.test):
+        children = node.orelse
+    for child in children:
+        yield from _runtime_nodes(child)
+
+
+def _is_type_checking(test: ast.expr) -> bool:
+    return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
+        isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
+    )

@@ -1,0 +1,221 @@
+"""Traffic written by hand: one channel between "a", who accepted, and "b".
+
+`CLEAN` keeps every promise; each history of `BROKEN` breaks one, and the table says
+which, in which case, with which message, and what the explanation must say.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bus.journal.format import Kind
+from queuebroker.observer import Reason
+from tests.journal.history import Entry, History
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "A_LEAVES",
+    "BROKEN",
+    "CLEAN",
+    "FLOW",
+    "at_a",
+    "at_b",
+    "dropped",
+    "met",
+    "received",
+    "sent",
+]
+
+
+def at_a(kind: Kind, **fields: object) -> Entry:
+    """Something that a does, or that happens in the flow to it."""
+    return Entry(kind, 1, 0, port=5, task="a", peer="b", **fields)  # type: ignore[arg-type] # as Entry says
+
+
+def at_b(kind: Kind, **fields: object) -> Entry:
+    """Something that b does, or that happens in the flow to it."""
+    return Entry(kind, 1, 1, port=5, task="b", peer="a", **fields)  # type: ignore[arg-type] # as Entry says
+
+
+def met(*entries: Entry) -> History:
+    """They meet, and then."""
+    meeting = [
+        attrs.evolve(at_a(Kind.ACCEPT_BEGIN, seq=1), channel=0),
+        at_a(Kind.ACCEPT_END, seq=1),
+        at_b(Kind.CONNECT_END, seq=2),
+    ]
+    history = History([*meeting, *entries])
+    history.number()
+    return history
+
+
+def sent(*seqs: int, size: int = 8) -> list[Entry]:
+    """From b to a."""
+    return [at_a(Kind.SEND, seq=seq, size=size) for seq in seqs]
+
+
+def received(*seqs: int, size: int = 8) -> list[Entry]:
+    """By a."""
+    return [at_a(Kind.RECEIVE, seq=seq, size=size) for seq in seqs]
+
+
+def dropped(*seqs: int) -> list[Entry]:
+    """By a, who hangs up."""
+    return [at_a(Kind.DROP, seq=seq, reason=Reason.DISCARDED) for seq in seqs]
+
+
+A_LEAVES, B_LEAVES = at_a(Kind.CLOSE_LOCAL), at_b(Kind.CLOSE_LOCAL)
+
+CLEAN: Mapping[str, History] = {
+    "nothing happened": History(),
+    "nothing was sent": met(),
+    "all was received": met(*sent(1, 2), *received(1, 2)),
+    "some is under way": met(*sent(1, 2, 3), *received(1)),
+    "the receiver left": met(*sent(1, 2), *received(1), *dropped(2), A_LEAVES),
+    "the sender left, the receiver drains": met(*sent(1, 2), B_LEAVES, *received(1, 2)),
+    "the sender left, the receiver did not drain": met(*sent(1), B_LEAVES),
+    "sent while half-disconnected": met(
+        *sent(1),
+        B_LEAVES,
+        at_b(Kind.DROP, reason=Reason.HALF_DISCONNECTED),
+        *received(1),
+    ),
+    "both left": met(*sent(1), B_LEAVES, *dropped(1), A_LEAVES),
+    "a side is told twice that it left": met(A_LEAVES, at_a(Kind.CLOSE_SEEN), A_LEAVES),
+    "an accept that met nobody was refused": History(
+        [
+            attrs.evolve(at_a(Kind.ACCEPT_BEGIN, seq=9), channel=0),
+            attrs.evolve(at_a(Kind.REFUSE, seq=9), channel=0),
+        ]
+    ),
+    "bytes instead of messages": met(
+        at_a(Kind.WRITE, seq=0, size=9),
+        at_a(Kind.READ, seq=0, size=4),
+        at_a(Kind.READ, seq=4, size=5),
+    ),
+}
+
+
+FLOW = at_a(Kind.SEND).flow
+
+# rule, case, history, seq, what happened before it in the explanation
+BROKEN: Mapping[str, tuple[str, str, History, int | None, str]] = {
+    "nobody connected": (
+        "Q1",
+        "count",
+        History([at_a(Kind.ACCEPT_END)]),
+        None,
+        "1 accepts and 0 connects",
+    ),
+    "a message without a meeting": (
+        "Q1",
+        "count",
+        History([*sent(1), *received(1)]),
+        None,
+        "0 accepts and 0 connects",
+    ),
+    "two accepts": ("Q1", "count", met(at_a(Kind.ACCEPT_END)), None, "2 accepts"),
+    "another port": (
+        "Q1",
+        "port",
+        History([at_a(Kind.ACCEPT_END), attrs.evolve(at_b(Kind.CONNECT_END), port=6)]),
+        None,
+        "accepted on port 5, connected on 6",
+    ),
+    "another name": (
+        "Q1",
+        "names",
+        History(
+            [at_a(Kind.ACCEPT_END), attrs.evolve(at_b(Kind.CONNECT_END), peer="c")]
+        ),
+        None,
+        "a accepted b, but b connected to c",
+    ),
+    "an accept that began after the connect had ended": (
+        "Q1",
+        "interval",
+        History(
+            [
+                at_b(Kind.CONNECT_END, seq=2),
+                attrs.evolve(at_a(Kind.ACCEPT_BEGIN, seq=1), channel=0),
+                at_a(Kind.ACCEPT_END, seq=1),
+            ]
+        ),
+        None,
+        "accept began to wait after",
+    ),
+    "a connect that began after the accept had ended": (
+        "Q1",
+        "interval",
+        History(
+            [
+                at_a(Kind.ACCEPT_END, seq=1),
+                attrs.evolve(at_b(Kind.CONNECT_BEGIN, seq=2), channel=0),
+                at_b(Kind.CONNECT_END, seq=2),
+            ]
+        ),
+        None,
+        "connect began to wait after",
+    ),
+    "an overtaken message": (
+        "Q2",
+        "overtaken",
+        met(*sent(1, 2, 3), *received(1, 3, 2)),
+        2,
+        "after message 3",
+    ),
+    "a message received twice": (
+        "Q3",
+        "twice",
+        met(*sent(1, 2), *received(1, 2, 2)),
+        2,
+        "2 times",
+    ),
+    "a message nobody sent": ("Q4", "foreign", met(*received(1)), 1, "nobody sent it"),
+    "a lost message": (
+        "Q5",
+        "overtaken",
+        met(*sent(1, 2, 3), *received(1, 3)),
+        2,
+        "but message 3 was",
+    ),
+    "a last message lost": (
+        "Q5",
+        "unaccounted",
+        met(*sent(1, 2), *received(1), A_LEAVES),
+        2,
+        "neither received nor dropped",
+    ),
+    "a message received by who had left": (
+        "Q7",
+        "received",
+        met(*sent(1), A_LEAVES, *received(1)),
+        None,
+        "received on a side",
+    ),
+    "a message sent by who had left": (
+        "Q7",
+        "sent",
+        met(B_LEAVES, *sent(1)),
+        None,
+        "sent by a side",
+    ),
+    "a message accepted for who had left": (
+        "Q7",
+        "accepted",
+        met(A_LEAVES, *sent(1), *dropped(1)),
+        None,
+        "accepted for a side",
+    ),
+    "a message that grew": (
+        "Q8",
+        "size",
+        met(*sent(1), *received(1, size=9)),
+        1,
+        "sizes from 8 to 9",
+    ),
+}

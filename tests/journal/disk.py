@@ -1,0 +1,150 @@
+"""Journals on the disk from made-up traffic, in any state one can be found in.
+
+The bytes are put together here from the format alone, not by the writer under test.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.journal.format import RECORD, RECORD_BYTES, RECORD_VERSION, Kind, mark
+from bus.journal.header import Seal, SegmentHeader
+from tests.journal.history import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tests.journal.history import History
+
+__all__ = ["Condition", "journal_id", "store"]
+
+_MONO: Final = 10**12
+
+
+def journal_id(index: int) -> int:
+    """The number of a history's journal."""
+    return 0x5EED_0000_0000 + index
+
+
+@attrs.frozen
+class Condition:
+    """In which state a journal is found.
+
+    closed: with a CLOSE record. sealed: its last segment, too. lost: records its
+    writer counted as lost. holes: record numbers whose slots are empty. beginning:
+    how many segments at its beginning were deleted. damaged: a byte was changed after
+    the seal. late: operations were reported after the close.
+    """
+
+    closed: bool = True
+    sealed: bool = True
+    lost: int = 0
+    holes: tuple[int, ...] = ()
+    beginning: int = 0
+    damaged: bool = False
+    late: bool = False
+
+
+def store(
+    history: History,
+    folder: Path,
+    *,
+    slots: int = 64,
+    conditions: Mapping[int, Condition] | None = None,
+) -> list[Path]:
+    """Write a history's journals below a folder, as found in the given conditions."""
+    stored = []
+    for index in range(history.journals):
+        condition = (conditions or {}).get(index, Condition())
+        path = folder / "machine" / f"journal-{index}"
+        path.mkdir(parents=True)
+        entries = [entry for entry in history.entries if entry.journal == index]
+        records = _records(index, entries, path, condition)
+        _write_segments(index, records, path, slots, condition)
+        stored.append(path)
+    return stored
+
+
+def _records(
+    index: int, entries: list[Entry], path: Path, condition: Condition
+) -> list[bytes]:
+    """The packed records; the side file with their names."""
+    names = {"": 0}
+    for entry in entries:
+        for name in (entry.task, entry.peer):
+            names.setdefault(name, len(names))
+    lines: list[dict[str, object]] = [
+        {
+            "is": "journal",
+            "journal": f"{journal_id(index):016x}",
+            "machine": "machine",
+            "pid": 1 + index,
+            "program": "history",
+            "boot_id": bytes(16).hex(),
+            "mono": _MONO,
+            "wall": 10 * _MONO,
+        }
+    ]
+    lines += [{"is": "name", "id": i, "text": text} for text, i in names.items() if i]
+    if condition.late:
+        lines.append({"is": "late", "mono": _MONO})
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (path / "meta.jsonl").write_text(text, encoding="ascii")
+    kinds = [Entry(Kind.OPEN), *entries]
+    kinds += [Entry(Kind.CLOSE)] if condition.closed else []
+    return [
+        bytes(RECORD_BYTES) if n in condition.holes else _pack(n, entry, names)
+        for n, entry in enumerate(kinds)
+    ]
+
+
+def _pack(n: int, entry: Entry, names: Mapping[str, int]) -> bytes:
+    who = names[entry.task], names[entry.peer]
+    mono = _MONO + 1000 * n
+    head = entry.kind, 0, entry.reason, entry.size, n, mono, entry.flow, entry.seq
+    return RECORD.pack(*head, 0, entry.port, *who, 0, 0, 0, 0, RECORD_VERSION, mark(n))
+
+
+def _write_segments(
+    index: int, records: list[bytes], path: Path, slots: int, condition: Condition
+) -> None:
+    count = -(-len(records) // slots)
+    for number in range(condition.beginning, count):
+        body = b"".join(records[number * slots : (number + 1) * slots])
+        used = len(body) // RECORD_BYTES
+        empty = sum(
+            not any(body[at : at + RECORD_BYTES])
+            for at in range(0, len(body), RECORD_BYTES)
+        )
+        sealed = condition.sealed or number < count - 1
+        seal = Seal(used, used - empty, zlib.crc32(body), condition.lost)
+        header = SegmentHeader(
+            journal=journal_id(index),
+            segment=number,
+            first_n=number * slots,
+            slots=slots,
+            boot_id=bytes(16),
+            mono=_MONO,
+            wall=10 * _MONO,
+            seal=seal if sealed else None,
+            lost=condition.lost,
+        )
+        if not sealed:
+            body = body.ljust(slots * RECORD_BYTES, b"\0")
+        if condition.damaged and number == count - 1:
+            body = _flipped(body)
+        suffix = ".qbj" if sealed else ".open.qbj"
+        file = path / f"seg-{number:05d}{suffix}"
+        file.write_bytes(header.pack() + body)
+
+
+def _flipped(body: bytes) -> bytes:
+    """With the `mono` of its first record changed: valid still, yet not what it was."""
+    (mono,) = struct.unpack_from("<q", body, 16)
+    return body[:16] + struct.pack("<q", mono ^ 1) + body[24:]

@@ -1,0 +1,181 @@
+"""Recorded traffic made up from a seed: what an observer would have been told.
+
+`clean` runs the sequential model of the channels at random, so that what it gives
+keeps every promise. Nothing here uses the library's channels, the writer or a checker.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+import attrs
+
+from bus.journal.format import Kind
+from queuebroker.observer import Reason
+
+__all__ = ["Entry", "History", "clean"]
+
+_BASE: Final = 0x2ADB_EE5 << 31
+_CAPACITY: Final = 4
+
+
+@attrs.define(eq=False)
+class Entry:
+    """One record; `n` is given by `History.number`."""
+
+    kind: Kind
+    channel: int = 0
+    side: int = 0
+    seq: int = 0
+    size: int = 0
+    port: int = 0
+    task: str = ""
+    peer: str = ""
+    reason: Reason = Reason.NONE
+    journal: int = 0
+    n: int = -1
+
+    @property
+    def flow(self) -> int:
+        """As it stands in the record."""
+        return (_BASE + self.channel) << 1 | self.side if self.channel else self.side
+
+
+@attrs.define
+class History:
+    """Entries in the order in which they happened, over some journals."""
+
+    entries: list[Entry] = attrs.field(factory=list)
+    journals: int = 1
+
+    def number(self) -> None:
+        """Give every entry its place; record 0 of a journal is its OPEN."""
+        following = [1] * self.journals
+        for entry in self.entries:
+            entry.n = following[entry.journal]
+            following[entry.journal] += 1
+
+    def of_kind(self, kind: Kind, flow: int | None = None) -> list[Entry]:
+        """The entries of a kind, of one flow or of all."""
+        return [
+            entry
+            for entry in self.entries
+            if entry.kind is kind and flow in (None, entry.flow)
+        ]
+
+    def before(self, entry: Entry, new: Entry) -> None:
+        """Let something happen right before an entry."""
+        self.entries.insert(self.entries.index(entry), new)
+
+    def after(self, entry: Entry, new: Entry) -> None:
+        """Let something happen right after an entry."""
+        self.entries.insert(self.entries.index(entry) + 1, new)
+
+
+class _Channel:
+    """One channel of the sequential model, and the broker names at its ends."""
+
+    def __init__(self, history: History, number: int, rng: Random) -> None:
+        self.history = history
+        self.number = number
+        self.rng = rng
+        self.port = rng.randrange(100)
+        self.names = (f"server-{rng.randrange(3)}", f"client-{number}")
+        self.journal = number % history.journals
+        self.unread: tuple[list[Entry], list[Entry]] = ([], [])
+        self.closed = [False, False]
+        self.last_seq = [0, 0]
+
+    def note(
+        self,
+        kind: Kind,
+        side: int,
+        actor: int,
+        *,
+        seq: int = 0,
+        size: int = 0,
+        reason: Reason = Reason.NONE,
+        met: bool = True,
+    ) -> Entry:
+        entry = Entry(
+            kind,
+            self.number if met else 0,
+            side,
+            seq,
+            size,
+            self.port,
+            self.names[actor],
+            self.names[1 - actor],
+            reason,
+            self.journal,
+        )
+        self.history.entries.append(entry)
+        return entry
+
+    def meet(self) -> None:
+        tickets = [2 * self.number, 2 * self.number + 1]
+        kinds = [
+            (Kind.ACCEPT_BEGIN, Kind.ACCEPT_END),
+            (Kind.CONNECT_BEGIN, Kind.CONNECT_END),
+        ]
+        first = self.rng.randrange(2)
+        for side in (first, 1 - first):
+            if side == first or self.rng.random() < 0.5:
+                self.note(kinds[side][0], side, side, seq=tickets[side], met=False)
+        for side in (0, 1):
+            self.note(kinds[side][1], side, side, seq=tickets[side])
+
+    def step(self) -> None:
+        side = self.rng.randrange(2)
+        act = self.rng.choices([self.send, self.receive, self.hang_up], [10, 10, 1])[0]
+        act(side)
+
+    def send(self, side: int) -> None:
+        peer = 1 - side
+        if self.closed[side] or (self.closed[peer] and not self.unread[side]):
+            return
+        size = self.rng.choice([0, 1, 64, 1500])
+        if self.closed[peer]:
+            reason = Reason.HALF_DISCONNECTED
+            self.note(Kind.DROP, peer, side, size=size, reason=reason)
+        elif len(self.unread[peer]) < _CAPACITY:
+            self.last_seq[peer] += 1
+            seq = self.last_seq[peer]
+            self.unread[peer].append(
+                self.note(Kind.SEND, peer, side, seq=seq, size=size)
+            )
+
+    def receive(self, side: int) -> None:
+        if self.unread[side] and not self.closed[side]:
+            sent = self.unread[side].pop(0)
+            self.note(Kind.RECEIVE, side, side, seq=sent.seq, size=sent.size)
+            if self.closed[1 - side] and not self.unread[side]:
+                self.note(Kind.CLOSE_SEEN, side, side, reason=Reason.DISCONNECTED)
+
+    def hang_up(self, side: int) -> None:
+        if self.closed[side]:
+            return
+        self.closed[side] = True
+        for sent in self.unread[side]:
+            reason = Reason.DISCARDED
+            self.note(
+                Kind.DROP, side, side, seq=sent.seq, size=sent.size, reason=reason
+            )
+        self.unread[side].clear()
+        self.note(Kind.CLOSE_LOCAL, side, side)
+
+
+def clean(
+    seed: int, *, channels: int = 3, steps: int = 200, journals: int = 1
+) -> History:
+    """A history that keeps every promise; some channels are left open."""
+    rng = Random(seed)
+    history = History(journals=journals)
+    ends = [_Channel(history, number, rng) for number in range(1, channels + 1)]
+    for end in ends:
+        end.meet()
+    for _ in range(steps):
+        rng.choice(ends).step()
+    history.number()
+    return history

@@ -1,0 +1,56 @@
+"""What tests of the writer share: telling a journal, and reading what it made of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from bus.journal.reader import StoredJournal, open_journals
+from queuebroker.observer import Operation, Reason
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bus.journal.format import Record
+    from bus.journal.writer import Journal
+
+__all__ = ["SLOTS", "SMALL", "SPARES", "only", "spares_ready", "tell", "told"]
+
+SMALL: Final = 16 << 10  # the smallest segment: 153 records
+SLOTS: Final = (SMALL - 4096) // 80
+SPARES: Final = 8  # of small segments, kept ready
+
+
+def tell(journal: Journal, **fields: Any) -> None:
+    """Tell a journal of one operation, of a send unless said otherwise."""
+    told: dict[str, Any] = {
+        "operation": Operation.SEND,
+        "channel": 7,
+        "direction": 1,
+        "seq": 1,
+        "size": 64,
+        "depth": 3,
+        "waited_ns": 0,
+        "local": "near",
+        "remote": "far",
+        "port": 5,
+        "reason": Reason.NONE,
+    }
+    journal.observe(*(told | fields).values())
+
+
+def only(folder: Path) -> StoredJournal:
+    (journal,) = open_journals(folder)
+    return journal
+
+
+def told(journal: StoredJournal) -> list[Record]:
+    """Its records, without the journal's own."""
+    return [record for record in journal.records() if record.kind >= 16]
+
+
+def spares_ready(folder: Path, records: int, spares: int = SPARES) -> bool:
+    """Whether a journal of small segments with so many records is all prepared."""
+    names = {path.name for path in folder.rglob("*.qbj")}
+    current = (records - 1) // SLOTS
+    due = {f"seg-{current + ahead:05d}.open.qbj" for ahead in range(spares + 1)}
+    return {name for name in names if name.endswith(".open.qbj")} == due

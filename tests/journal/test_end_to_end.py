@@ -1,0 +1,195 @@
+"""Real channels, recorded as they are used, held to their promises afterwards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.demo.plant import FAULTS, plant
+from bus.journal.checker import CheckResult, check
+from bus.journal.format import Kind
+from bus.journal.reader import open_journals
+from bus.journal.rules import RULES, Verdict
+from bus.journal.writer import Journal
+from queuebroker import Broker, BrokerManager, DisconnectedQueueError, QueueBroker
+from specs.clauses import clause
+from tests.support import Threads
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from queuebroker import MessageQueue
+
+PORT = 80
+CLIENTS, MESSAGES = 4, 300
+
+
+def judged(folder: Path) -> CheckResult:
+    return check(open_journals(folder))
+
+
+def held(result: CheckResult) -> bool:
+    verdicts = {each.rule: each.verdict for each in result.verdicts}
+    return verdicts == dict.fromkeys(RULES, Verdict.PASS)
+
+
+def pair(manager: BrokerManager) -> tuple[MessageQueue, MessageQueue]:
+    """An accepted end and a connected one."""
+    server = QueueBroker("server", manager=manager)
+    client = QueueBroker("client", manager=manager)
+    with Threads() as threads:
+        accepted = threads.start(server.accept, PORT)
+        connected = client.connect("server", PORT, required=True)
+    return accepted.result(), connected
+
+
+def echo(queue: MessageQueue) -> None:
+    with queue:
+        try:
+            for message in queue:
+                queue.send(message)
+        except DisconnectedQueueError:
+            pass  # the client left before it had its answers
+
+
+def serve(server: QueueBroker) -> None:
+    with Threads() as threads:
+        for queue in server.accept_iter(PORT):
+            threads.start(echo, queue)
+
+
+def ask(manager: BrokerManager, number: int) -> None:
+    """Have messages echoed, some of them not waiting for the answer."""
+    with (
+        QueueBroker(f"client {number}", manager=manager) as broker,
+        broker.connect("server", PORT, required=True) as queue,
+    ):
+        for count in range(MESSAGES):
+            queue.send(bytes(count % 70))
+            if count % 3 or queue.pending > 5:
+                queue.receive()
+
+
+def test_many_clients_and_a_server_keep_every_promise(tmp_path: Path) -> None:
+    with (
+        Journal(tmp_path) as journal,
+        BrokerManager(observer=journal.observe) as manager,
+        Threads() as threads,
+    ):
+        server = QueueBroker("server", manager=manager)
+        serving = threads.start(serve, server)
+        asking = [threads.start(ask, manager, number) for number in range(CLIENTS)]
+        for each in asking:
+            each.result()
+        server.close()
+        serving.result()
+
+    result = judged(tmp_path)
+    assert held(result), result.violations[:3]
+    checked = {each.rule: each.checked for each in result.verdicts}
+    assert checked["Q1"] == CLIENTS
+    assert checked["Q5"] >= CLIENTS * MESSAGES
+
+
+def test_what_is_unread_when_the_journal_is_closed_breaks_no_promise(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path) as journal:
+        manager = BrokerManager(observer=journal.observe)
+        accepted, connected = pair(manager)
+        for size in range(5):
+            connected.send(bytes(size))
+        accepted.receive()
+    accepted.disconnect()
+    connected.disconnect()
+    manager.close()
+
+    result = judged(tmp_path)
+    assert held(result), result.violations
+    assert result.facts[0].late
+
+
+def test_what_is_unread_at_a_disconnect_is_accounted_for(tmp_path: Path) -> None:
+    with (
+        Journal(tmp_path) as journal,
+        BrokerManager(observer=journal.observe) as manager,
+    ):
+        accepted, connected = pair(manager)
+        accepted.send(b"unread, too")
+        for size in range(5):
+            connected.send(bytes(size))
+        connected.send_many([b"1", b"2"])
+        accepted.receive_many(2)
+        accepted.disconnect()
+        connected.send(b"to nobody")  # half-disconnected: dropped
+        connected.receive()
+        connected.disconnect()
+
+    result = judged(tmp_path)
+    assert held(result), result.violations
+    (journal_,) = open_journals(tmp_path)
+    assert sum(record.kind == Kind.DROP for record in journal_.records()) == 6
+
+
+def test_a_byte_channel_is_recorded_and_breaks_no_promise(tmp_path: Path) -> None:
+    with (
+        Journal(tmp_path) as journal,
+        BrokerManager(observer=journal.observe) as manager,
+        Threads() as threads,
+    ):
+        server, client = Broker("s", manager=manager), Broker("c", manager=manager)
+        accepted = threads.start(server.accept, PORT)
+        with client.connect("s", PORT, required=True) as near, accepted.result() as far:
+            near.write_all(bytes(100))
+            far.read_exactly(60)
+
+    result = judged(tmp_path)
+    assert held(result), result.violations
+    (journal_,) = open_journals(tmp_path)
+    kinds = {record.kind for record in journal_.records()}
+    assert {Kind.WRITE, Kind.READ} <= kinds
+
+
+FINDS = {
+    "lost": ("Q5", "overtaken"),
+    "duplicate": ("Q3", "twice"),
+    "reorder": ("Q2", "overtaken"),
+    "half": ("Q7", "received"),
+}
+
+
+@clause("QB-BOOK-4")
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_inside_a_real_queue_shows_in_its_records(
+    tmp_path: Path, fault: str
+) -> None:
+    """`seq` travels with the message: the records prove what order there was."""
+    with (
+        Journal(tmp_path) as journal,
+        BrokerManager(observer=journal.observe) as manager,
+    ):
+        accepted, connected = pair(manager)
+        for _ in range(3):
+            connected.send(b"before")
+            accepted.receive()
+        plant(fault, accepted)
+        for _ in range(4):
+            connected.send(b"after")
+        accepted.receive()
+        if fault != "half":
+            accepted.receive_many()
+            accepted.disconnect()
+        connected.disconnect()
+
+    (violation, *others) = judged(tmp_path).violations
+    rule, case = FINDS[fault]
+    assert (violation.rule, violation.case) == (rule, case)
+    assert violation.verdict is Verdict.FAIL
+    assert (violation.sender, violation.receiver, violation.port) == (
+        "client",
+        "server",
+        PORT,
+    )
+    assert violation.seq == 4
+    assert others == []

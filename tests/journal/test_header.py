@@ -1,0 +1,117 @@
+"""The head of a segment: what is written is read, what is damaged is noticed."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bus.journal.header import (
+    HEADER_BYTES,
+    LOST_OFFSET,
+    SEAL_OFFSET,
+    Seal,
+    SegmentHeader,
+)
+
+HEADER = SegmentHeader(
+    journal=0x0102030405060708,
+    segment=3,
+    first_n=3000,
+    slots=1000,
+    boot_id=bytes(range(16)),
+    mono=-5,
+    wall=1_700_000_000_000_000_000,
+)
+SEAL = Seal(used=1000, count=998, crc32=0xDEADBEEF, lost=7)
+
+seals = st.builds(
+    Seal,
+    used=st.integers(0, 2**64 - 1),
+    count=st.integers(0, 2**64 - 1),
+    crc32=st.integers(0, 2**32 - 1),
+    lost=st.integers(0, 2**64 - 1),
+)
+headers = st.builds(
+    SegmentHeader,
+    journal=st.integers(0, 2**64 - 1),
+    segment=st.integers(0, 2**32 - 1),
+    first_n=st.integers(0, 2**64 - 1),
+    slots=st.integers(0, 2**32 - 1),
+    boot_id=st.binary(min_size=16, max_size=16),
+    mono=st.integers(-(2**63), 2**63 - 1),
+    wall=st.integers(-(2**63), 2**63 - 1),
+    seal=st.none() | seals,
+    lost=st.integers(0, 2**64 - 1),
+)
+
+
+@given(headers)
+def test_a_header_is_read_as_it_was_written(header: SegmentHeader) -> None:
+    packed = header.pack()
+
+    assert len(packed) == HEADER_BYTES
+    assert SegmentHeader.unpack(packed) == header
+
+
+def test_a_header_begins_with_these_bytes() -> None:
+    assert HEADER.pack()[:64] == (
+        b"QBJ1"
+        + bytes.fromhex("0100 5000 03000000 e8030000 0807060504030201")
+        + bytes.fromhex("b80b000000000000 000102030405060708090a0b0c0d0e0f")
+        + bytes.fromhex("fbffffffffffffff 00002a36fe9c9717")
+    )
+
+
+def test_holes_are_the_slots_without_a_record() -> None:
+    assert SEAL.holes == 2
+
+
+@pytest.mark.parametrize("byte", range(68))
+def test_a_changed_byte_of_the_head_is_noticed(byte: int) -> None:
+    packed = bytearray(HEADER.pack())
+    packed[byte] ^= 0x10
+
+    with pytest.raises(ValueError, match="byte"):
+        SegmentHeader.unpack(bytes(packed))
+
+
+@pytest.mark.parametrize("byte", range(SEAL_OFFSET, SEAL_OFFSET + 36))
+def test_a_changed_byte_of_the_seal_is_noticed(byte: int) -> None:
+    packed = bytearray(attrs.evolve(HEADER, seal=SEAL).pack())
+    packed[byte] ^= 0x10
+
+    with pytest.raises(ValueError, match="byte 512"):
+        SegmentHeader.unpack(bytes(packed))
+
+
+def test_what_is_no_segment_is_refused_with_what_it_begins_with() -> None:
+    with pytest.raises(
+        ValueError, match=r"not a journal segment: byte 0 reads b'\\x7fELF'"
+    ):
+        SegmentHeader.unpack(b"\x7fELF" + bytes(HEADER_BYTES))
+
+
+def test_a_short_header_is_refused_with_where_it_ends() -> None:
+    with pytest.raises(ValueError, match="ends at byte 100, expected 4096"):
+        SegmentHeader.unpack(HEADER.pack()[:100])
+
+
+def test_another_record_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bus.journal.header.RECORD_VERSION", 2)
+    packed = HEADER.pack()
+    monkeypatch.undo()
+
+    with pytest.raises(ValueError, match="version 2 of 80 bytes is not known"):
+        SegmentHeader.unpack(packed)
+
+
+def test_losses_are_read_beside_the_seal() -> None:
+    packed = bytearray(attrs.evolve(HEADER, seal=SEAL).pack())
+    packed[LOST_OFFSET] = 9
+
+    header = SegmentHeader.unpack(bytes(packed))
+
+    assert header.lost == 9
+    assert header.seal == SEAL

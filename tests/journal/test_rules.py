@@ -1,0 +1,72 @@
+"""The rules as a table: complete, frozen, and the same for both checkers."""
+
+from __future__ import annotations
+
+import string
+
+import attrs
+import pytest
+
+from bus.journal.rules import RULES, Basis, Rule, Verdict, Violation
+
+FACTS = {
+    "J1": {"damaged", "lost", "gaps", "first", "last"},
+    "Q1": {
+        *("accepts", "connects", "accept_port", "connect_port"),
+        *("a_task", "a_peer", "c_task", "c_peer", "late"),
+    },
+    "Q2": {"other_seq"},
+    "Q3": {"count"},
+    "Q4": set(),
+    "Q5": {"other_seq"},
+    "Q7": set(),
+    "Q8": {"smallest", "largest"},
+}
+
+
+def test_the_rules_are_these_in_this_order() -> None:
+    assert list(RULES) == ["J1", "Q1", "Q2", "Q3", "Q4", "Q5", "Q7", "Q8"]
+    absent = [rule.id for rule in RULES.values() if rule.basis is Basis.ABSENCE]
+    assert absent == ["J1", "Q1", "Q4", "Q5"]
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_a_rule_asks_only_for_facts_that_both_checkers_give(rule: Rule) -> None:
+    asked = {
+        name
+        for template in rule.cases.values()
+        for _, name, _, _ in string.Formatter().parse(template)
+        if name is not None
+    }
+
+    assert asked == FACTS[rule.id]
+
+
+@pytest.mark.parametrize(
+    ("rule", "key"),
+    [
+        ("J1", ("J1", None, None, None, 5)),
+        ("Q1", ("Q1", 2, None, None, None)),
+        ("Q2", ("Q2", 2, 3, 4, None)),
+        ("Q3", ("Q3", 2, 3, None, None)),
+        ("Q4", ("Q4", 2, 3, None, None)),
+        ("Q5", ("Q5", 2, 3, None, None)),
+        ("Q7", ("Q7", 2, None, 4, None)),
+        ("Q8", ("Q8", 2, 3, None, None)),
+    ],
+)
+def test_a_violation_is_known_by_what_identifies_it(
+    rule: str, key: tuple[str, int | None, int | None, int | None, int | None]
+) -> None:
+    one = Violation(rule, Verdict.FAIL, "", "", flow=2, seq=3, n=4, journal=5, mono=6)
+
+    assert one.key == key
+
+
+def test_nothing_in_the_table_can_be_changed() -> None:
+    with pytest.raises(TypeError):
+        RULES["Q9"] = RULES["Q8"]  # type: ignore[index] # that is the point
+    with pytest.raises(TypeError):
+        RULES["Q8"].cases["new"] = ""  # type: ignore[index] # that is the point
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        RULES["Q8"].title = ""  # type: ignore[misc] # that is the point

@@ -1,0 +1,241 @@
+"""Segments one after another: under many threads, without end, on a full disk."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import logging
+import os
+import sys
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.journal.checker import check
+from bus.journal.format import Kind
+from bus.journal.reader import open_journals
+from bus.journal.rules import Verdict
+from bus.journal.writer import Journal
+from specs.clauses import clause
+from tests.journal.processes import run
+from tests.journal.telling import SLOTS, SMALL, only, spares_ready, tell, told
+from tests.support import Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def hasty() -> Iterator[None]:
+    """Let threads be suspended nearly anywhere."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("hasty")
+@clause("J1")
+def test_sixteen_threads_fill_every_slot(tmp_path: Path) -> None:
+    """A journal is complete: numbered without a gap, none lost, closed in order."""
+    each = 3000
+
+    def work(journal: Journal, number: int) -> None:
+        for seq in range(1, each + 1):
+            tell(journal, channel=number, seq=seq)
+
+    with Journal(tmp_path) as journal, Threads() as threads:
+        for number in range(1, 17):
+            threads.start(work, journal, number)
+
+    stored = only(tmp_path)
+    facts = stored.facts()
+    assert facts.complete
+    assert facts.records == 16 * each + 2
+    by_flow: dict[int, list[int]] = {}
+    for record in told(stored):
+        by_flow.setdefault(record.flow, []).append(record.seq)
+    assert len(by_flow) == 16
+    assert all(seqs == list(range(1, each + 1)) for seqs in by_flow.values())
+
+
+@pytest.mark.usefixtures("hasty")
+def test_sixteen_threads_change_segments_without_losing_a_record(
+    tmp_path: Path,
+) -> None:
+    rounds, each = 12, 50  # less than the spare segments hold, so nobody is in a hurry
+
+    def work(journal: Journal, number: int, start: int) -> None:
+        for seq in range(start, start + each):
+            tell(journal, channel=number, seq=seq)
+
+    with Journal(tmp_path, segment_bytes=SMALL) as journal:
+        for start_at in range(1, rounds * each, each):
+            so_far = 1 + 16 * (start_at - 1)
+            until(partial(spares_ready, tmp_path, so_far), "spares lie ready")
+            with Threads() as threads:
+                for number in range(1, 17):
+                    threads.start(work, journal, number, start_at)
+        assert journal.lost == 0
+
+    stored = only(tmp_path)
+    facts = stored.facts()
+    assert facts.complete
+    assert facts.segments == facts.sealed > rounds * each * 16 // SLOTS
+    seen = sorted((record.flow, record.seq) for record in told(stored))
+    flows = sorted({flow for flow, _ in seen})
+    assert seen == list(itertools.product(flows, range(1, rounds * each + 1)))
+
+
+def test_what_outruns_the_spare_segments_is_counted_and_told(tmp_path: Path) -> None:
+    with Journal(tmp_path, segment_bytes=SMALL) as journal:
+        until(lambda: spares_ready(tmp_path, 1), "spares lie ready")
+        # The housekeeper cannot keep up with a thread that never lets go of it.
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(10.0)
+        for seq in range(1, 3000):
+            tell(journal, seq=seq)
+        sys.setswitchinterval(interval)
+        lost = journal.lost
+
+    stored = only(tmp_path)
+    facts = stored.facts()
+    records = list(stored.records())
+    assert lost > 0
+    assert facts.lost == lost
+    assert sum(r.seq for r in records if r.kind == Kind.LOST) == lost
+    assert facts.gaps == 0
+    assert len(told(stored)) + lost == 2999
+    assert records[-1].kind == Kind.CLOSE
+
+
+def test_only_so_many_segments_are_kept(tmp_path: Path) -> None:
+    with Journal(tmp_path, segment_bytes=SMALL, max_segments=3) as journal:
+        for seq in range(1, 10 * SLOTS):
+            if seq % SLOTS == 0:
+                until(partial(spares_ready, tmp_path, seq, 1), "a spare is ready")
+            tell(journal, seq=seq)
+
+    facts = only(tmp_path).facts()
+    assert facts.segments <= 3
+    assert facts.first is not None
+    assert facts.first > 0
+    assert facts.last == 10 * SLOTS
+    assert facts.gaps == 0
+    assert facts.lossy
+    assert facts.closed
+
+
+def test_a_full_disk_holds_nothing_up_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    full = False
+    allocate = os.posix_fallocate
+
+    def maybe(file: int, offset: int, length: int) -> None:
+        if full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        allocate(file, offset, length)
+
+    monkeypatch.setattr("os.posix_fallocate", maybe)
+    monkeypatch.setattr("bus.journal.incarnation.RETRY_S", 0.001)
+    with Journal(tmp_path, segment_bytes=SMALL) as journal:
+        until(lambda: spares_ready(tmp_path, 1), "spares lie ready")
+        full = True
+        for seq in range(1, 12 * SLOTS):
+            tell(journal, seq=seq)
+        lost = journal.lost
+        assert lost > 0
+        assert only(tmp_path).facts().lost == lost
+        full = False
+        until(lambda: spares_ready(tmp_path, 9 * SLOTS), "there is room again")
+        tell(journal, seq=12 * SLOTS)
+        assert journal.lost == lost
+
+    facts = only(tmp_path).facts()
+    assert facts.lost == lost
+    assert facts.closed
+    assert told(only(tmp_path))[-1].seq == 12 * SLOTS
+    result = check(open_journals(tmp_path))
+    assert result.verdict is Verdict.UNKNOWN
+    warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
+    assert [r.getMessage() for r in warnings] == [
+        "cannot make a journal segment: [Errno 28] No space left on device"
+    ]
+
+
+def test_a_disk_that_is_full_to_the_end_is_told_by_the_seal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Journal(tmp_path, segment_bytes=SMALL) as journal:
+        until(lambda: spares_ready(tmp_path, 1), "spares lie ready")
+        monkeypatch.setattr("bus.journal.supply.Supply._make_spare", lambda _: False)
+        for seq in range(1, 12 * SLOTS):
+            tell(journal, seq=seq)
+        lost = journal.lost
+
+    facts = only(tmp_path).facts()
+    assert facts.lost >= lost > 0
+    assert not facts.closed
+    assert facts.sealed == facts.segments
+
+
+def test_without_room_for_one_segment_there_is_no_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_file: int, _offset: int, _length: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+
+    with pytest.raises(OSError, match="No space left"):
+        Journal(tmp_path)
+
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
+
+
+def test_a_kernel_limit_on_file_size_is_an_error_at_opening(tmp_path: Path) -> None:
+    code = """
+        import resource, sys
+        from bus.journal.writer import Journal
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+        try:
+            Journal(sys.argv[1])
+        except OSError as error:
+            print(error.strerror)
+    """
+
+    assert run(code, tmp_path)[:2] == (0, "File too large\n")
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_where_files_cannot_be_preallocated_they_are_filled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def unable(_file: int, _offset: int, _length: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("os.posix_fallocate", unable)
+    with Journal(tmp_path, segment_bytes=3 << 20) as journal:
+        tell(journal)
+
+    assert only(tmp_path).facts().complete
+
+
+def test_where_names_cannot_be_written_they_are_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    with Journal(tmp_path) as journal:
+        # A full disk takes a part of a line; later there is room again.
+        monkeypatch.setattr("os.write", lambda file, data: write(file, data[:9]))
+        tell(journal, local="lost", remote="")
+        monkeypatch.undo()
+        tell(journal, local="known", remote="")
+
+    stored = only(tmp_path)
+    assert [stored.name(record.task) for record in told(stored)] == ["", "known"]
+    assert stored.facts().complete
+    assert [p.startswith("cannot read 2 lines of") for p in stored.problems] == [True]

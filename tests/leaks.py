@@ -1,0 +1,121 @@
+"""What a test may leave behind: nothing. `Snapshot` sees threads, descriptors, shm.
+
+Files in ``/dev/shm`` belong to the whole machine. One counts as ours only if it is
+new, has our user, and no other process holds it open or mapped.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+
+import attrs
+
+__all__ = ["Snapshot"]
+
+_SETTLE_S = 5.0
+_LOOK_S = 0.002
+
+_SHM = Path("/dev/shm")
+_FDS = Path("/proc/self/fd")
+_PROCESSES = Path("/proc")
+
+
+@attrs.frozen
+class Snapshot:
+    """The threads, descriptors and shared memory files that exist at one moment."""
+
+    threads: frozenset[threading.Thread]
+    descriptors: frozenset[str]
+    shared: frozenset[str]
+
+    @classmethod
+    def take(cls) -> Snapshot:
+        """Look around."""
+        return cls(_threads(), _descriptors(), _shared())
+
+    def leaks(self, settle_s: float = _SETTLE_S) -> list[str]:
+        """Say what has come since and does not go away: one sentence each.
+
+        Threads that were told to end get ``settle_s`` seconds to do so, and garbage
+        is collected before it is held against anybody.
+        """
+        if not self._more():
+            return []
+        gc.collect()
+        deadline = monotonic() + settle_s
+        pause = threading.Event()
+        while (more := self._more()) and monotonic() < deadline:
+            pause.wait(_LOOK_S)
+        return more
+
+    def _more(self) -> list[str]:
+        now = Snapshot.take()
+        return [
+            *(f"thread {one.name!r} runs" for one in now.threads - self.threads),
+            *(
+                f"descriptor {one} is open"
+                for one in now.descriptors - self.descriptors
+            ),
+            *(
+                f"{_SHM / name} is left"
+                for name in now.shared - self.shared
+                if not _held_elsewhere(_SHM / name)
+            ),
+        ]
+
+
+def _threads() -> frozenset[threading.Thread]:
+    """List the living; a foreign thread's stand-in never dies, so it is left out."""
+    return frozenset(
+        thread
+        for thread in threading.enumerate()
+        if not isinstance(thread, threading._DummyThread)
+    )
+
+
+def _descriptors() -> frozenset[str]:
+    """Name each open descriptor by number and target, so that a reuse is seen."""
+    found = []
+    for number in _names_in(_FDS):
+        # The descriptor that lists the folder is itself listed, and gone by now.
+        with suppress(OSError):
+            found.append(f"{number} -> {os.readlink(_FDS / number)}")
+    return frozenset(found)
+
+
+def _shared() -> frozenset[str]:
+    return frozenset(_names_in(_SHM))
+
+
+def _names_in(folder: Path) -> list[str]:
+    """List a folder that only Linux has; elsewhere there is nothing to look at."""
+    with suppress(FileNotFoundError):
+        return os.listdir(folder)
+    return []
+
+
+def _held_elsewhere(path: Path) -> bool:
+    """Whether it is gone, another user's, or in the hands of another process."""
+    try:
+        if path.stat().st_uid != os.getuid():
+            return True
+    except OSError:
+        return True
+    return any(
+        _holds(process, path)
+        for process in _PROCESSES.iterdir()
+        if process.name.isdigit() and int(process.name) != os.getpid()
+    )
+
+
+def _holds(process: Path, path: Path) -> bool:
+    with suppress(OSError):
+        if str(path) in (process / "maps").read_text(errors="replace"):
+            return True
+        return any(os.readlink(one) == str(path) for one in (process / "fd").iterdir())
+    return False

@@ -1,0 +1,168 @@
+"""``python -m tests.mutants [--quick] [--by-clause] [ID ...]``: does the suite bite?
+
+A mutant is caught if a test fails that names a clause which the catalogue gives for
+it, and that passes on the unchanged library in the same run. Anything else is not a
+catch: an edit that no longer applies, tests that cannot be collected, a run without
+end. Exit 0 if all are caught, 1 if one lives, 4 if something broke.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import attrs
+
+from specs.clauses import load_clauses
+from tests.mutants.mutant import Mutant, MutantError
+from tests.mutants.ours import OURS, WITHOUT
+from tests.mutants.seen_elsewhere import SEEN_ELSEWHERE
+from tests.mutants.trial import Result, run_trial
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+CATALOGUE = (*SEEN_ELSEWHERE, *OURS)
+HARD = ("QB-RDV", "QB-SEND", "QB-RECV", "QB-FIFO", "QB-DISC", "QB-TIME", "QB-CONC")
+QUICK = ("M1", "M9", "M13", "M22")  # one of each kind, for every run of CI
+AT_ONCE = 2
+OURSELVES = ""
+REFERENCE = "tests/conformance/reference.py:factory"
+
+
+@attrs.frozen
+class Row:
+    """What came out for one mutant and some of its clauses."""
+
+    mutant: Mutant
+    clauses: frozenset[str]
+    caught_by: str = ""
+    trouble: str = ""
+
+
+def judge(mutant: Mutant, clauses: frozenset[str], unchanged: Result) -> Row:
+    """Run the tests of these clauses against a mutant."""
+    try:
+        result = run_trial(mutant, clauses)
+    except MutantError as error:
+        return Row(mutant, clauses, trouble=f"does not apply: {error}")
+    if result.trouble:
+        return Row(mutant, clauses, trouble=result.trouble)
+    if not result.failed and not result.passed:
+        return Row(mutant, clauses, trouble="no test ran")
+    for test, named in result.failed.items():
+        if clauses & set(named) and test in unchanged.passed:
+            return Row(mutant, clauses, caught_by=test)
+    return Row(mutant, clauses)
+
+
+def run(pairs: Sequence[tuple[Mutant, frozenset[str]]]) -> list[Row]:
+    """Judge each, after the same tests passed without any fault."""
+    unchanged = {
+        implementation: _without_fault(implementation, pairs)
+        for implementation in (OURSELVES, REFERENCE)
+    }
+
+    def judge_one(pair: tuple[Mutant, frozenset[str]]) -> Row:
+        base = REFERENCE if pair[0].implementation else OURSELVES
+        row = judge(*pair, unchanged[base])
+        print(_line(row), flush=True)
+        return row
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(judge_one, pairs))
+
+
+def _without_fault(
+    implementation: str, pairs: Sequence[tuple[Mutant, frozenset[str]]]
+) -> Result:
+    """Run the tests of all mutants of one implementation without any of them."""
+    clauses: frozenset[str] = frozenset().union(
+        *(c for m, c in pairs if bool(m.implementation) == bool(implementation))
+    )
+    if not clauses:
+        return Result(frozenset(), {})
+    control = None
+    if implementation:
+        control = Mutant("", "no fault", (), implementation=implementation)
+    result = run_trial(control, clauses)
+    name = implementation or "the unchanged library"
+    if result.trouble or result.failed:
+        trouble = result.trouble or f"fails {', '.join(sorted(result.failed))}"
+        print(f"{name}: {trouble}")
+        raise SystemExit(4)
+    print(f"{name}: {len(result.passed)} tests pass", flush=True)
+    return result
+
+
+def _line(row: Row) -> str:
+    state = row.trouble or (f"caught by {row.caught_by}" if row.caught_by else "LIVES")
+    clauses = " ".join(sorted(row.clauses))
+    return f"{row.mutant.id:4} {clauses:24} {row.mutant.title}\n     {state}"
+
+
+def by_clause() -> Iterable[tuple[Mutant, frozenset[str]]]:
+    """Each clause of the hard groups with each mutant that is to show it has teeth."""
+    for clause in hard_clauses():
+        for mutant in CATALOGUE:
+            if clause in mutant.clauses:
+                yield mutant, frozenset({clause})
+                break
+
+
+def hard_clauses() -> list[str]:
+    """The clauses in force of the hard groups, in order."""
+    return [
+        clause.id
+        for clause in load_clauses().values()
+        if not clause.withdrawn and clause.id.rpartition("-")[0] in HARD
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what was asked for; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="only these mutants")
+    parser.add_argument("--quick", action="store_true", help=f"only {', '.join(QUICK)}")
+    parser.add_argument(
+        "--by-clause", action="store_true", help="each clause's own tests, run alone"
+    )
+    options = parser.parse_args(arguments)
+    wanted = set(options.ids or (QUICK if options.quick else ()))
+    if unknown := wanted - {mutant.id for mutant in CATALOGUE}:
+        parser.error(f"no mutant {', '.join(sorted(unknown))}")
+    pairs = (
+        list(by_clause())
+        if options.by_clause
+        else [(mutant, frozenset(mutant.clauses)) for mutant in CATALOGUE]
+    )
+    began = time.monotonic()
+    rows = run([pair for pair in pairs if not wanted or pair[0].id in wanted])
+    caught = sum(bool(row.caught_by) for row in rows)
+    broken = sum(bool(row.trouble) for row in rows)
+    missing = _without() if options.by_clause and not wanted else 0
+    seconds = time.monotonic() - began
+    print(
+        f"\n{caught} caught, {len(rows) - caught - broken} alive, {broken} broken,"
+        f" in {seconds:.0f} s"
+    )
+    if broken:
+        return 4
+    return 0 if caught == len(rows) and not missing else 1
+
+
+def _without() -> int:
+    """List the clauses that have no mutant; return how many lack a reason too."""
+    planted = {clause for mutant in CATALOGUE for clause in mutant.clauses}
+    bare = [clause for clause in hard_clauses() if clause not in planted]
+    print("\nwithout a mutant:" if bare else "\nevery clause has a mutant")
+    for clause in bare:
+        print(f"  {clause:12} {WITHOUT.get(clause, 'NO REASON GIVEN')}")
+    return sum(clause not in WITHOUT for clause in bare)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""The pytest plugin of a trial: keep the tests of some clauses, write what happened.
+
+Loaded with ``-p tests.mutants.selection``; told by environment variables, because the
+project adds no options to pytest. Loaded first, it also makes sure that the library
+under test is the mutated copy.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+import queuebroker
+
+CLAUSES = "MUTANT_CLAUSES"
+LIBRARY = "MUTANT_LIBRARY"
+REPORT = "MUTANT_REPORT"
+
+_results: list[dict[str, object]] = []
+
+
+def clauses_of(item: pytest.Item) -> tuple[str, ...]:
+    """Return the clauses a test names, itself or through its scenario."""
+    found = getattr(getattr(item, "function", None), "__clauses__", None)
+    if found is None and (call := getattr(item, "callspec", None)) is not None:
+        found = getattr(call.params.get("scenario"), "clauses", None)
+    return tuple(found or ())
+
+
+def pytest_configure() -> None:
+    """Refuse to judge another copy of the library than the one given."""
+    library = Path(os.environ[LIBRARY]).resolve()
+    if library not in Path(queuebroker.__file__).resolve().parents:
+        pytest.exit(f"not the library under test: {queuebroker.__file__}", 3)
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Drop the tests that name none of the clauses asked for."""
+    wanted = set(os.environ[CLAUSES].split())
+    kept = [item for item in items if wanted & set(clauses_of(item))]
+    dropped = [item for item in items if item not in kept]
+    items[:] = kept
+    config.hook.pytest_deselected(items=dropped)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note what became of each test."""
+    report = yield
+    if report.when == "call" or report.failed:
+        _results.append(
+            {
+                "test": item.nodeid,
+                "clauses": clauses_of(item),
+                "outcome": report.outcome,
+                "phase": call.when,
+            }
+        )
+    return report
+
+
+def pytest_sessionfinish() -> None:
+    """Write it down, also when the run was cut short."""
+    Path(os.environ[REPORT]).write_text(json.dumps(_results))

@@ -1,0 +1,90 @@
+"""One run of the tests of some clauses against one copy of the library."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import attrs
+
+from specs.coverage import read_ties
+from tests.mutants.mutant import Mutant, plant
+
+__all__ = ["Result", "run_trial"]
+
+ROOT = Path(__file__).parents[2]
+OWN = "tests/conformance/own.py:factory"
+SUITE = "specs/conformance"
+LIMIT_S = 600
+
+
+@attrs.frozen
+class Result:
+    """What became of each test; ``trouble`` if the run itself broke."""
+
+    passed: frozenset[str]
+    failed: dict[str, tuple[str, ...]]
+    trouble: str = ""
+
+
+def run_trial(mutant: Mutant | None, clauses: frozenset[str]) -> Result:
+    """Run the tests of these clauses against a mutant, or the unchanged library."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
+        folder = Path(name)
+        plant(mutant, folder)
+        report = folder / "report.json"
+        implementation = mutant.implementation if mutant else ""
+        files = [SUITE] if implementation else _files(clauses)
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join((name, str(ROOT))),
+            "MUTANT_CLAUSES": " ".join(sorted(clauses)),
+            "MUTANT_LIBRARY": name,
+            "MUTANT_REPORT": str(report),
+            "TEST_LIMIT_S": "4",
+        }
+        command = [
+            *(sys.executable, "-P", "-m", "pytest", "-q", "--no-header", "--tb=short"),
+            *("-p", "tests.mutants.selection", "-W", "ignore"),
+            *("--conformance", implementation or OWN, *files),
+        ]
+        try:
+            ran = subprocess.run(
+                command,
+                cwd=ROOT,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=LIMIT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Result(frozenset(), {}, f"no end within {LIMIT_S} s")
+        if not report.exists():
+            lines = (ran.stdout + ran.stderr).strip().splitlines()
+            return Result(frozenset(), {}, lines[-1] if lines else "no output")
+        return _read(report)
+
+
+def _files(clauses: frozenset[str]) -> list[str]:
+    """Return the files that have a test of one of these clauses."""
+    ties, _ = read_ties(ROOT)
+    found = {tie.test.partition("::")[0] for tie in ties if tie.clause in clauses}
+    suite = {file for file in found if file.startswith(SUITE)}
+    return sorted(found - suite) + ([SUITE] if suite else [])
+
+
+def _read(report: Path) -> Result:
+    """Take a report apart; a test that broke outside its own body is trouble."""
+    passed: set[str] = set()
+    failed: dict[str, tuple[str, ...]] = {}
+    for row in json.loads(report.read_text()):
+        if row["outcome"] == "passed":
+            passed.add(row["test"])
+        elif row["outcome"] == "failed":
+            failed[row["test"]] = tuple(row["clauses"])
+    return Result(frozenset(passed - failed.keys()), failed)

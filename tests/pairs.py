@@ -1,0 +1,96 @@
+"""Both ends of a new connection, without a rendez-vous and without a thread.
+
+Tests of what a connection does need not go through how it comes about; under the
+explorer that would only multiply the schedules. Leaving the block disconnects both
+ends, since an end that is forgotten while connected is a warning.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from queuebroker import Broker, BrokerManager, Channel, MessageQueue
+from queuebroker.pairing import pair
+from queuebroker.rendezvous import Kind, RdV, RdVState, Terms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from queuebroker.observer import Observer
+
+__all__ = ["channel_pair", "loose_queue_pair", "queue_pair"]
+
+PORT = 7
+
+
+@contextmanager
+def queue_pair(
+    capacity: int = 1,
+    *,
+    limit: int | None = None,
+    strict: tuple[bool, bool] = (False, False),
+    observer: Observer | None = None,
+) -> Iterator[tuple[MessageQueue, MessageQueue]]:
+    """Give the acceptor's end, of broker "a", and the connector's, of broker "b"."""
+    left, right = loose_queue_pair(
+        capacity, limit=limit, strict=strict, observer=observer
+    )
+    try:
+        yield left, right
+    finally:
+        left.disconnect()
+        right.disconnect()
+
+
+def loose_queue_pair(
+    capacity: int = 1,
+    *,
+    limit: int | None = None,
+    strict: tuple[bool, bool] = (False, False),
+    observer: Observer | None = None,
+) -> tuple[MessageQueue, MessageQueue]:
+    """Give two ends that nobody else holds on to, or disconnects."""
+    left, right = _pair(Kind.QUEUE, capacity, limit, strict, observer)
+    assert isinstance(left, MessageQueue)
+    assert isinstance(right, MessageQueue)
+    return left, right
+
+
+@contextmanager
+def channel_pair(
+    capacity: int = 1,
+    *,
+    strict: tuple[bool, bool] = (False, False),
+    observer: Observer | None = None,
+) -> Iterator[tuple[Channel, Channel]]:
+    """Give the acceptor's end, of broker "a", and the connector's, of broker "b"."""
+    left, right = _pair(Kind.CHANNEL, capacity, None, strict, observer)
+    assert isinstance(left, Channel)
+    assert isinstance(right, Channel)
+    try:
+        yield left, right
+    finally:
+        left.disconnect()
+        right.disconnect()
+
+
+def _pair(
+    kind: Kind,
+    capacity: int,
+    limit: int | None,
+    strict: tuple[bool, bool],
+    observer: Observer | None,
+) -> tuple[MessageQueue | Channel, MessageQueue | Channel]:
+    manager = BrokerManager(observer=observer)
+    acceptor, connector = (
+        RdV(state, broker, broker, kind, PORT, Terms(capacity, limit, one_strict))
+        for state, broker, one_strict in zip(
+            (RdVState.WAITING_ACCEPT, RdVState.WAITING_CONNECT),
+            (Broker("a", manager=manager), Broker("b", manager=manager)),
+            strict,
+            strict=True,
+        )
+    )
+    _, left, right = pair(acceptor, connector, manager.watch)
+    return left, right

@@ -1,0 +1,227 @@
+"""What callers may pass, checked without any queue or broker."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import math
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queuebroker import MessageTooLargeError, _sync
+from queuebroker.arguments import (
+    byte_range,
+    check_name,
+    check_port,
+    deadline_after,
+    flat_view,
+    index,
+    positive,
+    snapshot,
+)
+
+
+class Indexed:
+    """Something that is no int but stands for one."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "A", " ", "\u00e9", "e\u0301", "\0", "x" * 10_000]
+)
+def test_check_name_keeps_a_string_as_it_is(name: str) -> None:
+    """Nothing is stripped, folded or normalised."""
+    assert check_name(name) is name
+
+
+@pytest.mark.parametrize("name", [None, b"a", 1, ("a",), bytearray(b"a"), object()])
+def test_check_name_refuses_other_types(name: object) -> None:
+    """The text names the type."""
+    with pytest.raises(TypeError, match=f"got {type(name).__name__}$"):
+        check_name(name)
+
+
+def test_check_name_refuses_the_empty_string() -> None:
+    """An address must be something."""
+    with pytest.raises(ValueError, match="must not be empty"):
+        check_name("")
+
+
+@pytest.mark.parametrize("port", [0, 1, 2**31 - 1, Indexed(7)])
+def test_check_port_takes_31_bits(port: int | Indexed) -> None:
+    """Both edges are ports."""
+    number = check_port(port)
+
+    assert type(number) is int
+    assert number == port.__index__()
+
+
+@pytest.mark.parametrize("port", [-1, 2**31, -(2**31), 2**100, Indexed(-1)])
+def test_check_port_refuses_numbers_out_of_range(port: object) -> None:
+    """The text gives the number."""
+    with pytest.raises(ValueError, match=r"^port must be in 0\.\.2147483647, got "):
+        check_port(port)
+
+
+@pytest.mark.parametrize("value", [True, False, 1.0, "1", None, b"1", 1j, [1]])
+def test_index_refuses_what_is_no_int(value: object) -> None:
+    """A bool is an int to Python, and a mistake here."""
+    with pytest.raises(TypeError, match=f"^thing must be an int, got {_kind(value)}$"):
+        index("thing", value)
+
+
+@given(st.integers())
+def test_index_gives_any_int_back(value: int) -> None:
+    """Whether it comes as itself or as an object with __index__."""
+    assert index("thing", value) == value
+    assert index("thing", Indexed(value)) == value
+
+
+@pytest.mark.parametrize("value", [0, -1, Indexed(0)])
+def test_positive_refuses_less_than_one(value: object) -> None:
+    """The text gives the bound and the value."""
+    with pytest.raises(ValueError, match=r"^capacity must be >= 1, got (0|-1)$"):
+        positive("capacity", value)
+
+
+def test_positive_takes_one() -> None:
+    """The edge is inside."""
+    assert positive("capacity", 1) == 1
+
+
+@pytest.mark.parametrize(
+    "timeout", [None, math.inf, 1e300, 10**400, threading.TIMEOUT_MAX * 2]
+)
+def test_deadline_is_never_for_what_is_too_long(timeout: float | None) -> None:
+    """A value that the platform cannot wait for is no error."""
+    assert deadline_after(timeout) is None
+
+
+@pytest.mark.parametrize("timeout", [0, 0.0, 1.5, 3, threading.TIMEOUT_MAX])
+def test_deadline_counts_from_now(
+    timeout: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the monotonic clock, as it is at the call."""
+    monkeypatch.setattr(_sync, "monotonic", lambda: 1000.0)
+
+    assert deadline_after(timeout) == 1000.0 + timeout
+
+
+@pytest.mark.parametrize("timeout", [-1, -1e-9, -math.inf, math.nan])
+def test_deadline_refuses_negative_and_nan(timeout: float) -> None:
+    """Neither is a length of time."""
+    with pytest.raises(ValueError, match=r"^timeout must be >= 0, got "):
+        deadline_after(timeout)
+
+
+@pytest.mark.parametrize("timeout", ["1", True, False, b"", 1j, object()])
+def test_deadline_refuses_other_types(timeout: float) -> None:
+    """The text names the type."""
+    with pytest.raises(TypeError, match=r"^timeout must be a number or None, got "):
+        deadline_after(timeout)
+
+
+@given(st.integers(0, 6), st.integers(-3, 9), st.none() | st.integers(-3, 9))
+def test_byte_range_is_what_the_rule_says(
+    size: int, offset: int, length: int | None
+) -> None:
+    """Inside it gives begin and end, outside it raises and names the three numbers."""
+    count = size - offset if length is None else length
+    if offset >= 0 and count >= 0 and offset + count <= size:
+        assert byte_range(size, offset, length) == (offset, offset + count)
+        return
+    numbers = f"offset {offset}, length {count}, size {size}"
+    with pytest.raises(ValueError, match=f"^range outside the buffer: {numbers}$"):
+        byte_range(size, offset, length)
+
+
+def test_flat_view_counts_bytes_whatever_the_items_are() -> None:
+    """Items of four bytes and two dimensions are a run of bytes."""
+    numbers = array.array("I", [1, 2, 3])
+    square = memoryview(bytes(6)).cast("B", shape=[2, 3])
+
+    assert bytes(flat_view(numbers)) == numbers.tobytes()
+    assert flat_view(square).shape == (6,)
+
+
+def test_flat_view_of_nothing_is_empty() -> None:
+    """Also of items that are no bytes: a cast refuses shapes with a zero."""
+    assert flat_view(array.array("I")).shape == (0,)
+
+
+@pytest.mark.parametrize("item", [ctypes.c_uint, ctypes.c_char, ctypes.c_double])
+def test_flat_view_of_memory_of_c_is_that_memory(item: type[ctypes.c_uint]) -> None:
+    """Its format names a byte order, which a cast refuses; it is contiguous."""
+    memory = (item * 2)()
+
+    view = flat_view(memory)
+
+    assert (view.format, view.nbytes) == ("B", ctypes.sizeof(memory))
+    view[0] = 65
+    assert bytes(memory)[0] == 65
+
+
+@pytest.mark.parametrize("data", ["text", 7, None, memoryview(b"abcd")[::2]])
+def test_flat_view_refuses_what_is_no_run_of_bytes(data: object) -> None:
+    """Text has no bytes, a strided view has them elsewhere."""
+    with pytest.raises(TypeError):
+        flat_view(data)  # type: ignore[arg-type]  # the point of the test
+
+
+def test_snapshot_of_whole_bytes_is_no_copy() -> None:
+    """Nobody can change it, so copying would be waste."""
+    data = b"x" * 1000
+
+    assert snapshot(data, 0, None, None) is data
+
+
+def test_snapshot_is_exact_bytes_of_what_can_change() -> None:
+    """Of a bytearray and of a subclass of bytes a plain copy is taken."""
+
+    class Changing(bytes):
+        pass
+
+    for data in (bytearray(b"abc"), Changing(b"abc"), memoryview(b"abc")):
+        message = snapshot(data, 0, None, None)
+        assert type(message) is bytes
+        assert message == b"abc"
+
+
+@given(st.binary(max_size=9), st.data())
+def test_snapshot_is_the_range(data: bytes, draw: st.DataObject) -> None:
+    """From offset on, so many bytes."""
+    offset = draw.draw(st.integers(0, len(data)))
+    length = draw.draw(st.none() | st.integers(0, len(data) - offset))
+
+    message = snapshot(bytearray(data), offset, length, None)
+
+    stop = None if length is None else offset + length
+    assert message == data[offset:stop]
+
+
+@pytest.mark.parametrize(("size", "fits"), [(3, True), (4, True), (5, False)])
+def test_snapshot_keeps_to_the_limit(size: int, fits: bool) -> None:
+    """The limit itself is allowed; the text gives both numbers."""
+    for data in (b"x" * size, bytearray(size)):
+        if fits:
+            assert len(snapshot(data, 0, None, 4)) == size
+        else:
+            with pytest.raises(MessageTooLargeError, match=r"^message of 5 .* 4$"):
+                snapshot(data, 0, None, 4)
+
+
+def test_snapshot_limit_is_on_the_range_not_on_the_data() -> None:
+    """A small part of a large buffer is a small message."""
+    assert snapshot(b"abcdefgh", 2, 3, 4) == b"cde"
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__

@@ -1,0 +1,202 @@
+"""The two circular buffers, step by step against a deque and a bytearray.
+
+Random sequences of operations, none of which waits; the invariants that the classes
+state are looked at after each. What concerns waiting is in ``tests/schedules``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from queuebroker import (
+    BufferEmptyError,
+    BufferFullError,
+    CircularBuffer,
+    CircularBufferQueue,
+    SendTimeoutError,
+)
+from specs.clauses import clause
+
+# Small, so that a run of 50 steps goes round the ring many times.
+CAPACITIES = st.integers(1, 5)
+
+
+class MessageBuffer(RuleBasedStateMachine):
+    """`CircularBufferQueue` against a deque."""
+
+    @initialize(capacity=CAPACITIES)
+    def make(self, capacity: int) -> None:
+        self.buffer = CircularBufferQueue[bytes](capacity)
+        self.model: deque[bytes] = deque()
+
+    @rule(message=st.binary(max_size=2))
+    def push(self, message: bytes) -> None:
+        if len(self.model) < self.buffer.capacity:
+            self.buffer.push(message, timeout=0)
+            self.model.append(message)
+        else:
+            with pytest.raises(SendTimeoutError):
+                self.buffer.push(message, timeout=0)
+
+    @rule()
+    def pull(self) -> None:
+        expected = self.model.popleft() if self.model else None
+        assert self.buffer.pull() == expected
+
+    @rule()
+    def peek(self) -> None:
+        if self.model:
+            assert self.buffer.peek_locked() == self.model[0]
+
+    @rule()
+    def clear(self) -> None:
+        assert self.buffer.clear_locked() == list(self.model)
+        self.model.clear()
+
+    @rule()
+    def lose_a_slot_and_rouse(self) -> None:
+        """An interrupt between taking a slot and filling it; `rouse_locked` mends."""
+        if self.buffer._free:
+            self.buffer._free.pop()
+            self.buffer.rouse_locked()
+
+    @invariant()
+    def agrees(self) -> None:
+        assert len(self.buffer) == len(self.model)
+        assert self.buffer.empty() == (not self.model)
+        assert self.buffer.full() == (len(self.model) == self.buffer.capacity)
+
+    @invariant()
+    def every_slot_is_filled_or_free(self) -> None:
+        taken = len(self.buffer._messages)
+        assert taken + len(self.buffer._free) == self.buffer.capacity
+
+    @invariant()
+    def holds_its_messages_in_order(self) -> None:
+        assert self.buffer._messages == self.model
+
+
+class ByteBuffer(RuleBasedStateMachine):
+    """`CircularBuffer` against a bytearray."""
+
+    @initialize(capacity=CAPACITIES)
+    def make(self, capacity: int) -> None:
+        self.buffer = CircularBuffer(capacity)
+        self.model = bytearray()
+
+    @property
+    def room(self) -> int:
+        return self.buffer.capacity - len(self.model)
+
+    @rule(data=st.binary(max_size=7))
+    def write(self, data: bytes) -> None:
+        fits = min(len(data), self.room)
+
+        assert self.buffer.write(data) == fits
+
+        self.model += data[:fits]
+
+    @rule(size=st.integers(0, 7))
+    def read(self, size: int) -> None:
+        target = bytearray(b"\xee" * size)
+        there = min(size, len(self.model))
+
+        assert self.buffer.read_into(target) == there
+
+        assert target == self.model[:there] + b"\xee" * (size - there)
+        del self.model[:there]
+
+    @rule(byte=st.integers(0, 255))
+    def push(self, byte: int) -> None:
+        if self.room:
+            self.buffer.push(byte)
+            self.model.append(byte)
+        else:
+            with pytest.raises(BufferFullError):
+                self.buffer.push(byte)
+
+    @rule()
+    def pull(self) -> None:
+        if self.model:
+            assert self.buffer.pull() == self.model.pop(0)
+        else:
+            with pytest.raises(BufferEmptyError):
+                self.buffer.pull()
+
+    @rule()
+    def clear(self) -> None:
+        assert self.buffer.clear_locked() == bytes(self.model)
+        self.model.clear()
+
+    @invariant()
+    def agrees(self) -> None:
+        assert len(self.buffer) == len(self.model)
+        assert self.buffer.empty() == (not self.model)
+        assert self.buffer.full() == (not self.room)
+
+    @invariant()
+    def its_indices_are_in_the_ring(self) -> None:
+        assert 0 <= self.buffer._count <= self.buffer.capacity
+        assert 0 <= self.buffer._start < self.buffer.capacity
+
+    @invariant()
+    def the_ring_holds_the_bytes_in_order(self) -> None:
+        ring, start = self.buffer._ring, self.buffer._start
+        content = ring[start:] + ring[:start]
+        assert content[: len(self.model)] == self.model
+
+
+@clause("QB-BUF-6")
+def test_the_message_buffer_is_a_deque_with_a_limit() -> None:
+    """`full()`, `empty()`, `len()` and the order agree with a list, round and round."""
+    run_state_machine_as_test(MessageBuffer)  # type: ignore[no-untyped-call] # hypothesis leaves it untyped
+
+
+@clause("QB-BUF-6", "QB-BUF-8")
+def test_the_byte_buffer_is_a_bytearray_with_a_limit() -> None:
+    """Bulk and single forms move what they can, in order, also where the ring wraps."""
+    run_state_machine_as_test(ByteBuffer)  # type: ignore[no-untyped-call] # hypothesis leaves it untyped
+
+
+@pytest.mark.parametrize("byte", [-1, 256, 10**9])
+def test_a_byte_out_of_range_is_refused(byte: int) -> None:
+    buffer = CircularBuffer(1)
+
+    with pytest.raises(ValueError, match=rf"byte must be in 0\.\.255, got {byte}"):
+        buffer.push(byte)
+
+    assert buffer.empty()
+
+
+def test_what_is_no_bytes_is_refused_and_leaves_the_buffers_as_they_are() -> None:
+    buffer = CircularBuffer(4)
+    buffer.write(b"ab")
+
+    with pytest.raises(TypeError):
+        buffer.write("text")  # type: ignore[arg-type] # what is tested
+    with pytest.raises(TypeError, match="C-contiguous"):
+        buffer.write(memoryview(b"abcd")[::2])
+    with pytest.raises(TypeError):
+        buffer.read_into(b"read-only")
+
+    assert len(buffer) == 2
+    assert bytes((buffer.pull(), buffer.pull())) == b"ab"
+
+
+def test_a_buffer_shows_how_full_it_is() -> None:
+    messages, octets = CircularBufferQueue[bytes](3), CircularBuffer(9)
+    messages.push(b"long message")
+    octets.write(b"1234")
+
+    assert repr(messages) == "<CircularBufferQueue 1/3>"
+    assert repr(octets) == "<CircularBuffer 4/9>"

@@ -1,0 +1,288 @@
+"""The three tables, row by row against the model, and what a connection does by itself.
+
+The tables are the whole of the rules (the sequential model of the specification): a
+row that is missing, too many or wrong is found here before anything runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+from queuebroker import CircularBufferQueue, Operation, Reason, Status, _sync
+from queuebroker.connection import RECEIVE, SEND, STATUS, Flow, Verdict
+from queuebroker.queue_connection import Message, QueueConnection
+from specs.clauses import clause
+from specs.models import connection as oracle
+from specs.models import queue as rules
+from specs.models.answers import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from queuebroker.observer import Watch
+    from specs.models.queue import Messages
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+BOTH = (False, True)
+STATUS_OF = {
+    oracle.Status.CONNECTED: Status.CONNECTED,
+    oracle.Status.HALF: Status.HALF_DISCONNECTED,
+    oracle.Status.DISCONNECTED: Status.DISCONNECTED,
+}
+
+
+def _states() -> Iterator[Messages]:
+    """Every state of the model at capacity 1, those that cannot be reached as well."""
+    for here, there, unread, outgoing in itertools.product(BOTH, repeat=4):
+        inbound = (b"in",) * unread, (b"out",) * outgoing
+        yield oracle.Connection(inbound, closed=(here, there), capacity=1)
+
+
+def _verdict(before: Messages, end: tuple[object, Messages]) -> Verdict:
+    answer, after = end
+    kind = getattr(answer, "kind", None)
+    if kind is Kind.DONE:
+        return Verdict.DROP if after == before else Verdict.DO
+    return {Kind.WAITS: Verdict.WAIT, Kind.DISCONNECTED: Verdict.REFUSE}[kind]
+
+
+def _table(rows: Iterable[tuple[K, V]]) -> dict[K, V]:
+    """Collect rows; states of the model that share a row must agree about it."""
+    table: dict[K, V] = {}
+    for row, outcome in rows:
+        assert table.setdefault(row, outcome) is outcome, row
+    return table
+
+
+@clause("QB-DISC-1")
+def test_the_table_of_states_is_the_status_function() -> None:
+    """Each end is what the status function says, for every state there is."""
+    rows = (
+        ((*state.closed, bool(state.inbound[0])), STATUS_OF[oracle.status(state, 0)])
+        for state in _states()
+    )
+
+    assert _table(rows) == STATUS
+
+
+def test_the_table_of_sends_is_the_models() -> None:
+    rows = (
+        (
+            (STATUS_OF[oracle.status(state, 0)], bool(state.free(1)), waited),
+            _verdict(state, rules.send(state, 0, b"new", waited=waited)),
+        )
+        for state in _states()
+        for waited in BOTH
+    )
+
+    assert _table(rows) == SEND
+
+
+def test_the_table_of_receives_is_the_models() -> None:
+    rows = (
+        (
+            (STATUS_OF[oracle.status(state, 0)], bool(state.inbound[0])),
+            _verdict(state, rules.receive(state, 0)),
+        )
+        for state in _states()
+    )
+
+    assert _table(rows) == RECEIVE
+    assert (Status.HALF_DISCONNECTED, False) not in RECEIVE, "half has something unread"
+
+
+@clause("QB-DISC-1")
+def test_no_event_moves_a_state_back() -> None:
+    """The status moves in one order only, may skip half, and never goes back."""
+    order = list(Status)
+    # What can happen to (closed here, closed there, unread here): flags only rise; a
+    # message arrives only while both are open; unread ones go at any time.
+    for here, there, unread in STATUS:
+        after = {(True, there, False), (here, True, unread), (here, there, False)}
+        if not (here or there):
+            after.add((here, there, True))
+        for state in after:
+            was, now = STATUS[here, there, unread], STATUS[state]
+            assert order.index(was) <= order.index(now), (here, there, unread, state)
+
+
+# What a connection does by itself.
+
+
+def _connection(
+    *, capacity: int = 2, watch: Watch | None = None, strict: bool = False
+) -> QueueConnection:
+    lock = _sync.Lock()
+    flows = (
+        Flow(CircularBufferQueue[Message](capacity, lock=lock)),
+        Flow(CircularBufferQueue[Message](capacity, lock=lock)),
+    )
+    names = ("a", "b")
+    return QueueConnection(lock, flows, names, 7, strict=(strict, False), watch=watch)
+
+
+def _balanced(connection: QueueConnection) -> bool:
+    return all(
+        flow.accepted == flow.received + flow.discarded + len(flow.buffer)
+        for flow in connection.flows
+    )
+
+
+def test_a_verdict_reads_buffers_and_flags() -> None:
+    connection = _connection(capacity=1)
+    assert connection.send_verdict(0, waited=False) is Verdict.DO
+    assert connection.receive_verdict(0) is Verdict.WAIT
+
+    connection.send_locked(0, b"m")
+    connection.send_locked(1, b"n")
+    assert connection.send_verdict(0, waited=False) is Verdict.WAIT
+    assert connection.receive_verdict(0) is Verdict.DO
+
+    connection.close_locked(1, None, Reason.NONE)
+    assert connection.status(0) is Status.HALF_DISCONNECTED
+    assert connection.send_verdict(0, waited=False) is Verdict.DROP
+    assert connection.send_verdict(0, waited=True) is Verdict.REFUSE
+    assert connection.receive_verdict(1) is Verdict.REFUSE
+
+
+def test_a_strict_side_refuses_where_another_drops() -> None:
+    connection = _connection(strict=True)
+    for side in (0, 1):
+        connection.send_locked(side, b"unread")
+    connection.closed[1] = True
+
+    assert connection.send_verdict(0, waited=False) is Verdict.REFUSE
+    connection.closed = [True, False]
+    assert connection.send_verdict(1, waited=False) is Verdict.DROP
+
+
+def test_closing_discards_what_was_unread_and_keeps_the_books() -> None:
+    connection = _connection()
+    connection.send_locked(1, b"one")
+    connection.send_locked(1, b"two")
+    connection.take_locked(0, 0)
+
+    connection.close_locked(0, None, Reason.NONE)
+
+    assert connection.flows[0].buffer.empty()
+    assert connection.flows[0].discarded == 1
+    assert _balanced(connection)
+
+
+def test_closing_again_changes_nothing() -> None:
+    connection = _connection()
+    first, second = RuntimeError("first"), RuntimeError("second")
+    connection.close_locked(0, first, Reason.ABNORMAL)
+
+    connection.close_locked(0, second, Reason.ABNORMAL)
+
+    assert connection.cause(0) is first
+
+
+def test_a_close_that_was_struck_in_the_middle_goes_on_when_repeated() -> None:
+    connection = _connection()
+    connection.send_locked(1, b"unread")
+    connection.closed[0] = True  # as far as the interrupted one had come
+
+    connection.close_locked(0, None, Reason.NONE)
+
+    assert connection.flows[0].buffer.empty()
+    assert _balanced(connection)
+
+
+def test_the_cause_is_that_of_the_side_that_closed() -> None:
+    connection = _connection()
+    fault = RuntimeError("fault")
+
+    connection.close_locked(1, fault, Reason.ABNORMAL)
+    assert connection.cause(0) is connection.cause(1) is fault
+
+    connection.close_locked(0, None, Reason.NONE)
+    assert connection.cause(0) is None, "its own disconnect was orderly"
+    assert connection.cause(1) is fault
+
+
+def test_everybody_listed_is_woken_by_a_close_of_either_side() -> None:
+    for side in (0, 1):
+        connection = _connection()
+        parkers = []
+        for flow in connection.flows:
+            for waiters in (flow.buffer.room, flow.buffer.arrived):
+                parker = _sync.Lock()
+                parker.acquire()
+                waiters.enlist(parker)
+                parkers.append(parker)
+
+        connection.close_locked(side, None, Reason.NONE)  # type: ignore[arg-type] # 0, then 1
+
+        assert not any(parker.locked() for parker in parkers)
+
+
+def test_a_finalizer_closes_at_once_if_the_lock_is_free() -> None:
+    connection = _connection()
+
+    connection.finalize(1)
+
+    assert connection.status(0) is Status.DISCONNECTED
+    assert connection.deferred == []
+    assert not connection.lock.locked()
+
+
+def test_a_finalizer_leaves_a_note_if_the_lock_is_taken() -> None:
+    connection = _connection()
+
+    with connection.lock:
+        connection.finalize(1)
+        connection.finalize(0)
+        assert connection.closed == [False, False]
+    connection.settle()
+
+    assert connection.closed == [True, True]
+    assert connection.deferred == []
+
+
+def test_an_observer_is_told_the_senders_number_and_who_receives() -> None:
+    told: list[tuple[Operation, int, int, int, Reason]] = []
+
+    def watch(
+        operation: Operation, channel: int, direction: int, seq: int, *rest: object
+    ) -> None:
+        size, _depth, _waited_ns, _local, _remote, _port, reason = rest
+        assert channel == connection.number
+        assert isinstance(size, int)
+        assert isinstance(reason, Reason)
+        told.append((operation, direction, seq, size, reason))
+
+    connection = _connection(watch=watch)  # type: ignore[arg-type] # a Watch is a callable
+    connection.send_locked(0, b"one")
+    connection.send_locked(0, b"three")
+    connection.take_locked(1, 0)
+    connection.close_locked(1, None, Reason.NONE)
+    connection.see_close_locked(0)
+    connection.see_close_locked(0)
+
+    assert told == [
+        (Operation.SEND, 1, 1, 3, Reason.NONE),
+        (Operation.SEND, 1, 2, 5, Reason.NONE),
+        (Operation.RECEIVE, 1, 1, 3, Reason.NONE),
+        (Operation.DROP, 1, 2, 5, Reason.DISCARDED),
+        (Operation.CLOSE_LOCAL, 1, 0, 0, Reason.NONE),
+        (Operation.CLOSE_SEEN, 0, 0, 0, Reason.DISCONNECTED),
+    ]
+
+
+@pytest.mark.parametrize("observed", [False, True])
+def test_the_size_of_the_next_message_is_known_before_it_is_taken(
+    observed: bool,
+) -> None:
+    watch = (lambda *_: None) if observed else None
+    connection = _connection(watch=watch)  # type: ignore[arg-type] # a Watch is a callable
+    connection.send_locked(0, b"four")
+
+    assert connection.next_size_locked(1) == 4
+    assert connection.take_locked(1, 0) == b"four"

@@ -1,0 +1,252 @@
+"""Brokers beside the model: many callers in line, one thread.
+
+Callers are enlisted by the step that every accept and connect begins with, so nobody
+sleeps; others call with timeout 0.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    invariant,
+    multiple,
+    rule,
+)
+
+from queuebroker import (
+    Broker,
+    BrokerClosedError,
+    BrokerManager,
+    BrokerNameInUseError,
+    Channel,
+    MessageQueue,
+    PortInUseError,
+    QueueBroker,
+    QueueBrokerError,
+    RendezvousTimeoutError,
+    UnknownBrokerError,
+)
+from queuebroker.meeting import begin_locked, finish
+from queuebroker.rendezvous import Kind, RdV, RdVState, Terms
+from specs.models.answers import Answer
+from specs.models.answers import Kind as Ending
+from specs.models.rendezvous import Brokers, Medium
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    End = MessageQueue | Channel
+
+ACCEPT, CONNECT = RdVState.WAITING_ACCEPT, RdVState.WAITING_CONNECT
+KINDS = {Medium.MESSAGE: Kind.QUEUE, Medium.CHANNEL: Kind.CHANNEL}
+NAMES = st.sampled_from("ab")
+PORTS = st.integers(1, 2)
+MEDIA = st.sampled_from(Medium)
+SIZE = Terms(1)
+
+
+class Meeting(RuleBasedStateMachine):
+    """Calls that go on waiting, calls with timeout 0, and closes, in one thread."""
+
+    made = Bundle("made")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.manager = BrokerManager()
+        self.model = Brokers()
+        self.labels: dict[int, Broker] = {}
+        self.waiters: dict[int, RdV] = {}
+        self.ends: dict[int, End] = {}
+        self.tickets = iter(range(10**6))
+
+    def teardown(self) -> None:
+        """Leave no end to be collected while connected."""
+        for end in self.ends.values():
+            end.disconnect()
+        self.manager.close(disconnect=True)
+
+    @rule(target=made, name=NAMES, queue=st.booleans())
+    def create(self, name: str, queue: bool) -> object:
+        """Make a broker, with the face for queues or without."""
+        label = next(self.tickets)
+        answer = self.model.create(label, name, queue=queue)
+        try:
+            broker = Broker(name, manager=self.manager)
+        except BrokerNameInUseError:
+            assert answer.kind is Ending.NAME_IN_USE
+            return multiple()
+        assert answer.kind is Ending.DONE
+        if queue:
+            QueueBroker(broker)
+        self.labels[label] = broker
+        return label
+
+    @rule(label=made)
+    def close(self, label: int) -> None:
+        """Close a broker, perhaps again."""
+        self.model.close(label)
+        self.labels[label].close()
+
+    @rule(label=made, port=PORTS, medium=MEDIA, exclusive=st.booleans())
+    def accept(self, label: int, port: int, medium: Medium, exclusive: bool) -> None:
+        """Accept; if nobody is there, stay in line."""
+        ticket, broker = next(self.tickets), self.labels[label]
+        answer = self.model.accept(
+            ticket, label, port, medium=medium, exclusive=exclusive
+        )
+        if broker.closed:
+            assert answer.kind is Ending.BROKER_CLOSED
+            return
+        terms = attrs.evolve(SIZE, exclusive=exclusive)
+        rdv = RdV(ACCEPT, broker, broker, KINDS[medium], port, terms)
+        self._begin(ticket, rdv, answer)
+
+    @rule(source=made, name=NAMES, port=PORTS, medium=MEDIA)
+    def connect(self, source: int, name: str, port: int, medium: Medium) -> None:
+        """Connect to a name; if nobody accepts there, stay in line."""
+        ticket, broker = next(self.tickets), self.labels[source]
+        answer = self.model.connect(ticket, source, name, port, medium=medium)
+        target = self.manager.get(name)
+        if answer.kind in (Ending.BROKER_CLOSED, Ending.UNKNOWN_BROKER):
+            unknown = target is None or KINDS[medium] not in target.kinds
+            assert broker.closed or unknown
+            return
+        assert target is not None
+        rdv = RdV(CONNECT, broker, target, KINDS[medium], port, SIZE)
+        self._begin(ticket, rdv, answer)
+
+    @rule(label=made, port=PORTS, medium=MEDIA, exclusive=st.booleans())
+    def accept_once(
+        self, label: int, port: int, medium: Medium, exclusive: bool
+    ) -> None:
+        """Accept with timeout 0: it meets who waits, or leaves no trace."""
+        ticket, broker = next(self.tickets), self.labels[label]
+        answer = self.model.accept(
+            ticket, label, port, medium=medium, exclusive=exclusive
+        )
+        terms = attrs.evolve(SIZE, exclusive=exclusive)
+        self._once(
+            ticket, answer, lambda: broker.meet_accept(KINDS[medium], port, terms, 0)
+        )
+
+    @rule(source=made, name=NAMES, port=PORTS, medium=MEDIA, required=st.booleans())
+    def connect_once(
+        self, source: int, name: str, port: int, medium: Medium, required: bool
+    ) -> None:
+        """Connect with timeout 0: it meets who waits, or leaves no trace."""
+        ticket, broker = next(self.tickets), self.labels[source]
+        answer = self.model.connect(ticket, source, name, port, medium=medium)
+        self._once(
+            ticket,
+            answer,
+            lambda: broker.meet_connect(
+                KINDS[medium], name, port, SIZE, 0, required=required
+            ),
+            required=required,
+        )
+
+    @rule(data=st.data())
+    def withdraw(self, data: st.DataObject) -> None:
+        """Let somebody leave who has not been matched."""
+        waiting = [ticket for ticket, rdv in self.waiters.items() if rdv.waiting]
+        if not waiting:
+            return
+        ticket = data.draw(st.sampled_from(waiting))
+        assert self.model.withdraw(ticket).kind is Ending.DONE
+        with pytest.raises(RendezvousTimeoutError):
+            finish(self.waiters.pop(ticket), 0.0)
+
+    @invariant()
+    def waiters_ended_as_the_model_says(self) -> None:
+        """Whoever waited has an end, or why not, exactly where the model has it."""
+        for ticket, rdv in list(self.waiters.items()):
+            ended = self.model.end_of(ticket)
+            assert rdv.waiting is (ended is None)
+            if ended is not None:
+                assert rdv.parker.locked() is False
+                del self.waiters[ticket]
+                self._ended(ticket, ended, functools.partial(finish, rdv, None))
+
+    @invariant()
+    def books_agree(self) -> None:
+        """Names, counts by port and outgoing connects are those of the model."""
+        assert set(self.manager.names()) == self.model.names()
+        for label, broker in self.labels.items():
+            outgoing = self.model.outgoing(label)
+            for medium, kind in KINDS.items():
+                accepts = self.model.waiting_accepts(label, medium)
+                connects = self.model.waiting_connects(label, medium)
+                assert broker.count_waiting(ACCEPT, kind) == accepts
+                assert broker.count_waiting(CONNECT, kind) == connects
+                mine = sum(each.medium is medium for each in outgoing)
+                assert sum(broker.count_departing(kind).values()) == mine
+
+    @invariant()
+    def maps_are_sound(self) -> None:
+        """No port has both roles, nobody in line has ended, no port is empty."""
+        for broker in self.labels.values():
+            for waiting in broker.waiting._waiting.values():
+                assert len({rdv.state for rdv in waiting}) == 1
+                assert all(rdv.waiting for rdv in waiting)
+            assert all(rdv.waiting for rdv in broker.departing)
+
+    def _begin(self, ticket: int, rdv: RdV, answer: Answer) -> None:
+        with self.manager.lock:
+            begin_locked(rdv)
+        if answer.kind is Ending.WAITS:
+            assert rdv.waiting
+            self.waiters[ticket] = rdv
+            return
+        self._ended(ticket, answer, lambda: finish(rdv, None))
+
+    def _once(
+        self,
+        ticket: int,
+        answer: Answer,
+        act: Callable[[], End | None],
+        *,
+        required: bool = False,
+    ) -> None:
+        if answer.kind is Ending.WAITS:
+            assert self.model.withdraw(ticket).kind is Ending.DONE
+            answer = Answer(Ending.TIMED_OUT)
+        if answer.kind is Ending.UNKNOWN_BROKER and not required:
+            assert act() is None
+            return
+        self._ended(ticket, answer, act)
+
+    def _ended(
+        self, ticket: int, answer: Answer, act: Callable[[], End | None]
+    ) -> None:
+        """Compare how a call ends with the model; a pair must be a pair."""
+        if answer.kind is not Ending.DONE:
+            with pytest.raises(ERRORS[answer.kind]):
+                act()
+            return
+        end = act()
+        assert end is not None
+        self.ends[ticket] = end
+        peer = self.ends.get(answer.value)  # type: ignore[call-overload]  # a ticket
+        if peer is not None:
+            assert peer._connection is end._connection
+            assert {peer._side, end._side} == {0, 1}
+            assert peer.local_name == end.remote_name
+
+
+ERRORS: dict[Ending, type[QueueBrokerError]] = {
+    Ending.BROKER_CLOSED: BrokerClosedError,
+    Ending.UNKNOWN_BROKER: UnknownBrokerError,
+    Ending.PORT_IN_USE: PortInUseError,
+    Ending.TIMED_OUT: RendezvousTimeoutError,
+}
+
+TestMeeting = Meeting.TestCase
+TestMeeting.settings = settings(max_examples=60, stateful_step_count=40)

@@ -1,0 +1,150 @@
+"""The descriptor of an end, in a loop of `selectors`."""
+
+from __future__ import annotations
+
+import os
+import selectors
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queuebroker import DisconnectedQueueError, MessageQueue
+from queuebroker.readiness import Readiness
+from tests.meetings import queues
+from tests.support import LIMIT_S, Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def readable(*ends: MessageQueue) -> list[MessageQueue]:
+    """Return those of the ends that a selector calls readable now."""
+    with selectors.DefaultSelector() as selector:
+        for end in ends:
+            selector.register(end, selectors.EVENT_READ, end)
+        found = [key.data for key, _ in selector.select(0)]
+    return [end for end in ends if end in found]
+
+
+@pytest.mark.parametrize("steps", [[True], [True, True], [True, False, False, True]])
+def test_readable_is_level_triggered(steps: list[bool]) -> None:
+    """Saying the same twice is saying it once; looking does not change it."""
+    readiness = Readiness()
+
+    for step in steps:
+        readiness.set_locked(readable=step)
+        for _ in range(2):
+            with selectors.DefaultSelector() as selector:
+                selector.register(readiness.fd, selectors.EVENT_READ)
+                assert bool(selector.select(0)) is step
+
+
+def test_the_descriptor_is_closed_with_its_object() -> None:
+    """Nothing else closes it, and nobody else inherits it."""
+    readiness = Readiness()
+    descriptor = readiness.fd
+    assert not os.get_inheritable(descriptor)
+
+    del readiness
+
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+def test_where_no_descriptor_is_left_one_error_tells_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The end is usable afterwards, and can be asked again."""
+
+    def none_left(_start: int, _flags: int) -> int:
+        raise OSError(24, "Too many open files")
+
+    with queues() as (left, right):
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "eventfd", none_left)
+            with pytest.raises(OSError, match="Too many"):
+                left.fileno()
+
+        right.send(b"x")
+        assert readable(left) == [left]
+        assert left.receive_nowait() == b"x"
+
+
+def test_each_end_has_one_descriptor_for_life() -> None:
+    """The two ends have different ones, and it stays while the end drains."""
+    with queues() as (left, right):
+        mine, other = left.fileno(), right.fileno()
+        right.send(b"x")
+        right.disconnect()
+        left.receive()
+
+        assert mine != other
+        assert left.fileno() == mine
+
+
+def test_a_first_look_tells_what_came_before() -> None:
+    """The descriptor is made in step, not made and filled by the next event."""
+    with queues() as (left, right):
+        right.send(b"x")
+        assert readable(left, right) == [left]
+    with queues() as (left, right):
+        left.disconnect()
+        assert readable(left, right) == [left, right]
+
+
+def test_it_follows_every_operation() -> None:
+    """Single and bulk calls, of either direction."""
+    with queues(capacity=4) as (left, right):
+        assert readable(left, right) == []
+        right.send_many([b"1", b"2", b"3"])
+        assert readable(left, right) == [left]
+        assert left.receive() == b"1"
+        assert readable(left, right) == [left]
+        assert left.receive_many() == [b"2", b"3"]
+        assert readable(left, right) == []
+        left.send(b"4")
+        assert readable(left, right) == [right]
+        assert right.receive_into(bytearray(1)) == 1
+        assert readable(left, right) == []
+
+
+def test_a_loop_over_many_ends_hears_all_of_each_and_its_goodbye() -> None:
+    """Whoever waits for readability alone receives everything, then stops."""
+    with Threads() as threads, _many(8) as pairs:
+        for number, (_, right) in enumerate(pairs):
+            threads.start(_talk, right, number)
+        heard = _loop([left for left, _ in pairs])
+
+    for number, (left, _) in enumerate(pairs):
+        assert heard[left] == [b"%d %d" % (number, turn) for turn in range(20)]
+
+
+@contextmanager
+def _many(count: int) -> Iterator[list[tuple[MessageQueue, MessageQueue]]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(queues(capacity=3)) for _ in range(count)]
+
+
+def _talk(end: MessageQueue, number: int) -> None:
+    for turn in range(20):
+        end.send(b"%d %d" % (number, turn))
+    end.disconnect()
+
+
+def _loop(ends: list[MessageQueue]) -> dict[MessageQueue, list[bytes]]:
+    """Receive, never waiting but in select, until all ends are disconnected."""
+    heard: dict[MessageQueue, list[bytes]] = {end: [] for end in ends}
+    with selectors.DefaultSelector() as selector:
+        for end in ends:
+            selector.register(end, selectors.EVENT_READ, end)
+        while selector.get_map():
+            events = selector.select(LIMIT_S)
+            assert events, "a goodbye that makes nothing readable"
+            for key, _ in events:
+                end = key.data
+                try:
+                    heard[end].append(end.receive_nowait())
+                except DisconnectedQueueError:
+                    selector.unregister(end)
+    return heard

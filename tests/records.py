@@ -1,0 +1,74 @@
+"""`Recorder`: an observer that keeps what it is told, for tests to read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.support import until
+
+if TYPE_CHECKING:
+    from queuebroker import Operation, Reason
+
+__all__ = ["Recorder", "Row"]
+
+# operation, channel, direction, seq, size, depth, local, remote, port, reason
+Row = tuple["Operation", int, int, int, int, int, str, str, int, "Reason"]
+
+
+class Recorder:
+    """Keeps rows without the time that was waited; channels are numbered from 1.
+
+    fatal: raise at the first operation of that kind.
+    """
+
+    def __init__(self, fatal: Operation | None = None) -> None:
+        self.rows: list[Row] = []
+        self._fatal = fatal
+        self._channels: dict[int, int] = {0: 0}
+
+    def __call__(
+        self,
+        operation: Operation,
+        channel: int,
+        direction: int,
+        seq: int,
+        size: int,
+        depth: int,
+        waited_ns: int,
+        local: str,
+        remote: str,
+        port: int,
+        reason: Reason,
+        /,
+    ) -> None:
+        number = self._channels.setdefault(channel, len(self._channels))
+        self.rows.append(
+            (
+                operation,
+                number,
+                direction,
+                seq,
+                size,
+                depth,
+                local,
+                remote,
+                port,
+                reason,
+            )
+        )
+        assert waited_ns >= 0
+        if operation is self._fatal:
+            raise RuntimeError(f"no {operation.name} can be recorded")
+
+    @property
+    def operations(self) -> list[Operation]:
+        """What happened, in order."""
+        return [row[0] for row in self.rows]
+
+    def forget(self) -> None:
+        """Keep only what comes from now on."""
+        self.rows.clear()
+
+    def wait_for(self, operation: Operation) -> None:
+        """Wait until an operation of that kind was told."""
+        until(lambda: operation in self.operations, f"no {operation.name} was told")

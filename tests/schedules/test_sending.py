@@ -1,0 +1,212 @@
+"""QB-SEND: senders against receivers, goodbyes, deadlines and interrupts."""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queuebroker import (
+    DisconnectedQueueError,
+    MessageQueue,
+    Operation,
+    SendTimeoutError,
+    Status,
+)
+from specs.clauses import clause
+from tests.pairs import queue_pair
+from tests.schedules.outcome import failed, finish, outcome
+from tests.schedules.scenario import Scenario, of_module, scenario
+from tests.schedules.survey import check
+
+if TYPE_CHECKING:
+    from queuebroker.testing import Run
+
+
+def _fits(sender: MessageQueue, receiver: MessageQueue) -> int:
+    """How many messages fit now, as counted by sending; they are received again."""
+    count = 0
+    while True:
+        try:
+            sender.send_nowait(b"fit")
+        except SendTimeoutError:
+            break
+        count += 1
+    assert receiver.receive_many() == [b"fit"] * count
+    return count
+
+
+@scenario(wide=True, variants={"1": (1,), "2": (2,)})
+@clause("QB-SEND-6", "QB-FIFO-1", "QB-FIFO-3")
+def the_capacity_is_never_exceeded(run: Run, capacity: int) -> None:
+    """Two senders, one receiver: as seen under the lock, never more than fit."""
+    depths: list[int] = []
+
+    def watch(operation: Operation, *rest: object) -> None:
+        if operation in {Operation.SEND, Operation.RECEIVE}:
+            depth = rest[4]
+            assert isinstance(depth, int)
+            depths.append(depth)
+
+    with queue_pair(capacity, observer=watch) as (left, right):
+
+        def send(*messages: bytes) -> None:
+            for message in messages:
+                left.send(message)
+
+        run.spawn(send, b"a1", b"a2")
+        run.spawn(send, b"b1", b"b2")
+        received = [right.receive() for _ in range(4)]
+        run.join()
+
+    assert sorted(received) == [b"a1", b"a2", b"b1", b"b2"]
+    assert received.index(b"a1") < received.index(b"a2")
+    assert received.index(b"b1") < received.index(b"b2")
+    assert 0 <= min(depths) <= max(depths) <= capacity
+    assert len(depths) == 8
+
+
+@scenario(spurious=2)
+@clause("QB-SEND-6", "QB-CONC-6")
+def one_receive_lets_exactly_one_sender_go_on(run: Run) -> None:
+    """Two senders wait on a full buffer; a receive releases one, and no more."""
+    with queue_pair() as (left, right):
+        left.send(b"0")
+        sends = [run.spawn(left.send, message) for message in (b"1", b"2")]
+        run.settle()
+        assert not any(send.done for send in sends)
+
+        assert right.receive() == b"0"
+        run.settle()
+        assert sum(send.done for send in sends) == 1
+        assert right.pending == 1
+
+        assert {right.receive(), right.receive()} == {b"1", b"2"}
+        run.join()
+
+
+GOODBYES = {
+    "its own end": (0, 0),
+    "its own end, with something to read": (0, 1),
+    "the peer": (1, 0),
+    "the peer, with something to read": (1, 1),
+}
+
+
+@scenario(variants=GOODBYES)
+@clause("QB-SEND-2", "QB-SEND-5", "QB-DISC-4", "QB-DISC-7", "QB-DISC-12")
+def a_send_on_a_full_buffer_against_a_goodbye(
+    run: Run, hangs_up: int, unread: int
+) -> None:
+    """It raises and nothing of it is seen; begun while half it may be dropped."""
+    with queue_pair() as (left, right):
+        left.send(b"full")
+        right.send_many([b"unread"] * unread)
+        ends = (left, right)
+        send = run.spawn(left.send, b"late")
+        goodbye = run.spawn(ends[hangs_up].disconnect)
+
+        said = outcome(send, DisconnectedQueueError)
+        goodbye.join()
+
+        may_drop = hangs_up == 1 and unread == 1
+        assert said is DisconnectedQueueError or may_drop
+        books = left.stats()
+        assert books.half_disconnected == (said is None)
+        assert books.sent == 1 + (said is None)
+        if hangs_up == 0:
+            assert list(right) == [b"full"]
+        elif unread:
+            assert left.status is Status.HALF_DISCONNECTED
+
+
+@scenario()
+@clause("QB-TIME-6", "QB-CONC-4")
+def a_send_that_expires_does_not_take_anothers_room(run: Run) -> None:
+    """Room is made as one sender's time runs out: it goes to the one or the other."""
+    with queue_pair() as (left, right):
+        left.send(b"0")
+        hasty = run.spawn(partial(left.send, b"hasty", timeout=1), name="hasty")
+        patient = run.spawn(left.send, b"patient")
+        run.sleep(1)
+
+        assert right.receive() == b"0"
+        run.settle()
+
+        assert right.pending == 1, "there is room, and somebody waits for it"
+        first = right.receive()
+        hasty.join()
+        if failed(hasty):
+            assert first == b"patient"
+            assert patient.done
+        else:
+            assert {first, right.receive()} == {b"hasty", b"patient"}
+        run.join()
+
+
+@scenario()
+@clause("QB-SEND-6", "QB-CONC-4")
+def an_interrupted_send_passes_its_turn_on(run: Run) -> None:
+    """Of two that wait one is struck as room is made; the other gets the room."""
+    with queue_pair() as (left, right):
+        left.send(b"0")
+        struck = run.spawn(left.send, b"struck")
+        other = run.spawn(left.send, b"other")
+        receive = run.spawn(right.receive)
+
+        run.interrupt(struck, KeyboardInterrupt)
+        outcome(struck, KeyboardInterrupt)
+        assert outcome(receive) == b"0"
+        run.settle()
+
+        assert right.pending == 1
+        rest = [right.receive()]
+        run.settle()
+        if right.pending:
+            rest.append(right.receive())
+        assert outcome(other) is None
+        assert b"other" in rest
+        assert _fits(left, right) == 1, "a slot is lost, or one too many"
+
+
+@scenario()
+@clause("QB-SEND-6")
+def the_capacity_is_whole_after_interrupts(run: Run) -> None:
+    """A send and a receive are struck, wherever they are: capacity sends fit again."""
+    with queue_pair(2) as (left, right):
+        left.send(b"0")
+        calls = [run.spawn(left.send, b"1"), run.spawn(right.receive)]
+        for call in calls:
+            run.interrupt(call, KeyboardInterrupt)
+        finish(*calls)
+        for call in calls:
+            outcome(call, KeyboardInterrupt)
+
+        books, peers = left.stats(), right.stats()
+        assert books.sent == peers.received + peers.pending
+        if right.pending:
+            right.receive_many()
+        assert _fits(left, right) == 2
+
+
+@scenario()
+@clause("QB-SEND-7")
+def what_is_sent_is_what_was_there_at_the_call(run: Run) -> None:
+    """A buffer that changes while its send waits is received as it was."""
+    with queue_pair() as (left, right):
+        left.send(b"0")
+        data = bytearray(b"before")
+        send = run.spawn(left.send, data)
+        run.settle()
+        data[:] = b"after, and longer"
+
+        assert [right.receive(), right.receive()] == [b"0", b"before"]
+        assert outcome(send) is None
+
+
+@pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
+def test_quick(scenario: Scenario) -> None:
+    """Every schedule with one preemption, and others at random, keeps to the clauses."""
+    check(scenario)

@@ -1,0 +1,225 @@
+"""QB-CONC-9: the collector strikes in the middle of our own critical sections.
+
+An end that is garbage, in a cycle, is found by a collection that is forced within a
+method that runs under a connection's lock, on the thread that holds it. Nothing may
+deadlock, and whoever waits for the collected end is released.
+"""
+
+from __future__ import annotations
+
+import gc
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+from queuebroker import (
+    CircularBufferQueue,
+    DisconnectedQueueError,
+    QueueBrokerError,
+)
+from queuebroker.connection import Connection
+from queuebroker.parking import WaitList
+from queuebroker.queue_connection import QueueConnection
+from specs.clauses import clause
+from tests.pairs import loose_queue_pair, queue_pair
+from tests.support import Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from queuebroker import MessageQueue
+
+# A thread that was not released is a failure, soon: nothing here takes any time.
+LIMIT_S = 10.0
+
+
+@attrs.frozen
+class Strike:
+    """Where the collector strikes, and what is done to come there.
+
+    unread: how many messages the end that acts has to receive before it acts.
+    """
+
+    owner: type[Any]
+    method: str
+    act: Callable[[MessageQueue], object]
+    unread: int = 0
+
+
+STRIKES = {
+    "a send looks": Strike(Connection, "send_verdict", lambda end: end.send(b"m")),
+    "a send acts": Strike(QueueConnection, "send_locked", lambda end: end.send(b"m")),
+    "a send stores": Strike(
+        CircularBufferQueue, "push_locked", lambda end: end.send(b"m")
+    ),
+    "many are sent": Strike(
+        QueueConnection,
+        "send_locked",
+        lambda end: end.send_many([b"m", b"n"], timeout=0),
+    ),
+    "a receive looks": Strike(
+        Connection, "receive_verdict", lambda end: end.receive(timeout=0)
+    ),
+    "a receive takes": Strike(
+        CircularBufferQueue,
+        "pull_locked",
+        lambda end: end.receive(timeout=0),
+        unread=1,
+    ),
+    "many are received": Strike(
+        QueueConnection,
+        "take_locked",
+        lambda end: end.receive_many(timeout=0),
+        unread=2,
+    ),
+    "a receive refuses a small buffer": Strike(
+        Connection, "rouse_locked", lambda end: _refused(end), unread=1
+    ),
+    "the books are read": Strike(
+        CircularBufferQueue, "__len__", lambda end: end.stats()
+    ),
+    "a descriptor is made": Strike(
+        Connection, "refresh_locked", lambda end: end.fileno()
+    ),
+    "a disconnect discards": Strike(
+        CircularBufferQueue, "clear_locked", lambda end: end.disconnect()
+    ),
+    "a disconnect wakes": Strike(
+        WaitList, "wake_all", lambda end: end.disconnect()
+    ),
+    "a receive goes to sleep": Strike(
+        WaitList, "enlist", lambda end: end.receive(timeout=0.01)
+    ),
+}
+
+
+def _refused(end: MessageQueue) -> None:
+    with pytest.raises(ValueError, match="buffer of 0"):
+        end.receive_into(bytearray(), timeout=0)
+
+
+def _garbage(end: MessageQueue) -> list[object]:
+    """Hold on to an end by a cycle only: garbage as soon as this list is cleared."""
+    cycle: list[object] = [end]
+    cycle.append(cycle)
+    return [cycle]
+
+
+@contextmanager
+def _collecting(owner: type[Any], method: str, victims: list[object]) -> Iterator[None]:
+    """Force a collection when ``method`` is entered for the first time."""
+    original = getattr(owner, method)
+
+    def collect_and_go_on(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if victims:
+            victims.clear()
+            gc.collect()
+        return original(self, *args, **kwargs)
+
+    setattr(owner, method, collect_and_go_on)
+    try:
+        with pytest.warns(ResourceWarning, match="unclosed <MessageQueue"):
+            yield
+    finally:
+        setattr(owner, method, original)
+    assert not victims, f"{method} was never called"
+
+
+def _act(strike: Strike, end: MessageQueue) -> None:
+    with suppress(QueueBrokerError):
+        strike.act(end)
+
+
+@clause("QB-CONC-9")
+@pytest.mark.parametrize("name", STRIKES)
+def test_the_peer_is_collected_while_its_connection_is_locked(name: str) -> None:
+    """The note is left, and carried out on letting go: the other end is released."""
+    strike = STRIKES[name]
+    left, right = loose_queue_pair(2)
+    left.send(b"unread by the peer")
+    right.send_many([b"unread"] * strike.unread)
+    victims = _garbage(right)
+    del right
+
+    with left, Threads(LIMIT_S) as threads:
+        sleeper = None
+        if not strike.unread:
+            sleeper = threads.start(left.receive)
+            arrived = left._connection.flows[0].buffer.arrived
+            until(lambda: bool(arrived), "a receive sleeps")
+        with _collecting(strike.owner, strike.method, victims):
+            threads.start(_act, strike, left).result(LIMIT_S)
+
+        if sleeper is not None:
+            assert isinstance(sleeper.error(LIMIT_S), DisconnectedQueueError)
+        if left.pending:
+            left.receive_many(timeout=0)
+        assert left.disconnected()
+        assert left._connection.deferred == []
+
+
+@clause("QB-CONC-9")
+@pytest.mark.parametrize("name", STRIKES)
+def test_an_end_of_another_connection_is_collected_meanwhile(name: str) -> None:
+    """Within one connection's critical section an end of another one is finalized."""
+    strike = STRIKES[name]
+    survivor, lost = loose_queue_pair()
+    victims = _garbage(lost)
+    del lost
+
+    with queue_pair(2) as (left, right), survivor, Threads(LIMIT_S) as threads:
+        right.send_many([b"unread"] * strike.unread)
+        sleeper = threads.start(survivor.receive)
+        arrived = survivor._connection.flows[0].buffer.arrived
+        until(lambda: bool(arrived), "a receive sleeps")
+        with _collecting(strike.owner, strike.method, victims):
+            threads.start(_act, strike, left).result(LIMIT_S)
+
+        assert isinstance(sleeper.error(LIMIT_S), DisconnectedQueueError)
+
+
+ASLEEP: dict[str, Callable[[MessageQueue], object]] = {
+    "receive": lambda end: end.receive(),
+    "receive with a timeout": lambda end: end.receive(timeout=3600),
+    "receive_many": lambda end: end.receive_many(),
+    "send": lambda end: end.send(b"no room"),
+    "send_many": lambda end: end.send_many([b"no room"]),
+}
+
+
+@clause("QB-CONC-9")
+@pytest.mark.parametrize("way", ASLEEP)
+def test_the_peer_is_collected_by_the_very_thread_that_goes_to_sleep(way: str) -> None:
+    """Who is about to wait for an end finds it garbage, and does not wait for it."""
+    left, right = loose_queue_pair(1)
+    left.send(b"full")
+    victims = _garbage(right)
+    del right
+
+    with left, Threads(LIMIT_S) as threads:
+        with _collecting(WaitList, "enlist", victims):
+            waiting = threads.start(ASLEEP[way], left)
+
+            assert isinstance(waiting.error(LIMIT_S), DisconnectedQueueError)
+        assert left.disconnected()
+
+
+@clause("QB-CONC-9")
+def test_a_peer_collected_while_everybody_is_roused_releases_a_sender() -> None:
+    """Also where a call fails, its last act is to do what was left for later."""
+    left, right = loose_queue_pair(1)
+    left.send(b"full")
+    right.send(b"too long")
+    victims = _garbage(right)
+    del right
+
+    with left, Threads(LIMIT_S) as threads:
+        sender = threads.start(left.send, b"no room")
+        room = left._connection.flows[1].buffer.room
+        until(lambda: bool(room), "a send sleeps")
+        with _collecting(Connection, "rouse_locked", victims):
+            _refused(left)
+
+        assert isinstance(sender.error(LIMIT_S), DisconnectedQueueError)

@@ -1,0 +1,312 @@
+"""QB-ERR: the exceptions, and the arguments they are raised for."""
+
+from __future__ import annotations
+
+import copy
+import fractions
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import queuebroker
+from queuebroker import (
+    Broker,
+    BrokerClosedError,
+    BrokerManager,
+    BrokerNameInUseError,
+    BufferEmptyError,
+    BufferFullError,
+    DisconnectedChannelError,
+    DisconnectedError,
+    DisconnectedQueueError,
+    IncompleteReadError,
+    MessageTooLargeError,
+    NoCurrentBrokerError,
+    PortInUseError,
+    QueueBroker,
+    QueueBrokerError,
+    QueueBrokerTimeoutError,
+    ReceiveTimeoutError,
+    RendezvousTimeoutError,
+    SendTimeoutError,
+    UnknownBrokerError,
+    errors,
+    java,
+)
+from specs.clauses import clause
+from tests.meetings import channels, queues
+from tests.pairs import channel_pair, queue_pair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker import Channel, MessageQueue
+
+# Every class, with the classes right above it.
+TREE: dict[type[Exception], tuple[type[Exception], ...]] = {
+    QueueBrokerError: (Exception,),
+    DisconnectedError: (QueueBrokerError, ConnectionError),
+    DisconnectedQueueError: (DisconnectedError,),
+    DisconnectedChannelError: (DisconnectedError,),
+    IncompleteReadError: (DisconnectedChannelError,),
+    QueueBrokerTimeoutError: (QueueBrokerError, TimeoutError),
+    RendezvousTimeoutError: (QueueBrokerTimeoutError,),
+    SendTimeoutError: (QueueBrokerTimeoutError,),
+    ReceiveTimeoutError: (QueueBrokerTimeoutError,),
+    BrokerNameInUseError: (QueueBrokerError, ValueError),
+    UnknownBrokerError: (QueueBrokerError, LookupError),
+    BrokerClosedError: (QueueBrokerError,),
+    PortInUseError: (QueueBrokerError,),
+    BufferFullError: (QueueBrokerError,),
+    BufferEmptyError: (QueueBrokerError,),
+    NoCurrentBrokerError: (QueueBrokerError, RuntimeError),
+    MessageTooLargeError: (QueueBrokerError, ValueError),
+}
+EVERY = pytest.mark.parametrize("error", TREE, ids=lambda each: each.__name__)
+
+
+@clause("QB-ERR-1")
+@EVERY
+def test_every_error_stands_in_its_place(error: type[Exception]) -> None:
+    """Each class has the parents of the tree, those of Python's own included."""
+    assert error.__bases__ == TREE[error]
+
+
+@clause("QB-ERR-1")
+def test_the_tree_is_complete_and_public() -> None:
+    """No other class is defined, each is among the main names, Java's are aliases."""
+    defined = {each for each in vars(errors).values() if isinstance(each, type)}
+
+    assert defined == set(TREE)
+    for error in TREE:
+        assert error.__name__ in errors.__all__
+        assert error.__name__ in queuebroker.__all__
+        assert getattr(queuebroker, error.__name__) is error
+    assert java.DisconnectedQueueException is DisconnectedQueueError
+    assert java.DisconnectQueueException is DisconnectedQueueError
+
+
+@clause("QB-ERR-2")
+@EVERY
+def test_no_disconnect_is_a_timeout(error: type[Exception]) -> None:
+    """No class is both a disconnect and a timeout, in our words or in Python's."""
+    disconnects = issubclass(error, (DisconnectedError, ConnectionError))
+    times_out = issubclass(error, (QueueBrokerTimeoutError, TimeoutError))
+
+    assert not (disconnects and times_out)
+    assert disconnects is issubclass(error, DisconnectedError)
+    assert times_out is issubclass(error, QueueBrokerTimeoutError)
+
+
+@clause("QB-ERR-2")
+def test_the_order_of_except_clauses_does_not_matter() -> None:
+    """A disconnect gets past `except TimeoutError`, a timeout past the other."""
+    with queue_pair() as (left, right):
+        with pytest.raises(QueueBrokerError) as expired:
+            left.receive(timeout=0)
+        right.disconnect()
+        with pytest.raises(QueueBrokerError) as ended:
+            left.receive(timeout=0)
+
+    assert not isinstance(expired.value, ConnectionError)
+    assert not isinstance(ended.value, TimeoutError)
+
+
+SIZE = 5
+OFFSETS = st.integers(-3, SIZE + 3)
+
+
+@clause("QB-ERR-3")
+@given(offset=OFFSETS, length=st.none() | OFFSETS)
+def test_a_range_is_right_or_a_value_error(offset: int, length: int | None) -> None:
+    """0 <= offset, 0 <= length, offset + length <= size, else all three are named."""
+    count = SIZE - offset if length is None else length
+    right = offset >= 0 and count >= 0 and offset + count <= SIZE
+    text = f"offset {offset}, length {count}, size {SIZE}$"
+    data = bytes(range(SIZE))
+
+    with queue_pair() as (left, right_end), channel_pair(SIZE) as (near, far):
+        far.write(b"-----")
+        buffer = bytearray(data)
+        calls: list[Callable[[], object]] = [
+            lambda: left.send(data, offset, length),
+            lambda: left.send(bytearray(data), offset, length),
+            lambda: near.write(data, offset, length),
+            lambda: near.read(buffer, offset, length),
+        ]
+        if not right:
+            for call in calls:
+                with pytest.raises(ValueError, match=text):
+                    call()
+            assert (right_end.pending, far.pending, near.pending) == (0, 0, SIZE)
+            return
+        calls[0]()
+        assert right_end.receive() == data[offset : offset + count]
+        assert calls[2]() == count
+        assert calls[3]() == count
+
+
+@clause("QB-ERR-3")
+def test_the_empty_range_at_the_very_end_is_right() -> None:
+    """Offset == size with length 0 sends an empty message."""
+    with queue_pair() as (left, right):
+        left.send(b"abc", 3, 0)
+        assert right.receive() == b""
+        left.send(b"abc", 3)
+        assert right.receive() == b""
+
+
+class Indexed:
+    """Not an int, but usable as one."""
+
+    def __index__(self) -> int:
+        return 1
+
+
+NO_INTS: list[Any] = [
+    True,
+    False,
+    0.0,
+    1.0,
+    "0",
+    b"0",
+    0j,
+    fractions.Fraction(0),
+    np.float64(0),
+    np.bool_(False),
+    [0],
+]
+
+
+@clause("QB-ERR-4")
+@pytest.mark.parametrize("value", NO_INTS, ids=repr)
+def test_an_offset_or_length_that_is_no_int_is_a_type_error(value: Any) -> None:
+    """Whatever it equals; a bool is none, and None is no offset."""
+    with queue_pair() as (left, right), channel_pair() as (near, _):
+        for call in (
+            lambda: left.send(b"ab", value),
+            lambda: left.send(bytearray(b"ab"), value),
+            lambda: left.send(b"ab", 0, value),
+            lambda: left.send(b"ab", None),  # type: ignore[arg-type]  # the point
+            lambda: near.write(b"ab", value),
+            lambda: near.write(b"ab", 0, value),
+            lambda: near.read(bytearray(2), value),
+            lambda: near.read(bytearray(2), 0, value),
+        ):
+            with pytest.raises(TypeError, match="must be an int"):
+                call()
+        assert right.pending == 0
+
+
+@clause("QB-ERR-4")
+@pytest.mark.parametrize("one", [1, Indexed(), np.int8(1), np.uint64(1)], ids=repr)
+def test_anything_with_an_index_is_an_offset(one: Any) -> None:
+    """As for Python's own sequences, numpy's integers included."""
+    with queue_pair() as (left, right), channel_pair(4) as (near, far):
+        left.send(b"abc", one, one)
+        assert right.receive() == b"b"
+        assert near.write(b"abc", one, one) == 1
+        buffer = bytearray(b"---")
+        assert far.read(buffer, one, one) == 1
+        assert buffer == b"-b-"
+
+
+@clause("QB-ERR-7")
+@EVERY
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_an_error_survives_pickling_and_copying(
+    error: type[Exception], protocol: int
+) -> None:
+    """Its text and all it carries: side, reason, partial, notes."""
+    original = error("what happened")
+    if isinstance(original, DisconnectedError):
+        original.side, original.reason = "remote", "disk full"
+    if isinstance(original, IncompleteReadError):
+        original.partial = b"abc"
+    original.add_note("seen in a pool")
+
+    for twin in (
+        pickle.loads(pickle.dumps(original, protocol)),
+        copy.copy(original),
+        copy.deepcopy(original),
+    ):
+        assert type(twin) is error
+        assert str(twin) == "what happened"
+        assert twin.args == original.args
+        assert vars(twin) == vars(original)
+
+
+@clause("QB-ERR-7")
+def test_an_error_as_it_is_raised_survives() -> None:
+    """With the side and the reason that it was raised with."""
+    with queue_pair() as (left, right):
+        right.disconnect(error=OSError("disk full"))
+        with pytest.raises(DisconnectedQueueError) as caught:
+            left.receive()
+
+    for twin in (pickle.loads(pickle.dumps(caught.value)), copy.copy(caught.value)):
+        assert (twin.side, twin.reason) == ("remote", "disk full")
+        assert str(twin) == str(caught.value)
+
+
+def refused(end: MessageQueue, pipe: Channel) -> list[Callable[[], object]]:
+    """Return the calls that raise once everything is disconnected."""
+    return [
+        lambda: end.send(b""),
+        end.receive,
+        lambda: pipe.write(b"x"),
+        lambda: pipe.read(bytearray(1)),
+        lambda: pipe.read_exactly(1),
+    ]
+
+
+@clause("QB-ERR-8")
+def test_an_ordinary_disconnect_has_no_cause() -> None:
+    """Of either side, seen from either end, by every call."""
+    for closer in (0, 1):
+        with queues() as ends, channels() as pipes:
+            ends[closer].disconnect()
+            pipes[closer].disconnect()
+            for end, pipe in zip(ends, pipes, strict=True):
+                for call in refused(end, pipe):
+                    with pytest.raises(DisconnectedError) as caught:
+                        call()
+                    assert caught.value.__cause__ is None
+                    assert caught.value.reason is None
+
+
+@clause("QB-ERR-8")
+def test_an_abnormal_disconnect_has_its_cause() -> None:
+    """The very error that was given, seen from both ends, by every call."""
+    cause = ZeroDivisionError("division by zero")
+    with queues() as ends, channels() as pipes:
+        ends[0].disconnect(error=cause)
+        pipes[0].disconnect(error=cause)
+        for end, pipe, side in zip(ends, pipes, ("local", "remote"), strict=True):
+            for call in refused(end, pipe):
+                with pytest.raises(DisconnectedError) as caught:
+                    call()
+                assert caught.value.__cause__ is cause
+                assert caught.value.reason == "division by zero"
+                assert caught.value.side == side
+
+
+@clause("QB-ERR-10")
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_what_belongs_to_its_process_cannot_be_copied(protocol: int) -> None:
+    """Managers, brokers, queues and channels refuse pickle, copy and deepcopy."""
+    with queues() as (queue, _), channels() as (channel, _), BrokerManager() as manager:
+        broker = Broker("b", manager=manager)
+        face = QueueBroker("q", manager=manager)
+        for each in (manager, broker, face, queue, channel):
+            for act in (
+                lambda each=each: pickle.dumps(each, protocol),
+                lambda each=each: copy.copy(each),
+                lambda each=each: copy.deepcopy(each),
+            ):
+                with pytest.raises(TypeError, match="cannot pickle or copy"):
+                    act()

@@ -1,0 +1,375 @@
+"""QB-ERR-5 and 6: what a failed call leaves behind, and what it says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+
+from queuebroker import (
+    Broker,
+    BrokerClosedError,
+    BrokerManager,
+    BrokerNameInUseError,
+    DisconnectedChannelError,
+    DisconnectedQueueError,
+    IncompleteReadError,
+    PortInUseError,
+    QueueBroker,
+    QueueBrokerError,
+    ReceiveTimeoutError,
+    RendezvousTimeoutError,
+    SendTimeoutError,
+    UnknownBrokerError,
+)
+from specs.clauses import clause
+from tests.meetings import meet, meet_bytes
+from tests.support import Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from queuebroker import Channel, MessageQueue
+
+SIDES = st.integers(0, 1)
+MESSAGES = st.binary(max_size=5)  # the limit is 4
+
+
+class Failing(RuleBasedStateMachine):
+    """Calls of every kind with timeout 0; one that raises must have changed nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.manager = BrokerManager()
+        b, a = self.brokers = [
+            QueueBroker(name, manager=self.manager, capacity=2, max_message_size=4)
+            for name in "ba"
+        ]
+        d, c = self.pipes = [
+            Broker(name, manager=self.manager, capacity=3) for name in "dc"
+        ]
+        self.queues = meet(b, a)
+        self.channels = meet_bytes(d, c)
+
+    def teardown(self) -> None:
+        """Leave no end to be collected while connected."""
+        self.manager.close(disconnect=True)
+
+    @rule(side=SIDES, data=MESSAGES, offset=st.integers(-1, 6))
+    def send(self, side: int, data: bytes, offset: int) -> None:
+        """Send; perhaps out of range, too long, to a full buffer, or to nobody."""
+        self._try(lambda: self.queues[side].send_nowait(data, offset))
+
+    @rule(side=SIDES, messages=st.lists(MESSAGES, max_size=3))
+    def send_many(self, side: int, messages: list[bytes]) -> None:
+        """Send several; it raises only where the first would have."""
+        self._try(lambda: self.queues[side].send_many(messages, timeout=0))
+
+    @rule(side=SIDES)
+    def receive(self, side: int) -> None:
+        """Receive; perhaps from an empty buffer."""
+        self._try(self.queues[side].receive_nowait)
+
+    @rule(side=SIDES, size=st.integers(0, 4))
+    def receive_into(self, side: int, size: int) -> None:
+        """Receive into a buffer that may be too small, or read-only."""
+        self._try(lambda: self.queues[side].receive_into(bytearray(size), timeout=0))
+        self._try(lambda: self.queues[side].receive_into(bytes(4), timeout=0))
+
+    @rule(side=SIDES, limit=st.none() | st.integers(0, 2))
+    def receive_many(self, side: int, limit: int | None) -> None:
+        """Receive what is there."""
+        self._try(lambda: self.queues[side].receive_many(limit, timeout=0))
+
+    @rule(side=SIDES, data=MESSAGES)
+    def write(self, side: int, data: bytes) -> None:
+        """Write bytes; perhaps text instead."""
+        self._try(lambda: self.channels[side].write(data, timeout=0))
+        self._try(lambda: self.channels[side].write("text", timeout=0))  # type: ignore[arg-type]  # must fail
+
+    @rule(side=SIDES, size=st.integers(0, 4), offset=st.integers(-1, 5))
+    def read(self, side: int, size: int, offset: int) -> None:
+        """Read bytes, perhaps to where there is no room for them."""
+        self._try(lambda: self.channels[side].read(bytearray(size), offset, timeout=0))
+
+    @rule(side=SIDES, port=st.integers(-1, 1), capacity=st.none() | st.integers(0, 1))
+    def accept(self, side: int, port: int, capacity: int | None) -> None:
+        """Accept where nobody connects."""
+        broker = self.brokers[side]
+        self._try(lambda: broker.accept(port, timeout=0, capacity=capacity))
+        self._try(lambda: self.pipes[side].accept(port, timeout=0, exclusive=True))
+
+    @rule(side=SIDES, name=st.sampled_from(["a", "b", "c", "nobody", ""]))
+    def connect(self, side: int, name: str) -> None:
+        """Connect where nobody accepts."""
+        broker = self.brokers[side]
+        self._try(lambda: broker.connect(name, 1, timeout=0, required=True))
+        self._try(lambda: self.pipes[side].connect(name, 1, timeout=0, required=True))
+
+    @rule(name=st.sampled_from(["a", "b", "c", "d", ""]))
+    def create(self, name: str) -> None:
+        """Take a name that is taken, or none."""
+        if not self.manager.get(name):
+            return
+        self._try(lambda: QueueBroker(name, manager=self.manager), fails=True)
+        self._try(lambda: Broker(name, manager=self.manager, capacity=0), fails=True)
+
+    @rule(side=SIDES, what=st.integers(0, 5))
+    def hang_up(self, side: int, what: int) -> None:
+        """Now and then somebody goes."""
+        goes = (self.queues[side], self.channels[side], self.pipes[side])
+        if what < 3:
+            goes[what].close()
+
+    def _try(self, call: Callable[[], object], *, fails: bool = False) -> None:
+        before = self._look()
+        try:
+            call()
+        except (QueueBrokerError, TypeError, ValueError):
+            assert self._look() == before
+        else:
+            assert not fails
+
+    def _look(self) -> list[object]:
+        """Tell everything that one can see, contents of buffers included."""
+        ends: list[MessageQueue | Channel] = [*self.queues, *self.channels]
+        brokers: list[QueueBroker | Broker] = [*self.brokers, *self.pipes]
+        return [
+            self.manager.names(),
+            [
+                (each.closed, each.waiting_accepts(), each.waiting_connects())
+                for each in brokers
+            ],
+            [each.outgoing() for each in brokers],
+            [(each.status, each.stats(), each.remote_disconnected) for each in ends],
+            [_messages(each) for each in self.queues],
+            [_content(each) for each in self.channels],
+        ]
+
+
+def _messages(queue: MessageQueue) -> list[object]:
+    return list(queue._connection.flows[queue._side].buffer._messages)
+
+
+def _content(channel: Channel) -> bytes:
+    """What lies in a ring, in order, without taking it."""
+    ring = channel._connection.flows[channel._side].buffer
+    twice = bytes(ring._ring) * 2
+    return twice[ring._start : ring._start + len(ring)]
+
+
+@clause("QB-ERR-5")
+def test_a_failed_call_changes_nothing() -> None:
+    """After any call that raised, everything one can see is as it was before."""
+    run_state_machine_as_test(
+        Failing, settings=settings(max_examples=50, stateful_step_count=30)
+    )
+
+
+@clause("QB-ERR-5")
+def test_an_exclusive_accept_that_is_refused_changes_nothing() -> None:
+    """The one that waits still waits, alone, and is met."""
+    with BrokerManager() as manager, Threads() as threads:
+        b, a = (QueueBroker(name, manager=manager) for name in "ba")
+        first = threads.start(b.accept, 1)
+        until(lambda: b.waiting_accepts() == {1: 1}, "the accept does not wait")
+
+        with pytest.raises(PortInUseError):
+            b.accept(1, exclusive=True)
+
+        assert b.waiting_accepts() == {1: 1}
+        with a.connect("b", 1, required=True) as right, first.result() as left:
+            right.send(b"x")
+            assert left.receive() == b"x"
+
+
+# What fails, in a world of two brokers of each face that are connected on port 7: the
+# call, its error, the words its text must have.
+World = dict[str, Any]
+FAILURES: dict[str, tuple[Callable[[World], object], type[Exception], list[str]]] = {
+    "accept, nobody comes": (
+        lambda w: w["b"].accept(7, timeout=0),
+        RendezvousTimeoutError,
+        ["accept", "'b'"],
+    ),
+    "connect, nobody accepts": (
+        lambda w: w["a"].connect("b", 7, timeout=0),
+        RendezvousTimeoutError,
+        ["connect", "'b'"],
+    ),
+    "connect to oneself, nobody accepts": (
+        lambda w: w["b"].connect("b", 7, timeout=0),
+        RendezvousTimeoutError,
+        ["connect", "'b'"],
+    ),
+    "connect, unknown name": (
+        lambda w: w["a"].connect("nobody", 7, required=True),
+        UnknownBrokerError,
+        ["connect", "'nobody'"],
+    ),
+    "accept on a closed broker": (
+        lambda w: w["gone"].accept(7),
+        BrokerClosedError,
+        ["accept", "'gone'"],
+    ),
+    "connect from a closed broker": (
+        lambda w: w["gone"].connect("b", 7),
+        BrokerClosedError,
+        ["connect", "'gone'"],
+    ),
+    "receive, nothing comes": (
+        lambda w: w["left"].receive(timeout=0),
+        ReceiveTimeoutError,
+        ["receive", "'a'"],
+    ),
+    "send, no room": (
+        lambda w: w["full"].send(b"x", timeout=0),
+        SendTimeoutError,
+        ["send", "'a'"],
+    ),
+    "send_many, no room": (
+        lambda w: w["full"].send_many([b"x"], timeout=0),
+        SendTimeoutError,
+        ["send", "'a'"],
+    ),
+    "read, nothing comes": (
+        lambda w: w["near"].read(bytearray(1), timeout=0),
+        ReceiveTimeoutError,
+        ["read", "'a'"],
+    ),
+    "write, no room": (
+        lambda w: w["jammed"].write(b"x", timeout=0),
+        SendTimeoutError,
+        ["write", "'a'"],
+    ),
+    "send after own goodbye": (
+        lambda w: w["mine"].send(b"x"),
+        DisconnectedQueueError,
+        ["send", "'b'", "this end"],
+    ),
+    "receive after own goodbye": (
+        lambda w: w["mine"].receive(),
+        DisconnectedQueueError,
+        ["receive", "'b'", "this end"],
+    ),
+    "send after the peer's goodbye": (
+        lambda w: w["theirs"].send(b"x"),
+        DisconnectedQueueError,
+        ["send", "'a'", "by 'b'"],
+    ),
+    "receive after the peer's goodbye": (
+        lambda w: w["theirs"].receive(),
+        DisconnectedQueueError,
+        ["receive", "'a'", "by 'b'"],
+    ),
+    "write after own goodbye": (
+        lambda w: w["cut"].write(b"x"),
+        DisconnectedChannelError,
+        ["write", "'b'", "this end"],
+    ),
+    "read after the peer's goodbye": (
+        lambda w: w["broken"].read(bytearray(1)),
+        DisconnectedChannelError,
+        ["read", "'a'", "by 'b'"],
+    ),
+    "read_exactly after the peer's goodbye": (
+        lambda w: w["broken"].read_exactly(2),
+        IncompleteReadError,
+        ["read", "'a'", "by 'b'", "0 of 2"],
+    ),
+}
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """Give that world: free and jammed queues and channels, and such as were cut."""
+    with BrokerManager() as manager, BrokerManager() as bytewise:
+        b, a, gone = (
+            QueueBroker(name, manager=manager, capacity=1)
+            for name in ("b", "a", "gone")
+        )
+        d, c = (Broker(name, manager=bytewise, capacity=1) for name in "ba")
+        gone.close()
+        queues = [meet(b, a, 7) for _ in range(3)]
+        pipes = [meet_bytes(d, c, 7) for _ in range(3)]
+        (left, _), (full, _), (mine, theirs) = queues
+        (near, _), (jammed, _), (cut, broken) = pipes
+        full.send(b"x")
+        jammed.write(b"x")
+        mine.disconnect()
+        cut.disconnect()
+        yield {
+            "a": a,
+            "b": b,
+            "gone": gone,
+            "left": left,
+            "full": full,
+            "mine": mine,
+            "theirs": theirs,
+            "near": near,
+            "jammed": jammed,
+            "cut": cut,
+            "broken": broken,
+        }
+        manager.close(disconnect=True)
+        bytewise.close(disconnect=True)
+
+
+@clause("QB-ERR-6")
+@pytest.mark.parametrize("what", FAILURES)
+def test_an_error_names_broker_port_and_side(world: World, what: str) -> None:
+    """The text says what was tried, at whom, on which port; there is one argument."""
+    call, error, (act, *words) = FAILURES[what]
+
+    with pytest.raises(error) as caught:
+        call(world)
+
+    _has_one_argument(caught.value)
+    for word in (f"cannot {act}", *words, "port 7"):
+        assert word in str(caught.value)
+
+
+@clause("QB-ERR-6")
+def test_an_error_of_a_name_names_it() -> None:
+    """A name that is taken, or cannot be registered any more."""
+    with BrokerManager() as manager:
+        QueueBroker("b", manager=manager)
+        with pytest.raises(BrokerNameInUseError, match="'b'") as taken:
+            Broker("b", manager=manager)
+        manager.close()
+        with pytest.raises(BrokerClosedError, match="'b'") as late:
+            Broker("b", manager=manager)
+
+    for caught in (taken, late):
+        _has_one_argument(caught.value)
+
+
+@clause("QB-ERR-6")
+def test_an_error_of_a_broker_that_was_closed_names_it() -> None:
+    """Not the broker that the call was made on, if that is another one."""
+    with BrokerManager() as manager, Threads() as threads:
+        b, a = (QueueBroker(name, manager=manager) for name in "ba")
+        accept = threads.start(b.accept, 7)
+        connect = threads.start(a.connect, "b", 8)
+        until(lambda: b.waiting_accepts() == {7: 1}, "the accept does not wait")
+        until(lambda: b.waiting_connects() == {8: 1}, "the connect does not wait")
+        b.close()
+        errors = [accept.error(), connect.error()]
+
+    for error, words in zip(
+        errors, (["accept", "port 7"], ["connect", "port 8"]), strict=True
+    ):
+        assert isinstance(error, BrokerClosedError)
+        _has_one_argument(error)
+        for word in (f"cannot {words[0]}", words[1], "broker 'b' was closed"):
+            assert word in str(error)
+
+
+def _has_one_argument(error: BaseException) -> None:
+    assert len(error.args) == 1
+    if isinstance(error, OSError):
+        assert error.errno is None
+        assert error.strerror is None

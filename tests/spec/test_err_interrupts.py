@@ -1,0 +1,381 @@
+"""QB-ERR-9: a Ctrl-C comes out of every call and leaves everything usable.
+
+Three ways: real signals in a process of its own; an interrupt at every single point at
+which the interpreter can deliver one (`tests.strikes`); and, with a thread that waits
+meanwhile, the same again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import warnings
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queuebroker import (
+    BrokerManager,
+    DisconnectedError,
+    QueueBroker,
+    QueueBrokerTimeoutError,
+    SendTimeoutError,
+)
+from specs.clauses import clause
+from tests.pairs import channel_pair, queue_pair
+from tests.strikes import strike
+from tests.support import Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker import Channel, MessageQueue
+
+    QueueCall = Callable[[MessageQueue, MessageQueue], object]
+    ChannelCall = Callable[[Channel, Channel], object]
+
+# Real signals: the main thread of a fresh process, struck a thousand times in each of
+# the four calls while it blocks, and a thousand times in calls that get through.
+SIGNALS = """
+import random, signal
+from queuebroker import *
+
+CAPACITY = 3
+rng = random.Random(9)
+
+armed = False
+
+def strike(number, frame):
+    global armed
+    if armed:
+        armed = False
+        raise KeyboardInterrupt
+
+def struck(call):
+    global armed
+    for _ in range(1000):
+        # It ticks on, since the interpreter may miss a signal that comes right before
+        # a system call; only the first that it sees strikes: before the call, in it.
+        try:
+            armed = True
+            signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, 1e-4), 0.01)
+            call()
+            raise SystemExit("a call returned")
+        except KeyboardInterrupt:
+            pass
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+def fits(sender, receiver):
+    while receiver.pending:
+        receiver.receive()
+    sent = 0
+    try:
+        while True:
+            sender.send_nowait(b"x")
+            sent += 1
+    except SendTimeoutError:
+        return sent
+
+def both_ways():
+    while True:
+        try:
+            left.send_nowait(b"x")
+        except SendTimeoutError:
+            right.receive_nowait()
+
+signal.signal(signal.SIGALRM, strike)
+manager = BrokerManager()
+b = QueueBroker("b", manager=manager, capacity=CAPACITY)
+a = QueueBroker("a", manager=manager)
+
+struck(lambda: b.accept(1))
+struck(lambda: a.connect("b", 1))
+assert (b.waiting_accepts(), b.waiting_connects(), a.outgoing()) == ({}, {}, {})
+
+task = Task(b, lambda: ends.append(b.accept(1)))
+ends = []
+task.start()
+right = a.connect("b", 1)
+task.join()
+[left] = ends
+struck(right.receive)
+assert fits(left, right) == CAPACITY
+struck(lambda: left.send(b"x"))
+assert fits(left, right) == CAPACITY
+struck(both_ways)
+assert fits(left, right) == CAPACITY
+assert [right.receive() for _ in range(CAPACITY)] == [b"x"] * CAPACITY
+left.disconnect()
+right.disconnect()
+"""
+
+
+@clause("QB-ERR-9")
+def test_a_thousand_signals_in_each_blocking_call_change_nothing() -> None:
+    """In accept, connect, receive and send; then exactly capacity sends fit."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SIGNALS],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
+
+
+# Every point of every call. The buffer to the right holds two messages of three, that
+# to the left one.
+QUEUE_CALLS: dict[str, QueueCall] = {
+    "send": lambda left, right: left.send(b"x"),
+    "send part": lambda left, right: left.send(bytearray(b"abc"), 1, 1),
+    "send, full": lambda left, right: _expiring(lambda: _fill(left, 0.0005)),
+    "send_many": lambda left, right: left.send_many([b"x"] * 3, timeout=0.0005),
+    "receive": lambda left, right: left.receive(),
+    "receive, empty": lambda left, right: _expiring(lambda: _drain(left, 0.0005)),
+    "receive_into": lambda left, right: left.receive_into(bytearray(3)),
+    "receive_many": lambda left, right: right.receive_many(),
+    "stats": lambda left, right: left.stats(),
+}
+
+
+@clause("QB-ERR-9")
+@pytest.mark.parametrize("name", QUEUE_CALLS)
+def test_an_interrupt_anywhere_in_a_call_costs_no_place(name: str) -> None:
+    """Wherever it strikes, the lock is free and exactly capacity sends fit."""
+    for point in itertools.count():
+        with queue_pair(3) as (left, right):
+            left.send_many([b"1", b"2"])
+            right.send(b"3")
+
+            struck = strike(lambda: QUEUE_CALLS[name](left, right), point)
+
+            assert not left._connection.lock.locked()
+            for sender, receiver in ((left, right), (right, left)):
+                room = 3 - receiver.pending
+                assert _fits(sender) == room
+                assert len(receiver.receive_many()) == 3
+                assert _fits(sender) == 3
+        if not struck:
+            break
+    assert point > 5
+
+
+@clause("QB-ERR-9")
+@pytest.mark.parametrize("name", ["write", "write_all", "read", "read_exactly"])
+def test_an_interrupt_anywhere_in_a_channel_costs_no_byte_of_room(name: str) -> None:
+    """Wherever it strikes, the lock is free and exactly capacity bytes fit."""
+    calls: dict[str, ChannelCall] = {
+        "write": lambda left, right: left.write(b"abcdef"),
+        "write_all": lambda left, right: left.write_all(b"ab"),
+        "read": lambda left, right: left.read(bytearray(7)),
+        "read_exactly": lambda left, right: left.read_exactly(2),
+    }
+    for point in itertools.count():
+        with channel_pair(5) as (left, right):
+            left.write(b"12")
+            right.write(b"345")
+
+            struck = strike(lambda: calls[name](left, right), point)
+
+            assert not left._connection.lock.locked()
+            for writer, reader in ((left, right), (right, left)):
+                room = 5 - reader.pending
+                assert not room or writer.write(bytes(9)) == room
+                assert reader.read(bytearray(9)) == 5
+                assert writer.write(bytes(9)) == 5
+        if not struck:
+            break
+    assert point > 5
+
+
+@clause("QB-ERR-9")
+def test_an_interrupted_disconnect_can_be_repeated() -> None:
+    """Wherever it strikes, the end is connected or not, and the repeat disconnects."""
+    for point in itertools.count():
+        with queue_pair(3) as (left, right):
+            right.send(b"unread")
+
+            struck = strike(left.disconnect, point)
+            left.disconnect()
+
+            assert not left._connection.lock.locked()
+            assert (left.closed, right.closed, left.pending) == (True, True, 0)
+            with pytest.raises(DisconnectedError):
+                right.receive()
+        if not struck:
+            break
+    assert point > 5
+
+
+# With somebody who waits: what the struck call did, if it did anything, is seen.
+WOKEN: dict[str, tuple[QueueCall, QueueCall]] = {
+    "send": (lambda left, right: left.send(b"x"), lambda left, right: right.receive()),
+    "send_many": (
+        lambda left, right: left.send_many([b"x", b"y"]),
+        lambda left, right: right.receive(),
+    ),
+    "disconnect": (
+        lambda left, right: left.disconnect(),
+        lambda left, right: right.receive(),
+    ),
+    "own disconnect": (
+        lambda left, right: right.disconnect(),
+        lambda left, right: right.receive(),
+    ),
+    "receive": (
+        lambda left, right: left.receive(),
+        lambda left, right: _fill(right, None),
+    ),
+    "receive_many": (
+        lambda left, right: left.receive_many(),
+        lambda left, right: _fill(right, None),
+    ),
+    "receive_into": (
+        lambda left, right: left.receive_into(bytearray(9)),
+        lambda left, right: _fill(right, None),
+    ),
+}
+
+
+@clause("QB-ERR-9")
+@pytest.mark.parametrize("name", WOKEN)
+def test_an_interrupted_call_leaves_nobody_asleep(name: str) -> None:
+    """Wherever it strikes, a thread that can go on with what it did goes on."""
+    call, wait = WOKEN[name]
+    for point in itertools.count():
+        with queue_pair(2) as (left, right), Threads() as threads:
+            waiter = threads.start(wait, left, right)
+            connection = left._connection
+            flows = connection.flows
+            until(
+                lambda: any(flow.buffer.room or flow.buffer.arrived for flow in flows),
+                "nobody waits",
+            )
+
+            struck = strike(lambda: call(left, right), point)
+
+            until(
+                lambda: waiter.done or not _could_go_on(right), "somebody sleeps on"
+            )
+            left.disconnect()
+            waiter.error()
+        if not struck:
+            break
+    assert point > 5
+
+
+def _could_go_on(end: MessageQueue) -> bool:
+    """Whether somebody is listed at an end for what is there."""
+    connection, side = end._connection, end._side
+    inward, outward = connection.flows[side].buffer, connection.flows[1 - side].buffer
+    if end.closed and (inward.arrived or outward.room):
+        return True
+    received = bool(inward.arrived) and not inward.empty()
+    return received or (bool(outward.room) and not outward.full())
+
+
+# The rendez-vous.
+
+
+@clause("QB-ERR-9", "QB-RDV-11")
+@pytest.mark.parametrize("role", ["accept", "connect", "connect to oneself"])
+def test_an_interrupt_anywhere_in_a_lonely_call_leaves_no_trace(role: str) -> None:
+    """Nobody waits afterwards, anywhere, and the port serves."""
+    for point in itertools.count():
+        with BrokerManager() as manager, Threads() as threads:
+            b, a = (QueueBroker(name, manager=manager) for name in "ba")
+            calls: dict[str, Callable[[], object]] = {
+                "accept": lambda: b.accept(1, timeout=0.0005),
+                "connect": lambda: a.connect("b", 1, timeout=0.0005),
+                "connect to oneself": lambda: b.connect("b", 1, timeout=0.0005),
+            }
+
+            struck = strike(lambda: _expiring(calls[role]), point)
+
+            assert not manager.lock.locked()
+            _nobody_waits(a, b)
+            accept = threads.start(b.accept, 1)
+            with a.connect("b", 1, required=True) as right, accept.result() as left:
+                left.send(b"x")
+                assert right.receive() == b"x"
+        if not struck:
+            break
+    assert point > 5
+
+
+@clause("QB-ERR-9", "QB-RDV-12")
+@pytest.mark.parametrize("accepts", [True, False])
+def test_an_interrupt_anywhere_in_a_match_leaves_no_silent_peer(accepts: bool) -> None:
+    """The opposite either still waits, or has an end whose peer hung up."""
+    for point in itertools.count():
+        with BrokerManager() as manager, Threads() as threads:
+            b, a = (QueueBroker(name, manager=manager) for name in "ba")
+            if accepts:
+                opposite = threads.start(lambda: a.connect("b", 1, required=True))
+                until(lambda: b.waiting_connects() == {1: 1}, "no connect waits")
+            else:
+                opposite = threads.start(lambda: b.accept(1))
+                until(lambda: b.waiting_accepts() == {1: 1}, "no accept waits")
+
+            def call() -> None:
+                end = b.accept(1) if accepts else a.connect("b", 1, required=True)
+                end.disconnect()
+
+            with warnings.catch_warnings():
+                # Nobody got the end, so nobody can have hung it up.
+                warnings.simplefilter("ignore", ResourceWarning)
+                struck = strike(call, point)
+
+            assert not manager.lock.locked()
+            until(lambda: opposite.done or _one_waits(b), "the opposite is nowhere")
+            if not opposite.done:
+                again = b.accept(1) if accepts else a.connect("b", 1, required=True)
+                again.disconnect()
+            with opposite.result() as end, pytest.raises(DisconnectedError):
+                end.receive(timeout=10)
+            _nobody_waits(a, b)
+            assert [len(each._broker.waiting) for each in (a, b)] == [0, 0]
+            assert [len(each._broker.departing) for each in (a, b)] == [0, 0]
+        if not struck:
+            break
+    assert point > 5
+
+
+def _one_waits(broker: QueueBroker) -> bool:
+    return len(broker._broker.waiting) == 1
+
+
+def _nobody_waits(*brokers: QueueBroker) -> None:
+    for broker in brokers:
+        assert broker.waiting_accepts() == {}
+        assert broker.waiting_connects() == {}
+        assert broker.outgoing() == {}
+
+
+def _expiring(call: Callable[[], object]) -> None:
+    with suppress(QueueBrokerTimeoutError):
+        call()
+
+
+def _fill(end: MessageQueue, timeout: float | None) -> None:
+    """Send until it would take longer than the timeout."""
+    while True:
+        end.send(b"f", timeout=timeout)
+
+
+def _drain(end: MessageQueue, timeout: float) -> None:
+    while True:
+        end.receive(timeout=timeout)
+
+
+def _fits(end: MessageQueue) -> int:
+    """Send until the buffer is full; return how many fitted."""
+    for sent in itertools.count():
+        try:
+            end.send_nowait(b"+")
+        except SendTimeoutError:
+            return sent
+    raise AssertionError

@@ -1,0 +1,331 @@
+"""QB-TIME: every call that takes a timeout, on the virtual clock and on the real one.
+
+Each row of `CALLS` is a call that has to wait, the exception it times out with, and
+what lets it go on; most clauses are asked of all of them.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from contextlib import ExitStack
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+from queuebroker import (
+    Broker,
+    BrokerManager,
+    CircularBufferQueue,
+    QueueBroker,
+    ReceiveTimeoutError,
+    RendezvousTimeoutError,
+    SendTimeoutError,
+    _sync,
+)
+from queuebroker.testing import explore
+from specs.clauses import clause
+from tests.pairs import channel_pair, queue_pair
+from tests.support import Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker.testing import Run
+
+PROMPT_S = 0.5
+
+
+@attrs.frozen
+class Case:
+    """A call that has to wait.
+
+    act: the call, with a timeout.
+    error: what it raises when the timeout passes.
+    release: lets it go on.
+    """
+
+    act: Callable[[Any], object]
+    error: type[TimeoutError]
+    release: Callable[[], object]
+
+
+def _brokers(kind: type[QueueBroker] | type[Broker]) -> tuple[Any, Any]:
+    manager = BrokerManager()
+    return kind("a", manager=manager), kind("b", manager=manager)
+
+
+def _accept(kind: type[QueueBroker] | type[Broker]) -> Case:
+    a, b = _brokers(kind)
+    return Case(
+        lambda timeout: a.accept(1, timeout=timeout).disconnect(),
+        RendezvousTimeoutError,
+        lambda: b.connect("a", 1).disconnect(),
+    )
+
+
+def _connect(kind: type[QueueBroker] | type[Broker]) -> Case:
+    a, b = _brokers(kind)
+    return Case(
+        lambda timeout: b.connect("a", 1, timeout=timeout).disconnect(),
+        RendezvousTimeoutError,
+        lambda: a.accept(1).disconnect(),
+    )
+
+
+def _sends(stack: ExitStack, method: str, *args: object) -> Case:
+    left, right = stack.enter_context(queue_pair())
+    left.send(b"full")
+    send: Callable[..., object] = getattr(left, method)
+    return Case(
+        lambda timeout: send(*args, timeout=timeout), SendTimeoutError, right.receive
+    )
+
+
+def _receives(stack: ExitStack, method: str, *args: object) -> Case:
+    left, right = stack.enter_context(queue_pair())
+    receive: Callable[..., object] = getattr(left, method)
+    return Case(
+        lambda timeout: receive(*args, timeout=timeout),
+        ReceiveTimeoutError,
+        lambda: right.send(b"m"),
+    )
+
+
+def _writes(stack: ExitStack, method: str) -> Case:
+    left, right = stack.enter_context(channel_pair())
+    left.write(b"f")
+    write: Callable[..., object] = getattr(left, method)
+    return Case(
+        lambda timeout: write(b"m", timeout=timeout),
+        SendTimeoutError,
+        lambda: right.read(bytearray(1)),
+    )
+
+
+def _reads(stack: ExitStack, method: str, *args: object) -> Case:
+    left, right = stack.enter_context(channel_pair())
+    read: Callable[..., object] = getattr(left, method)
+    return Case(
+        lambda timeout: read(*args, timeout=timeout),
+        ReceiveTimeoutError,
+        lambda: right.write(b"m"),
+    )
+
+
+def _push(_: ExitStack) -> Case:
+    buffer = CircularBufferQueue[bytes](1)
+    buffer.push(b"full")
+    return Case(
+        lambda timeout: buffer.push(b"m", timeout=timeout),
+        SendTimeoutError,
+        buffer.pull,
+    )
+
+
+CALLS: dict[str, Callable[[ExitStack], Case]] = {
+    "accept a queue": lambda _: _accept(QueueBroker),
+    "accept a channel": lambda _: _accept(Broker),
+    "connect a queue": lambda _: _connect(QueueBroker),
+    "connect a channel": lambda _: _connect(Broker),
+    "send": lambda stack: _sends(stack, "send", b"m"),
+    "send_many": lambda stack: _sends(stack, "send_many", [b"m"]),
+    "receive": lambda stack: _receives(stack, "receive"),
+    "receive_into": lambda stack: _receives(stack, "receive_into", bytearray(1)),
+    "receive_many": lambda stack: _receives(stack, "receive_many"),
+    "write": lambda stack: _writes(stack, "write"),
+    "write_all": lambda stack: _writes(stack, "write_all"),
+    "read": lambda stack: _reads(stack, "read", bytearray(1)),
+    "read_exactly": lambda stack: _reads(stack, "read_exactly", 1),
+    "push": _push,
+}
+
+every_call = pytest.mark.parametrize("call", CALLS)
+
+
+@clause("QB-TIME-1")
+@every_call
+def test_a_timeout_is_a_number_that_is_not_negative(call: str) -> None:
+    """A negative number or NaN is a ValueError, a bool or no number a TypeError."""
+    refused: list[tuple[object, type[Exception]]] = [
+        (-1, ValueError),
+        (-5e-324, ValueError),
+        (-math.inf, ValueError),
+        (math.nan, ValueError),
+        (True, TypeError),
+        (False, TypeError),
+        ("1", TypeError),
+        (1j, TypeError),
+    ]
+    with ExitStack() as stack:
+        case = CALLS[call](stack)
+        for timeout, error in refused:
+            with pytest.raises(error, match=r"^timeout must be"):
+                case.act(timeout)
+
+
+@clause("QB-TIME-1")
+@every_call
+@pytest.mark.parametrize("timeout", [None, math.inf, 1e300, 10**400, 1e10])
+def test_a_timeout_without_an_end_is_none(call: str, timeout: float | None) -> None:
+    """Infinity and what is more than a lock can wait for mean for ever."""
+
+    def program(run: Run) -> None:
+        with ExitStack() as stack:
+            case = CALLS[call](stack)
+            waiting = run.spawn(case.act, timeout)
+            run.sleep(1e9)
+            assert not waiting.done
+            case.release()
+            run.join()
+
+    explore(program, bound=0, random=2, seed=1)
+
+
+@clause("QB-TIME-1")
+@every_call
+@pytest.mark.parametrize(
+    "timeout", [_sync.WAIT_S_MAX, math.nextafter(_sync.WAIT_S_MAX, 0), 1e300]
+)
+def test_the_longest_timeouts_can_be_asked_of_a_real_lock(
+    call: str, timeout: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the edge of what a lock can wait for, a call waits and is released."""
+    parked = threading.Event()
+    park = _sync.park
+
+    def park_and_tell(lock: Any, ready: Any, deadline: float | None) -> bool:
+        parked.set()
+        return park(lock, ready, deadline)
+
+    monkeypatch.setattr(_sync, "park", park_and_tell)
+    with ExitStack() as stack, Threads() as threads:
+        case = CALLS[call](stack)
+        waiting = threads.start(case.act, timeout)
+        assert parked.wait(PROMPT_S * 20), waiting.error()
+
+        case.release()
+
+        waiting.result()
+
+
+@clause("QB-TIME-2", "QB-TIME-8")
+@every_call
+def test_a_timeout_of_zero_tries_once_and_takes_no_time(call: str) -> None:
+    """With 0 a call that would wait raises its timeout error at once."""
+
+    def program(run: Run) -> None:
+        with ExitStack() as stack:
+            case = CALLS[call](stack)
+            for timeout in (0, 0.0, -0.0):
+                with pytest.raises(case.error):
+                    case.act(timeout)
+            assert run.now == 0
+            helper = run.spawn(case.release)
+            case.act(None)
+            helper.join()
+
+    explore(program, bound=0, random=2, seed=1)
+
+
+@clause("QB-TIME-2")
+@every_call
+@pytest.mark.parametrize("timeout", [1e-9, 0.25, 3600.0, 365 * 86_400.0])
+def test_a_timeout_is_exact_on_the_virtual_clock(call: str, timeout: float) -> None:
+    """When the timeout passes its own error is raised, at the deadline."""
+
+    def program(run: Run) -> None:
+        with ExitStack() as stack:
+            case = CALLS[call](stack)
+            deadline = run.now + timeout
+            with pytest.raises(case.error):
+                case.act(timeout)
+            assert run.now == deadline
+
+    explore(program, bound=1, random=5, seed=1)
+
+
+@clause("QB-TIME-3")
+@every_call
+def test_waking_for_no_reason_does_not_move_the_deadline(call: str) -> None:
+    """A call has one deadline, however often it wakes up before that."""
+
+    def program(run: Run) -> None:
+        with ExitStack() as stack:
+            case = CALLS[call](stack)
+            deadline = run.now + 2.5
+            with pytest.raises(case.error):
+                case.act(2.5)
+            assert run.now == deadline
+
+    report = explore(program, bound=2, random=20, seed=1, spurious=2)
+    assert report.schedules > 2, "nobody was woken for no reason"
+
+
+@clause("QB-TIME-2")
+def test_no_timeout_is_early_on_the_real_clock() -> None:
+    """Never before the deadline, promptly after it."""
+    with ExitStack() as stack:
+        cases = {name: make(stack) for name, make in CALLS.items()}
+        for timeout in (0.0005, 0.01):
+            for name, case in cases.items():
+                began = monotonic()
+                with pytest.raises(case.error):
+                    case.act(timeout)
+                took = monotonic() - began
+                assert timeout <= took < timeout + PROMPT_S, name
+
+
+@clause("QB-TIME-3")
+def test_pieces_that_trickle_in_do_not_move_the_deadline() -> None:
+    """`read_exactly` has one deadline for all that it reads."""
+
+    def program(run: Run) -> None:
+        with channel_pair(8) as (left, right):
+
+            def trickle() -> None:
+                for _ in range(4):
+                    run.sleep(0.4)
+                    left.write(b"x")
+
+            run.spawn(trickle)
+            with pytest.raises(ReceiveTimeoutError):
+                right.read_exactly(4, timeout=1.0)
+            assert run.now == 1.0
+            run.join()
+
+    # No schedule in which time passes while somebody could go on.
+    explore(program, bound=0, random=0)
+
+
+@clause("QB-TIME-3")
+def test_room_that_trickles_in_does_not_move_the_deadline() -> None:
+    """`write_all` and `send_many` have one deadline for all that they send."""
+
+    def program(run: Run) -> None:
+        with channel_pair(1) as (left, right), queue_pair(1) as (near, far):
+
+            def drain() -> None:
+                for _ in range(4):
+                    run.sleep(0.4)
+                    right.read(bytearray(1))
+                    far.receive()
+
+            def write() -> None:
+                with pytest.raises(SendTimeoutError):
+                    left.write_all(b"abcdef", timeout=1.0)
+                assert run.now == 1.0
+                left.write(b"g")
+
+            def send() -> None:
+                assert near.send_many([b"1", b"2", b"3", b"4"], timeout=1.0) == 3
+                assert run.now == 1.0
+                near.send(b"4")
+
+            for function in (drain, write, send):
+                run.spawn(function)
+            run.join()
+
+    explore(program, bound=0, random=0)

@@ -1,0 +1,63 @@
+"""What an exception means is read from Python's own classes, or from names."""
+
+from __future__ import annotations
+
+import queue
+
+import pytest
+
+from queuebroker import errors
+from specs.models.answers import Answer, Kind, answer_of, changed
+from tests.specs.models.recorded import Call
+
+MEANT = [
+    (errors.DisconnectedQueueError("x"), Kind.DISCONNECTED),
+    (errors.DisconnectedChannelError("x"), Kind.DISCONNECTED),
+    (errors.SendTimeoutError("x"), Kind.TIMED_OUT),
+    (errors.RendezvousTimeoutError("x"), Kind.TIMED_OUT),
+    (errors.BrokerClosedError("x"), Kind.BROKER_CLOSED),
+    (errors.UnknownBrokerError("x"), Kind.UNKNOWN_BROKER),
+    (errors.BrokerNameInUseError("x"), Kind.NAME_IN_USE),
+    (errors.PortInUseError("x"), Kind.PORT_IN_USE),
+    (errors.MessageTooLargeError("x"), Kind.REFUSED),
+    (ConnectionResetError(), Kind.DISCONNECTED),
+    (TimeoutError(), Kind.TIMED_OUT),
+    (ValueError(), Kind.REFUSED),
+    (TypeError(), Kind.REFUSED),
+    (KeyboardInterrupt(), Kind.BROKEN),
+    (ZeroDivisionError(), Kind.BROKEN),
+]
+
+
+@pytest.mark.parametrize(("error", "kind"), MEANT, ids=lambda each: type(each).__name__)
+def test_an_exception_is_understood(error: BaseException, kind: Kind) -> None:
+    assert answer_of(Call("send", error=error, ended=1)) == Answer(kind)
+
+
+def test_an_implementation_may_have_its_own_exception_for_a_disconnect() -> None:
+    call = Call("get", error=queue.Empty(), ended=1)
+
+    assert answer_of(call, disconnected_error=queue.Empty) == Answer(Kind.DISCONNECTED)
+    assert answer_of(call) == Answer(Kind.BROKEN)
+
+
+def test_a_result_is_an_answer_and_a_pending_call_has_none() -> None:
+    assert answer_of(Call("receive", result=b"x", ended=1)) == Answer(Kind.DONE, b"x")
+    assert answer_of(Call("receive")) is None
+
+
+def test_a_changed_operation_is_a_copy() -> None:
+    call = Call("send", (0, b"x"), ended=1)
+
+    other = changed(call, name="receive")
+
+    assert (other.name, other.args, call.name) == ("receive", (0, b"x"), "send")
+
+
+def test_only_attrs_objects_can_be_changed() -> None:
+    class Plain:
+        name, args, result, error, pending = "send", (), None, None, False
+        began, ended = 0, 1
+
+    with pytest.raises(TypeError, match="operation must be an attrs object"):
+        changed(Plain(), name="receive")

@@ -1,0 +1,119 @@
+"""Interrupts at every point at which the interpreter can deliver one.
+
+A signal's handler runs, and a Ctrl-C is raised, between two instructions, but not
+between any two: where a Python function begins, where a loop goes round, and where a
+call into C has returned. `strike` makes a call and raises there, at the point of the
+number it is given, so that a test can go through all of them one by one::
+
+    for point in itertools.count():
+        ...  # a fresh object each time
+        if not strike(act, point):
+            break
+        ...  # the object must be sound
+
+Only the code of the library is struck, not that of the test or the interpreter.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import gc
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import queuebroker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType, FrameType
+
+__all__ = ["strike"]
+
+_LIBRARY = str(Path(queuebroker.__file__).parent)
+
+# After these the interpreter looks for what is to be done; a call counts if what was
+# called is written in C, since a Python function has looked when it began.
+_LOOKS = frozenset({"RESUME", "JUMP_BACKWARD"})
+_CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+
+
+def strike(act: Callable[[], object], point: int) -> bool:
+    """Make a call and raise `KeyboardInterrupt` at the point of that number, from 0.
+
+    False if the call ended before there were so many points; it was not struck then.
+
+    Raises:
+        AssertionError: the interrupt did not come out of the call.
+    """
+    tracer = _Tracer(point)
+    before = sys.gettrace()
+    gc.disable()  # a finalizer's interrupt goes nowhere, and would not repeat itself
+    sys.settrace(tracer.enter)
+    try:
+        act()
+    except KeyboardInterrupt:
+        if not tracer.struck:
+            raise
+        return True
+    finally:
+        sys.settrace(before)
+        gc.enable()
+        tracer.forget()
+    assert not tracer.struck, f"the interrupt at point {point} was swallowed"
+    return False
+
+
+class _Tracer:
+    """Counts the points of one thread and strikes once."""
+
+    def __init__(self, point: int) -> None:
+        self.struck = False
+        self._left = point
+        self._last: dict[FrameType, str | None] = {}
+
+    def enter(self, frame: FrameType, _event: str, _arg: object) -> Any:
+        """Trace a Python function that begins, if it is the library's."""
+        caller = frame.f_back
+        # A class is called in C, which then calls its __init__.
+        if caller in self._last and frame.f_code.co_name != "__init__":
+            self._last[caller] = None
+        if not frame.f_code.co_filename.startswith(_LIBRARY):
+            return None
+        if self.struck or _finalizes(frame):
+            return None
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        # What traces a beginning does not trace the instruction that is the beginning.
+        self._last[frame] = "RESUME"
+        return self._step
+
+    def forget(self) -> None:
+        """Let go of all frames: what was theirs alone must be collected."""
+        self._last.clear()
+
+    def _step(self, frame: FrameType, event: str, _arg: object) -> Any:
+        if event == "return":
+            self._last.pop(frame, None)
+        elif event == "opcode":
+            before = self._last.get(frame)
+            self._last[frame] = _names(frame.f_code).get(frame.f_lasti)
+            if (before in _LOOKS or before in _CALLS) and not self.struck:
+                if not self._left:
+                    self.struck = True
+                    raise KeyboardInterrupt
+                self._left -= 1
+        return self._step
+
+
+def _finalizes(frame: FrameType | None) -> bool:
+    """Whether this is within a finalizer: what is raised there goes nowhere."""
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
+
+
+@functools.cache
+def _names(code: CodeType) -> dict[int, str]:
+    return {each.offset: each.opname for each in dis.get_instructions(code)}

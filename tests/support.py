@@ -1,0 +1,183 @@
+"""What tests of real threads share: threads that report, and waiting without sleep.
+
+A test never orders threads by a pause. It waits until what it needs is so (`until`),
+puts steps in order (`Sequencer`), and lets `Threads` tell it what became of each
+thread. Whoever hangs is shown with all stacks, and the test fails; the thread is a
+daemon, so that the run can go on.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
+
+from tests.watchdog import LIMIT_S, show_stacks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["LIMIT_S", "Running", "Sequencer", "Threads", "until"]
+
+_LOOK_S = 0.001
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Running(Generic[T]):
+    """One thread that was started, and what its function came to."""
+
+    def __init__(self, function: Callable[[], T], name: str) -> None:
+        self._outcome: list[T] = []
+        self._error: BaseException | None = None
+        self._function = function
+        self._told = False
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def name(self) -> str:
+        """The name of the thread."""
+        return self._thread.name
+
+    @property
+    def done(self) -> bool:
+        """Whether the function has returned or raised."""
+        return not self._thread.is_alive()
+
+    def join(self, limit_s: float = LIMIT_S) -> None:
+        """Wait for the end of the thread, however it ended.
+
+        Raises:
+            AssertionError: if it is still running; the stacks of all threads are shown.
+        """
+        self._thread.join(limit_s)
+        if self._thread.is_alive():
+            show_stacks()
+            raise AssertionError(f"{self.name} still runs after {limit_s:g} s")
+
+    def result(self, limit_s: float = LIMIT_S) -> T:
+        """Wait, then give what the function returned, or raise what it raised."""
+        self.join(limit_s)
+        self._told = True
+        if self._error is not None:
+            raise self._error
+        return self._outcome[0]
+
+    def error(self, limit_s: float = LIMIT_S) -> BaseException | None:
+        """Wait, then give what the function raised, None if it returned."""
+        self.join(limit_s)
+        self._told = True
+        return self._error
+
+    def untold_error(self) -> BaseException | None:
+        """Give what was raised, unless `result` or `error` has told it already."""
+        return None if self._told else self._error
+
+    def _work(self) -> None:
+        try:
+            self._outcome.append(self._function())
+        except BaseException as error:  # noqa: BLE001 # the thread's outermost loop
+            self._error = error
+
+
+class Threads:
+    """The threads of one test; leaving the block joins them all.
+
+    ::
+
+        with Threads() as threads:
+            receiver = threads.start(queue.receive)
+            queue_of_the_peer.send(b"x")
+        assert receiver.result() == b"x"
+
+    An error of a thread that nobody asked for is raised at the end of the block; if
+    the block itself raises, that error wins, and nobody is waited for.
+    """
+
+    def __init__(self, limit_s: float = LIMIT_S) -> None:
+        self._limit_s = limit_s
+        self._all: list[Running[object]] = []
+
+    def start(
+        self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> Running[T]:
+        """Call ``function`` in a new thread."""
+        name = f"{getattr(function, '__name__', 'thread')}-{len(self._all)}"
+        running = Running(lambda: function(*args, **kwargs), name)
+        self._all.append(running)  # type: ignore[arg-type] # only joined and asked
+        return running
+
+    def join(self) -> None:
+        """Wait for all of them, then raise the first error nobody has asked for."""
+        deadline = monotonic() + self._limit_s
+        for running in self._all:
+            running.join(max(0.0, deadline - monotonic()))
+        for running in self._all:
+            if (error := running.untold_error()) is not None:
+                raise error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.join()
+
+
+class Sequencer:
+    """Puts steps of several threads in one order.
+
+    ``with steps(0):`` in one thread comes before ``with steps(1):`` in any other; a
+    number is used once.
+    """
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._moved = threading.Condition()
+
+    @contextmanager
+    def __call__(self, number: int) -> Iterator[None]:
+        """Wait for the turn of ``number``, and give the turn on at the end.
+
+        Raises:
+            AssertionError: if its turn does not come.
+        """
+        with self._moved:
+            if not self._moved.wait_for(lambda: self._next == number, LIMIT_S):
+                show_stacks()
+                raise AssertionError(
+                    f"step {number} waits: step {self._next} is not done"
+                )
+        try:
+            yield
+        finally:
+            with self._moved:
+                self._next = number + 1
+                self._moved.notify_all()
+
+
+def until(
+    condition: Callable[[], bool], what: str, *, limit_s: float = LIMIT_S
+) -> None:
+    """Wait until ``condition()`` is true, as another thread will make it.
+
+    Raises:
+        AssertionError: if it never is; ``what`` says what was waited for.
+    """
+    deadline = monotonic() + limit_s
+    pause = threading.Event()
+    while not condition():
+        if monotonic() > deadline:
+            show_stacks()
+            raise AssertionError(f"not so after {limit_s:g} s: {what}")
+        pause.wait(_LOOK_S)

@@ -1,0 +1,221 @@
+"""Holds the tree to the order of its modules, and waiting to its two doors.
+
+The tables below are the rules; `tests.house` says what they mean, and its own tests
+show on small trees that each of them can be broken.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import house
+from tests.imports import Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Lowest first: a module imports only what stands above it in its list.
+ORDER: Mapping[str, tuple[str, ...]] = {
+    "queuebroker": (
+        "errors",
+        "_sync",
+        "_net",
+        "observer",
+        "arguments",
+        "parking",
+        "current",
+        "readiness",
+        "circular_buffer",
+        "rendezvous",
+        "connection",
+        "queue_connection",
+        "end",
+        "channel",
+        "message_queue",
+        "locked_queue",
+        "pairing",
+        "broker_manager",
+        "meeting",
+        "broker",
+        "queue_broker",
+        "task",
+        "waiting",
+        "aio",
+        "java",
+        "sockets",
+        "testing",
+    ),
+    "bus": (
+        "errors",
+        "address",
+        "message",
+        "config",
+        "core",
+        "threads",
+        "multicast",
+        "links",
+        "pattern",
+        "journal",
+        "api",
+        "service",
+        "testing",
+        "pipeline",
+        "demo",
+        "cli",
+        "__main__",
+    ),
+}
+
+# Who never imports whom.
+STRANGERS = (
+    (["queuebroker"], ["bus", "specs", "tests", "benchmarks", "examples"]),
+    (["bus", "specs"], ["tests", "benchmarks", "examples"]),
+    (["specs.models"], ["queuebroker", "bus"]),
+    (["bus.pipeline"], ["bus.journal.checker"]),
+)
+
+# Who alone may import what, in all that waits.
+DOORS = {
+    "queuebroker._sync": ("threading", "time", "_thread", "queue", "concurrent"),
+    "queuebroker._net": (
+        "socket",
+        "ssl",
+        "select",
+        "selectors",
+        "random",
+        "subprocess",
+    ),
+}
+BEHIND_THE_DOORS = ("queuebroker", "bus")
+# The explorer has to work where those it watches do not.
+BEFORE_THE_DOORS = ("queuebroker.testing",)
+
+PRODUCTION = ("queuebroker", "bus", "specs")
+DANGEROUS_MODULES = (
+    "pickle",
+    "cPickle",
+    "marshal",
+    "shelve",
+    "dill",
+    "cloudpickle",
+    "yaml",
+)
+
+# What `import queuebroker` must not load: slow, or able to wait behind our back.
+HEAVY = frozenset(
+    {
+        "asyncio",
+        "concurrent",
+        "hypothesis",
+        "multiprocessing",
+        "pytest",
+        "selectors",
+        "socket",
+        "ssl",
+        "subprocess",
+        "unittest",
+        "urllib",
+    }
+)
+SCIENTIFIC = frozenset({"numpy", "pandas", "pyarrow", "pyspark", "matplotlib", "rich"})
+
+
+def _folder(package: str) -> Path:
+    spec = importlib.util.find_spec(package)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
+
+@pytest.fixture(scope="module")
+def tree() -> Tree:
+    return Tree.read(*(_folder(package) for package in PRODUCTION))
+
+
+@pytest.mark.parametrize("package", ORDER)
+def test_modules_import_only_what_stands_above_them(tree: Tree, package: str) -> None:
+    assert house.out_of_order(tree, package, ORDER[package]) == []
+
+
+@pytest.mark.parametrize(("importers", "targets"), STRANGERS)
+def test_strangers_do_not_import_one_another(
+    tree: Tree, importers: list[str], targets: list[str]
+) -> None:
+    assert house.forbidden_imports(tree, importers, targets) == []
+
+
+def test_the_pipeline_does_not_reach_the_small_checker_by_any_way(tree: Tree) -> None:
+    assert house.reached(tree, "bus.pipeline", "bus.journal.checker") == []
+
+
+def test_only_the_doors_import_what_blocks(tree: Tree) -> None:
+    found = house.outside_the_door(tree, BEHIND_THE_DOORS, DOORS, BEFORE_THE_DOORS)
+    assert found == []
+
+
+def test_nobody_holds_on_to_an_attribute_of_sync(tree: Tree) -> None:
+    found = house.torn_from_sync(tree, BEHIND_THE_DOORS, BEFORE_THE_DOORS)
+    assert found == []
+
+
+def test_nothing_runs_a_string_or_unpacks_foreign_objects(tree: Tree) -> None:
+    assert house.dangerous_calls(tree, PRODUCTION) == []
+    assert house.forbidden_imports(tree, PRODUCTION, DANGEROUS_MODULES) == []
+
+
+def test_importing_queuebroker_loads_attrs_and_nothing_else_of_others() -> None:
+    loaded = _loaded_by("import queuebroker")
+    foreign = loaded - sys.stdlib_module_names - {"queuebroker", "attr", "attrs"}
+    assert foreign == set()
+    assert loaded & HEAVY == set()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import bus.journal.writer, bus.journal.reader, bus.journal.checker",
+        "from bus.cli import main; main(['--help'], standalone_mode=False)",
+    ],
+    ids=["journal", "bus --help"],
+)
+def test_what_must_be_light_loads_nothing_scientific(code: str) -> None:
+    assert _loaded_by(code) & SCIENTIFIC == set()
+
+
+def _loaded_by(code: str) -> set[str]:
+    """Name the top-level modules that ``code`` loads into a fresh interpreter."""
+    script = textwrap.dedent(
+        f"""
+        import json, sys
+        before = set(sys.modules)
+        {code}
+        loaded = {{name.partition(".")[0] for name in set(sys.modules) - before}}
+        print(json.dumps(sorted(loaded)))
+        """
+    )
+    # Whatever serves this process serves the fresh one, wherever it was found.
+    path = os.pathsep.join([str(_folder("queuebroker").parent), *sys.path])
+    answer = subprocess.run(
+        [sys.executable, "-c", script],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    return set(json.loads(answer.stdout.splitlines()[-1]))
+
+
+def test_what_a_fresh_interpreter_loads_is_seen() -> None:
+    loaded = _loaded_by("import json.tool, _sitebuiltins, colorsys")
+    assert "colorsys" in loaded
+    assert "queuebroker" not in loaded

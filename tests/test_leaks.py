@@ -1,0 +1,142 @@
+"""What a test leaves behind is seen, also through the fixture that looks for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from tests.leaks import Snapshot
+from tests.support import Threads
+
+_HERE = Path(__file__).parent
+_SHM = Path("/dev/shm")
+
+# One test leaves one of each kind behind; its neighbours must not be blamed.
+_LEAKY = """
+import os, threading
+from pathlib import Path
+import pytest
+
+held = threading.Event()
+
+def test_clean(): pass
+def test_leaky():
+    threading.Thread(target=held.wait, name="straggler", daemon=True).start()
+    os.open("/dev/null", os.O_RDONLY)
+    Path("/dev/shm/{shm}").touch()
+@pytest.mark.spark
+def test_exempt(): os.open("/dev/zero", os.O_RDONLY)
+def test_clean_again(): pass
+def test_exception_in_a_thread():
+    thread = threading.Thread(target=lambda: 1 / 0)
+    thread.start()
+    thread.join()
+"""
+
+
+def test_nothing_new_is_no_leak() -> None:
+    assert Snapshot.take().leaks() == []
+
+
+def test_a_thread_that_is_ending_is_waited_for() -> None:
+    before = Snapshot.take()
+    go = threading.Event()
+
+    def release_later() -> None:
+        go.wait()
+
+    with Threads() as threads:
+        threads.start(release_later)
+        assert [one for one in before.leaks(settle_s=0.01) if "release_later" in one]
+        go.set()
+        assert before.leaks() == []
+
+
+def test_a_descriptor_opened_in_the_place_of_another_is_seen() -> None:
+    first = os.open(os.devnull, os.O_RDONLY)
+    before = Snapshot.take()
+    os.close(first)
+    second = os.open("/dev/zero", os.O_RDONLY)
+    try:
+        assert second == first
+        assert before.leaks(settle_s=0) == [f"descriptor {second} -> /dev/zero is open"]
+    finally:
+        os.close(second)
+
+
+def test_shared_memory_held_by_another_process_is_not_ours() -> None:
+    path = _SHM / f"leaks-test-{os.getpid()}"
+    before = Snapshot.take()
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLD.format(path=path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        try:
+            assert holder.stdout.readline() == b"held\n"
+            shared = [one for one in before.leaks(settle_s=0) if str(path) in one]
+            assert shared == []
+        finally:
+            holder.stdin.close()
+    assert holder.returncode == 0
+
+    assert before.leaks(settle_s=0) == [f"{path} is left"]
+    path.unlink()
+
+
+_HOLD = """
+import sys
+with open("{path}", "wb"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_the_fixture_fails_exactly_the_tests_that_leak(tmp_path: Path) -> None:
+    shm = f"leaks-fixture-{os.getpid()}"
+    outcomes = _run(tmp_path, _LEAKY.format(shm=shm))
+    (_SHM / shm).unlink()
+
+    # What is left behind fails in teardown, so the test itself has passed before.
+    assert {line.split(" - ")[0] for line in outcomes} == {
+        "PASSED tests/test_leaky.py::test_clean",
+        "PASSED tests/test_leaky.py::test_leaky",
+        "ERROR tests/test_leaky.py::test_leaky",
+        "PASSED tests/test_leaky.py::test_exempt",
+        "PASSED tests/test_leaky.py::test_clean_again",
+        "FAILED tests/test_leaky.py::test_exception_in_a_thread",
+    }
+    told = "\n".join(outcomes)
+    assert "thread 'straggler' runs" in told
+    assert "/dev/null is open" in told
+    assert f"/dev/shm/{shm} is left" in told
+
+
+def _run(root: Path, text: str) -> list[str]:
+    """Run a test file under our own conftest and settings; give its outcomes."""
+    tests = root / "tests"
+    tests.mkdir()
+    for name in ("__init__.py", "conftest.py", "leaks.py", "watchdog.py"):
+        shutil.copy(_HERE / name, tests)
+    shutil.copy(_HERE.parent / "pyproject.toml", root)
+    (tests / "test_leaky.py").write_text(text)
+    answer = subprocess.run(
+        [sys.executable, "-m", "pytest", "-rA", "--tb=no", "-q"],
+        cwd=root,
+        check=False,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=100,
+        env={**os.environ, "COLUMNS": "400"},
+    )
+    words = ("PASSED", "FAILED", "ERROR")
+    lines = [line for line in answer.stdout.splitlines() if line.startswith(words)]
+    assert lines, answer.stdout
+    return lines

@@ -1,0 +1,168 @@
+"""The classic faults are found, fast; what is right is searched through and passes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queuebroker.testing import Failure, Kind, explore, replay
+from tests.testing.bounded import (
+    Bounded,
+    Closed,
+    ForgetsTheOthers,
+    GivesUpItsTurn,
+    LooksOnce,
+    LooksTwice,
+    OneForBoth,
+    program,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker.testing import Run
+
+
+def put(queue: Bounded) -> None:
+    queue.put("item")
+
+
+def put_twice(queue: Bounded) -> None:
+    queue.put("first")
+    queue.put("second")
+
+
+def put_thrice(queue: Bounded) -> None:
+    put_twice(queue)
+    queue.put("third")
+
+
+def get(queue: Bounded) -> None:
+    queue.get()
+
+
+def get_twice(queue: Bounded) -> None:
+    queue.get()
+    queue.get()
+
+
+def get_thrice(queue: Bounded) -> None:
+    get_twice(queue)
+    queue.get()
+
+
+def get_in_time(queue: Bounded) -> None:
+    queue.get(timeout=5)
+
+
+def close(queue: Bounded) -> None:
+    queue.close()
+
+
+def put_and_close(queue: Bounded) -> None:
+    queue.put("item")
+    queue.close()
+
+
+# Program, what is found, and the schedules in which an exhaustive search must find it.
+FAULTS = {
+    "one condition for both sides": (
+        program(OneForBoth, get, get, put, put),
+        Kind.LOST_WAKEUP,
+        10,
+    ),
+    "if for while": (program(LooksOnce, get, get, put, put), Kind.EXCEPTION, 50),
+    "look and sleep in two steps": (program(LooksTwice, get, put), Kind.DEADLOCK, 10),
+    "closing wakes one": (
+        program(ForgetsTheOthers, get, get, close),
+        Kind.LOST_WAKEUP,
+        1,
+    ),
+    "a timeout eats a wake-up": (
+        program(GivesUpItsTurn, get_in_time, get, put_twice),
+        Kind.DEADLOCK,
+        4_000,
+    ),
+}
+
+# Actors, schedules with 0, 1, 2 preemptions, classes.
+RIGHT = {
+    "put; get": ((put, get), [4, 13, 32], 2),
+    "2 put; 2 get": ((put_twice, get_twice), [4, 30, 120], 8),
+    "3 put; 3 get": ((put_thrice, get_thrice), [4, 46, 256], 22),
+    "get; get; close": ((get, get, close), [15, 139, 672], 10),
+    "put, close; get; get": ((put_and_close, get, get), [35, 313, 1770], 24),
+    "2 put; get; get": ((put_twice, get, get), [28, 337, 2063], 28),
+    "timed get; get; 2 put": ((get_in_time, get, put_twice), [31, 438, 3142], 61),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_exhaustive_search_finds_the_fault(name: str) -> None:
+    faulty, kind, schedules = FAULTS[name]
+
+    with pytest.raises(Failure) as caught:
+        explore(faulty, random=0, limit=schedules)
+
+    assert caught.value.kind is kind
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", FAULTS)
+def test_random_search_finds_the_fault(name: str, seed: int) -> None:
+    faulty, _, _ = FAULTS[name]
+
+    with pytest.raises(Failure):
+        explore(faulty, limit=0, random=400, seed=seed)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_replayed_every_time(name: str) -> None:
+    faulty, kind, _ = FAULTS[name]
+    with pytest.raises(Failure) as caught:
+        explore(faulty, limit=0, random=2_000, seed=0)
+    schedule = caught.value.schedule
+
+    again = []
+    for _ in range(40):
+        with pytest.raises(Failure) as replayed:
+            replay(faulty, schedule)
+        again.append(replayed.value)
+
+    assert {failure.kind for failure in again} == {kind}
+    assert {failure.story for failure in again} == {
+        caught.value.story.replace(f"\nseed: {caught.value.seed}", "")
+    }
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_the_right_queue_passes_every_schedule_up_to_the_bound(name: str) -> None:
+    actors, counts, classes = RIGHT[name]
+
+    report = explore(program(Bounded, *actors), bound=2, random=0)
+
+    assert report.exhausted
+    assert [each.schedules for each in report.rounds] == counts
+    assert report.classes == classes
+
+
+def test_a_timeout_does_not_mask_a_lost_wake_up() -> None:
+    """With a timeout everybody goes on in the end; the wake-up is lost all the same."""
+
+    def close_one_of_two(run: Run) -> None:
+        queue = ForgetsTheOthers()
+        for _ in range(2):
+            run.spawn(_get_or_give_up, queue)
+        run.settle()
+        queue.close()
+
+    with pytest.raises(Failure) as caught:
+        explore(close_one_of_two)
+
+    assert caught.value.kind is Kind.LOST_WAKEUP
+
+
+def _get_or_give_up(queue: Bounded) -> None:
+    with pytest.raises((TimeoutError, Closed)):
+        queue.get(timeout=5)
