@@ -15,10 +15,12 @@ from bus.journal.reader import open_journals
 from bus.journal.rules import RULES, Verdict
 
 if TYPE_CHECKING:
-    from bus.journal.checker import CheckResult
+    from collections.abc import Sequence
+
+    from bus.journal.checker import CheckResult, RuleVerdict
     from bus.journal.rules import Violation
 
-__all__ = ["check"]
+__all__ = ["EXIT_CODES", "check", "show_verdicts", "violation_line"]
 
 EXIT_CODES: Final = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.UNKNOWN: 3}
 _COLOURS: Final = {"PASS": "green", "FAIL": "bold red", "UNKNOWN": "yellow"}
@@ -51,6 +53,16 @@ def check(directory: str, *, as_json: bool, limit: int) -> None:
 
 
 def _show(result: CheckResult, limit: int) -> None:
+    show_verdicts(result.verdicts)
+    for violation in result.violations[:limit]:
+        click.echo(violation_line(violation))
+    rest = len(result.violations) - limit
+    if rest > 0:
+        click.echo(f"and {rest} more: --limit {len(result.violations)} shows all")
+
+
+def show_verdicts(verdicts: Sequence[RuleVerdict]) -> None:
+    """Write the table of verdicts."""
     head = ("rule", "promise", "verdict", "checked", "violated", "unknown", "why")
     rows = [
         (
@@ -62,17 +74,13 @@ def _show(result: CheckResult, limit: int) -> None:
             each.unknown,
             each.why,
         )
-        for each in result.verdicts
+        for each in verdicts
     ]
     show_table(head, rows, colours=_COLOURS)
-    for violation in result.violations[:limit]:
-        click.echo(_line(violation))
-    rest = len(result.violations) - limit
-    if rest > 0:
-        click.echo(f"and {rest} more: --limit {len(result.violations)} shows all")
 
 
-def _line(violation: Violation) -> str:
+def violation_line(violation: Violation) -> str:
+    """One violation in one line, for people."""
     where = f"record {violation.n} of " if violation.n is not None else ""
     journal = violation.journal
     whose = f"journal {id_text(journal)}" if journal is not None else "no journal"

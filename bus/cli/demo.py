@@ -1,6 +1,8 @@
 """``bus demo``: take stock of a folder, recorded, compared and checked.
 
-What the tasks do is in `bus.demo`; here is what a person sees of it.
+What the tasks do is in `bus.demo`; here is what a person sees of it. Exit 0 if the
+result equals the serial run and every verdict is PASS, 1 if not, 3 if some verdict is
+only UNKNOWN.
 """
 
 from __future__ import annotations
@@ -11,22 +13,29 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from bus.cli.check import EXIT_CODES, show_verdicts, violation_line
+from bus.cli.progress import Progress
+from bus.cli.text import printable, warn
+from bus.demo.files import list_files
 from bus.demo.plant import FAULTS
+from bus.errors import DemoError
 
 if TYPE_CHECKING:
     from bus.demo.files import FileList
-    from bus.demo.messages import News
+    from bus.demo.judge import Judgement
     from bus.demo.run import Outcome
 
 __all__ = ["demo"]
 
 FAILED: Final = 1
 USAGE: Final = 2
+INTERRUPTED: Final = 130
 LARGEST: Final = 3
+NAMED: Final = 5
 
 
 @click.command()
-@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.argument("path", required=False, type=click.Path())
 @click.option(
     "--seconds",
     default=0.0,
@@ -36,10 +45,10 @@ LARGEST: Final = 3
 )
 @click.option(
     "--out",
-    default=Path("bus-demo"),
+    default="bus-demo",
     show_default=True,
     metavar="DIR",
-    type=click.Path(path_type=Path),
+    type=click.Path(),
     help="Folder for the record, the tables, the verdicts and the report.",
 )
 @click.option(
@@ -48,30 +57,96 @@ LARGEST: Final = 3
     type=click.Choice(sorted(FAULTS)),
     help=f"Let one channel misbehave once: {', '.join(sorted(FAULTS))}.",
 )
-def demo(path: Path | None, seconds: float, out: Path, plant: str | None) -> None:
+def demo(path: str | None, seconds: float, out: str, plant: str | None) -> None:
     """Take stock of the files below PATH with tasks on channels.
 
     Without PATH, of Python's standard library. The result is compared with a plain
-    serial run, and the record of every message is checked. Ends with 0 if all is
-    equal and every verdict is PASS, else with 1, or 3 if some are only UNKNOWN.
+    serial run, and the record of every message is held to its promises.
     """
-    from bus.demo.check import check, claim  # noqa: PLC0415 - slow to load
-    from bus.demo.files import list_files  # noqa: PLC0415 - likewise
+    from bus.demo.judge import claim, journals_of, judge  # noqa: PLC0415 - slow to load
     from bus.demo.run import take_stock  # noqa: PLC0415 - likewise
-    from bus.errors import DemoError  # noqa: PLC0415 - likewise
 
     try:
-        files = list_files(path)
-        folder = claim(out)
+        files = list_files(None if path is None else Path(path))
+        folder = claim(Path(out))
     except DemoError as error:
         # Nothing was begun: a wrong word on the command line, not a verdict.
         click.echo(f"bus: {error}", err=True)
         sys.exit(USAGE)
-    console = Progress(files)
-    outcome = take_stock(
-        files, folder.journals, seconds=seconds, fault=plant, news=console.tell
+    click.echo(f"taking stock of {len(files):,} {printable(files.title)}")
+    warn(files.problems)
+    try:
+        with Progress(files) as progress:
+            outcome = take_stock(
+                files,
+                journals_of(folder),
+                seconds=seconds,
+                fault=plant,
+                news=progress.tell,
+            )
+        equal = _show_outcome(files, outcome)
+        with Progress(files) as progress:
+            judgement = judge(folder, progress.say)
+    except KeyboardInterrupt:
+        click.echo("bus: interrupted", err=True)
+        sys.exit(INTERRUPTED)
+    _show_judgement(judgement)
+    sys.exit(EXIT_CODES[judgement.verdict] if equal else FAILED)
+
+
+def _show_outcome(files: FileList, outcome: Outcome) -> bool:
+    """Tell what was found; return whether every pass equals the serial run."""
+    found = outcome.stocks[-1]
+    groups = found.duplicates()
+    copies = sum(len(group) - 1 for group in groups)
+    click.echo(
+        f"found {found.files:,} files, {found.bytes:,} bytes, {copies:,} duplicates"
+        f" in {len(groups):,} groups"
     )
-    console.close()
-    equal = _show(files, outcome)
-    code = check(folder)
-    sys.exit(code if equal else FAILED)
+    for index in found.largest(LARGEST):
+        click.echo(f"  {found.sizes[index]:>12,}  {printable(files.paths[index])}")
+    for index in sorted(found.unread)[:NAMED]:
+        reason = printable(found.unread[index])
+        warn([f"cannot read {files.paths[index]}: {reason}"])
+    if len(found.unread) > NAMED:
+        warn([f"and {len(found.unread) - NAMED:,} more files could not be read"])
+    return _show_comparison(files, outcome)
+
+
+def _show_comparison(files: FileList, outcome: Outcome) -> bool:
+    equal = True
+    vanished: set[int] = set()
+    for turn, stock in enumerate(outcome.stocks, 1):
+        comparison = stock.compare(outcome.serial)
+        vanished.update(comparison.vanished)
+        for index in comparison.differing[:NAMED]:
+            click.echo(f"  pass {turn} differs in {printable(files.paths[index])}")
+        equal = equal and comparison.equal
+    passes = len(outcome.stocks)
+    count = "the pass" if passes == 1 else f"each of {passes:,} passes"
+    if equal:
+        click.echo(
+            f"compared with a serial hashlib run: {count} is equal"
+            " (files, bytes, duplicates)"
+        )
+    else:
+        click.echo("compared with a serial hashlib run: NOT EQUAL")
+    if vanished:
+        click.echo(
+            f"  {len(vanished):,} files vanished or came meanwhile and are left out"
+        )
+    return equal
+
+
+def _show_judgement(judgement: Judgement) -> None:
+    show_verdicts(judgement.verdicts)
+    for violation in judgement.first:
+        click.echo(violation_line(violation))
+    rest = judgement.violations - len(judgement.first)
+    if rest > 0:
+        click.echo(f"and {rest:,} more in violations.jsonl")
+    warn(judgement.problems)
+    if judgement.report is not None:
+        click.echo(f"report: {judgement.report}")
+    if judgement.lack is not None:
+        click.echo(f"no report: {judgement.lack}")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from bus.cli.check import EXIT_CODES
-from bus.cli.text import id_text, printable, route, show_table, warn
+from bus.cli.check import EXIT_CODES, show_verdicts, violation_line
+from bus.cli.text import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["pipeline"]
 
 SHOWN_PER_RULE: Final = 3
-_COLOURS: Final = {"PASS": "green", "FAIL": "bold red", "UNKNOWN": "yellow"}
 
 _journals = click.option(
     "--journals",
@@ -108,49 +107,18 @@ def _run(journals: Path, out: Path, master: str, *, report: bool) -> None:
 
 def _show(result: Result, out: Path) -> None:
     from bus.pipeline.folder import OutFolder  # noqa: PLC0415 - loaded where used
-    from bus.pipeline.results import first_violations  # noqa: PLC0415 - likewise
+    from bus.pipeline.results import first_violations  # noqa: PLC0415 - slow to load
 
-    head = ("rule", "promise", "verdict", "checked", "violated", "unknown", "why")
-    rows = [
-        (
-            each.rule,
-            each.title,
-            each.verdict.value,
-            each.checked,
-            each.violated,
-            each.unknown,
-            each.why,
-        )
-        for each in result.verdicts
-    ]
-    show_table(head, rows, colours=_COLOURS)
     folder = OutFolder(out)
+    show_verdicts(result.verdicts)  # type: ignore[arg-type] # the same fields
     shown = first_violations(folder, SHOWN_PER_RULE)
     for violation in shown:
-        click.echo(_line(violation))
-    if len(shown) < result.violations:
-        rest = result.violations - len(shown)
-        click.echo(f"and {rest} more in {folder.violations}")
+        click.echo(violation_line(violation))
+    rest = result.violations - len(shown)
+    if rest > 0:
+        click.echo(f"and {rest:,} more in {folder.violations}")
     if result.report is not None:
         click.echo(f"report: {result.report}")
-
-
-def _line(violation: dict[str, Any]) -> str:
-    flow, seq, n = violation["flow"], violation["seq"], violation["n"]
-    subject = ""
-    if flow is not None:
-        way = route(
-            violation["sender"] or "", violation["receiver"] or "", violation["port"]
-        )
-        channel = f"channel {id_text(flow >> 1)}, {way}, "
-        message = f"message {seq} of {way}, flow {id_text(flow)}, "
-        subject = channel if seq is None else message
-    where = f"record {n} of " if n is not None else ""
-    return (
-        f"{violation['rule']} {violation['verdict']}: {subject}"
-        f"{printable(violation['explanation'])}"
-        f" ({where}journal {id_text(violation['journal'] % 2**64)})"
-    )
 
 
 @contextlib.contextmanager

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from bus.demo.files import list_files
 from bus.errors import DemoError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_lists_regular_files_below_a_folder_sorted(tmp_path: Path) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bus.demo.files import FileList
 from bus.demo.stock import Stock, serial_stock
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def _digest(content: bytes) -> str:

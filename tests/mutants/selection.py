@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import queuebroker
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 CLAUSES = "MUTANT_CLAUSES"
 LIBRARY = "MUTANT_LIBRARY"
