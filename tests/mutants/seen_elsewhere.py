@@ -243,10 +243,11 @@ SEEN_ELSEWHERE = (
             ),
             Edit(
                 "broker.py",
-                "        if rdv is not None:\n            return finish(rdv, deadline)\n",
-                "        if rdv is not None:\n"
-                "            with self._busy:\n"
+                "            if rdv is not None:\n"
                 "                return finish(rdv, deadline)\n",
+                "            if rdv is not None:\n"
+                "                with self._busy:\n"
+                "                    return finish(rdv, deadline)\n",
             ),
         ),
     ),
@@ -335,11 +336,20 @@ SEEN_ELSEWHERE = (
         (
             Edit(
                 "meeting.py",
-                "                if rdv.waiting:\n"
-                "                    withdraw_locked(rdv, Reason.TIMED_OUT)\n",
-                "                if rdv.waiting:\n"
-                "                    rdv.reason = Reason.TIMED_OUT\n"
-                "                    break\n",
+                "            if rdv.waiting:\n"
+                "                withdraw_locked(rdv, Reason.TIMED_OUT)\n"
+                "    if rdv.end is None:\n",
+                "            if rdv.waiting:\n"
+                "                rdv.reason = Reason.TIMED_OUT\n"
+                "                raise _refusal(rdv)\n"
+                "    if rdv.end is None:\n",
+            ),
+            Edit(
+                "meeting.py",
+                "        if rdv.waiting:\n"
+                "            withdraw_locked(rdv, Reason.INTERRUPTED)\n",
+                "        if rdv.waiting and rdv.reason is not Reason.TIMED_OUT:\n"
+                "            withdraw_locked(rdv, Reason.INTERRUPTED)\n",
             ),
         ),
     ),
