@@ -21,7 +21,7 @@ from bus.journal.writer import Journal
 from queuebroker.observer import Operation, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from benchmarks.suites import Effort
     from queuebroker import Observer
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["suite"]
 
 _RECORDS = 300_000
-_MESSAGES = 100_000
+_CHUNKS = 100
+_CHUNK_MESSAGES = 1_000
 _MESSAGE = bytes(64)
 
 # Two rounds of one and the same loop differ by this much on a quiet machine.
@@ -38,7 +39,7 @@ _NOISE = 1.05
 
 def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
     """Give J1 with the record on and off."""
-    records, messages = effort.amount(_RECORDS), effort.amount(_MESSAGES)
+    records, chunks = effort.amount(_RECORDS), effort.amount(_CHUNKS)
     return [
         Contest(
             "J1",
@@ -54,8 +55,8 @@ def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
             "off",
             "ns/message",
             "lower",
-            partial(_unobserved_beside_journal_ns, messages),
-            {"bare": partial(_unobserved_ns, messages)},
+            partial(_unobserved_beside_journal_ns, chunks),
+            {"bare": partial(_unobserved_ns, chunks)},
             {"bare": _NOISE},
         ),
     ], []
@@ -126,20 +127,27 @@ def _observe_ns(observe: Observer, count: int) -> float:
     return (perf_counter() - start) / count * 1e9
 
 
-def _unobserved_beside_journal_ns(count: int) -> float:
+def _unobserved_beside_journal_ns(chunks: int) -> float:
     """Send and receive unobserved while another connection is being recorded."""
     with _journal() as journal, ours.queues(4, observer=journal.observe) as (near, far):
         near.send(_MESSAGE)
         far.receive()
-        return _unobserved_ns(count)
+        return _unobserved_ns(chunks)
 
 
-def _unobserved_ns(count: int) -> float:
-    """Send and receive in one thread, so that no thread switch adds its noise."""
+def _unobserved_ns(chunks: int) -> float:
+    """Send and receive in one thread; give what a message takes at best.
+
+    The difference that is looked for is smaller than what thread switches and other
+    programs add, and both only ever add: so one thread, and the best of many chunks.
+    """
     with ours.queues(capacity=4) as (near, far):
-        send, receive = near.send, far.receive
-        start = perf_counter()
-        for _ in repeat(None, count):
-            send(_MESSAGE)
-            receive()
-        return (perf_counter() - start) / count * 1e9
+        return min(_chunk_ns(near.send, far.receive) for _ in range(chunks))
+
+
+def _chunk_ns(send: Callable[[bytes], object], receive: Callable[[], bytes]) -> float:
+    start = perf_counter()
+    for _ in repeat(None, _CHUNK_MESSAGES):
+        send(_MESSAGE)
+        receive()
+    return (perf_counter() - start) / _CHUNK_MESSAGES * 1e9

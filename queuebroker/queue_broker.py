@@ -40,7 +40,7 @@ class QueueBroker:
         capacity: messages that fit in each direction of the queues it accepts.
         max_message_size: bytes a message on these may have, None for any number.
         strict_half: let sends of its own ends raise instead of being dropped while
-            they are half-disconnected.
+            they are half-disconnected; `accept` and `connect` may say otherwise.
 
     Raises:
         BrokerNameInUseError: a live broker of that manager has the name.
@@ -101,14 +101,16 @@ class QueueBroker:
         timeout: float | None = None,
         capacity: int | None = None,
         exclusive: bool = False,
+        strict_half: bool | None = None,
     ) -> MessageQueue:
         """Wait for a connect to this broker and port; return this side's end.
 
         capacity: messages in each direction, for this connection only.
+        strict_half: for this end only (QB-PY-8).
 
         The rest is as `Broker.accept`.
         """
-        terms = self._terms
+        terms = self._terms_with(strict_half)
         if capacity is not None:
             terms = attrs.evolve(terms, capacity=positive("capacity", capacity))
         if exclusive:
@@ -123,6 +125,7 @@ class QueueBroker:
         *,
         timeout: float | None = None,
         required: Literal[True],
+        strict_half: bool | None = None,
     ) -> MessageQueue: ...
     @overload
     def connect(
@@ -132,6 +135,7 @@ class QueueBroker:
         *,
         timeout: float | None = None,
         required: bool = False,
+        strict_half: bool | None = None,
     ) -> MessageQueue | None: ...
     def connect(
         self,
@@ -140,13 +144,17 @@ class QueueBroker:
         *,
         timeout: float | None = None,
         required: bool = False,
+        strict_half: bool | None = None,
     ) -> MessageQueue | None:
         """Wait for an accept at the named broker and port; return this side's end.
 
-        As `Broker.connect`; a broker without this face counts as unknown.
+        strict_half: for this end only (QB-PY-8).
+
+        The rest is as `Broker.connect`; a broker without this face counts as unknown.
         """
+        terms = self._terms_with(strict_half)
         end = self._broker.meet_connect(
-            Kind.QUEUE, name, port, self._terms, timeout, required=required
+            Kind.QUEUE, name, port, terms, timeout, required=required
         )
         return None if end is None else _queue(end)
 
@@ -196,6 +204,11 @@ class QueueBroker:
     def as_current(self) -> AbstractContextManager[None]:
         """Make this the current broker of the thread or coroutine (QB-NAME-11)."""
         return as_current(self)
+
+    def _terms_with(self, strict_half: bool | None) -> Terms:
+        if strict_half is None:
+            return self._terms
+        return attrs.evolve(self._terms, strict=bool(strict_half))
 
     # Closing.
 

@@ -185,7 +185,7 @@ class MeetingHistory:
     def _get(self, name: str) -> str | None:
         manager: BrokerManager = next(iter(self._brokers.values())).manager
         found = manager.get(name)
-        return found and found.name
+        return None if found is None else found.name
 
     def _keep(self, end: MessageQueue) -> int:
         self.ends.append(end)

@@ -1,7 +1,8 @@
 """Which tests may be skipped: ``python -m tests.skips RESULTS.xml``.
 
 Reads a JUnit file written by pytest and ``allowed_skips.txt`` beside this module.
-Exit codes: 0 every skip is allowed, 1 one is not or nothing was run, 2 wrong usage.
+Exit codes: 0 every skip is allowed, 1 one is not or nothing was run, 2 wrong usage or
+no such file.
 An expected failure counts as a skip: it hides as much.
 """
 
@@ -77,7 +78,11 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         print("usage: python -m tests.skips RESULTS.xml", file=sys.stderr)
         return 2
-    results = ET.parse(arguments[0]).getroot()
+    try:
+        results = ET.parse(arguments[0]).getroot()
+    except (OSError, ET.ParseError) as error:
+        print(f"cannot read the results of a test run: {error}", file=sys.stderr)
+        return 2
     patterns = allowed_reasons(_ALLOWED.read_text(encoding="utf-8"))
     skips = skips_in(results)
     refused = [skip for skip in skips if not skip.allowed_by(patterns)]

@@ -65,6 +65,15 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert "usage" in capsys.readouterr().err
 
 
+def test_results_that_are_not_there_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert skips.main([str(tmp_path / "results.xml")]) == 2
+
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("cannot read the results of a test run: ")
+
+
 def test_each_pattern_needs_its_reason() -> None:
     text = "# why\nfirst\nsecond\n\nthird\n"
 

@@ -57,7 +57,7 @@ def conformance(level: str, subject: str, pytest_args: tuple[str, ...]) -> None:
 def _run(level: str, subject: str, pytest_args: tuple[str, ...]) -> int:
     import pytest  # noqa: PLC0415 - an extra; the other verbs do without it
 
-    from specs.conformance.level import LEVEL_VARIABLE  # noqa: PLC0415 - loads with it
+    from specs.conformance.level import LEVEL_VARIABLE  # noqa: PLC0415 - likewise
 
     os.environ[LEVEL_VARIABLE] = level
     suite = importlib.util.find_spec("specs.conformance")

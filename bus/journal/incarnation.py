@@ -127,6 +127,7 @@ class Incarnation:
         if slot is not None:
             _write(slot, Kind.CLOSE)
         self._supply.finish(None if slot is None else slot[0] + 1)
+        self.meta.close()
 
     def abandon(self) -> None:
         """In a forked child: close its copy of what the parent goes on using."""

@@ -12,10 +12,12 @@ write a line; both numbers are good.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
 import sys
+from io import FileIO
 from typing import TYPE_CHECKING, Final
 
 from queuebroker import _sync
@@ -56,8 +58,9 @@ class Meta:
     ) -> None:
         """Make the file and say whose it is. OSError if that fails."""
         self._path = folder / META_FILE
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        self._file = os.open(self._path, flags, 0o666)
+        # Unbuffered, and not a bare descriptor: a thread that comes after the close
+        # must not write to whatever file has that number by then.
+        self._file = FileIO(self._path, "ab")
         self._torn = False
         self._name_numbers = itertools.count(1)
         self._thread_numbers = itertools.count(1)
@@ -75,7 +78,7 @@ class Meta:
                 "boot_id": header.boot_id.hex(),
                 "mono": header.mono,
                 "wall": header.wall,
-            },
+            }
         )
 
     def name(self, text: str) -> int:
@@ -100,37 +103,40 @@ class Meta:
 
     def late(self) -> None:
         """Say, after the close, that operations are still being reported."""
-        self._note({"is": "late", "mono": _sync.monotonic_ns()})
+        line = {"is": "late", "mono": _sync.monotonic_ns()}
+        # If the journal was removed nobody is left to be told: do not make a new file.
+        with (
+            contextlib.suppress(OSError),
+            FileIO(self._path, "ab", opener=_existing) as file,
+        ):
+            file.write(_encoded(line))
 
     def close(self) -> None:
-        """Close the file, where no other thread can be about to write to it.
-
-        That is why a closed journal keeps it until nobody knows the journal any more:
-        a late writer would else write to whatever file has the number by then.
-        """
-        file, self._file = self._file, -1
-        if file >= 0:
-            os.close(file)
-
-    def __del__(self) -> None:
-        # If the file could not be made there is none.
-        if hasattr(self, "_file"):
-            self.close()
+        """Close the file. Whoever still has a name to write is told that it cannot."""
+        self._file.close()
 
     def _note(self, line: dict[str, object]) -> bool:
         try:
             self._write(line)
-        except OSError:
+        except (OSError, ValueError):  # ValueError: the file is closed
             return False
         return True
 
     def _write(self, line: dict[str, object]) -> None:
-        data = json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n"
+        data = _encoded(line)
         if self._torn:
             data = b"\n" + data
         # A full disk may take a part of a line. The reader passes over it, provided
         # that the next one begins on a line of its own.
         self._torn = True
-        if os.write(self._file, data) < len(data):
+        if self._file.write(data) != len(data):
             raise OSError("cannot write the line whole: the disk is full")
         self._torn = False
+
+
+def _encoded(line: dict[str, object]) -> bytes:
+    return json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def _existing(path: str, flags: int) -> int:
+    return os.open(path, flags & ~os.O_CREAT)

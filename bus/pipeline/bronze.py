@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    import pyarrow as pa
+    import pyarrow as pa  # type: ignore[import-untyped] # pyarrow ships no types
     from pyspark.sql import DataFrame, SparkSession
 
     from bus.pipeline.folder import OutFolder
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["ingest", "problems"]
 
 PROBLEMS_MAX: Final = 100
+TASKS_PER_CORE: Final = 2
 
 
 def ingest(spark: SparkSession, journals: Path, out: OutFolder) -> None:
@@ -33,7 +34,8 @@ def ingest(spark: SparkSession, journals: Path, out: OutFolder) -> None:
     register(spark)
     out.write(spark.read.format(FORMAT).load(str(journals)), "events")
     shares = Share.list_all(journals)
-    places = spark.range(0, len(shares), 1, len(shares))
+    tasks = min(len(shares), TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+    places = spark.range(0, len(shares), 1, tasks)
     facts = places.mapInArrow(functools.partial(_facts, shares), ddl(SEGMENTS))
     out.write(facts, "segments")
 

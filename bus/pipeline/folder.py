@@ -8,7 +8,6 @@ that fails leaves no verdicts of another one behind. This needs no Spark.
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -16,6 +15,8 @@ import attrs
 from bus.errors import PipelineError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["MARKER", "OutFolder"]

@@ -16,14 +16,15 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from bus.journal.format import Kind
+from bus.pipeline.schemas import signed
 from bus.pipeline.silver import is_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+    from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame
 
+    from bus.journal.rules import Violation
     from bus.pipeline.rules import Tables
 
 __all__ = [
@@ -66,7 +67,7 @@ class Scale:
         return cls(first, next(step for step in steps if step >= least))
 
     def bucket(self) -> Column:
-        """When the bucket begins that a message falls into, by when it was first met."""
+        """When the bucket of a message begins, by when it was first met."""
         since = F.col("wall_us") - self.start_us
         return F.col("wall_us") - F.pmod(since, F.lit(self.width_us))
 
@@ -154,10 +155,10 @@ def waits(events: DataFrame) -> DataFrame:
     )
 
 
-def scenes(events: DataFrame, violations: Sequence[Mapping[str, Any]]) -> DataFrame:
+def scenes(events: DataFrame, violations: Sequence[Violation]) -> DataFrame:
     """The records around some violations of messages, to draw them.
 
-    violations: a few rows of that table; `scene` is the place among them.
+    violations: a few; `scene` is the place among them.
     """
     numbers = [
         F.when(_around(violation), F.lit(number))
@@ -173,11 +174,12 @@ def scenes(events: DataFrame, violations: Sequence[Mapping[str, Any]]) -> DataFr
     )
 
 
-def _around(violation: Mapping[str, Any]) -> Column:
-    near = F.abs(F.col("seq") - violation["seq"]) <= SCENE_REACH
-    itself = [violation[name] for name in ("n", "other_n")]
-    named = F.col("n").isin([n for n in itself if n is not None])
-    return (F.col("flow") == violation["flow"]) & (near | named)
+def _around(violation: Violation) -> Column:
+    assert violation.flow is not None
+    near = F.abs(F.col("seq") - F.lit(violation.seq)) <= SCENE_REACH
+    itself = [n for n in (violation.n, violation.other_n) if n is not None]
+    mine = F.col("flow") == signed(violation.flow)
+    return mine & (near | F.col("n").isin(itself))
 
 
 def _shares(profiles: DataFrame) -> DataFrame:
@@ -206,11 +208,14 @@ def _shares(profiles: DataFrame) -> DataFrame:
 def _labels(flows: DataFrame) -> DataFrame:
     """For each flow the pair of names it is shown under."""
     names = {name: F.coalesce(name, F.lit("?")) for name in ("sender", "receiver")}
-    spoken = flows.where("messages_sent + messages_received > 0").withColumns(names)
+    amount = "messages_sent + messages_received + bytes_sent + bytes_received"
+    spoken = flows.where(f"{amount} > 0").withColumns(names)
     busiest = (
         spoken.groupBy("sender", "receiver")
-        .agg(F.sum(F.expr("messages_sent + messages_received")).alias("messages"))
-        .orderBy(F.desc("messages"), "sender", "receiver")
+        .agg(
+            F.sum("messages_sent").alias("messages"), F.sum("bytes_sent").alias("bytes")
+        )
+        .orderBy(F.desc("messages"), F.desc("bytes"), "sender", "receiver")
         .limit(ROUTES_MAX)
         .select("sender", "receiver", F.lit(True).alias("shown"))
     )

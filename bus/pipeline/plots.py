@@ -17,7 +17,7 @@ from bus.pipeline import svg
 from bus.pipeline.wording import count, duration, moment, short
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
@@ -55,7 +55,7 @@ def heat_map(routes: Sequence[Row]) -> str:
             axes.text(x, y, count(amount), ha="center", va="center", fontsize=9)
         axes.set(xlim=(-0.5, len(targets) - 0.5), ylim=(len(sources) - 0.5, -0.5))
         letters = sum(len(short(target)) for target in targets)
-        turn = {"rotation": 30, "ha": "right"} if letters > 85 else {}
+        turn: Row = {"rotation": 30, "ha": "right"} if letters > 85 else {}
         axes.set_xticks(range(len(targets)), list(map(short, targets)), **turn)
         axes.set_yticks(range(len(sources)), list(map(short, sources)))
         axes.tick_params(length=0)
@@ -118,7 +118,9 @@ def distribution(rows: Sequence[Row], routes: Sequence[Row]) -> str:
 
     def paint(axes: Axes) -> None:
         for line in _lines(rows, _by_amount(routes, "messages_sent"), whole=True):
-            steps = sorted((max(row["latency_ns"], 1), row["share"]) for row in line.rows)
+            steps = sorted(
+                (max(row["latency_ns"], 1), row["share"]) for row in line.rows
+            )
             if steps:
                 x, y = zip((steps[0][0], 0.0), *steps, strict=True)
                 line.plot(axes, x, y, drawstyle="steps-post")

@@ -27,6 +27,7 @@ from bus.pipeline.schemas import hex64
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bus.journal.rules import Violation
     from bus.pipeline.folder import OutFolder
 
 __all__ = ["render"]
@@ -90,20 +91,19 @@ def _summary(journals: Sequence[Row]) -> Row:
     }
 
 
-def _violations(folder: OutFolder) -> list[Row]:
-    """The first violations of each rule, some of them drawn."""
+def _violations(folder: OutFolder) -> list[tuple[Violation, Markup]]:
+    """The first violations of each rule; each with its drawing, "" if it has none."""
     records: dict[int, list[Row]] = {}
     for row in read_rows(folder, "scenes"):
         records.setdefault(row["scene"], []).append(row)
-    scenes = [
-        (violation, draw_scene(f"scene-{number}", violation, records.get(number, [])))
+    drawings = {
+        violation: draw_scene(f"scene-{number}", violation, records.get(number, []))
         for number, violation in enumerate(drawn_violations(folder))
+    }
+    return [
+        (violation, Markup(drawings.get(violation, "")))  # noqa: S704 - escapes its text
+        for violation in first_violations(folder, PER_RULE)
     ]
-    told = []
-    for violation in first_violations(folder, PER_RULE):
-        drawn = next((svg for other, svg in scenes if other == violation), "")
-        told.append(violation | {"scene": Markup(drawn)})  # noqa: S704 - ours, escaped
-    return told
 
 
 def _pictures(folder: OutFolder) -> Row:
@@ -125,7 +125,7 @@ def _pictures(folder: OutFolder) -> Row:
         ),
     }
     return {
-        "figures": {name: Markup(svg) for name, svg in figures.items()},  # noqa: S704 - ours, escaped
+        "figures": {name: Markup(svg) for name, svg in figures.items()},  # noqa: S704 - they escape their text
         "whole": whole[0] if whole else None,
         "routes": routes[:ROUTES_MAX],
         "waits": [

@@ -13,17 +13,15 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-import pyarrow as pa
-import pyarrow.parquet as pq
+from pyarrow import Table, parquet  # type: ignore[import-untyped] # pyarrow ships no types
 
-from bus.journal.rules import RULES
-from bus.pipeline.schemas import hex64
+from bus.journal.rules import RULES, Verdict, Violation
+from bus.pipeline.schemas import hex64, unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from bus.journal.rules import Verdict
     from bus.pipeline.folder import OutFolder
     from bus.pipeline.verdicts import RuleVerdict
 
@@ -41,7 +39,7 @@ LINES_PER_RULE_MAX: Final = 100_000
 SCENES_PER_RULE: Final = 2
 SCENES_MAX: Final = 6
 
-_IDENTIFIERS: Final = ("journal", "flow", "channel")
+_IDENTIFIERS: Final = ("journal", "flow")
 _NAMES: Final = ("sender", "receiver")
 
 
@@ -63,7 +61,10 @@ class Result:
 
 
 def write_results(
-    folder: OutFolder, verdict: Verdict, verdicts: tuple[RuleVerdict, ...], problems: Iterable[str]
+    folder: OutFolder,
+    verdict: Verdict,
+    verdicts: tuple[RuleVerdict, ...],
+    problems: Iterable[str],
 ) -> Result:
     """Write verdicts and violations down, for programs and as a table.
 
@@ -80,7 +81,7 @@ def write_results(
     rows = [attrs.asdict(each) for each in verdicts]
     folder.table("verdicts").mkdir()
     table = folder.table("verdicts") / "part-00000.parquet"
-    pq.write_table(pa.Table.from_pylist(rows), table)
+    parquet.write_table(Table.from_pylist(rows), table)
     told = {
         "verdict": verdict,
         "verdicts": rows,
@@ -104,40 +105,46 @@ def read_rows(
 ) -> Iterator[dict[str, Any]]:
     """The rows of a table, one by one, in the order in which they lie in its files."""
     for path in sorted(folder.table(table).glob("*.parquet")):
-        with pq.ParquetFile(path) as file:
+        with parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(columns=columns):
                 yield from batch.to_pylist()
 
 
-def first_violations(folder: OutFolder, per_rule: int) -> list[dict[str, Any]]:
+def first_violations(folder: OutFolder, per_rule: int) -> list[Violation]:
     """The first few violations of each rule, in the order of the rules."""
-    return list(_at_most(read_rows(folder, "violations"), per_rule))
+    return [_violation(row) for row in _first(folder, per_rule)]
 
 
-def drawn_violations(folder: OutFolder) -> list[dict[str, Any]]:
+def drawn_violations(folder: OutFolder) -> list[Violation]:
     """The violations that are drawn: the first ones of messages, of each rule."""
-    of_messages = (row for row in first_violations(folder, SCENES_PER_RULE) if row["seq"])
+    of_messages = (one for one in first_violations(folder, SCENES_PER_RULE) if one.seq)
     return list(itertools.islice(of_messages, SCENES_MAX))
 
 
 def _write_violations(folder: OutFolder) -> int:
     listed = 0
     with folder.violations.open("w", encoding="utf-8") as lines:
-        for row in _at_most(read_rows(folder, "violations"), LINES_PER_RULE_MAX):
-            names = {name: row[name] or "" for name in _NAMES}
-            lines.write(json.dumps(_in_hex(row) | names) + "\n")
+        for row in _first(folder, LINES_PER_RULE_MAX):
+            told = _in_hex(attrs.asdict(_violation(row)))
+            lines.write(json.dumps(told) + "\n")
             listed += 1
     return listed
 
 
-def _at_most(
-    violations: Iterable[dict[str, Any]], per_rule: int
-) -> Iterator[dict[str, Any]]:
+def _first(folder: OutFolder, per_rule: int) -> Iterator[dict[str, Any]]:
     left = dict.fromkeys(RULES, per_rule)
-    for violation in violations:
-        if left[violation["rule"]] > 0:
-            left[violation["rule"]] -= 1
-            yield violation
+    for row in read_rows(folder, "violations"):
+        if left[row["rule"]] > 0:
+            left[row["rule"]] -= 1
+            yield row
+
+
+def _violation(row: dict[str, Any]) -> Violation:
+    numbers = {
+        name: unsigned(row[name]) for name in _IDENTIFIERS if row[name] is not None
+    }
+    names = {name: row[name] or "" for name in _NAMES}
+    return Violation(**row | numbers | names | {"verdict": Verdict(row["verdict"])})
 
 
 def _in_hex(row: dict[str, Any]) -> dict[str, Any]:

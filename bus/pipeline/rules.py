@@ -231,9 +231,7 @@ def _q7(tables: Tables) -> DataFrame:
 def _q8(tables: Tables) -> DataFrame:
     differ = F.expr("sends > 0 AND receives > 0 AND smallest <> largest")
     facts = {name: F.col(name) for name in ("smallest", "largest")}
-    return _found(
-        "Q8", tables.messages, {"size": (differ, facts)}, _first("received")
-    )
+    return _found("Q8", tables.messages, {"size": (differ, facts)}, _first("received"))
 
 
 def _before(ordered: WindowSpec) -> WindowSpec:
@@ -262,7 +260,7 @@ def _found(
     told = RULES[rule]
     case, explanation = F.lit(None).cast("string"), F.lit(None).cast("string")
     # Backwards, since the first case that holds must be asked first.
-    for name in reversed(told.cases):
+    for name in reversed(list(told.cases)):
         holds, facts = cases[name]
         case = F.when(holds, F.lit(name)).otherwise(case)
         text = _text(told.cases[name], facts)
@@ -294,7 +292,9 @@ def _judged(found: DataFrame, sessions: DataFrame) -> DataFrame:
     to_acceptor = F.col("flow").bitwiseAND(1) == 0
     names = {
         "sender": F.when(to_acceptor, F.col("connector")).otherwise(F.col("acceptor")),
-        "receiver": F.when(to_acceptor, F.col("acceptor")).otherwise(F.col("connector")),
+        "receiver": F.when(to_acceptor, F.col("acceptor")).otherwise(
+            F.col("connector")
+        ),
     }
     settled = F.when(F.col("settled"), Verdict.FAIL.value).otherwise(
         Verdict.UNKNOWN.value

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_report", "run_pipeline"]
 
+
 def run_pipeline(
     journals: str | os.PathLike[str],
     out: str | os.PathLike[str],
@@ -69,7 +70,7 @@ def run_pipeline(
         result = _judge(spark, folder, tables, problems)
         if report:
             progress("summing up")
-            _summarize(spark, folder, tables)
+            _summarize(folder, tables)
     if report:
         progress("drawing the report")
         result = attrs.evolve(result, report=draw_report(folder.path))
@@ -138,7 +139,7 @@ def _judge(
     return write_results(folder, overall(each), each, problems)
 
 
-def _summarize(spark: SparkSession, folder: OutFolder, tables: Tables) -> None:
+def _summarize(folder: OutFolder, tables: Tables) -> None:
     """Everything the report draws."""
     from bus.pipeline import gold  # noqa: PLC0415 - needs Spark
     from bus.pipeline.results import drawn_violations  # noqa: PLC0415 - needs pyarrow
@@ -163,12 +164,19 @@ def _summarize(spark: SparkSession, folder: OutFolder, tables: Tables) -> None:
 @contextlib.contextmanager
 def _told_in_one_line(folder: OutFolder) -> Iterator[None]:
     """Whatever Spark raises in the block, as what a user can look up."""
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - loaded where used
+    from py4j.protocol import (  # type: ignore[import-untyped]  # noqa: PLC0415 - no types; loaded where used
+        Py4JError,
+    )
     from pyspark.errors import PySparkException  # noqa: PLC0415 - loaded where used
 
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        msg = f"Spark failed: {first}; more in {folder.log}"
+        msg = f"Spark failed: {_gist(error)}; more in {folder.log}"
         raise PipelineError(msg) from error
+
+
+def _gist(error: Exception) -> str:
+    """The line of an error that says what is wrong, not who was called."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return next((line[2:] for line in lines if line.startswith(": ")), lines[0])

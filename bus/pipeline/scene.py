@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
+    from bus.journal.rules import Violation
+
 __all__ = ["draw_scene"]
 
 STEP_INCHES: Final = 0.42
@@ -30,7 +32,7 @@ STUB: Final = 0.45  # how far an arrow without an end goes
 Row = dict[str, Any]
 
 
-def draw_scene(name: str, violation: Row, records: Sequence[Row]) -> str:
+def draw_scene(name: str, violation: Violation, records: Sequence[Row]) -> str:
     """The records of one scene around a violation; "" if there are none.
 
     name: unique on the page.
@@ -47,14 +49,14 @@ def draw_scene(name: str, violation: Row, records: Sequence[Row]) -> str:
         axes.spines[:].set_visible(False)
         axes.set(xlim=(-1, len(ordered)), ylim=(-0.55, 1.55), xticks=[])
         axes.hlines([0, 1], -0.8, len(ordered) - 0.2, color=svg.FAINT, lw=1)
-        ends = [f"to {_end(violation, 'receiver')}", f"from {_end(violation, 'sender')}"]
+        ends = [f"to {_end(violation.receiver)}", f"from {_end(violation.sender)}"]
         axes.set_yticks([0, 1], ends)
         axes.tick_params(axis="y", length=0)
         for seq, message in messages.items():
-            message.paint(axes, str(seq), broken=seq == violation["seq"])
+            message.paint(axes, str(seq), broken=seq == violation.seq)
 
     width = min(max(WIDTH_INCHES[0], 1.6 + STEP_INCHES * len(ordered)), WIDTH_INCHES[1])
-    label = f"Message {violation['seq']} and the messages around it"
+    label = f"Message {violation.seq} and the messages around it"
     return svg.draw(name, label, paint, size=(width, 1.7))
 
 
@@ -107,5 +109,5 @@ def _arrow(
     axes.annotate("", end, start, arrowprops=shape)
 
 
-def _end(violation: Row, name: str) -> str:
-    return short(violation[name] or "?")
+def _end(name: str) -> str:
+    return short(name or "?")

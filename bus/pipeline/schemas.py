@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import pyarrow as pa  # type: ignore[import-untyped] # pyarrow ships no types
 
 __all__ = [
     "EVENTS",

@@ -23,7 +23,9 @@ from bus.errors import PipelineError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from py4j.java_gateway import JavaGateway
+    from py4j.java_gateway import (  # type: ignore[import-untyped] # ships no types
+        JavaGateway,
+    )
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
@@ -155,7 +157,9 @@ def _gateway(log: Path, conf: SparkConf) -> JavaGateway:
         try:
             with log.open("ab") as output:
                 streams = {"stdout": output, "stderr": output}
-                _jvm = launch_gateway(conf, popen_kwargs=streams)
+                _jvm = launch_gateway(  # type: ignore[no-untyped-call] # it has no types
+                    conf, popen_kwargs=streams
+                )
         except (PySparkException, OSError) as error:
             msg = f"Spark does not start: {error}; see {log}"
             raise PipelineError(msg) from error

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["flows", "journals", "messages", "sessions", "tally"]
 
-# The kinds that can belong to a channel, by number: those of `queuebroker.observer`.
-CHANNEL_KINDS: Final = (16, 38)
+# What `bus.journal.rules` calls channel records, by number.
+CHANNEL_KINDS: Final = (int(Kind.BIND), int(Kind.DROP))
 
 
 def is_kind(*kinds: Kind) -> Column:
@@ -72,7 +72,10 @@ def journals(tallies: DataFrame, segments: DataFrame) -> DataFrame:
         F.max("last_wall_us").alias("last_wall_us"),
     )
     told = segments.groupBy("journal").agg(
-        *(F.max(name).alias(name) for name in ("machine", "process", "program", "boot")),
+        *(
+            F.max(name).alias(name)
+            for name in ("machine", "process", "program", "boot")
+        ),
         F.count("*").alias("segments"),
         F.max("lost").alias("lost"),
         F.sum("damaged").alias("damaged"),
@@ -81,11 +84,13 @@ def journals(tallies: DataFrame, segments: DataFrame) -> DataFrame:
     records = F.coalesce("records", F.lit(0)).alias("records")
     closed = F.coalesce("closed", F.lit(False)).alias("closed")
     gaps = F.coalesce(F.expr("last_n - first_n + 1 - records"), F.lit(0)).alias("gaps")
-    lossy = F.expr(
-        "records = 0 OR first_n > 0 OR gaps > 0 OR lost > 0 OR damaged > 0"
-    )
+    lossy = F.expr("records = 0 OR first_n > 0 OR gaps > 0 OR lost > 0 OR damaged > 0")
     joined = told.join(held, "journal", "left").select(
-        *told.columns, records, closed, gaps, *held.drop("journal", "records", "closed").columns
+        *told.columns,
+        records,
+        closed,
+        gaps,
+        *held.drop("journal", "records", "closed").columns,
     )
     return (
         joined.withColumn("lossy", lossy)
@@ -144,7 +149,10 @@ def sessions(tallies: DataFrame, events: DataFrame, journals: DataFrame) -> Data
         F.min("first_mono").alias("first_mono"),
         F.max("last_mono").alias("last_mono"),
     )
-    for prefix, kind in (("accept", Kind.ACCEPT_BEGIN), ("connect", Kind.CONNECT_BEGIN)):
+    for prefix, kind in (
+        ("accept", Kind.ACCEPT_BEGIN),
+        ("connect", Kind.CONNECT_BEGIN),
+    ):
         rows = rows.join(_begins(events, kind, prefix), _ticket(prefix), "left")
     return rows.withColumn(
         "acceptor", F.coalesce("accept_task", "connect_peer")
@@ -152,28 +160,34 @@ def sessions(tallies: DataFrame, events: DataFrame, journals: DataFrame) -> Data
 
 
 def flows(tallies: DataFrame) -> DataFrame:
-    """One row for each direction of each channel: from, to, how much, how deep."""
+    """One row for each direction of each channel: from, to, how much, how deep.
+
+    Counts are of messages, amounts also of the bytes of a Channel, which has none.
+    """
     sent, received = is_kind(Kind.SEND), is_kind(Kind.RECEIVE)
+    written, read = is_kind(Kind.WRITE), is_kind(Kind.READ)
     dropped, left = is_kind(Kind.DROP), is_kind(Kind.CLOSE_LOCAL)
-    sender = F.when(sent, F.col("task")).when(received, F.col("peer"))
-    receiver = F.when(sent, F.col("peer")).when(received, F.col("task"))
-    rows = tallies.where(of_channel() & (sent | received | dropped | left))
-    carried = sent | received
+    out, into = sent | written, received | read
+    sender = F.when(out, F.col("task")).when(into, F.col("peer"))
+    receiver = F.when(out, F.col("peer")).when(into, F.col("task"))
+    sums = (
+        ("sends", sent, "records"),
+        ("receives", received, "records"),
+        ("messages_sent", sent, "messages"),
+        ("messages_received", received, "messages"),
+        ("dropped", dropped, "records"),
+        ("bytes_sent", out, "bytes"),
+        ("bytes_received", into, "bytes"),
+    )
+    carried = out | into
+    rows = tallies.where((F.col("channel") != 0) & (carried | dropped | left))
     return rows.groupBy("channel", "flow").agg(
         F.min(sender).alias("sender"),
         F.min(receiver).alias("receiver"),
         F.min("port").alias("port"),
         *(
             F.coalesce(F.sum(F.when(which, F.col(column))), F.lit(0)).alias(name)
-            for name, which, column in (
-                ("sends", sent, "records"),
-                ("receives", received, "records"),
-                ("messages_sent", sent, "messages"),
-                ("messages_received", received, "messages"),
-                ("dropped", dropped, "records"),
-                ("bytes_sent", sent, "bytes"),
-                ("bytes_received", received, "bytes"),
-            )
+            for name, which, column in sums
         ),
         F.max(F.when(received, F.col("last_seq"))).alias("last_received"),
         F.max(left).alias("receiver_left"),
@@ -204,7 +218,7 @@ def _outcome() -> Column:
 
 
 def _end_facts(prefix: str, kind: Kind) -> list[Column]:
-    """What one end of the channels brought: the fields of its ACCEPT_ or CONNECT_END."""
+    """What one end brought to its channel: the fields of its ACCEPT_ or CONNECT_END."""
     here = is_kind(kind)
     count = F.coalesce(F.sum(F.when(here, F.col("records"))), F.lit(0))
     taken = {

@@ -1,7 +1,7 @@
 """Journals as a Spark data source: ``spark.read.format("queuebroker").load(folder)``.
 
-One row is one record, names resolved; one partition is one segment, read where its
-task runs. Rows leave as Arrow batches, never as tuples, which cost three times as much,
+One row is one record, names resolved; a partition is one segment, or some small
+ones, read where its task runs. Rows leave as Arrow batches, never as tuples, which cost three times as much,
 and each batch is made by `_batch`, since Spark looks at the schema of the first only.
 Everything here is pickled to the workers, so nothing is opened before `read`. A stream
 reader can stand beside the batch reader: it needs only another way to choose shares.
@@ -9,12 +9,13 @@ reader can stand beside the batch reader: it needs only another way to choose sh
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
-import pyarrow as pa
+import pyarrow as pa  # type: ignore[import-untyped] # pyarrow ships no types
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from bus.errors import JournalError
@@ -26,7 +27,7 @@ from queuebroker.observer import Reason
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
@@ -37,6 +38,7 @@ __all__ = ["FORMAT", "JournalSource", "Share", "register", "segment_facts"]
 
 FORMAT: Final = "queuebroker"
 BATCH_RECORDS: Final = 65_536
+TASK_BYTES: Final = 32 << 20
 
 _Array = np.ndarray[Any, Any]
 
@@ -63,8 +65,8 @@ class JournalSource(DataSource):
         return _Reader(self.options["path"])
 
 
-@attrs.frozen(slots=False)
-class Share(InputPartition):
+@attrs.frozen
+class Share:
     """One segment of one journal; `path` is None for a journal without segments."""
 
     journal: int
@@ -78,11 +80,29 @@ class Share(InputPartition):
         Raises:
             JournalError: there is no journal, or a folder cannot be read.
         """
-        return [
-            cls(journal.id, str(journal.path), path)
-            for journal in open_journals(directory)
-            for path in [str(one) for one in journal.segment_paths()] or [None]
-        ]
+        shares = []
+        for journal in open_journals(directory):
+            paths = [str(path) for path in journal.segment_paths()]
+            shares += [
+                cls(journal.id, str(journal.path), path) for path in paths or (None,)
+            ]
+        return shares
+
+    @property
+    def file_bytes(self) -> int:
+        """Size of the file, 0 if there is none."""
+        if self.path is None:
+            return 0
+        with contextlib.suppress(OSError):
+            return Path(self.path).stat().st_size
+        return 0
+
+
+class _Task(InputPartition):
+    """What one task reads: a large segment, or some small ones."""
+
+    def __init__(self, shares: list[Share]) -> None:
+        self.shares = shares
 
 
 class _Reader(DataSourceReader):
@@ -90,11 +110,27 @@ class _Reader(DataSourceReader):
         self._directory = directory
 
     def partitions(self) -> Sequence[InputPartition]:
-        return Share.list_all(self._directory)
+        return [_Task(shares) for shares in _packed(Share.list_all(self._directory))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Share)
-        return _events(partition)
+        assert isinstance(partition, _Task)
+        for share in partition.shares:
+            yield from _events(share)
+
+
+def _packed(shares: Iterable[Share]) -> Iterator[list[Share]]:
+    """Neighbours together while they are small: a task costs more than a small file."""
+    task: list[Share] = []
+    room = TASK_BYTES
+    for share in shares:
+        size = share.file_bytes
+        if task and size > room:
+            yield task
+            task, room = [], TASK_BYTES
+        task.append(share)
+        room -= size
+    if task:
+        yield task
 
 
 def segment_facts(share: Share) -> pa.RecordBatch:

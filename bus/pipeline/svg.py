@@ -12,7 +12,7 @@ from __future__ import annotations
 import html
 import io
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import matplotlib as mpl
 from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -48,7 +48,7 @@ _REPLACED: Final = (
     (re.compile(r"url\(#"), "url(#{name}-"),
     (re.compile(r"font-family: [^;\"]*;? ?"), ""),
 )
-_STYLE: Final = {
+_STYLE: Final[dict[Any, Any]] = {
     "svg.hashsalt": "queuebroker",
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -110,9 +110,7 @@ def _adapt(document: str, name: str, label: str) -> str:
     assert view is not None
     # Only within tags: what stands between them is somebody's name.
     body = re.sub(r"<[^>]*>", lambda tag: _adapt_tag(tag[0], name), body)
-    return (
-        f'<svg {view[0]} role="img" aria-label="{html.escape(label)}">{body.strip()}'
-    )
+    return f'<svg {view[0]} role="img" aria-label="{html.escape(label)}">{body.strip()}'
 
 
 def _adapt_tag(tag: str, name: str) -> str:

@@ -180,6 +180,7 @@ class _Survey:
     def report(self, seed: str) -> Report:
         """Say how far it went."""
         return Report(
+            schedules=self._runs,
             rounds=tuple(self._rounds),
             random=self._random,
             classes=len(self._classes),

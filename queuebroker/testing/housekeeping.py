@@ -12,6 +12,8 @@ import time
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from queuebroker.testing.scheduler import Scheduler
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -100,8 +102,8 @@ def _one_processor() -> Iterator[None]:
 @contextmanager
 def _threads_ended() -> Iterator[None]:
     """Wait at the end until the threads of the last run are gone, not just done."""
-    before = _thread._count()
+    before = _thread._count() - Scheduler.lost
     yield
     deadline = _real_monotonic() + _THREADS_END_S
-    while _thread._count() > before and _real_monotonic() < deadline:
+    while _thread._count() - Scheduler.lost > before and _real_monotonic() < deadline:
         _real_sleep(0.0001)

@@ -126,6 +126,8 @@ class Recorder:
         frames = sys._current_frames()
         for task in run.alive:
             self._see_ending(run, task, frames.get(task.ident))
+        # Our own frame is among them: a cycle that would keep all they hold.
+        frames.clear()
 
     def _see_ending(self, run: Scheduler, task: Task, frame: FrameType | None) -> None:
         place = place_of(frame) if task.ident else None

@@ -27,7 +27,7 @@ class Report:
     A class is a set of schedules in which every lock was taken by the same tasks in
     the same order: to code that guards with locks what it shares, they are one.
 
-    random: how many random schedules were run.
+    schedules: how many were run in all; ``random``: how many of them at random.
     classes: how many classes were seen; ``last_new`` is the number of the schedule,
       counted from 1, that showed the last new one.
     saturated: whether the second half of the random schedules showed no new class;
@@ -37,6 +37,7 @@ class Report:
     seconds: real time.
     """
 
+    schedules: int
     rounds: tuple[Round, ...]
     random: int
     classes: int
@@ -46,11 +47,6 @@ class Report:
     steps: int
     preemptions: int
     seconds: float
-
-    @property
-    def schedules(self) -> int:
-        """How many schedules were run in all."""
-        return sum(round_.schedules for round_ in self.rounds) + self.random
 
     @property
     def exhausted(self) -> bool:

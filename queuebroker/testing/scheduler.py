@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
 from queuebroker.testing.failure import Kind, UncontrolledError
 from queuebroker.testing.quiescence import blame_errors, who_goes_on
 from queuebroker.testing.strategy import DivergenceError
-from queuebroker.testing.task import FREE, NEVER, Task, Unwind
+from queuebroker.testing.task import FREE, NEVER, Task
 from queuebroker.testing.trouble import Trouble
+from queuebroker.testing.unwinding import Unwind, insist
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,7 @@ __all__ = ["Scheduler", "caller"]
 
 STEPS_MAX: Final = 20_000  # switch points in a run before it counts as a livelock
 READS_MAX: Final = 100_000  # looks at the clock before the same
-PASSES_MAX: Final = 1_000  # primitives a task may use while it is unwound
+PASSES_MAX: Final = 100  # primitives a task may use while it is unwound
 
 # Taken when this module is loaded: the explorer exchanges the public names.
 _get_ident = _thread.get_ident
@@ -56,6 +57,7 @@ class Scheduler:
     """
 
     active: ClassVar[Scheduler | None] = None
+    lost: ClassVar[int] = 0  # threads that will not end
 
     def __init__(
         self,
@@ -301,7 +303,25 @@ class Scheduler:
         task.passes += 1
         if not task.unwinding or task.passes > PASSES_MAX:
             task.unwinding = True
+            if task.passes > PASSES_MAX:
+                insist()
+            if task.passes > 2 * PASSES_MAX:
+                self._freeze(task)
             raise Unwind
+
+    def _freeze(self, task: Task) -> NoReturn:
+        """Go on without a task that nothing can end: its thread waits for ever."""
+        self.let_go(task)
+        self.unwind_next()
+        while True:
+            task.gate.acquire()
+
+    def let_go(self, task: Task) -> None:
+        """Count a task as ended whose thread is not."""
+        Scheduler.lost += 1
+        if task in self.alive:
+            self.alive.remove(task)
+            task.taken = False
 
     def _hand_to(self, task: Task) -> None:
         """Give the baton away. The caller then waits at its gate, or ends."""
@@ -332,7 +352,7 @@ class Scheduler:
                     raise task.thrown
                 task.context.run(body)
         except Unwind:
-            pass
+            sys.settrace(None)
         except BaseException as error:  # noqa: BLE001 # a thread's outermost frame
             task.error = error
         finally:

@@ -195,3 +195,8 @@ SEAMS: Final[list[tuple[Any, str, Any]]] = [
     (threading.Condition, "wait_for", _wait_for),
     (builtins, "__import__", _import),
 ]
+
+# So that a task that is named after its function is called ``sleep``, not ``_sleep``.
+for _real, _stand_in in STAND_INS.items():
+    if not isinstance(_stand_in, type):
+        functools.update_wrapper(_stand_in, _real, updated=())

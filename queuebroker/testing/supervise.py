@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 from queuebroker.testing import substitute, threads
 from queuebroker.testing.failure import Kind
 from queuebroker.testing.scheduler import Scheduler
-from queuebroker.testing.task import Task, Unwind
+from queuebroker.testing.task import Task
 from queuebroker.testing.trouble import Trouble
+from queuebroker.testing.unwinding import Unwind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,9 +82,7 @@ def _give_up(run: Scheduler, task: Task) -> None:
             hung=True,
         )
     )
-    if task in run.alive:
-        run.alive.remove(task)
-        task.taken = False
+    run.let_go(task)
     # Should it be in a loop, this ends it; else it strikes when the task comes back.
     import ctypes  # noqa: PLC0415 # slow to load, and hardly ever needed
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from queuebroker.testing.scheduler import Scheduler
 
-__all__ = ["FREE", "NEVER", "OTHERS", "TIME", "Obstacle", "Task", "Unwind"]
+__all__ = ["FREE", "NEVER", "OTHERS", "TIME", "Obstacle", "Task"]
 
 NEVER: Final = math.inf  # the deadline of who has none
 
@@ -43,10 +43,6 @@ class _Constant:
 FREE: Final = _Constant(taken=False)  # of who can go on at any time
 TIME: Final = _Constant(taken=True)  # of who waits for a deadline and nothing else
 OTHERS: Final = _Constant(taken=True)  # of who waits until nobody else can go on
-
-
-class Unwind(BaseException):
-    """Ends a task that is still there when its run is over. Never seen by users."""
 
 
 class Task:

@@ -6,9 +6,11 @@ Written by that one thread and read by others after `done`, which is set last.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["Call"]
 
@@ -35,7 +37,7 @@ class Call:
         """Make the call. What is no `Exception` belongs to the driver: it escapes."""
         try:
             self.value = self._function(*self._args, **self._kwargs)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the program judges
+        except Exception as error:  # noqa: BLE001 - the program judges what it may be
             self.error = error
         self.done = True
 

@@ -6,8 +6,8 @@ so that it is known wherever the package is installed.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +15,9 @@ from specs.conformance.level import run_level
 from specs.conformance.scenarios import SCENARIOS
 from specs.conformance.subject import Subject, SubjectError, load
 from specs.conformance.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 HERE = Path(__file__).parent
 SUBJECT = pytest.StashKey[Subject]()

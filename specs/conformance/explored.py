@@ -7,14 +7,15 @@ what is tested need not know of ``queuebroker``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from queuebroker.testing import Failure, UncontrolledError, explore
-from specs.conformance.call import Call
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from queuebroker.testing import Run, Spawned
+    from specs.conformance.call import Call
     from specs.conformance.level import Level
     from specs.conformance.scenario import Scenario
     from specs.conformance.stage import Stage

@@ -38,7 +38,7 @@ class Level:
 _LEVELS = {
     level.name: level
     for level in (
-        Level("quick", 2, 50, limit=300, rounds=20, seconds=1.0, volume=1),
+        Level("quick", 2, 40, limit=200, rounds=20, seconds=1.0, volume=1),
         Level("full", 2, 300, limit=20_000, rounds=200, seconds=30.0, volume=10),
     )
 }

@@ -1,18 +1,21 @@
-"""One scenario on one implementation: the right stage, the right driver, the outcome."""
+"""One scenario on one implementation: its stage, its driver, its outcome."""
 
 from __future__ import annotations
 
 import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 
 from queuebroker.testing import Failure, UncontrolledError
 from specs.conformance import explored, real
-from specs.conformance.level import Level
 from specs.conformance.scenario import Kind, Scenario
 from specs.conformance.stage import Driver, Stage
-from specs.conformance.subject import Subject
+
+if TYPE_CHECKING:
+    from specs.conformance.level import Level
+    from specs.conformance.subject import Subject
 
 __all__ = ["Outcome", "make_stage", "perform"]
 

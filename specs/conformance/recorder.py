@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 __all__ = ["Recorded", "Recorder"]
 
@@ -67,14 +69,18 @@ class Recorder:
         self.operations: list[Recorded] = []
 
     def call(
-        self, name: str, args: tuple[Any, ...], function: Callable[..., Any], *given: Any
+        self,
+        name: str,
+        args: tuple[Any, ...],
+        function: Callable[..., Any],
+        *given: Any,
     ) -> Any:
         """Make the call and note it under ``name`` and ``args``; None if it raised."""
         invoked = next(self._numbers)
         result, error = None, None
         try:
             result = function(*given)
-        except Exception as raised:  # noqa: BLE001 - the model judges what it may be
+        except Exception as raised:  # noqa: BLE001 - the model judges it
             error = raised
             if self._closed_error and isinstance(raised, self._closed_error):
                 error = BrokerClosedError(*raised.args)

@@ -10,12 +10,13 @@ Scenarios register themselves when their module is imported; nothing is run.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from specs.conformance.stage import Stage
 
     Program = Callable[[Stage], None]

@@ -6,12 +6,15 @@ are run: a `Driver` does, so that each program is written once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+import contextlib
+from typing import TYPE_CHECKING, Any, Protocol
 
 from specs.conformance.bytewise import BytewiseBroker
 from specs.conformance.call import Call
 from specs.conformance.expectation import expect, require
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["PROMPT_S", "Driver", "Stage"]
 
@@ -75,9 +78,10 @@ class Stage:
     # What the implementation calls things.
 
     def error(self, name: str) -> type[Exception]:
-        """The exception class the world gives as ``name``, such as ``timeout_error``."""
-        found: type[Exception] = getattr(self.world, name, _DEFAULT_ERRORS.get(name))
-        return found
+        """The exception class that the world has as ``name``: ``timeout_error``, ..."""
+        found = getattr(self.world, name, None) or _DEFAULT_ERRORS[name]
+        kind: type[Exception] = found
+        return kind
 
     @property
     def disconnected_error(self) -> type[Exception]:
@@ -180,7 +184,11 @@ class Stage:
     # Connections.
 
     def pair(
-        self, port: int = 1, *, capacity: int | None = None, names: str = "ba"
+        self,
+        port: int = 1,
+        *,
+        capacity: int | None = None,
+        names: tuple[str, str] = ("b", "a"),
     ) -> tuple[Any, Any]:
         """Both ends of a new connection: the acceptor's, the connector's."""
         acceptor, connector = names
@@ -244,10 +252,9 @@ class Stage:
         for call in self._calls:
             disconnect = getattr(call.value, "disconnect", None)
             if disconnect is not None:
-                try:
+                # Whatever it raises is not this program's clause.
+                with contextlib.suppress(Exception):
                     disconnect()
-                except Exception:  # noqa: BLE001, S110, PERF203 - not this clause
-                    pass
 
 
 _DEFAULT_ERRORS: dict[str, type[Exception]] = {

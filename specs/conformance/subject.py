@@ -10,15 +10,18 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from specs.conformance.scenario import Scenario
 from specs.conformance.trial import Trial, try_out
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from specs.conformance.scenario import Scenario
 
 __all__ = ["Subject", "SubjectError", "load"]
 
@@ -62,10 +65,14 @@ def load(source: str, scenarios: tuple[Scenario, ...]) -> Subject:
     try:
         world = factory()
     except Exception as error:
-        raise SubjectError(f"cannot use {source}: calling it raised {_of(error)}") from error
+        raise SubjectError(
+            f"cannot use {source}: calling it raised {_of(error)}"
+        ) from error
     if not callable(getattr(world, "broker", None)):
         kind = type(world).__name__
-        raise SubjectError(f"cannot use {source}: it returned a {kind} without broker()")
+        raise SubjectError(
+            f"cannot use {source}: it returned a {kind} without broker()"
+        )
     known = frozenset(group for each in scenarios for group in each.groups)
     offers = frozenset(getattr(world, "offers", OFFERED_BY_DEFAULT))
     if not offers or offers - known:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from specs.conformance.level import run_level
 from specs.conformance.performance import perform
-from specs.conformance.scenario import Scenario
 from specs.conformance.scenarios import SCENARIOS
-from specs.conformance.subject import Subject
-from specs.conformance.verdict import Verdict
+
+if TYPE_CHECKING:
+    from specs.conformance.scenario import Scenario
+    from specs.conformance.subject import Subject
+    from specs.conformance.verdict import Verdict
 
 
 def _name(scenario: Scenario) -> str:

@@ -5,14 +5,16 @@ It passes no judgement: whatever fails here fails again in a scenario, which say
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from specs.conformance import explored, real
 from specs.conformance.members import has
 from specs.conformance.stage import Driver, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["Trial", "try_out"]
 

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import attrs
 
 from specs.clauses import natural_key
-from specs.conformance.scenario import Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from specs.conformance.scenario import Scenario
 
 __all__ = ["Verdict"]
 

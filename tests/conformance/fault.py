@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from tests.conformance import reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["Fault"]
 

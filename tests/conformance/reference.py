@@ -11,10 +11,12 @@ import math
 import operator
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
 
 
 class ClosedError(Exception):
@@ -279,6 +281,9 @@ class Half:
     def _gone(self) -> bool:
         return self._closed or (self._peer._closed and not self._inbound)
 
+    def _alone(self) -> bool:
+        return self._peer._closed
+
     def _full(self) -> bool:
         return len(self._peer._inbound) >= self._facts[3]
 
@@ -326,7 +331,7 @@ class End(Half):
                 return
             waited = self._full()
             self._wait(lambda: not self._full() or self._peer._closed, limit)
-            if self._peer._closed and waited:
+            if waited and self._alone():
                 raise self._error()
             self._peer._inbound.append(message)
             self._changed.notify_all()
@@ -397,7 +402,7 @@ class Channel(Half):
                 return length
             waited = self._full()
             self._wait(lambda: not self._full() or self._peer._closed, None)
-            if self._peer._closed and waited:
+            if waited and self._alone():
                 raise self._error()
             taken = data[: self._facts[3] - len(self._peer._inbound)]
             self._peer._inbound += taken

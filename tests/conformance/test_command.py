@@ -1,10 +1,11 @@
-"""``bus conformance`` and ``pytest --conformance``: what they run, print and end with."""
+"""``bus conformance`` and ``pytest --conformance``: what they run, print, return."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,6 @@ def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
 
 
 def _entry_points() -> set[str]:
-    from importlib import metadata
-
     return {entry.value for entry in metadata.entry_points(group="pytest11")}
 
 
@@ -76,42 +75,22 @@ def test_some_failed_ends_with_1(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("subject", "told"),
-    [
-        ("nothing.py:factory", "there is no file nothing.py"),
-        ("no.such.module:factory", "No module named 'no'"),
-        ("adapter.py", "expected FILE:factory or module:factory, got 'adapter.py'"),
-        ("adapter.py:", "expected FILE:factory or module:factory, got 'adapter.py:'"),
-        ("adapter.py:nothing", "adapter.py has no nothing"),
-        ("adapter.py:number", "number is no callable"),
-        ("adapter.py:number_maker", "returned a int without broker()"),
-        ("adapter.py:raising", "calling it raised ValueError: on two lines"),
-        ("adapter.py:strange", "it offers FOO, known are BUF BULK CHAN"),
-        ("adapter.py:empty", "it offers nothing, known are BUF BULK CHAN"),
-        ("broken.py:factory", "SyntaxError"),
-    ],
-)
-def test_a_wrong_subject_ends_with_2(tmp_path: Path, subject: str, told: str) -> None:
+def test_a_wrong_subject_ends_with_2(tmp_path: Path) -> None:
     """One clear line and no traceback."""
-    (tmp_path / "adapter.py").write_text(
-        "number = 5\n"
-        "def number_maker():\n    return 5\n"
-        "def raising():\n    raise ValueError('on\\ntwo lines')\n"
-        "class World:\n    def broker(self, name):\n        pass\n"
-        "def strange():\n    world = World()\n    world.offers = {'RDV', 'FOO'}\n"
-        "    return world\n"
-        "def empty():\n    world = World()\n    world.offers = ()\n    return world\n"
-    )
-    (tmp_path / "broken.py").write_text("def factory(:\n")
-
-    done = run_bus(tmp_path, subject)
+    done = run_bus(tmp_path, "nothing.py:factory")
 
     assert done.returncode == 2
     (line,) = filter(None, done.stderr.splitlines())
-    assert line.startswith("ERROR: ")
-    assert told in line
+    assert line == "ERROR: cannot find nothing.py:factory: there is no file nothing.py"
     assert "Traceback" not in done.stdout
+
+
+def test_a_wrong_level_ends_with_2(tmp_path: Path) -> None:
+    """As any wrong option."""
+    done = run_bus(tmp_path, "--level", "high", NAIVE)
+
+    assert done.returncode == 2
+    assert "'high' is not one of 'quick', 'full'" in done.stderr
 
 
 def test_a_module_is_found_in_the_current_folder(tmp_path: Path) -> None:
@@ -170,7 +149,7 @@ def test_what_the_explorer_cannot_control_runs_on_real_threads(tmp_path: Path) -
     done = run_bus(tmp_path, "tests.conformance.uncontrolled:factory", "-k", "SEND-6")
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "uncontrolled:factory: 1 scenarios on real threads\n" in done.stdout
+    assert "uncontrolled:factory: 1 scenario on real threads\n" in done.stdout
 
 
 def test_pytest_with_the_option_alone_runs_the_suite(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from specs.conformance.level import run_level
@@ -9,8 +11,10 @@ from specs.conformance.performance import perform
 from specs.conformance.scenario import Kind
 from specs.conformance.scenarios import SCENARIOS
 from specs.conformance.subject import Subject, load
-from tests.conformance.fault import Fault
 from tests.conformance.faults import FAULTS
+
+if TYPE_CHECKING:
+    from tests.conformance.fault import Fault
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 

@@ -58,7 +58,9 @@ def test_naive_broker_fails_exactly_these(told: tuple[int, str]) -> None:
     failed = text[text.index("\nfailed: ") : text.index("\nnot offered: ")]
 
     assert code == 1
-    assert set(re.findall(r"^  (QB-\S+)", failed, re.M)) == set().union(*WRONG.values())
+    assert set(re.findall(r"^  (QB-\S+)", failed, re.MULTILINE)) == set().union(
+        *WRONG.values()
+    )
 
 
 def test_naive_broker_is_driven_by_the_explorer(told: tuple[int, str]) -> None:
@@ -74,6 +76,8 @@ def test_naive_broker_is_driven_by_the_explorer(told: tuple[int, str]) -> None:
 
 def test_the_story_of_a_failure_is_told(told: tuple[int, str]) -> None:
     """A reader sees the clause, what was expected, and the steps that led there."""
-    assert "QB-RDV-6: Of several connects on one port the one that came first" in told[1]
-    assert "connect number 0 was passed over by a later one" in told[1]
+    assert (
+        "QB-RDV-6: Of several connects on one port the one that came first" in told[1]
+    )
+    assert "passed over by a later one" in told[1]
     assert "examples/naive_broker.py:" in told[1]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from specs.conformance.level import run_level
 from specs.conformance.performance import perform
-from specs.conformance.scenario import Scenario
 from specs.conformance.scenarios import SCENARIOS
 from specs.conformance.subject import Subject, load
+
+if TYPE_CHECKING:
+    from specs.conformance.scenario import Scenario
 
 
 @pytest.fixture(scope="module")

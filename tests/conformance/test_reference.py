@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from specs.conformance.level import Level
 from specs.conformance.performance import perform
-from specs.conformance.scenario import Scenario
 from specs.conformance.scenarios import SCENARIOS
 from specs.conformance.subject import Subject, load
+
+if TYPE_CHECKING:
+    from specs.conformance.scenario import Scenario
 
 # The reference has one lock a connection and wakes everybody: what it gets wrong
 # shows in few schedules.

@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from functools import partial
+from io import FileIO
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,6 +26,8 @@ from tests.support import Threads, until
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from typing_extensions import Buffer
 
 
 @pytest.fixture
@@ -227,12 +230,17 @@ def test_where_files_cannot_be_preallocated_they_are_filled(
 def test_where_names_cannot_be_written_they_are_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = os.write
+    room: list[int | None] = [None]
+
+    class Cramped(FileIO):
+        def write(self, data: Buffer) -> int:
+            return super().write(bytes(data)[: room[0]])
+
+    monkeypatch.setattr("bus.journal.meta.FileIO", Cramped)
     with Journal(tmp_path) as journal:
-        # A full disk takes a part of a line; later there is room again.
-        monkeypatch.setattr("os.write", lambda file, data: write(file, data[:9]))
+        room[0] = 9  # a full disk takes a part of a line; later there is room again
         tell(journal, local="lost", remote="")
-        monkeypatch.undo()
+        room[0] = None
         tell(journal, local="known", remote="")
 
     stored = only(tmp_path)

@@ -227,6 +227,7 @@ def test_a_journal_whose_folder_is_gone_is_closed_with_a_line(
     journal.close()
     tell(journal)
 
+    assert list(journal.folder.iterdir()) == []
     assert [r.getMessage().split(":")[0] for r in caplog.records] == [
         f"cannot seal {journal.folder / 'seg-00000.qbj'}"
     ]

@@ -159,13 +159,13 @@ class ByteBuffer(RuleBasedStateMachine):
 @clause("QB-BUF-6")
 def test_the_message_buffer_is_a_deque_with_a_limit() -> None:
     """`full()`, `empty()`, `len()` and the order agree with a list, round and round."""
-    run_state_machine_as_test(MessageBuffer)  # type: ignore[no-untyped-call] # hypothesis leaves it untyped
+    run_state_machine_as_test(MessageBuffer)
 
 
 @clause("QB-BUF-6", "QB-BUF-8")
 def test_the_byte_buffer_is_a_bytearray_with_a_limit() -> None:
     """Bulk and single forms move what they can, in order, also where the ring wraps."""
-    run_state_machine_as_test(ByteBuffer)  # type: ignore[no-untyped-call] # hypothesis leaves it untyped
+    run_state_machine_as_test(ByteBuffer)
 
 
 @pytest.mark.parametrize("byte", [-1, 256, 10**9])

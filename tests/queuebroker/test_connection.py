@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from queuebroker.observer import Watch
+    from specs.models.answers import Answer
     from specs.models.queue import Messages
 
 K = TypeVar("K")
@@ -43,12 +44,11 @@ def _states() -> Iterator[Messages]:
         yield oracle.Connection(inbound, closed=(here, there), capacity=1)
 
 
-def _verdict(before: Messages, end: tuple[object, Messages]) -> Verdict:
+def _verdict(before: Messages, end: tuple[Answer, Messages]) -> Verdict:
     answer, after = end
-    kind = getattr(answer, "kind", None)
-    if kind is Kind.DONE:
+    if answer.kind is Kind.DONE:
         return Verdict.DROP if after == before else Verdict.DO
-    return {Kind.WAITS: Verdict.WAIT, Kind.DISCONNECTED: Verdict.REFUSE}[kind]
+    return {Kind.WAITS: Verdict.WAIT, Kind.DISCONNECTED: Verdict.REFUSE}[answer.kind]
 
 
 def _table(rows: Iterable[tuple[K, V]]) -> dict[K, V]:
@@ -218,7 +218,7 @@ def test_everybody_listed_is_woken_by_a_close_of_either_side() -> None:
                 waiters.enlist(parker)
                 parkers.append(parker)
 
-        connection.close_locked(side, None, Reason.NONE)  # type: ignore[arg-type] # 0, then 1
+        connection.close_locked(side, None, Reason.NONE)
 
         assert not any(parker.locked() for parker in parkers)
 

@@ -87,7 +87,7 @@ class WaitListMachine(RuleBasedStateMachine):
 
 
 def test_the_oldest_that_sleeps_is_woken_and_nobody_is_dropped() -> None:
-    run_state_machine_as_test(WaitListMachine)  # type: ignore[no-untyped-call] # hypothesis leaves it untyped
+    run_state_machine_as_test(WaitListMachine)
 
 
 @attrs.define

@@ -6,20 +6,28 @@ above all, fails the schedule with that exception as the cause.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from queuebroker import QueueBrokerError
 
 if TYPE_CHECKING:
     from queuebroker.testing import Spawned
 
-__all__ = ["failed", "finish", "outcome"]
+__all__ = ["failed", "finish", "outcome", "result"]
+
+T = TypeVar("T")
 
 
 def finish(*calls: Spawned[Any]) -> None:
     """Wait until each of the calls has ended, well or badly."""
     for call in calls:
         call.join()
+
+
+def result(call: Spawned[T]) -> T:
+    """Return what a call returned, once it has ended; raise what it raised."""
+    call.join()
+    return call.result
 
 
 def outcome(call: Spawned[Any], *expected: type[BaseException]) -> object:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from contextlib import contextmanager
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,7 +23,7 @@ from tests.schedules.survey import check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from queuebroker.testing import Run
+    from queuebroker.testing import Run, Spawned
 
 
 @contextmanager
@@ -54,7 +54,10 @@ def a_forgotten_end_releases_who_waits_for_it(run: Run) -> None:
         held = [right]
         del right
         left.send(b"full")
-        calls = [run.spawn(left.receive), run.spawn(left.send, b"late")]
+        calls: list[Spawned[Any]] = [
+            run.spawn(left.receive),
+            run.spawn(left.send, b"late"),
+        ]
         run.spawn(held.clear, name="forget")
 
         for call in calls:
@@ -126,5 +129,5 @@ def an_end_forgotten_while_its_peer_hangs_up(run: Run) -> None:
 
 @pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
 def test_quick(scenario: Scenario) -> None:
-    """Every schedule with one preemption, and others at random, keeps to the clauses."""
+    """Every schedule with one preemption, and random ones, keep to the clauses."""
     check(scenario)

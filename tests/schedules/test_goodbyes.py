@@ -176,7 +176,7 @@ def iterating_ends_with_the_last_message(run: Run) -> None:
 @scenario()
 @clause("QB-DISC-11", "QB-DISC-14")
 def what_is_discarded_is_counted_and_seen(run: Run) -> None:
-    """A send against its peer's disconnect: stored and discarded, dropped or refused."""
+    """A send against its peer's disconnect: discarded, dropped or refused."""
     with queue_pair(2) as (left, right):
         left.send(b"there")
         send = run.spawn(left.send, b"late")
@@ -194,5 +194,5 @@ def what_is_discarded_is_counted_and_seen(run: Run) -> None:
 
 @pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
 def test_quick(scenario: Scenario) -> None:
-    """Every schedule with one preemption, and others at random, keeps to the clauses."""
+    """Every schedule with one preemption, and random ones, keep to the clauses."""
     check(scenario)

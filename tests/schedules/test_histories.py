@@ -205,5 +205,5 @@ def three_threads_meet_twice(run: Run, script: Script) -> None:
 
 @pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
 def test_quick(scenario: Scenario) -> None:
-    """Every schedule with one preemption, and others at random, keeps to the clauses."""
+    """Every schedule with one preemption, and random ones, keep to the clauses."""
     check(scenario)

@@ -163,5 +163,5 @@ def an_end_never_receives_its_own(run: Run) -> None:
 
 @pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
 def test_quick(scenario: Scenario) -> None:
-    """Every schedule with one preemption, and others at random, keeps to the clauses."""
+    """Every schedule with one preemption, and random ones, keep to the clauses."""
     check(scenario)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,7 +22,7 @@ from tests.schedules.scenario import Scenario, of_module, scenario
 from tests.schedules.survey import check
 
 if TYPE_CHECKING:
-    from queuebroker.testing import Run
+    from queuebroker.testing import Run, Spawned
 
 
 def _fits(sender: MessageQueue, receiver: MessageQueue) -> int:
@@ -177,7 +177,10 @@ def the_capacity_is_whole_after_interrupts(run: Run) -> None:
     """A send and a receive are struck, wherever they are: capacity sends fit again."""
     with queue_pair(2) as (left, right):
         left.send(b"0")
-        calls = [run.spawn(left.send, b"1"), run.spawn(right.receive)]
+        calls: list[Spawned[Any]] = [
+            run.spawn(left.send, b"1"),
+            run.spawn(right.receive),
+        ]
         for call in calls:
             run.interrupt(call, KeyboardInterrupt)
         finish(*calls)
@@ -208,5 +211,5 @@ def what_is_sent_is_what_was_there_at_the_call(run: Run) -> None:
 
 @pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
 def test_quick(scenario: Scenario) -> None:
-    """Every schedule with one preemption, and others at random, keeps to the clauses."""
+    """Every schedule with one preemption, and random ones, keep to the clauses."""
     check(scenario)

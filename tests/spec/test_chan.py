@@ -55,7 +55,7 @@ def _read(end: Channel, sizes: list[int]) -> bytes:
         except DisconnectedChannelError:
             return bytes(content)
         assert 1 <= got <= len(buffer) - 2
-        assert (buffer[:1], buffer[-1:]) == (b"<", b">"), "outside of the range"
+        assert bytes(buffer[:1] + buffer[-1:]) == b"<>", "outside of the range"
         assert not any(buffer[1 + got : -1]), "more was filled than was told"
         content += buffer[1 : 1 + got]
     raise AssertionError("the stream never ended")

@@ -1,4 +1,4 @@
-"""QB-CONC: what real threads show: progress, the cost of waiting, which locks are held."""
+"""QB-CONC: what real threads show: progress, the cost of waiting, locks held."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import threading
 import time
 from collections import Counter
 from contextlib import ExitStack, suppress
+from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
@@ -52,23 +53,30 @@ def _everything(left: MessageQueue, right: MessageQueue) -> list[Callable[[], ob
     calls: list[Callable[[], object]] = []
     for end in (left, right):
         calls += [
-            lambda end=end: end.send(b"m", timeout=0.001),
-            lambda end=end: end.send_nowait(b"m"),
-            lambda end=end: end.send_many([b"m", b"n"], timeout=0.001),
-            lambda end=end: end.receive(timeout=0.001),
-            lambda end=end: end.receive_nowait(),
-            lambda end=end: end.receive_many(2, timeout=0),
-            lambda end=end: end.receive_into(bytearray(1), timeout=0),
-            lambda end=end: (end.status, end.closed, end.remote_disconnected),
-            lambda end=end: (end.pending, end.stats(), repr(end)),
+            partial(end.send, b"m", timeout=0.001),
+            partial(end.send_nowait, b"m"),
+            partial(end.send_many, [b"m", b"n"], timeout=0.001),
+            partial(end.receive, timeout=0.001),
+            end.receive_nowait,
+            partial(end.receive_many, 2, timeout=0),
+            partial(end.receive_into, bytearray(1), timeout=0),
+            partial(_look, end),
         ]
     return calls
+
+
+def _look(end: MessageQueue) -> object:
+    """Ask an end everything there is to ask."""
+    return (
+        *(end.status, end.closed, end.disconnected(), end.remote_disconnected),
+        *(end.pending, end.capacity, end.stats(), repr(end)),
+    )
 
 
 @clause("QB-CONC-1")
 @pytest.mark.usefixtures("eager_switching")
 def test_every_method_may_be_called_from_every_thread_at_once() -> None:
-    """All methods, each in a thread of its own, again and again: only their outcomes."""
+    """All methods, each in its own thread, again and again: only their outcomes."""
     with queue_pair(2) as (left, right):
         calls = _everything(left, right)
         barrier = threading.Barrier(len(calls) + 1)
@@ -96,8 +104,8 @@ def test_every_method_may_be_called_from_every_thread_at_once() -> None:
             for one in running:
                 one.result()
 
-        for one, other in ((left, right), (right, left)):
-            books, peers = one.stats(), other.stats()
+        for end, peer in ((left, right), (right, left)):
+            books, peers = end.stats(), peer.stats()
             assert books.sent == peers.received + books.dropped + peers.pending
 
 
@@ -135,7 +143,7 @@ def test_a_blocked_call_costs_no_processor_time() -> None:
         buffer.push(b"full")
         calls: list[Callable[[], object]] = [
             lambda: left.send(b"m"),
-            lambda: left.receive(),
+            left.receive,
             lambda: left.receive(timeout=60),
             lambda: near.write(b"m"),
             lambda: near.read(bytearray(1)),
@@ -210,8 +218,8 @@ class CountingLock:
     everything that is entered is the lock of a state.
     """
 
-    held = threading.local()
-    most: Counter[int] = Counter()
+    held: ClassVar = threading.local()
+    most: ClassVar[Counter[int]] = Counter()
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

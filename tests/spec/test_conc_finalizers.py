@@ -48,6 +48,11 @@ class Strike:
     unread: int = 0
 
 
+def _refused(end: MessageQueue) -> None:
+    with pytest.raises(ValueError, match="buffer of 0"):
+        end.receive_into(bytearray(), timeout=0)
+
+
 STRIKES = {
     "a send looks": Strike(Connection, "send_verdict", lambda end: end.send(b"m")),
     "a send acts": Strike(QueueConnection, "send_locked", lambda end: end.send(b"m")),
@@ -75,7 +80,7 @@ STRIKES = {
         unread=2,
     ),
     "a receive refuses a small buffer": Strike(
-        Connection, "rouse_locked", lambda end: _refused(end), unread=1
+        Connection, "rouse_locked", _refused, unread=1
     ),
     "the books are read": Strike(
         CircularBufferQueue, "__len__", lambda end: end.stats()
@@ -86,18 +91,11 @@ STRIKES = {
     "a disconnect discards": Strike(
         CircularBufferQueue, "clear_locked", lambda end: end.disconnect()
     ),
-    "a disconnect wakes": Strike(
-        WaitList, "wake_all", lambda end: end.disconnect()
-    ),
+    "a disconnect wakes": Strike(WaitList, "wake_all", lambda end: end.disconnect()),
     "a receive goes to sleep": Strike(
         WaitList, "enlist", lambda end: end.receive(timeout=0.01)
     ),
 }
-
-
-def _refused(end: MessageQueue) -> None:
-    with pytest.raises(ValueError, match="buffer of 0"):
-        end.receive_into(bytearray(), timeout=0)
 
 
 def _garbage(end: MessageQueue) -> list[object]:

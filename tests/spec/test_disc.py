@@ -68,7 +68,7 @@ def test_after_disconnect_every_method_of_a_channel_raises(method: str) -> None:
 
 @clause("QB-DISC-3")
 def test_after_disconnect_the_state_can_still_be_asked_for() -> None:
-    """Asking for its state and disconnecting again are all that is left, and allowed."""
+    """Asking for its state and disconnecting again are all that is left."""
     with queue_pair(2) as (left, right):
         right.send(b"unread")
         left.disconnect()

@@ -138,7 +138,10 @@ WRONG: dict[str, tuple[Callable[[MessageQueue], object], type[Exception]]] = {
     "limit": (lambda end: end.receive_many(0), ValueError),
     "limit type": (lambda end: end.receive_many(True), TypeError),
     "into": (lambda end: end.receive_into("text"), TypeError),  # type: ignore[arg-type] # what is tested
-    "into timeout": (lambda end: end.receive_into(bytearray(9), timeout=-1), ValueError),
+    "into timeout": (
+        lambda end: end.receive_into(bytearray(9), timeout=-1),
+        ValueError,
+    ),
 }
 
 
@@ -162,7 +165,7 @@ def _states() -> Iterator[tuple[str, MessageQueue]]:
 @clause("QB-SEND-8")
 @pytest.mark.parametrize("mistake", WRONG)
 def test_a_wrong_argument_is_found_before_anything_else(mistake: str) -> None:
-    """In every state of the end a wrong argument is what raises, and changes nothing."""
+    """In every state a wrong argument is what raises, and it changes nothing."""
     act, error = WRONG[mistake]
     states = 0
     for state, end in _states():

@@ -52,12 +52,12 @@ class Case:
     release: Callable[[], object]
 
 
-def _brokers(kind: type[QueueBroker] | type[Broker]) -> tuple[Any, Any]:
+def _brokers(kind: type[QueueBroker | Broker]) -> tuple[Any, Any]:
     manager = BrokerManager()
     return kind("a", manager=manager), kind("b", manager=manager)
 
 
-def _accept(kind: type[QueueBroker] | type[Broker]) -> Case:
+def _accept(kind: type[QueueBroker | Broker]) -> Case:
     a, b = _brokers(kind)
     return Case(
         lambda timeout: a.accept(1, timeout=timeout).disconnect(),
@@ -66,7 +66,7 @@ def _accept(kind: type[QueueBroker] | type[Broker]) -> Case:
     )
 
 
-def _connect(kind: type[QueueBroker] | type[Broker]) -> Case:
+def _connect(kind: type[QueueBroker | Broker]) -> Case:
     a, b = _brokers(kind)
     return Case(
         lambda timeout: b.connect("a", 1, timeout=timeout).disconnect(),

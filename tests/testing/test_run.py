@@ -46,9 +46,11 @@ def test_an_error_that_was_looked_at_is_no_failure() -> None:
 
 def test_a_result_before_the_end_is_refused() -> None:
     def program(run: Run) -> None:
-        spawned = run.spawn(time.sleep, 1)
-        with pytest.raises(RuntimeError, match="what came of sleep: it is not done"):
+        event = threading.Event()
+        spawned = run.spawn(event.wait)
+        with pytest.raises(RuntimeError, match="what came of wait: it is not done"):
             _ = spawned.result
+        event.set()
 
     explore(program)
 

@@ -6,10 +6,14 @@ over byte channels (QB-CHAN-4).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from specs.clauses import clause
 from specs.conformance.expectation import expect
 from specs.conformance.scenario import scenario
-from specs.conformance.stage import Stage
+
+if TYPE_CHECKING:
+    from specs.conformance.stage import Stage
 
 
 @scenario()

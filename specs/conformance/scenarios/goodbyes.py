@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specs.clauses import clause
 from specs.conformance.expectation import expect, require
 from specs.conformance.scenario import Kind, scenario
-from specs.conformance.stage import Stage
+
+if TYPE_CHECKING:
+    from specs.conformance.stage import Stage
 
 
 @scenario(kind=Kind.RACE)
@@ -34,7 +36,7 @@ def an_end_never_comes_back(stage: Stage) -> None:
 @scenario(kind=Kind.RACE)
 @clause("QB-DISC-4")
 def a_local_disconnect_against_a_send(stage: Stage) -> None:
-    """At every point of a send that has to wait, a disconnect of its end releases it."""
+    """At every point of a send that must wait, a disconnect of its end ends it."""
     left, right = stage.pair(capacity=1)
 
     def send_all() -> None:
@@ -77,7 +79,7 @@ def a_remote_disconnect_against_a_receive(stage: Stage) -> None:
 @scenario("bounded", kind=Kind.RACE)
 @clause("QB-DISC-7")
 def a_remote_disconnect_against_a_send(stage: Stage) -> None:
-    """At every point of a send that has to wait, a disconnect of the peer releases it."""
+    """At every point of a send that must wait, a disconnect of the peer ends it."""
     left, right, _ = stage.full_pair()
 
     send = stage.spawn(left.send, b"w")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -12,9 +12,11 @@ from queuebroker.testing import check_linearizable
 from specs.clauses import clause
 from specs.conformance.recorder import Recorded, Recorder
 from specs.conformance.scenario import Kind, Scenario, enter
-from specs.conformance.stage import Stage
 from specs.models.histories import queue_model
 from specs.models.meetings import BrokerModel, meetings
+
+if TYPE_CHECKING:
+    from specs.conformance.stage import Stage
 
 PROGRAMS = 8
 THREADS = 3
@@ -36,7 +38,9 @@ def register_histories() -> None:
         "factory().closed_error",
     )
     for number in range(PROGRAMS):
-        talk = _script(rng, ["send", "receive", "receive", "disconnect", "disconnected"])
+        talk = _script(
+            rng, ["send", "receive", "receive", "disconnect", "disconnected"]
+        )
         meet = _script(rng, ["accept", "accept", "connect", "connect", "close"])
         _enter(f"talk_{number}", functools.partial(_talk, talk), talk, ())
         _enter(f"meet_{number}", functools.partial(_meet, meet), meet, meeting_needs)
@@ -77,7 +81,8 @@ def _talk(script: Script, stage: Stage) -> None:
 
     capacity = stage.room(1) if stage.bounded else UNBOUNDED
     model = queue_model(capacity, disconnected_error=stage.disconnected_error)
-    check_linearizable(recorder.operations, model)
+    told: list[Any] = recorder.operations
+    check_linearizable(told, model)
 
 
 def _meet(script: Script, stage: Stage) -> None:
@@ -100,8 +105,8 @@ def _meet(script: Script, stage: Stage) -> None:
 
     stage.values(*(stage.spawn(perform, part) for part in script))
 
-    told = _with_connections(stage, recorder.operations)
-    check_linearizable(meetings(told), BrokerModel())
+    told: list[Any] = meetings(_with_connections(stage, recorder.operations))
+    check_linearizable(told, BrokerModel())
 
 
 def _with_connections(stage: Stage, operations: list[Recorded]) -> list[Recorded]:
@@ -117,7 +122,4 @@ def _with_connections(stage: Stage, operations: list[Recorded]) -> list[Recorded
             operation.result.disconnect()
     for operation in accepted:
         operation.result.disconnect()
-    return [
-        attrs.evolve(one, result=numbers.get(one.invoked))
-        for one in operations
-    ]
+    return [attrs.evolve(one, result=numbers.get(one.invoked)) for one in operations]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from specs.clauses import clause
 from specs.conformance.expectation import expect, require
 from specs.conformance.scenario import Kind, scenario
-from specs.conformance.stage import Stage
+
+if TYPE_CHECKING:
+    from specs.conformance.stage import Stage
 
 CLOSES = ("broker.close", "factory().closed_error")
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from specs.clauses import clause
 from specs.conformance.expectation import expect
 from specs.conformance.scenario import Kind, scenario
-from specs.conformance.stage import Stage
+
+if TYPE_CHECKING:
+    from specs.conformance.stage import Stage
 
 
 def _send_all(end: Any, messages: list[bytes]) -> None:
@@ -43,7 +46,11 @@ def a_long_stream_keeps_its_order(stage: Stage) -> None:
 
     received = _receive(right, len(messages))
     stage.value(sender)
-    wrong = [n for n, pair in enumerate(zip(received, messages)) if len({*pair}) > 1]
+    wrong = [
+        n
+        for n, pair in enumerate(zip(received, messages, strict=True))
+        if len({*pair}) > 1
+    ]
     expect(wrong[:3], [], "places at which the wrong message came")
 
 
@@ -84,9 +91,9 @@ def nothing_is_lost_between_many(stage: Stage) -> None:
     senders = [stage.spawn(_send_all, left, batch) for batch in batches]
     receivers = [stage.spawn(_receive, right, 2) for _ in range(2)]
 
-    received = sum(stage.values(*receivers), [])
+    received = [*chain(*stage.values(*receivers))]
     stage.values(*senders)
-    expect(sorted(received), sorted(sum(batches, [])), "received by the two together")
+    expect(sorted(received), sorted(chain(*batches)), "received by the two together")
 
 
 @scenario(kind=Kind.CROWD)
@@ -99,7 +106,7 @@ def nothing_is_lost_in_a_crowd(stage: Stage) -> None:
     senders = [stage.spawn(_send_all, left, batch) for batch in batches]
     receivers = [stage.spawn(_receive, right, share) for _ in range(4)]
 
-    received = sum(stage.values(*receivers), [])
+    received = [*chain(*stage.values(*receivers))]
     stage.values(*senders)
     expect(len(received), 4 * share, "number of messages received")
     expect(set(received), {m for batch in batches for m in batch}, "messages received")
@@ -158,7 +165,7 @@ def connections_do_not_mix(stage: Stage) -> None:
 @scenario(kind=Kind.RACE)
 @clause("QB-FIFO-6")
 def a_goodbye_delivers_everything_accepted(stage: Stage) -> None:
-    """Whenever the sender's end hangs up, all that was accepted is received, in order."""
+    """Whenever the sender's end hangs up, all it accepted is received, in order."""
     left, right = stage.pair(capacity=1)
     accepted: list[bytes] = []
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specs.clauses import clause
 from specs.conformance.expectation import expect, require
 from specs.conformance.scenario import Kind, scenario
-from specs.conformance.stage import Stage
+
+if TYPE_CHECKING:
+    from specs.conformance.stage import Stage
 
 CPU_S_MAX = 0.005
 BLOCKED_S = 1.0

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
 from specs.clauses import clause
-from specs.conformance.call import Call
 from specs.conformance.expectation import expect, require
 from specs.conformance.scenario import Kind, scenario
-from specs.conformance.stage import Stage
+
+if TYPE_CHECKING:
+    from specs.conformance.call import Call
+    from specs.conformance.stage import Stage
 
 
 @scenario()

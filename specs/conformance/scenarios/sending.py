@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import array
+from typing import TYPE_CHECKING
 
 from specs.clauses import clause
 from specs.conformance.expectation import expect, require
 from specs.conformance.scenario import Kind, scenario
-from specs.conformance.stage import Stage
+
+if TYPE_CHECKING:
+    from specs.conformance.stage import Stage
 
 RANGES = ("queue.send(offset)", "queue.send(length)")
 
@@ -15,7 +18,7 @@ RANGES = ("queue.send(offset)", "queue.send(length)")
 @scenario(*RANGES)
 @clause("QB-SEND-1")
 def a_send_transmits_exactly_its_range(stage: Stage) -> None:
-    """send(data, offset, length) transmits those bytes; without a length, to the end."""
+    """send(data, offset, length) transmits that range; without a length, the rest."""
     left, right = stage.pair()
     data = b"abcde"
 
@@ -42,7 +45,7 @@ def a_send_transmits_all_and_returns_none(stage: Stage) -> None:
 @scenario(kind=Kind.RACE)
 @clause("QB-SEND-2")
 def a_send_is_all_or_nothing(stage: Stage) -> None:
-    """A send against a disconnect of its own end: returned is received, raised is not."""
+    """Against a disconnect of its end: a send that returned is received, else not."""
     left, right = stage.pair(capacity=2)
     sends = [stage.spawn(left.send, message) for message in (b"one", b"two")]
     hang_up = stage.spawn(left.disconnect)
@@ -167,7 +170,7 @@ def a_waiting_send_shows_no_piece(stage: Stage) -> None:
 @scenario("bounded")
 @clause("QB-SEND-6")
 def a_send_waits_while_the_buffer_is_full(stage: Stage) -> None:
-    """On a full buffer sends wait, and each receive lets exactly one go on, promptly."""
+    """On a full buffer sends wait; each receive lets exactly one go on, promptly."""
     left, right, sent = stage.full_pair()
     waiting = [stage.spawn(left.send, message) for message in (b"x", b"y")]
     stage.waits(*waiting)
@@ -217,7 +220,7 @@ def the_data_is_copied_before_waiting(stage: Stage) -> None:
 @scenario()
 @clause("QB-SEND-8")
 def a_wrong_type_is_found_first(stage: Stage) -> None:
-    """Sending a str is a TypeError on an end that is connected, half or disconnected."""
+    """Sending a str is a TypeError, be the end connected, half or disconnected."""
     left, right = stage.pair()
     stage.refuses(TypeError, left.send, "text")
 

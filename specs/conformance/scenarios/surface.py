@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from specs.clauses import clause
 from specs.conformance.expectation import expect
 from specs.conformance.scenario import Kind, scenario
-from specs.conformance.stage import Stage
+
+if TYPE_CHECKING:
+    from specs.conformance.stage import Stage
 
 
 @scenario("queue.__iter__")
@@ -47,7 +50,7 @@ def iterators_share_the_messages(stage: Stage) -> None:
         left.send(message)
     left.disconnect()
 
-    seen = sum(stage.values(*iterators), [])
+    seen = [*chain(*stage.values(*iterators))]
     expect(sorted(seen), [b"1", b"2"], "messages seen by the two together")
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from specs.clauses import clause
-from specs.conformance.call import Call
 from specs.conformance.expectation import expect, require
 from specs.conformance.scenario import Kind, scenario
 from specs.conformance.stage import PROMPT_S, Stage
+
+if TYPE_CHECKING:
+    from specs.conformance.call import Call
 
 RENDEZVOUS = ("broker.accept(timeout)", "broker.connect(timeout)")
 QUEUE = ("queue.send(timeout)", "queue.receive(timeout)")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specs.clauses import clause
 from specs.conformance.expectation import expect, require
 from specs.conformance.scenario import Kind, scenario
-from specs.conformance.stage import Stage
+
+if TYPE_CHECKING:
+    from specs.conformance.stage import Stage
 
 
 @scenario()
@@ -139,7 +141,7 @@ def accepts_are_served_in_order(stage: Stage) -> None:
 @scenario("broker.accept(exclusive)", "factory().port_in_use_error")
 @clause("QB-RDV-9")
 def an_exclusive_accept_shares_with_nobody(stage: Stage) -> None:
-    """An accept is refused if one of the two is exclusive; the first stays as it was."""
+    """An accept is refused if one of the two is exclusive; the first waits on."""
     b, a = stage.brokers("b", "a")
     in_use = stage.error("port_in_use_error")
     for first, second, refused in (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.conformance.fault import Fault
+from typing import TYPE_CHECKING
+
 from tests.conformance.faults.bytewise import BYTEWISE
 from tests.conformance.faults.clocks import CLOCKS
 from tests.conformance.faults.goodbyes import GOODBYES
@@ -11,6 +12,9 @@ from tests.conformance.faults.messages import MESSAGES
 from tests.conformance.faults.names import NAMES
 from tests.conformance.faults.seen_elsewhere import SEEN_ELSEWHERE
 from tests.conformance.faults.surface import SURFACE
+
+if TYPE_CHECKING:
+    from tests.conformance.fault import Fault
 
 __all__ = ["FAULTS"]
 

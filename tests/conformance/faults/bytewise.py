@@ -7,7 +7,9 @@ from tests.conformance.fault import Fault
 __all__ = ["BYTEWISE"]
 
 _READ_WAIT = "            self._wait(lambda: bool(self._inbound), None)\n"
-_WRITE_WAIT = "            self._wait(lambda: not self._full() or self._peer._closed, None)\n"
+_WRITE_WAIT = (
+    "            self._wait(lambda: not self._full() or self._peer._closed, None)\n"
+)
 
 BYTEWISE = [
     Fault(
@@ -17,26 +19,50 @@ BYTEWISE = [
     ),
     Fault(
         "a_read_waits_for_all",
-        [(_READ_WAIT, "            self._wait(lambda: len(self._inbound) >= length, None)\n")],
-        ["channels.a_read_fills_its_range_only", "channels.a_read_that_finds_a_byte_returns_it"],
+        [
+            (
+                _READ_WAIT,
+                "            self._wait(lambda: len(self._inbound) >= length, None)\n",
+            )
+        ],
+        [
+            "channels.a_read_fills_its_range_only",
+            "channels.a_read_that_finds_a_byte_returns_it",
+        ],
     ),
     Fault(
         "a_read_starts_at_the_front_of_the_buffer",
-        [("            target[:count] = self", "            memoryview(buffer)[:count] = self")],
+        [
+            (
+                "            target[:count] = self",
+                "            memoryview(buffer)[:count] = self",
+            )
+        ],
         ["channels.a_read_fills_its_range_only"],
     ),
     Fault(
         "what_a_read_did_not_take_is_lost",
-        [("            del self._inbound[:count]\n", "            self._inbound.clear()\n")],
+        [
+            (
+                "            del self._inbound[:count]\n",
+                "            self._inbound.clear()\n",
+            )
+        ],
         ["channels.cuts_do_not_show"],
     ),
     Fault(
         "a_write_that_waits_is_not_released",
         [
-            (_WRITE_WAIT, "            self._changed.wait_for(lambda: not self._full())\n"),
+            (
+                _WRITE_WAIT,
+                "            self._changed.wait_for(lambda: not self._full())\n",
+            ),
             # What is unread is kept, so that full stays full.
             (
-                "            self._inbound.clear()\n            self._changed.notify_all()\n",
+                (
+                    "            self._inbound.clear()\n"
+                    "            self._changed.notify_all()\n"
+                ),
                 "            self._changed.notify_all()\n",
             ),
         ],
@@ -47,7 +73,12 @@ BYTEWISE = [
     ),
     Fault(
         "a_read_that_waits_is_not_released",
-        [(_READ_WAIT, "            self._changed.wait_for(lambda: bool(self._inbound))\n")],
+        [
+            (
+                _READ_WAIT,
+                "            self._changed.wait_for(lambda: bool(self._inbound))\n",
+            )
+        ],
         [
             "channels.a_local_disconnect_against_a_receive",
             "channels.a_remote_disconnect_releases_waiting_receives",
@@ -55,15 +86,26 @@ BYTEWISE = [
     ),
     Fault(
         "nothing_is_waited_for",
-        [("        if not length:\n            return 0\n        with self", "        with self")],
+        [
+            (
+                "        if not length:\n            return 0\n        with self",
+                "        with self",
+            )
+        ],
         ["channels.nothing_takes_no_time"],
     ),
     Fault(
         "a_write_while_half_takes_nothing",
         [
             (
-                "            if self._peer._closed or not data:\n                return length\n",
-                "            if self._peer._closed or not data:\n                return 0\n",
+                (
+                    "            if self._peer._closed or not data:\n"
+                    "                return length\n"
+                ),
+                (
+                    "            if self._peer._closed or not data:\n"
+                    "                return 0\n"
+                ),
             )
         ],
         ["channels.a_send_while_half_is_dropped"],

@@ -9,8 +9,12 @@ __all__ = ["CLOCKS"]
 _WAIT = "        self._changed.wait_for(lambda: self._gone() or ready(), limit)\n"
 _MEET = "self.world.changed.wait_for(lambda: ticket.end or ticket.lost, limit)"
 _NEGATIVE = "    if math.isnan(timeout) or timeout < 0:\n"
-_SEND_WAIT = "            self._wait(lambda: not self._full() or self._peer._closed, limit)\n"
-_TAKE = "            self._wait(lambda: bool(self._inbound), limit)\n            message"
+_SEND_WAIT = (
+    "            self._wait(lambda: not self._full() or self._peer._closed, limit)\n"
+)
+_TAKE = (
+    "            self._wait(lambda: bool(self._inbound), limit)\n            message"
+)
 
 CLOCKS = [
     Fault(
@@ -25,13 +29,21 @@ CLOCKS = [
     ),
     Fault(
         "a_long_timeout_overflows",
-        [("return None if timeout > threading.TIMEOUT_MAX else timeout", "return timeout")],
+        [
+            (
+                "return None if timeout > threading.TIMEOUT_MAX else timeout",
+                "return timeout",
+            )
+        ],
         ["timeouts.an_endless_timeout_waits"],
     ),
     Fault(
         "zero_is_for_ever",
         [("    if timeout is None:\n", "    if not timeout:\n")],
-        ["timeouts.a_timeout_of_zero_tries_once", "surface.nowait_is_a_timeout_of_zero"],
+        [
+            "timeouts.a_timeout_of_zero_tries_once",
+            "surface.nowait_is_a_timeout_of_zero",
+        ],
     ),
     Fault(
         "zero_does_not_even_try",
@@ -66,7 +78,13 @@ CLOCKS = [
     ),
     Fault(
         "late_is_late_though_matched",
-        [(_MEET, "if not self.world.changed.wait(limit):\n                    raise TimeoutError")],
+        [
+            (
+                _MEET,
+                "if not self.world.changed.wait(limit):\n"
+                "                    raise TimeoutError",
+            )
+        ],
         ["timeouts.expiry_against_match_is_all_or_nothing"],
     ),
     Fault(
@@ -86,16 +104,22 @@ CLOCKS = [
         [
             # What is unread is kept, so that full stays full.
             (
-                "            self._inbound.clear()\n            self._changed.notify_all()\n",
+                "            self._inbound.clear()\n"
+                "            self._changed.notify_all()\n",
                 "            self._changed.notify_all()\n",
             ),
             (
                 "            if self._gone():\n                raise self._error()\n"
-                "            if self._peer._closed:\n                return\n            waited",
-                "            if limit == 0 and self._full():\n                raise TimeoutError\n"
+                "            if self._peer._closed:\n"
+                "                return\n"
+                "            waited",
+                "            if limit == 0 and self._full():\n"
+                "                raise TimeoutError\n"
                 "            if self._gone():\n                raise self._error()\n"
-                "            if self._peer._closed:\n                return\n            waited",
-            )
+                "            if self._peer._closed:\n"
+                "                return\n"
+                "            waited",
+            ),
         ],
         ["timeouts.a_goodbye_comes_before_a_full_buffer"],
     ),
@@ -104,7 +128,9 @@ CLOCKS = [
         [
             (
                 _SEND_WAIT,
-                "            try:\n    " + _SEND_WAIT + "            except TimeoutError:\n"
+                "            try:\n    "
+                + _SEND_WAIT
+                + "            except TimeoutError:\n"
                 "                self._peer._inbound.append(message)\n"
                 "                raise\n",
             )
@@ -131,11 +157,15 @@ CLOCKS = [
     Fault(
         "a_place_is_given_back_late",
         [
-            ("        self._closed = False\n", "        self._closed = False\n        self._taken = 0\n"),
+            (
+                "        self._closed = False\n",
+                "        self._closed = False\n        self._taken = 0\n",
+            ),
             ("return len(self._peer._inbound) >=", "return self._peer._taken >="),
             (
                 "            self._peer._inbound.append(message)\n",
-                "            self._peer._inbound.append(message)\n            self._peer._taken += 1\n",
+                "            self._peer._inbound.append(message)\n"
+                "            self._peer._taken += 1\n",
             ),
             (
                 "            message = self._inbound.popleft()\n"
@@ -150,7 +180,10 @@ CLOCKS = [
     Fault(
         "an_end_belongs_to_its_thread",
         [
-            ("        self._closed = False\n", "        self._closed = False\n        self._owner = 0\n"),
+            (
+                "        self._closed = False\n",
+                "        self._closed = False\n        self._owner = 0\n",
+            ),
             (
                 _TAKE,
                 "            self._owner = self._owner or threading.get_ident()\n"
@@ -190,16 +223,22 @@ CLOCKS = [
         [
             (
                 "        self._closed = False\n",
-                "        self._closed = False\n        self._mutex = threading.Lock()\n",
+                "        self._closed = False\n"
+                "        self._mutex = threading.Lock()\n",
             ),
             (
                 "        sent = 0\n        for message in messages:\n",
-                "        sent = 0\n        self._mutex.acquire()\n        for message in messages:\n",
+                "        sent = 0\n"
+                "        self._mutex.acquire()\n"
+                "        for message in messages:\n",
             ),
             (
-                "        limit = _limit(timeout)\n        with self._changed:\n            self._wait(lambda: bool",
                 "        limit = _limit(timeout)\n"
-                "        with self._mutex, self._changed:\n            self._wait(lambda: bool",
+                "        with self._changed:\n"
+                "            self._wait(lambda: bool",
+                "        limit = _limit(timeout)\n"
+                "        with self._mutex, self._changed:\n"
+                "            self._wait(lambda: bool",
             ),
         ],
         ["progress.no_lock_is_held_while_messages_are_made"],

@@ -23,7 +23,10 @@ GOODBYES = [
                 "            self._peer._closed = not self._peer._inbound\n",
             )
         ],
-        ["goodbyes.an_end_never_comes_back", "receiving.a_receiver_that_races_the_goodbye_gets_all"],
+        [
+            "goodbyes.an_end_never_comes_back",
+            "receiving.a_receiver_that_races_the_goodbye_gets_all",
+        ],
     ),
     Fault(
         "half_counts_as_disconnected",
@@ -43,8 +46,14 @@ GOODBYES = [
         [
             (_CLEAR, "            self._changed.notify_all()\n"),
             (
-                "        return self._closed or (self._peer._closed and not self._inbound)\n",
-                "        return (self._closed or self._peer._closed) and not self._inbound\n",
+                (
+                    "        return self._closed or (self._peer._closed and not "
+                    "self._inbound)\n"
+                ),
+                (
+                    "        return (self._closed or self._peer._closed) and not "
+                    "self._inbound\n"
+                ),
             ),
         ],
         [
@@ -69,10 +78,10 @@ GOODBYES = [
         "a_send_that_waited_is_dropped_at_the_goodbye",
         [
             (
-                "            if self._peer._closed and waited:\n"
+                "            if waited and self._alone():\n"
                 "                raise self._error()\n"
                 "            self._peer._inbound.append(message)\n",
-                "            if self._peer._closed and waited:\n"
+                "            if waited and self._alone():\n"
                 "                return\n"
                 "            self._peer._inbound.append(message)\n",
             )
@@ -84,9 +93,12 @@ GOODBYES = [
         [
             _KEEP,
             (
-                "            self._wait(lambda: not self._full() or self._peer._closed, limit)\n",
+                (
+                    "            self._wait(lambda: not self._full() or "
+                    "self._peer._closed, limit)\n"
+                ),
                 "            self._changed.wait_for(lambda: not self._full(), limit)\n",
-            )
+            ),
         ],
         [
             "disconnect.a_remote_disconnect_releases_waiting_sends",
@@ -120,7 +132,10 @@ GOODBYES = [
         [
             (
                 "        self._closed = False\n",
-                "        self._closed = False\n        self._mutex = threading.Lock()\n",
+                (
+                    "        self._closed = False\n"
+                    "        self._mutex = threading.Lock()\n"
+                ),
             ),
             (
                 _HANG_UP,
@@ -129,7 +144,10 @@ GOODBYES = [
                 ),
             ),
         ],
-        ["goodbyes.both_hang_up_at_once", "goodbyes.both_hang_up_with_receives_waiting"],
+        [
+            "goodbyes.both_hang_up_at_once",
+            "goodbyes.both_hang_up_with_receives_waiting",
+        ],
     ),
     Fault(
         "hanging_up_again_is_an_error",
@@ -142,26 +160,39 @@ GOODBYES = [
                 "            if not self._closed:\n",
             )
         ],
-        ["disconnect.disconnecting_again_does_nothing", "goodbyes.many_hang_up_one_end"],
+        [
+            "disconnect.disconnecting_again_does_nothing",
+            "goodbyes.many_hang_up_one_end",
+        ],
     ),
     Fault(
         "hanging_up_again_takes_it_back",
         [
             (
-                "            if not self._closed:\n                self._closed, self._cause = True, error\n",
+                (
+                    "            if not self._closed:\n"
+                    "                self._closed, self._cause = True, error\n"
+                ),
                 "            self._closed, self._cause = not self._closed, error\n",
             )
         ],
-        ["disconnect.disconnecting_again_does_nothing", "goodbyes.many_hang_up_one_end"],
+        [
+            "disconnect.disconnecting_again_does_nothing",
+            "goodbyes.many_hang_up_one_end",
+        ],
     ),
     Fault(
         "a_drained_end_still_drops",
         [
             (
                 "            if self._gone():\n                raise self._error()\n"
-                "            if self._peer._closed:\n                return\n            waited",
+                "            if self._peer._closed:\n"
+                "                return\n"
+                "            waited",
                 "            if self._closed:\n                raise self._error()\n"
-                "            if self._peer._closed:\n                return\n            waited",
+                "            if self._peer._closed:\n"
+                "                return\n"
+                "            waited",
             )
         ],
         [
@@ -173,7 +204,12 @@ GOODBYES = [
     ),
     Fault(
         "the_peers_goodbye_shows_when_all_is_read",
-        [("property(lambda self: self._peer._closed)", "property(lambda self: self._peer._closed and not self._inbound)")],
+        [
+            (
+                "property(lambda self: self._peer._closed)",
+                "property(lambda self: self._peer._closed and not self._inbound)",
+            )
+        ],
         ["disconnect.the_peers_disconnect_shows_while_half"],
     ),
     Fault(
@@ -181,7 +217,12 @@ GOODBYES = [
         [
             (
                 _DEF,
-                _DEF + "        threading.Thread(target=self._hang_up, args=(error,)).start()\n\n"
+                _DEF
+                + (
+                    "        threading.Thread(target=self._hang_up, "
+                    "args=(error,)).start()\n"
+                    "\n"
+                )
                 + _DEF.replace("disconnect", "_hang_up"),
             )
         ],
@@ -192,7 +233,16 @@ GOODBYES = [
     ),
     Fault(
         "a_goodbye_drops_the_last_message",
-        [(_CLEAR, _CLEAR + "            if self._peer._inbound:\n                self._peer._inbound.pop()\n")],
+        [
+            (
+                _CLEAR,
+                _CLEAR
+                + (
+                    "            if self._peer._inbound:\n"
+                    "                self._peer._inbound.pop()\n"
+                ),
+            )
+        ],
         [
             "receiving.what_was_accepted_is_received_then_it_raises",
             "receiving.a_receiver_that_races_the_goodbye_gets_all",
@@ -203,13 +253,26 @@ GOODBYES = [
     ),
     Fault(
         "everybody_says_it_was_the_other",
-        [('error.side = "local" if self._closed else "remote"', 'error.side = "remote"')],
+        [
+            (
+                'error.side = "local" if self._closed else "remote"',
+                'error.side = "remote"',
+            )
+        ],
         ["receiving.the_error_says_who_and_why"],
     ),
     Fault(
         "the_cause_is_kept_to_oneself",
-        [("cause = self._cause if self._closed else self._peer._cause", "cause = self._cause")],
-        ["receiving.the_error_says_who_and_why", "surface.iteration_raises_an_abnormal_goodbye"],
+        [
+            (
+                "cause = self._cause if self._closed else self._peer._cause",
+                "cause = self._cause",
+            )
+        ],
+        [
+            "receiving.the_error_says_who_and_why",
+            "surface.iteration_raises_an_abnormal_goodbye",
+        ],
     ),
     Fault(
         "every_goodbye_has_a_cause",

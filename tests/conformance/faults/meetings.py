@@ -6,7 +6,10 @@ from tests.conformance.fault import Fault
 
 __all__ = ["MEETINGS"]
 
-_PORT_0 = ("port, role), [])", "0, role), [])"), ("port, opposite), [])", "0, opposite), [])")
+_PORT_0 = (
+    ("port, role), [])", "0, role), [])"),
+    ("port, opposite), [])", "0, opposite), [])"),
+)
 
 MEETINGS = [
     Fault(
@@ -27,12 +30,18 @@ MEETINGS = [
                 "            mine.append(ticket)\n",
             ),
         ],
-        ["rendezvous.both_wait_and_both_get_an_end", "rendezvous.accept_may_come_first"],
+        [
+            "rendezvous.both_wait_and_both_get_an_end",
+            "rendezvous.accept_may_come_first",
+        ],
     ),
     Fault(
         "ports_are_ignored",
         [*_PORT_0],
-        ["rendezvous.name_and_port_must_agree", "rendezvous.scripts_agree_with_the_model"],
+        [
+            "rendezvous.name_and_port_must_agree",
+            "rendezvous.scripts_agree_with_the_model",
+        ],
     ),
     Fault(
         "the_last_comes_first",
@@ -42,9 +51,15 @@ MEETINGS = [
     Fault(
         "who_was_matched_is_still_counted",
         [
-            ("            if theirs:\n", "            if any(not t.end for t in theirs):\n"),
+            (
+                "            if theirs:\n",
+                "            if any(not t.end for t in theirs):\n",
+            ),
             ("theirs.pop(0)", "next(t for t in theirs if not t.end)"),
-            ("                if ticket in mine:\n", "                if not ticket.end:\n"),
+            (
+                "                if ticket in mine:\n",
+                "                if not ticket.end:\n",
+            ),
         ],
         ["waiters.counts_of_waiters_return_to_zero"],
     ),
@@ -64,7 +79,12 @@ MEETINGS = [
     ),
     Fault(
         "a_late_exclusive_accept_is_let_in",
-        [("any(t.exclusive or ticket.exclusive for t in mine)", "any(t.exclusive for t in mine)")],
+        [
+            (
+                "any(t.exclusive or ticket.exclusive for t in mine)",
+                "any(t.exclusive for t in mine)",
+            )
+        ],
         ["waiters.an_exclusive_accept_shares_with_nobody"],
     ),
     Fault(

@@ -58,7 +58,10 @@ NAMES = [
     Fault(
         "waiters_are_inherited_with_the_name",
         [
-            ("(target, self.kind, port, role), [])", "(target.name, self.kind, port, role), [])"),
+            (
+                "(target, self.kind, port, role), [])",
+                "(target.name, self.kind, port, role), [])",
+            ),
             (
                 "(target, self.kind, port, opposite), [])",
                 "(target.name, self.kind, port, opposite), [])",
@@ -69,13 +72,19 @@ NAMES = [
     Fault(
         "close_forgets_the_connects_made_from_here",
         [("if self in (target, t.caller)]", "if self is target]")],
-        ["names.close_releases_every_waiter", "names.a_connect_released_by_close_leaves_no_trace"],
+        [
+            "names.close_releases_every_waiter",
+            "names.a_connect_released_by_close_leaves_no_trace",
+        ],
     ),
     Fault(
         "a_released_connect_is_left_in_the_map",
         [
             ("                    tickets.remove(ticket)\n", ""),
-            ("                if ticket in mine:\n", "                if not ticket.lost:\n"),
+            (
+                "                if ticket in mine:\n",
+                "                if not ticket.lost:\n",
+            ),
         ],
         ["names.a_connect_released_by_close_leaves_no_trace"],
     ),
@@ -96,7 +105,8 @@ NAMES = [
                 "        self.world.changed.notify_all()\n        return ticket.end",
                 "        self.world.changed.notify_all()\n"
                 "        for ticket in (ticket, other):\n"
-                "            ticket.caller.__dict__.setdefault('ends', []).append(ticket.end)\n"
+                "            ticket.caller.__dict__.setdefault('ends', "
+                "[]).append(ticket.end)\n"
                 "        return (left if role == 'accept' else right)",
             ),
             (
@@ -128,7 +138,10 @@ NAMES = [
         [
             ("if target is None or target.kind != self.kind:", "if target is None:"),
             ("(target, self.kind, port, role), [])", "(target, '', port, role), [])"),
-            ("(target, self.kind, port, opposite), [])", "(target, '', port, opposite), [])"),
+            (
+                "(target, self.kind, port, opposite), [])",
+                "(target, '', port, opposite), [])",
+            ),
         ],
         ["rendezvous.kinds_must_agree"],
     ),
@@ -137,7 +150,8 @@ NAMES = [
         [
             (
                 "            if name in world.names:\n",
-                "            if name in world.names and world.names[name].kind == kind:\n",
+                "            if name in world.names and "
+                "world.names[name].kind == kind:\n",
             )
         ],
         ["names.queues_and_channels_share_one_name_space"],

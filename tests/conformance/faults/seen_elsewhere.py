@@ -11,20 +11,31 @@ _MUTEX = (
     "        self._closed = False\n        self._mutex = threading.Lock()\n",
 )
 _SEND = "        limit = _limit(timeout)\n        with self._changed:\n            if"
-_RECEIVE = "        with self._changed:\n            self._wait(lambda: bool(self._inbound), limit)"
+_RECEIVE = (
+    "        with self._changed:\n"
+    "            self._wait(lambda: bool(self._inbound), limit)"
+)
 _HANG_UP = "        with self._changed:\n            if not self._closed:\n"
 
 SEEN_ELSEWHERE = [
     Fault(
         "M1_roles_are_ignored",
-        [("(target, self.kind, port, opposite), [])", "(target, self.kind, port, role), [])")],
+        [
+            (
+                "(target, self.kind, port, opposite), [])",
+                "(target, self.kind, port, role), [])",
+            )
+        ],
         ["rendezvous.connects_do_not_meet", "rendezvous.accepts_do_not_meet"],
     ),
     Fault(
         "M2_a_match_stays_in_the_map",
         [
             ("theirs.pop(0)", "theirs[0]"),
-            ("                if ticket in mine:\n", "                if not ticket.end:\n"),
+            (
+                "                if ticket in mine:\n",
+                "                if not ticket.end:\n",
+            ),
         ],
         ["waiters.a_third_caller_meets_no_dead_match"],
     ),
@@ -49,7 +60,10 @@ SEEN_ELSEWHERE = [
         "M5_nobody_is_notified_and_a_poll_hides_it",
         [
             (
-                "        self._changed.wait_for(lambda: self._gone() or ready(), limit)\n",
+                (
+                    "        self._changed.wait_for(lambda: self._gone() or "
+                    "ready(), limit)\n"
+                ),
                 "        while not (self._gone() or ready()):\n"
                 "            if not self._changed.wait(1.0) and limit is not None:\n"
                 "                break\n",
@@ -75,7 +89,10 @@ SEEN_ELSEWHERE = [
         [
             _MUTEX,
             (_SEND, _SEND.replace("self._changed", "self._mutex, self._changed")),
-            (_RECEIVE, _RECEIVE.replace("self._changed", "self._mutex, self._changed", 1)),
+            (
+                _RECEIVE,
+                _RECEIVE.replace("self._changed", "self._mutex, self._changed", 1),
+            ),
         ],
         [
             "progress.a_waiting_receive_does_not_delay_a_send",
@@ -86,8 +103,14 @@ SEEN_ELSEWHERE = [
         "M7_a_local_disconnect_needs_the_readers_lock",
         [
             _MUTEX,
-            (_RECEIVE, _RECEIVE.replace("self._changed", "self._mutex, self._changed", 1)),
-            (_HANG_UP, _HANG_UP.replace("self._changed", "self._mutex, self._changed", 1)),
+            (
+                _RECEIVE,
+                _RECEIVE.replace("self._changed", "self._mutex, self._changed", 1),
+            ),
+            (
+                _HANG_UP,
+                _HANG_UP.replace("self._changed", "self._mutex, self._changed", 1),
+            ),
         ],
         [
             "disconnect.a_local_disconnect_releases_send_and_receive",
@@ -114,7 +137,10 @@ SEEN_ELSEWHERE = [
         "M9_disconnect_notifies_nobody",
         [
             (
-                "            self._inbound.clear()\n            self._changed.notify_all()\n",
+                (
+                    "            self._inbound.clear()\n"
+                    "            self._changed.notify_all()\n"
+                ),
                 "            self._inbound.clear()\n",
             )
         ],
@@ -164,11 +190,20 @@ SEEN_ELSEWHERE = [
         "M13_if_for_while",
         [
             (
-                "        self._changed.wait_for(lambda: self._gone() or ready(), limit)\n",
+                (
+                    "        self._changed.wait_for(lambda: self._gone() or "
+                    "ready(), limit)\n"
+                ),
                 "        if not (self._gone() or ready()):\n"
                 "            self._changed.wait(limit)\n",
             ),
-            ("        if not ready():\n            raise TimeoutError", "        if limit == 0 and not ready():\n            raise TimeoutError"),
+            (
+                "        if not ready():\n            raise TimeoutError",
+                (
+                    "        if limit == 0 and not ready():\n"
+                    "            raise TimeoutError"
+                ),
+            ),
         ],
         [
             "progress.a_receive_woken_in_vain_goes_on_waiting",
@@ -180,7 +215,10 @@ SEEN_ELSEWHERE = [
         [
             (
                 "            mine.append(ticket)\n",
-                "            if role == 'accept':\n                mine.append(ticket)\n",
+                (
+                    "            if role == 'accept':\n"
+                    "                mine.append(ticket)\n"
+                ),
             )
         ],
         ["rendezvous.connect_may_come_first", "rendezvous.accept_and_connect_at_once"],
@@ -193,9 +231,13 @@ SEEN_ELSEWHERE = [
                 "        self.closed = False\n        self.busy = threading.Lock()\n",
             ),
             (
-                '        return self._meet(target, port, "connect", "accept", Ticket(self), timeout)',
+                (
+                    '        return self._meet(target, port, "connect", '
+                    '"accept", Ticket(self), timeout)'
+                ),
                 "        with self.busy:\n"
-                '            return self._meet(target, port, "connect", "accept", Ticket(self), timeout)',
+                '            return self._meet(target, port, "connect", '
+                '"accept", Ticket(self), timeout)',
             ),
         ],
         ["waiters.a_waiting_connect_does_not_freeze_its_broker"],
@@ -205,7 +247,10 @@ SEEN_ELSEWHERE = [
         [
             (
                 "target = self.world.names.get(name)",
-                "target = next((b for n, b in self.world.names.items() if n is name), None)",
+                (
+                    "target = next((b for n, b in self.world.names.items() if n "
+                    "is name), None)"
+                ),
             )
         ],
         ["names.names_are_compared_by_value"],
@@ -255,7 +300,10 @@ SEEN_ELSEWHERE = [
         "M22_a_released_send_leaves_a_piece",
         [
             (
-                "            self._wait(lambda: not self._full() or self._peer._closed, limit)\n",
+                (
+                    "            self._wait(lambda: not self._full() or "
+                    "self._peer._closed, limit)\n"
+                ),
                 "            try:\n"
                 "                self._wait(lambda: not self._full(), limit)\n"
                 "            except HungUpError:\n"
@@ -263,13 +311,19 @@ SEEN_ELSEWHERE = [
                 "                raise\n",
             )
         ],
-        ["sending.a_waiting_send_shows_no_piece", "sending.a_released_send_shows_no_piece"],
+        [
+            "sending.a_waiting_send_shows_no_piece",
+            "sending.a_released_send_shows_no_piece",
+        ],
     ),
     Fault(
         "M23_who_gave_up_is_left_in_the_map",
         [
             (
-                "                if ticket in mine:\n                    mine.remove(ticket)\n",
+                (
+                    "                if ticket in mine:\n"
+                    "                    mine.remove(ticket)\n"
+                ),
                 "                pass\n",
             )
         ],

@@ -7,7 +7,9 @@ from tests.conformance.fault import Fault
 __all__ = ["SURFACE"]
 
 _INSIDE = "    if not (offset >= 0 <= length and offset + length <= len(view)):\n"
-_CAUGHT = "                if not sent:\n                    raise\n                break\n"
+_CAUGHT = (
+    "                if not sent:\n                    raise\n                break\n"
+)
 _ITER = (
     "                if error.__cause__ is not None:\n                    raise\n"
     "                return\n"
@@ -17,13 +19,21 @@ _FIRST = "        messages = [self.receive()]\n"
 SURFACE = [
     Fault(
         "a_goodbye_is_a_timeout",
-        [("class HungUpError(ConnectionError):", "class HungUpError(ConnectionError, TimeoutError):")],
+        [
+            (
+                "class HungUpError(ConnectionError):",
+                "class HungUpError(ConnectionError, TimeoutError):",
+            )
+        ],
         ["arguments.a_goodbye_is_no_timeout"],
     ),
     Fault(
         "ranges_are_slices",
         [(_INSIDE, "    if False:\n")],
-        ["arguments.a_range_must_lie_within_the_data", "sending.a_wrong_range_is_found_first"],
+        [
+            "arguments.a_range_must_lie_within_the_data",
+            "sending.a_wrong_range_is_found_first",
+        ],
     ),
     Fault(
         "an_empty_range_at_the_end_is_wrong",
@@ -37,14 +47,25 @@ SURFACE = [
     ),
     Fault(
         "true_is_one",
-        [("    if isinstance(offset, bool) or isinstance(length, bool):\n", "    if False:\n")],
+        [
+            (
+                "    if isinstance(offset, bool) or isinstance(length, bool):\n",
+                "    if False:\n",
+            )
+        ],
         ["arguments.a_range_is_made_of_integers"],
     ),
     Fault(
         "a_refused_send_uses_a_place_up",
         [
-            ("        self._closed = False\n", "        self._closed = False\n        self._lost = 0\n"),
-            ("return len(self._peer._inbound) >=", "return self._lost + len(self._peer._inbound) >="),
+            (
+                "        self._closed = False\n",
+                "        self._closed = False\n        self._lost = 0\n",
+            ),
+            (
+                "return len(self._peer._inbound) >=",
+                "return self._lost + len(self._peer._inbound) >=",
+            ),
             (
                 "        message = _copy(data, offset, length)\n",
                 "        self._lost += 1\n"
@@ -68,7 +89,11 @@ SURFACE = [
         "send_many_does_not_wait",
         [
             (
-                "            try:\n                self.send(message)\n            except HungUpError:\n",
+                (
+                    "            try:\n"
+                    "                self.send(message)\n"
+                    "            except HungUpError:\n"
+                ),
                 "            try:\n                self.send(message, timeout=0)\n"
                 "            except TimeoutError:\n                break\n"
                 "            except HungUpError:\n",
@@ -78,13 +103,21 @@ SURFACE = [
     ),
     Fault(
         "send_many_begins_with_the_last",
-        [("        for message in messages:\n            try:", "        for message in list(messages)[::-1]:\n            try:")],
+        [
+            (
+                "        for message in messages:\n            try:",
+                "        for message in list(messages)[::-1]:\n            try:",
+            )
+        ],
         ["bulk.send_many_is_many_sends"],
     ),
     Fault(
         "receive_many_does_not_wait",
         [(_FIRST, "        messages = []\n")],
-        ["bulk.receive_many_waits_for_the_first", "bulk.receive_many_against_a_sender_loses_nothing"],
+        [
+            "bulk.receive_many_waits_for_the_first",
+            "bulk.receive_many_against_a_sender_loses_nothing",
+        ],
     ),
     Fault(
         "receive_many_takes_one_too_many",
@@ -108,12 +141,22 @@ SURFACE = [
     ),
     Fault(
         "names_are_not_mirrored",
-        [("remote_name = property(lambda self: self._facts[1])", "remote_name = property(lambda self: self._facts[0])")],
+        [
+            (
+                "remote_name = property(lambda self: self._facts[1])",
+                "remote_name = property(lambda self: self._facts[0])",
+            )
+        ],
         ["surface.ends_mirror_each_other"],
     ),
     Fault(
         "accept_iter_raises_at_close",
-        [("            except ClosedError:\n                return\n", "            except ClosedError:\n                raise\n")],
+        [
+            (
+                "            except ClosedError:\n                return\n",
+                "            except ClosedError:\n                raise\n",
+            )
+        ],
         ["surface.accept_iter_ends_with_the_broker"],
     ),
     Fault(

@@ -94,8 +94,8 @@ def test_without_any_disconnect_none_can_be_seen(
 def test_the_shipped_checker_agrees(
     callers: list[list[Call]], turns: list[int], capacity: int, data: st.DataObject
 ) -> None:
-    # Judged by a model of another capacity, and with two outcomes exchanged, about
-    # half of the histories are wrong.
+    # With two outcomes exchanged, and judged by a model of perhaps another capacity,
+    # about one history in three is wrong.
     history = simulate(QueueWorld(capacity), callers, turns)
     if len(history) > 1:
         one, other = data.draw(st.permutations(range(len(history))))[:2]

@@ -1,0 +1,153 @@
+"""The driver of real threads: what counts as waiting, and what becomes of a hang."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from specs.conformance import real
+from specs.conformance.call import Call
+from specs.conformance.level import Level
+from specs.conformance.real import RealDriver
+from specs.conformance.scenario import Kind, Scenario
+from specs.conformance.stage import Driver, Stage
+
+LEVEL = Level("test", 0, 0, limit=1, rounds=3, seconds=60.0, volume=1)
+
+
+class World:
+    """Has a gate that lets nobody through until it is opened."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+
+    def wait_at_the_gate(self) -> None:
+        """Wait."""
+        self.gate.wait()
+
+
+def start(driver: Driver, function: object, *args: object) -> Call:
+    """Begin a call."""
+    assert callable(function)
+    call = Call(function, args, {})
+    driver.start(call)
+    return call
+
+
+def test_settle_waits_for_who_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that goes on is not waiting, though it takes its time."""
+    monkeypatch.setattr(real, "SETTLE_S_MAX", 60.0)
+    driver = RealDriver()
+    pause = threading.Event()
+
+    call = start(driver, lambda: [pause.wait(0.01) for _ in range(10)])
+    driver.settle()
+
+    assert call.done
+
+
+def test_settle_leaves_who_waits() -> None:
+    """A thread that stands still for 50 ms is waiting."""
+    driver, world = RealDriver(), World()
+    call = start(driver, world.wait_at_the_gate)
+
+    before = driver.now()
+    driver.settle()
+
+    assert not call.done
+    assert driver.now() - before >= real.QUIET_S
+    world.gate.set()
+    driver.join(call)
+
+
+def test_settle_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who polls moves for ever and counts as waiting after a while."""
+    monkeypatch.setattr(real, "SETTLE_S_MAX", 0.2)
+    driver, world = RealDriver(), World()
+
+    def poll() -> None:
+        while not world.gate.wait(0.001):
+            pass
+
+    call = start(driver, poll)
+    driver.settle()
+
+    assert not call.done
+    world.gate.set()
+    driver.join(call)
+
+
+def test_join_tells_where_a_call_hangs() -> None:
+    """The message names the call and shows its stack."""
+    driver, world = RealDriver(hang_s=0.1), World()
+    call = start(driver, world.wait_at_the_gate)
+
+    with pytest.raises(AssertionError) as caught:
+        driver.join(call)
+
+    text = str(caught.value)
+    assert "hangs: wait_at_the_gate() still waits after 0.1 s" in text
+    assert "in wait_at_the_gate: self.gate.wait()" in text
+    world.gate.set()
+    driver.join(call)
+
+
+def test_a_program_that_hangs_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it waits by itself and no call of its does."""
+    monkeypatch.setattr(real, "HANG_S", 0.1)
+    worlds: list[World] = []
+
+    def program(stage: Stage) -> None:
+        """Wait for nobody."""
+        worlds.append(stage.world)
+        stage.world.wait_at_the_gate()
+
+    scenario = Scenario("test.hangs", ("QB-RDV-1",), program)
+
+    with pytest.raises(AssertionError, match=r"hangs: the program test\.hangs"):
+        real.perform(scenario, lambda driver: Stage(World, driver), LEVEL)
+
+    worlds[0].gate.set()
+
+
+def test_a_race_is_run_again_and_again() -> None:
+    """On real threads only luck picks the schedule; other programs run once."""
+    runs: list[Kind] = []
+    for kind in Kind:
+
+        def program(stage: Stage, kind: Kind = kind) -> None:
+            runs.append(kind)
+
+        scenario = Scenario(f"test.{kind.value}", ("QB-RDV-1",), program, kind=kind)
+        real.perform(scenario, lambda driver: Stage(World, driver), LEVEL)
+
+    assert [runs.count(kind) for kind in (Kind.STEPS, Kind.RACE, Kind.CROWD)] == [
+        1,
+        3,
+        1,
+    ]
+
+
+def test_what_a_program_raises_comes_out() -> None:
+    """Whatever the implementation raised is the outcome."""
+
+    def program(stage: Stage) -> None:
+        """Raise."""
+        raise KeyError("from within")
+
+    scenario = Scenario("test.raises", ("QB-RDV-1",), program)
+
+    with pytest.raises(KeyError, match="from within"):
+        real.perform(scenario, lambda driver: Stage(World, driver), LEVEL)
+
+
+def test_an_interrupt_is_for_the_explorer_only() -> None:
+    """Nobody can raise in a thread that waits in C."""
+    driver = RealDriver()
+    call = start(driver, int)
+
+    with pytest.raises(NotImplementedError, match=r"cannot interrupt int\(\)"):
+        driver.interrupt(call, KeyError())
+
+    driver.join(call)

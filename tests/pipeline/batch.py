@@ -1,0 +1,94 @@
+"""Many made-up histories judged in one run: a run costs seconds, a history nothing.
+
+Each history of a `Batch` has journals and channels of its own, so that what is found
+in it can be told from what is found in the others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.journal.format import Kind
+from bus.pipeline.folder import OutFolder
+from bus.pipeline.results import first_violations
+from bus.pipeline.run import run_pipeline
+from tests.journal.histories import Condition, Entry, History, journal_id, store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bus.journal.rules import Violation
+    from bus.pipeline.results import Result
+
+__all__ = ["Batch", "Case", "Judged", "judge"]
+
+_CHANNELS: Final = 1000  # for one history
+_BASE: Final = (Entry(Kind.SEND, channel=1).flow >> 1) - 1
+
+
+@attrs.frozen
+class Case:
+    """One history's place in a batch: its journals, and what its channels start at."""
+
+    journals: range
+    channels: range
+
+    def flow(self, flow: int) -> int:
+        """What a flow of the history is in the batch."""
+        return flow + (self.channels.start << 1)
+
+    def owns(self, violation: Violation) -> bool:
+        """Whether a violation lies in this history."""
+        if violation.flow is None:
+            return violation.journal in map(journal_id, self.journals)
+        return (violation.flow >> 1) - _BASE in self.channels
+
+
+@attrs.frozen
+class Judged:
+    """What Spark said of a batch."""
+
+    result: Result
+    folder: OutFolder
+    violations: list[Violation]
+
+    def of(self, case: Case) -> list[Violation]:
+        """The violations of one history."""
+        return [one for one in self.violations if case.owns(one)]
+
+
+@attrs.define
+class Batch:
+    """Histories to be judged together."""
+
+    entries: list[Entry] = attrs.field(factory=list)
+    conditions: list[Condition] = attrs.field(factory=list)
+    cases: int = 0
+
+    def add(self, history: History, condition: Condition | None = None) -> Case:
+        """Take a copy of a history in; its journals are all in one condition."""
+        channels = range(self.cases * _CHANNELS, (self.cases + 1) * _CHANNELS)
+        first = len(self.conditions)
+        for entry in history.entries:
+            channel = channels[entry.channel] if entry.channel else 0
+            journal = entry.journal + first
+            self.entries.append(attrs.evolve(entry, channel=channel, journal=journal))
+        self.conditions += [condition or Condition()] * history.journals
+        self.cases += 1
+        return Case(range(first, len(self.conditions)), channels)
+
+    def store(self, folder: Path) -> list[Path]:
+        """Write all journals below a folder; return where each of them is."""
+        together = History(self.entries, len(self.conditions))
+        together.number()
+        conditions = dict(enumerate(self.conditions))
+        return store(together, folder, slots=16, conditions=conditions)
+
+
+def judge(journals: Path, out: Path) -> Judged:
+    """Run the pipeline without the report, on the session of the fixture `spark`."""
+    result = run_pipeline(journals, out, report=False)
+    folder = OutFolder(out)
+    return Judged(result, folder, first_violations(folder, per_rule=10**6))

@@ -1,0 +1,67 @@
+"""Brokers and callers for scenarios of the rendez-vous, and how they must be left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queuebroker import BrokerManager, MessageQueue, QueueBroker
+from tests.schedules.outcome import outcome
+
+if TYPE_CHECKING:
+    from queuebroker.testing import Run, Spawned
+
+__all__ = ["accepting", "brokers", "connecting", "met", "nobody_waits", "talk"]
+
+
+def brokers(names: str = "ab") -> list[QueueBroker]:
+    manager = BrokerManager()
+    return [QueueBroker(name, manager=manager, capacity=1) for name in names]
+
+
+def talk(left: MessageQueue, right: MessageQueue) -> None:
+    """Prove that these are the two ends of one connection, and hang up."""
+    left.send(b"from left")
+    right.send(b"from right")
+    assert right.receive() == b"from left"
+    assert left.receive() == b"from right"
+    left.disconnect()
+    right.disconnect()
+
+
+def nobody_waits(*brokers: QueueBroker) -> None:
+    """No list of any broker holds anybody: no ghost, no growth (QB-RDV-8)."""
+    for broker in brokers:
+        assert not broker.waiting_accepts()
+        assert not broker.waiting_connects()
+        assert not broker.outgoing()
+        assert len(broker._broker.waiting) == 0
+        assert not broker._broker.waiting._waiting
+        assert not broker._broker.departing
+
+
+def accepting(
+    run: Run,
+    broker: QueueBroker,
+    *,
+    timeout: float | None = None,
+    exclusive: bool = False,
+) -> Spawned[MessageQueue]:
+    """Accept on port 1 in a thread."""
+    return run.spawn(
+        lambda: broker.accept(1, timeout=timeout, exclusive=exclusive), name="accept"
+    )
+
+
+def connecting(
+    run: Run, broker: QueueBroker, *, timeout: float | None = None
+) -> Spawned[MessageQueue]:
+    """Connect to port 1 of broker "a" in a thread."""
+    return run.spawn(
+        lambda: broker.connect("a", 1, timeout=timeout, required=True), name="connect"
+    )
+
+
+def met(call: Spawned[MessageQueue]) -> MessageQueue:
+    end = outcome(call)
+    assert isinstance(end, MessageQueue)
+    return end

@@ -1,0 +1,216 @@
+"""QB-RDV-11: callers that give up, are struck, or whose broker closes."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queuebroker import (
+    BrokerClosedError,
+    DisconnectedQueueError,
+    MessageQueue,
+    RendezvousTimeoutError,
+    UnknownBrokerError,
+)
+from specs.clauses import clause
+from tests.schedules.callers import (
+    accepting,
+    brokers,
+    connecting,
+    met,
+    nobody_waits,
+    talk,
+)
+from tests.schedules.outcome import failed, finish, outcome
+from tests.schedules.scenario import Scenario, of_module, scenario
+from tests.schedules.survey import check
+
+if TYPE_CHECKING:
+    from queuebroker.testing import Run
+
+
+@scenario()
+@clause("QB-RDV-11", "QB-TIME-4", "QB-TIME-5")
+def both_expire_or_neither(run: Run) -> None:
+    """Accept and connect with one deadline: both have an end, or both expired."""
+    a, b = brokers()
+    accept = accepting(run, a, timeout=1)
+    connect = connecting(run, b, timeout=1)
+
+    ends = [outcome(call, RendezvousTimeoutError) for call in (accept, connect)]
+    if RendezvousTimeoutError in ends:
+        assert ends == [RendezvousTimeoutError] * 2
+        assert run.now >= 1
+    else:
+        talk(met(accept), met(connect))
+    nobody_waits(a, b)
+
+
+@scenario()
+@clause("QB-TIME-8", "QB-TIME-4")
+def at_zero_both_meet_or_neither(run: Run) -> None:
+    """With timeout=0 on both sides there is never one with an end and one without."""
+    a, b = brokers()
+    accept = accepting(run, a, timeout=0)
+    connect = connecting(run, b, timeout=0)
+
+    finish(accept, connect)
+    assert failed(accept) == failed(connect)
+    if not failed(accept):
+        talk(met(accept), met(connect))
+    assert run.now == 0
+    nobody_waits(a, b)
+
+
+@scenario()
+@clause("QB-RDV-11", "QB-RDV-5")
+def a_connect_that_expires_is_not_met(run: Run) -> None:
+    """One accept, two connects of which one gives up: no end without a peer."""
+    a, b = brokers()
+    hasty = connecting(run, b, timeout=1)
+    patient = connecting(run, b)
+    accept = accepting(run, a)
+
+    mine = met(accept)
+    hasty.join()
+    a.close()  # who has met nobody by now, never will
+    theirs = [
+        outcome(hasty, RendezvousTimeoutError),
+        outcome(patient, BrokerClosedError, UnknownBrokerError),
+    ]
+    (peer,) = [end for end in theirs if isinstance(end, MessageQueue)]
+    talk(mine, peer)
+    nobody_waits(a, b)
+
+
+CLOSED = {"the target": (0,), "the source": (1,)}
+
+
+@scenario(variants=CLOSED)
+@clause("QB-NAME-6", "QB-RDV-11")
+def closing_releases_both_or_neither(run: Run, which: int) -> None:
+    """Close against match: both have an end, or both raise."""
+    both = brokers()
+    a, b = both
+    accept = accepting(run, a)
+    connect = connecting(run, b)
+    close = run.spawn(both[which].close)
+
+    refused = outcome(connect, BrokerClosedError, UnknownBrokerError)
+    close.join()
+    if isinstance(refused, MessageQueue):
+        talk(met(accept), refused)
+    else:
+        a.close()
+        assert outcome(accept, BrokerClosedError) is BrokerClosedError
+    nobody_waits(a, b)
+
+
+@scenario()
+@clause("QB-TIME-5", "QB-NAME-6")
+def an_accept_that_expires_while_its_broker_closes(run: Run) -> None:
+    """It raises the one or the other; a close that had returned beats the deadline."""
+    (a,) = brokers("a")
+    closed_at: list[float] = []
+
+    def close() -> None:
+        a.close()
+        closed_at.append(run.now)
+
+    accept = accepting(run, a, timeout=1)
+    closing = run.spawn(close)
+
+    end = outcome(accept, RendezvousTimeoutError, BrokerClosedError)
+    closing.join()
+    assert end is BrokerClosedError or closed_at[0] >= 1
+    nobody_waits(a)
+
+
+@scenario()
+@clause("QB-RDV-16", "QB-RDV-11")
+def the_lists_keep_their_invariants(run: Run) -> None:
+    """Nobody is listed who is matched or withdrawn; accepts and connects never both."""
+    a, b = brokers()
+
+    def watch() -> None:
+        for _ in range(2):
+            with a.manager.lock:
+                for waiting in a._broker.waiting._waiting.values():
+                    assert waiting, "a port without a waiter is kept"
+                    assert len({rdv.state for rdv in waiting}) == 1
+                    assert all(rdv.waiting for rdv in waiting)
+                    assert all(rdv.end is None for rdv in waiting)
+
+    watcher = run.spawn(watch)
+    calls = [
+        accepting(run, a, timeout=1),
+        connecting(run, b, timeout=1),
+    ]
+
+    ends = [outcome(call, RendezvousTimeoutError) for call in calls]
+    assert outcome(watcher) is None
+    for end in ends:
+        if isinstance(end, MessageQueue):
+            end.disconnect()
+    nobody_waits(a, b)
+
+
+@scenario(variants={"accept": (0,), "connect": (1,)})
+@clause("QB-RDV-11", "QB-RDV-12")
+def an_interrupted_caller_leaves_nobody_behind(run: Run, which: int) -> None:
+    """Struck before its match it is no ghost; struck after it, its peer is told."""
+    a, b = brokers()
+    calls = (
+        accepting(run, a),
+        connecting(run, b),
+    )
+    victim, other = calls[which], calls[1 - which]
+
+    run.interrupt(victim, KeyboardInterrupt)
+    struck = outcome(victim, KeyboardInterrupt)
+    run.settle()
+
+    if isinstance(struck, MessageQueue):
+        talk(struck, met(other))
+    elif other.done:
+        with pytest.raises(DisconnectedQueueError):
+            met(other).receive()
+    else:
+        a.close()
+        assert outcome(other, BrokerClosedError) is BrokerClosedError
+    nobody_waits(a, b)
+
+
+@scenario()
+@clause("QB-RDV-11", "QB-CONC-4")
+def an_interrupted_accept_does_not_take_anothers_turn(run: Run) -> None:
+    """Two accepts, one of them struck, one connect: it meets whoever is left."""
+    a, b = brokers()
+    struck = accepting(run, a)
+    other = accepting(run, a)
+    connect = connecting(run, b)
+
+    run.interrupt(struck, KeyboardInterrupt)
+    end = outcome(struck, KeyboardInterrupt)
+    peer = met(connect)
+    run.settle()
+    if other.done:
+        talk(met(other), peer)
+        assert end is KeyboardInterrupt
+    else:
+        a.close()
+        assert outcome(other, BrokerClosedError) is BrokerClosedError
+        if isinstance(end, MessageQueue):
+            talk(end, peer)
+        else:
+            with pytest.raises(DisconnectedQueueError):
+                peer.receive()
+    nobody_waits(a, b)
+
+
+@pytest.mark.parametrize("scenario", of_module(__name__), ids=attrgetter("name"))
+def test_quick(scenario: Scenario) -> None:
+    """Every schedule with one preemption, and random ones, keep to the clauses."""
+    check(scenario)

@@ -1,0 +1,419 @@
+"""QB-RDV: what only our own brokers can be asked of how callers meet.
+
+What any implementation shows is in `specs.conformance`; races are in
+`tests.schedules`; brokers beside the model, one step at a time, are in
+`tests.queuebroker.test_meeting`.
+"""
+
+from __future__ import annotations
+
+import math
+import typing
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from queuebroker import (
+    Broker,
+    BrokerManager,
+    PortInUseError,
+    QueueBroker,
+    QueueBrokerError,
+    UnknownBrokerError,
+)
+from queuebroker.testing import explore
+from specs.clauses import clause
+from specs.models.answers import Kind
+from specs.models.rendezvous import Brokers, Medium
+from tests.meetings import meet
+from tests.support import Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from queuebroker import Channel, MessageQueue
+    from queuebroker.testing import Run, Spawned
+
+    End = MessageQueue | Channel
+
+Face = type[Broker] | type[QueueBroker]
+both_faces = pytest.mark.parametrize("face", [Broker, QueueBroker])
+
+
+@pytest.fixture
+def manager() -> Iterator[BrokerManager]:
+    """Give a name space of its own."""
+    with BrokerManager() as manager:
+        yield manager
+
+
+def nobody_waits(*brokers: QueueBroker) -> None:
+    """Check that brokers and their lists are as if nobody ever had waited."""
+    for broker in brokers:
+        assert broker.waiting_accepts() == {}
+        assert broker.waiting_connects() == {}
+        assert broker.outgoing() == {}
+        assert broker._broker.waiting._waiting == {}
+        assert broker._broker.departing == {}
+
+
+# One call of a script: accepts or connects, the broker it is called on, the broker it
+# is meant for, port, kind. "c" has no face for queues.
+CALLS = st.tuples(
+    st.booleans(),
+    st.sampled_from("abc"),
+    st.sampled_from("abc"),
+    st.integers(1, 2),
+    st.sampled_from(Medium),
+)
+Script = list[tuple[bool, str, str, int, Medium]]
+
+
+@clause("QB-RDV-4", "QB-NAME-12")
+@settings(max_examples=40)
+@given(st.lists(CALLS, min_size=2, max_size=8))
+def test_name_port_and_kind_must_agree(script: Script) -> None:
+    """Blocking calls on several brokers, ports and kinds meet as in the model."""
+
+    def program(run: Run) -> None:
+        manager, model = BrokerManager(), Brokers()
+        plain = {name: Broker(name, manager=manager) for name in "abc"}
+        faces = {name: QueueBroker(plain[name]) for name in "ab"}
+        for name in "abc":
+            model.create(name, name, queue=name in faces)
+        calls: dict[int, Spawned[Any]] = {}
+        for ticket, (accepts, source, name, port, medium) in enumerate(script):
+            queue = medium is Medium.MESSAGE
+            if queue and source not in faces:
+                continue
+            broker: Any = faces[source] if queue else plain[source]
+            if accepts:
+                answer = model.accept(ticket, source, port, medium=medium)
+                calls[ticket] = run.spawn(broker.accept, port)
+            else:
+                answer = model.connect(ticket, source, name, port, medium=medium)
+                calls[ticket] = run.spawn(broker.connect, name, port)
+            run.settle()
+            assert calls[ticket].done is (answer.kind is not Kind.WAITS)
+            if answer.kind is Kind.UNKNOWN_BROKER:
+                assert calls[ticket].result is None
+            elif answer.kind is Kind.DONE:
+                other = calls[typing.cast("int", answer.value)]
+                assert other.done
+                _are_a_pair(calls[ticket].result, other.result)
+        manager.close(disconnect=True)
+        for call in calls.values():
+            call.join()
+            assert call.error is None or isinstance(call.error, QueueBrokerError)
+
+    explore(program, bound=0, random=0, limit=1)
+
+
+def _are_a_pair(one: End, other: End) -> None:
+    """Two ends, of two sides of one connection (QB-RDV-5)."""
+    assert type(one) is type(other)
+    assert one._connection is other._connection
+    assert {one._side, other._side} == {0, 1}
+    assert (one.local_name, one.remote_name) == (other.remote_name, other.local_name)
+
+
+@clause("QB-RDV-6")
+def test_connects_on_one_port_are_served_in_their_order(manager: BrokerManager) -> None:
+    """Started one by one, each seen to wait; repeated accepts give them in order."""
+    b = QueueBroker("b", manager=manager)
+    callers = [QueueBroker(f"a{number}", manager=manager) for number in range(6)]
+    with Threads() as threads:
+        for number, caller in enumerate(callers):
+            threads.start(_greet, caller, b"%d" % number)
+            wanted = {1: number + 1}
+            until(lambda wanted=wanted: b.waiting_connects() == wanted, "no connect")  # type: ignore[misc]  # a lambda with a default
+
+        served = []
+        for _ in callers:
+            with b.accept(1) as end:
+                served.append((end.remote_name, end.receive()))
+
+    expected = [(caller.name, b"%d" % n) for n, caller in enumerate(callers)]
+    assert served == expected
+    nobody_waits(b, *callers)
+
+
+def _greet(caller: QueueBroker, message: bytes) -> None:
+    with caller.connect("b", 1, required=True) as end:
+        end.send(message)
+        for _ in end:
+            pass
+
+
+@clause("QB-RDV-8")
+def test_a_thousand_matches_on_one_port_leave_no_trace(manager: BrokerManager) -> None:
+    """Counts return to 0, nothing that a broker or manager keeps grows."""
+    b, a = (QueueBroker(name, manager=manager) for name in "ba")
+
+    def serve() -> None:
+        for _ in range(1000):
+            b.accept(1).disconnect()
+
+    with Threads() as threads:
+        server = threads.start(serve)
+        for _ in range(1000):
+            a.connect("b", 1, required=True).disconnect()
+        server.result()
+
+    nobody_waits(a, b)
+    assert len(manager._connections) == 0
+    assert manager.names() == ["b", "a"]
+
+
+@clause("QB-RDV-9")
+@both_faces
+def test_accepts_on_one_port_are_served_in_their_order(
+    face: Face, manager: BrokerManager
+) -> None:
+    """Started one by one, each seen to wait; repeated connects meet them in order."""
+    b, a = face("b", manager=manager), face("a", manager=manager)
+    with Threads() as threads:
+        accepts = []
+        for number in range(5):
+            accepts.append(threads.start(lambda: b.accept(1)))
+            wanted = {1: number + 1}
+            until(lambda wanted=wanted: b.waiting_accepts() == wanted, "no accept")  # type: ignore[misc]  # a lambda with a default
+
+        for accept in accepts:
+            with a.connect("b", 1, required=True) as end, accept.result() as peer:
+                _are_a_pair(end, peer)
+
+
+@clause("QB-RDV-9")
+@both_faces
+@pytest.mark.parametrize(
+    ("first", "second", "refused"),
+    [
+        (False, False, False),
+        (False, True, True),
+        (True, False, True),
+        (True, True, True),
+    ],
+)
+def test_an_exclusive_accept_and_another_refuse_one_another(
+    face: Face, first: bool, second: bool, refused: bool, manager: BrokerManager
+) -> None:
+    """The one that finds the other waiting raises and changes nothing."""
+    b, a = face("b", manager=manager), face("a", manager=manager)
+    with Threads() as threads:
+        earlier = threads.start(lambda: b.accept(1, exclusive=first))
+        until(lambda: b.waiting_accepts() == {1: 1}, "the accept does not wait")
+        later = threads.start(lambda: b.accept(1, exclusive=second))
+
+        if refused:
+            assert isinstance(later.error(), PortInUseError)
+            assert b.waiting_accepts() == {1: 1}
+        else:
+            until(lambda: b.waiting_accepts() == {1: 2}, "the accept does not wait")
+        with a.connect("b", 1, required=True) as end, earlier.result() as peer:
+            _are_a_pair(end, peer)
+        if not refused:
+            with a.connect("b", 1, required=True), later.result():
+                pass
+    assert b.waiting_accepts() == {}
+
+
+@clause("QB-RDV-9")
+def test_an_exclusive_accept_minds_only_accepts_of_its_port_and_kind(
+    manager: BrokerManager,
+) -> None:
+    """Another port, the other kind, and a connect that waits are not in its way."""
+    plain = Broker("b", manager=manager)
+    b, a = QueueBroker(plain), QueueBroker("a", manager=manager)
+    with Threads() as threads:
+        other_port = threads.start(b.accept, 2)
+        other_kind = threads.start(plain.accept, 1)
+        connect = threads.start(lambda: a.connect("b", 1, required=True))
+        until(lambda: b.waiting_accepts() == {2: 1}, "the accept does not wait")
+        until(lambda: plain.waiting_accepts() == {1: 1}, "the accept does not wait")
+        until(lambda: b.waiting_connects() == {1: 1}, "the connect does not wait")
+
+        with b.accept(1, exclusive=True) as end, connect.result() as peer:
+            _are_a_pair(end, peer)
+        plain.close()
+        other_port.error()
+        other_kind.error()
+
+
+@clause("QB-RDV-10")
+def test_a_hundred_brokers_connect_to_themselves(manager: BrokerManager) -> None:
+    """Each from two threads, all at once, with a ping and a pong."""
+
+    def serve(broker: QueueBroker) -> None:
+        with broker.accept(1) as end:
+            end.send(end.receive() + b" pong")
+            for _ in end:
+                pass
+
+    def call(broker: QueueBroker) -> bytes:
+        with broker.connect(broker.name, 1, required=True) as end:
+            end.send(broker.name.encode())
+            return end.receive()
+
+    brokers = [QueueBroker(f"b{number}", manager=manager) for number in range(100)]
+    with Threads() as threads:
+        for broker in brokers:
+            threads.start(serve, broker)
+        answers = [(broker, threads.start(call, broker)) for broker in brokers]
+        for broker, answer in answers:
+            assert answer.result() == broker.name.encode() + b" pong"
+
+    nobody_waits(*brokers)
+
+
+@clause("QB-RDV-13")
+@both_faces
+@pytest.mark.parametrize("timeout", [None, 0, 60, math.inf])
+def test_an_unknown_name_is_none_at_once_and_for_good(
+    face: Face, timeout: float | None, manager: BrokerManager
+) -> None:
+    """Whatever the timeout; who registers later finds nobody waiting."""
+    a = face("a", manager=manager)
+    began = monotonic()
+
+    assert a.connect("late", 1, timeout=timeout) is None
+
+    assert monotonic() - began < 0.5
+    assert a.outgoing() == {}
+    late = face("late", manager=manager)
+    assert late.waiting_connects() == {}
+
+
+@clause("QB-RDV-13")
+def test_an_unknown_name_takes_no_time_and_waits_for_nobody() -> None:
+    """In every schedule with a registration: None, or it found the broker."""
+
+    def program(run: Run) -> None:
+        manager = BrokerManager()
+        a = QueueBroker("a", manager=manager)
+        connect = run.spawn(lambda: a.connect("late", 1))
+        late = QueueBroker("late", manager=manager)
+        run.settle()
+        if connect.done:
+            assert connect.result is None
+            assert late.waiting_connects() == {}
+        else:
+            late.accept(1, timeout=0).disconnect()
+            connect.join()
+            connect.result.disconnect()  # type: ignore[union-attr]  # it found it
+        assert run.now == 0
+
+    explore(program, bound=2, random=50, seed=1)
+
+
+@clause("QB-RDV-14")
+@both_faces
+def test_a_required_broker_that_is_unknown_raises(
+    face: Face, manager: BrokerManager
+) -> None:
+    """UnknownBrokerError at once; with a known name `required` changes nothing."""
+    a = face("a", manager=manager)
+
+    with pytest.raises(UnknownBrokerError, match="'nobody'"):
+        a.connect("nobody", 1, required=True)
+    with pytest.raises(UnknownBrokerError, match="'nobody'"):
+        a.connect("nobody", 1, required=True, timeout=60)
+    with Threads() as threads:
+        accept = threads.start(lambda: a.accept(1))
+        with a.connect("a", 1, required=True) as end, accept.result() as peer:
+            _are_a_pair(end, peer)
+
+
+@clause("QB-RDV-14")
+@both_faces
+def test_the_type_of_a_required_connect_has_no_none(face: Face) -> None:
+    """Of the two overloads the one for `required=True` gives an end, no None."""
+    returned = {}
+    for overload in typing.get_overloads(face.connect):
+        given_ = overload.__annotations__
+        returned[given_["required"]] = given_["return"]
+
+    end = "Channel" if face is Broker else "MessageQueue"
+    assert returned == {"Literal[True]": end, "bool": f"{end} | None"}
+
+
+@clause("QB-RDV-15")
+def test_32_threads_make_ten_thousand_matches(manager: BrokerManager) -> None:
+    """On one broker and four ports; every token arrives once at who was matched."""
+    b, a = (QueueBroker(name, manager=manager) for name in "ba")
+    turns = 10_000 // 16
+
+    def serve(number: int) -> list[bytes]:
+        heard = []
+        for _ in range(turns):
+            with b.accept(number % 4) as end:
+                heard.append(end.receive())
+        return heard
+
+    def call(number: int) -> list[bytes]:
+        said = [b"%d %d" % (number, turn) for turn in range(turns)]
+        for token in said:
+            with a.connect("b", number % 4, required=True) as end:
+                end.send(token)
+                for _ in end:
+                    pass
+        return said
+
+    with Threads() as threads:
+        servers = [threads.start(serve, number) for number in range(16)]
+        callers = [threads.start(call, number) for number in range(16)]
+        heard = sorted(token for each in servers for token in each.result())
+        said = sorted(token for each in callers for token in each.result())
+
+    assert heard == said
+    assert len(set(said)) == 16 * turns
+    nobody_waits(a, b)
+
+
+@clause("QB-RDV-17")
+@both_faces
+@pytest.mark.parametrize(
+    ("port", "error"),
+    [
+        (-1, ValueError),
+        (2**31, ValueError),
+        (-(2**31), ValueError),
+        (True, TypeError),
+        (False, TypeError),
+        (1.0, TypeError),
+        ("1", TypeError),
+        (None, TypeError),
+        (b"1", TypeError),
+    ],
+)
+def test_a_port_is_an_int_of_31_bits(
+    face: Face, port: Any, error: type[Exception], manager: BrokerManager
+) -> None:
+    """Anything else is refused by accept and connect, in every state of the broker."""
+    broker = face("b", manager=manager)
+    for _ in range(2):
+        calls: list[Callable[[], object]] = [
+            lambda: broker.accept(port),
+            lambda: broker.connect("b", port),
+            lambda: broker.connect("nobody", port),
+            lambda: next(broker.accept_iter(port)),
+        ]
+        for call in calls:
+            with pytest.raises(error, match=r"^port must be"):
+                call()
+        broker.close()
+
+
+@clause("QB-RDV-17")
+@pytest.mark.parametrize("port", [0, 1, 2**31 - 1])
+def test_both_edges_are_ports(port: int, manager: BrokerManager) -> None:
+    """And the ends tell the port they were made at."""
+    b, a = (QueueBroker(name, manager=manager) for name in "ba")
+
+    left, right = meet(b, a, port)
+
+    with left, right:
+        assert (left.port, right.port) == (port, port)

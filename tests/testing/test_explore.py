@@ -1,0 +1,262 @@
+"""The search as a whole: what is repeated, what is counted, what is refused."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+import queuebroker
+from queuebroker.testing import Failure, Kind, UncontrolledError, explore, replay
+from tests.support import LIMIT_S, Threads
+from tests.testing.bounded import Bounded, LooksOnce, program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker.testing import Run
+
+
+def _tracer(traces: list[list[str]]) -> Callable[[Run], None]:
+    """A program that writes down in what order its tasks get a lock."""
+
+    def run_once(run: Run) -> None:
+        trace: list[str] = []
+        lock = threading.Lock()
+
+        def work(name: str) -> None:
+            for _ in range(3):
+                with lock:
+                    trace.append(name)
+
+        for name in "abc":
+            run.spawn(work, name)
+        run.join()
+        traces.append(trace)
+
+    return run_once
+
+
+def test_the_same_seed_gives_the_same_runs() -> None:
+    first: list[list[str]] = []
+    second: list[list[str]] = []
+    other: list[list[str]] = []
+
+    explore(_tracer(first), limit=0, random=50, seed=7)
+    explore(_tracer(second), limit=0, random=50, seed="7")
+    explore(_tracer(other), limit=0, random=50, seed=8)
+
+    assert first == second
+    assert first != other
+
+
+def test_a_seed_with_an_index_gives_that_one_run() -> None:
+    traces: list[list[str]] = []
+    one: list[list[str]] = []
+
+    explore(_tracer(traces), limit=0, random=10, seed=7)
+    report = explore(_tracer(one), seed="7:4")
+
+    assert one == [traces[4]]
+    assert report.schedules == 1
+    assert report.seed == "7:4"
+
+
+def test_without_a_seed_one_is_drawn_and_told() -> None:
+    traces: list[list[str]] = []
+    again: list[list[str]] = []
+
+    report = explore(_tracer(traces), limit=0, random=10)
+    explore(_tracer(again), limit=0, random=10, seed=report.seed)
+
+    assert traces == again
+
+
+def test_a_random_failure_tells_the_seed_that_repeats_it() -> None:
+    faulty = program(LooksOnce, _get, _get, _put, _put)
+    with pytest.raises(Failure) as caught:
+        explore(faulty, limit=0, random=1_000, seed=3)
+    found = caught.value
+
+    with pytest.raises(Failure) as again:
+        explore(faulty, seed=found.seed)
+
+    assert found.seed.startswith("3:")
+    assert again.value.story == found.story
+    assert again.value.schedule == found.schedule
+
+
+def test_exhaustive_search_runs_no_schedule_twice() -> None:
+    """Without choices after releases, three tasks taking one lock three times each."""
+    traces: list[list[str]] = []
+
+    report = explore(_tracer(traces), bound=1, random=0)
+
+    assert report.exhausted
+    assert len(traces) == report.schedules
+    # Six orders of three tasks, and one of them cut in two at one of nine places.
+    assert report.classes == len({tuple(trace) for trace in traces})
+
+
+def test_a_higher_bound_adds_to_what_a_lower_one_has_searched() -> None:
+    """Each round holds the schedules with just so many preemptions, and no others."""
+    lower = explore(_tracer([]), bound=1, random=0)
+    higher = explore(_tracer([]), bound=2, random=0)
+
+    assert higher.rounds[:2] == lower.rounds
+    assert [each.bound for each in higher.rounds] == [0, 1, 2]
+    assert higher.preemptions == 2
+
+
+def test_the_limit_ends_the_exhaustive_search_and_is_told() -> None:
+    report = explore(_tracer([]), bound=2, random=0, limit=25)
+
+    assert report.schedules == 25
+    assert not report.exhausted
+    assert "not all: the limit was reached" in str(report)
+
+
+def test_a_program_without_choices_is_exhausted_at_every_bound() -> None:
+    report = explore(lambda run: None, bound=3, random=5)
+
+    assert report.exhausted
+    assert [each.schedules for each in report.rounds] == [1, 0, 0, 0]
+    assert report.classes == 1
+    assert report.saturated
+
+
+def test_random_search_is_saturated_when_its_second_half_shows_nothing_new() -> None:
+    few = explore(_tracer([]), limit=0, random=4, seed=1)
+    many = explore(program(Bounded, _put, _get), limit=0, random=100, seed=1)
+
+    assert few.saturated is False
+    assert many.saturated is True
+    assert many.classes == 2
+    assert explore(_tracer([]), bound=0, random=0).saturated is None
+
+
+def test_a_report_can_be_read() -> None:
+    report = explore(program(Bounded, _put, _get), seed=5, random=20)
+
+    first, *rest = str(report).splitlines()
+    assert first.startswith("69 schedules in ")
+    assert first.endswith(f"at most {report.preemptions} preemptions")
+    assert rest == [
+        "  with 0 preemptions: 4 (all)",
+        "  with 1 preemptions: 13 (all)",
+        "  with 2 preemptions: 32 (all)",
+        "  at random: 20 (seed 5; saturated)",
+        f"  2 classes, the last new one at schedule {report.last_new}",
+    ]
+
+
+def test_replay_of_a_schedule_that_does_not_fail_runs_it_once() -> None:
+    traces: list[list[str]] = []
+
+    report = replay(_tracer(traces), [0, 0, 2])
+
+    assert report.schedules == 1
+    assert len(traces) == 1
+
+
+def test_replay_of_a_schedule_of_another_program_is_told() -> None:
+    with pytest.raises(Failure, match="choice 1 of the schedule is option 9") as caught:
+        replay(_tracer([]), [0, 9])
+
+    assert caught.value.kind is Kind.NONDETERMINISTIC
+
+
+def test_a_program_that_keeps_something_between_runs_is_told() -> None:
+    runs: list[int] = []
+
+    def forgetful(run: Run) -> None:
+        runs.append(1)
+        for _ in range(1 + len(runs) % 3):
+            run.spawn(threading.Lock().acquire)
+
+    with pytest.raises(Failure) as caught:
+        explore(forgetful)
+
+    assert caught.value.kind is Kind.NONDETERMINISTIC
+    assert "the program does not do the same each time" in caught.value.story
+
+
+def test_a_failure_that_does_not_come_again_is_told() -> None:
+    chance = random.Random(1)
+
+    def fickle(run: Run) -> None:
+        run.spawn(threading.Event)
+        assert chance.random() < 0.9
+
+    with pytest.raises(Failure) as caught:
+        explore(fickle)
+
+    assert caught.value.kind is Kind.NONDETERMINISTIC
+    assert "ended well when it was run again" in caught.value.story
+
+
+def test_a_nested_exploration_is_refused() -> None:
+    def nests(_run: Run) -> None:
+        explore(lambda run: None)
+
+    with pytest.raises(Failure, match="an exploration is under way") as caught:
+        explore(nests)
+
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def test_a_second_exploration_in_another_thread_is_refused() -> None:
+    entered = threading.Event()
+    leave = threading.Event()
+
+    def hold(_run: Run) -> None:
+        entered.set()
+        leave.wait(LIMIT_S)  # real events: made outside of the run
+
+    with Threads() as threads:
+        threads.start(explore, hold, bound=0, random=0)
+        assert entered.wait(LIMIT_S)
+        with pytest.raises(RuntimeError, match="an exploration is under way"):
+            explore(lambda run: None)
+        leave.set()
+
+
+def _put(queue: Bounded) -> None:
+    queue.put("item")
+
+
+def _get(queue: Bounded) -> None:
+    queue.get()
+
+
+@pytest.mark.parametrize("name", ["bound", "random", "limit", "spurious"])
+def test_negative_numbers_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be >= 0, got -1"):
+        explore(lambda run: None, **{name: -1})
+
+
+def test_a_seed_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="seed must be a number or number:number"):
+        explore(lambda run: None, seed="today")
+
+
+def test_each_run_has_a_default_manager_of_its_own() -> None:
+    managers: set[int] = set()
+    outside = queuebroker.default_manager()
+
+    def program(_run: Run) -> None:
+        manager = queuebroker.default_manager()
+        assert manager.names() == []
+        queuebroker.QueueBroker("mine")
+        managers.add(id(manager))
+
+    explore(program, random=5)
+
+    assert queuebroker.default_manager() is outside
+    assert id(outside) not in managers
+
+
+def test_uncontrolled_errors_are_failures_too() -> None:
+    assert issubclass(UncontrolledError, Failure)
