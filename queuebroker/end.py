@@ -151,12 +151,12 @@ class End(Generic[C]):
         """
         connection = self._connection
         reason = Reason.NONE if error is None else Reason.ABNORMAL
-        try:
-            with connection.lock:
+        with connection.lock:
+            try:
                 connection.close_locked(self._side, error, reason)
-        except BaseException:
-            self._rouse()
-            raise
+            except BaseException:
+                connection.rouse_locked()
+                raise
         self._settle()
 
     def close(self) -> None:
@@ -214,12 +214,14 @@ class End(Generic[C]):
         """
         connection = self._connection
         deadline = deadline_after(timeout)
-        try:
-            with connection.lock:
+        with connection.lock:
+            try:
                 verdict = attempt(0)
-        except BaseException:
-            self._rouse()
-            raise
+            except BaseException:
+                # An interrupt may have come after a change and before its wake-up:
+                # everybody who waits looks again (QB-ERR-9).
+                connection.rouse_locked()
+                raise
         if connection.deferred:
             connection.settle()
         if verdict is not Verdict.WAIT or timeout == 0:
@@ -247,11 +249,6 @@ class End(Generic[C]):
         outcome = wait_for(connection, waiters, look, ready, deadline)
         self._settle()
         return Verdict.WAIT if outcome is PENDING else outcome
-
-    def _rouse(self) -> None:
-        """Make everybody who waits look again, after an exception (QB-ERR-9)."""
-        with self._connection.lock:
-            self._connection.rouse_locked()
 
     def _settle(self) -> None:
         """Do what a finalizer could not while the lock was taken (QB-CONC-9)."""

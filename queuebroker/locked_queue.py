@@ -70,12 +70,12 @@ class LockedMessageQueue(MessageQueue):
         sendable, flaw = self._snapshots(messages)
         sent = 0
         while sent < len(sendable):
-            try:
-                with self._connection.lock:
+            with self._connection.lock:
+                try:
                     sent, verdict = self._send_run_locked(sendable, sent)
-            except BaseException:
-                self._rouse()
-                raise
+                except BaseException:
+                    self._connection.rouse_locked()  # as in `End._act`
+                    raise
             self._settle()
             if verdict is Verdict.WAIT and timeout != 0:
                 attempt = self._sending(sendable[sent])

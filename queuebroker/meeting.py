@@ -31,8 +31,18 @@ __all__ = ["abandon", "begin_locked", "finish", "withdraw_locked"]
 def begin_locked(rdv: RdV) -> None:
     """Match a call with who has waited longest for it, else let it wait.
 
-    It is withdrawn at once where an exclusive accept stands in its way (QB-RDV-9).
+    It is withdrawn at once where an exclusive accept stands in its way (QB-RDV-9). An
+    interrupt leaves the lists whole before the lock is let go: the next caller would
+    take a half-made match for somebody who waits.
     """
+    try:
+        _begin_locked(rdv)
+    except BaseException:
+        rdv.target.waiting.mend()
+        raise
+
+
+def _begin_locked(rdv: RdV) -> None:
     manager, waiting = rdv.caller.manager, rdv.target.waiting
     rdv.began_ns = _now_ns(manager)
     begin = Operation.ACCEPT_BEGIN if rdv.accepts else Operation.CONNECT_BEGIN
@@ -65,13 +75,17 @@ def begin_locked(rdv: RdV) -> None:
 
 def withdraw_locked(rdv: RdV, reason: Reason) -> None:
     """Take a waiting call off every list and let its caller know why (QB-RDV-11)."""
-    rdv.reason = reason
-    rdv.step(RdVEvent.WITHDRAW)
-    if rdv.parker.locked():
-        rdv.parker.release()
-    rdv.target.waiting.remove(rdv)
-    rdv.caller.departing.pop(rdv, None)
-    _note(Operation.REFUSE, rdv)
+    try:
+        rdv.reason = reason
+        rdv.step(RdVEvent.WITHDRAW)
+        if rdv.parker.locked():
+            rdv.parker.release()
+        rdv.caller.departing.pop(rdv, None)
+        rdv.target.waiting.remove(rdv)
+        _note(Operation.REFUSE, rdv)
+    except BaseException:
+        rdv.target.waiting.mend()
+        raise
 
 
 def finish(rdv: RdV, deadline: float | None) -> MessageQueue | Channel:

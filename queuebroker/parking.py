@@ -121,11 +121,15 @@ def wait_for(
     try:
         while True:
             with state.lock:
-                waiters.leave(parker)
-                outcome = attempt()
-                if outcome is not PENDING or expired:
-                    return outcome
-                waiters.enlist(parker)
+                try:
+                    waiters.leave(parker)
+                    outcome = attempt()
+                    if outcome is not PENDING or expired:
+                        return outcome
+                    waiters.enlist(parker)
+                except BaseException:
+                    state.rouse_locked()
+                    raise
             # A finalizer may have hung up the peer just now, on this thread, and have
             # left it to us to say so: if we slept first, nobody would (QB-CONC-9).
             state.settle()

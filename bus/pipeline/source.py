@@ -1,10 +1,11 @@
 """Journals as a Spark data source: ``spark.read.format("queuebroker").load(folder)``.
 
-One row is one record, names resolved; a partition is one segment, or some small
-ones, read where its task runs. Rows leave as Arrow batches, never as tuples, which cost three times as much,
-and each batch is made by `_batch`, since Spark looks at the schema of the first only.
-Everything here is pickled to the workers, so nothing is opened before `read`. A stream
-reader can stand beside the batch reader: it needs only another way to choose shares.
+One row is one record, names resolved. A partition is one large segment or some small
+ones, read where its task runs. Rows leave as Arrow batches, never as tuples, which cost
+three times as much, and each batch is made by `_batch`, since Spark looks at the schema
+of the first only. Everything here is pickled to the workers, so nothing is opened
+before `read`. A stream reader can stand beside the batch reader: it needs only another
+way to choose what to read.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ the standard library's own `Condition` talks to its lock.
 from __future__ import annotations
 
 import _thread
-import threading
 from typing import TYPE_CHECKING, Final
 
 from queuebroker.testing.scheduler import Scheduler
@@ -34,6 +33,7 @@ __all__ = [
 ]
 
 _get_ident = _thread.get_ident
+_real_lock = _thread.allocate_lock()
 
 # In the order of acquisitions, from which classes are made: a wait that ended without.
 _IN_VAIN: Final = 0
@@ -96,8 +96,13 @@ class SimulatedLock:
         if _get_ident() != run.holder:
             return self._stray_acquire(blocking)
         me = run.running
+        patient = blocking and timeout == -1
+        if not patient:
+            # A real lock that is free knows what is wrong with the arguments.
+            _real_lock.acquire(blocking, timeout)
+            _real_lock.release()
         if self.taken or not self.is_private:
-            if blocking and timeout == -1:
+            if patient:
                 me.obstacle = self
                 run.switch()
             elif not self._comes_free(blocking, timeout):
@@ -117,16 +122,10 @@ class SimulatedLock:
     def _comes_free(self, blocking: bool, timeout: float) -> bool:
         """Wait for a while, or not at all; tell whether it can be taken now."""
         run = self.run
-        if not blocking:
-            if timeout != -1:
-                raise ValueError("can't specify a timeout for a non-blocking call")
-            run.switch_freely()
-        elif timeout < 0:
-            raise ValueError("timeout value must be a non-negative number")
-        elif timeout > threading.TIMEOUT_MAX:
-            raise OverflowError("timeout value is too large")
-        else:
+        if blocking:
             wait_for(run, self, run.now + timeout)
+        else:
+            run.switch_freely()
         return not self.taken
 
     def release(self) -> None:

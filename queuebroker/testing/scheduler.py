@@ -199,7 +199,7 @@ class Scheduler:
                 hasty = [t for t in hasty if t not in calm]
         self._early = len(hasty)
         if self.spurious:
-            hasty += [t for t in self.alive if t.rouse and t not in calm]
+            hasty += [t for t in self.alive if t.asleep and t.rouse and t not in calm]
         return hasty
 
     def _rouse(self, task: Task, *, early: bool) -> None:

@@ -38,8 +38,11 @@ _ONE_AT_A_TIME = (
     ),
     Edit(
         "end.py",
-        "            with connection.lock:\n                verdict = attempt(0)\n",
-        "            with self._busy, connection.lock:\n"
+        "        with connection.lock:\n"
+        "            try:\n"
+        "                verdict = attempt(0)\n",
+        "        with self._busy, connection.lock:\n"
+        "            try:\n"
         "                verdict = attempt(0)\n",
     ),
 )
@@ -116,9 +119,11 @@ SEEN_ELSEWHERE = (
             *_ONE_AT_A_TIME,
             Edit(
                 "end.py",
-                "            with connection.lock:\n"
+                "        with connection.lock:\n"
+                "            try:\n"
                 "                connection.close_locked(",
-                "            with self._busy, connection.lock:\n"
+                "        with self._busy, connection.lock:\n"
+                "            try:\n"
                 "                connection.close_locked(",
             ),
         ),
@@ -197,13 +202,11 @@ SEEN_ELSEWHERE = (
         (
             Edit(
                 "parking.py",
-                "                if outcome is not PENDING or expired:\n"
-                "                    return outcome\n"
-                "                waiters.enlist(parker)\n",
-                "                if outcome is not PENDING or expired or woken:\n"
-                "                    return outcome\n"
-                "                woken = True\n"
-                "                waiters.enlist(parker)\n",
+                "                    if outcome is not PENDING or expired:\n"
+                "                        return outcome\n",
+                "                    if outcome is not PENDING or expired or woken:\n"
+                "                        return outcome\n"
+                "                    woken = True\n",
             ),
             Edit(
                 "parking.py",

@@ -198,7 +198,7 @@ def test_an_interrupted_sleeper_withdraws_and_makes_everybody_look(
         scene.wait()
 
     assert not scene.lock.locked()
-    assert scene.roused == 1
+    assert scene.roused
     assert not other.locked(), "the wake-up it may have been given is lost"
     scene.waiters.leave(other)
     assert not scene.waiters, "a sleeper that is gone is still listed"
@@ -212,5 +212,5 @@ def test_an_attempt_that_raises_leaves_nobody_listed(scene: Scene) -> None:
         wait_for(scene, scene.waiters, broken, lambda: True, None)
 
     assert not scene.lock.locked()
-    assert scene.roused == 1
+    assert scene.roused
     assert not scene.waiters

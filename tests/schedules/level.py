@@ -16,27 +16,24 @@ __all__ = ["FULL", "LEVELS", "QUICK", "Level"]
 class Level:
     """The measure of one survey.
 
-    bound: preemptions up to which every schedule is tried.
-    spares: for wide scenarios one less.
-    limit: of these, so many at most.
-    random: random schedules tried after those.
-    doubles: whether there are as many random ones again if the second half of them
-      still showed something new.
+    bound: preemptions up to which every schedule is tried; None for as many as the
+      scenario itself says, which keeps it small.
+    limit: of these schedules, so many at most.
+    random: random ones tried after those; variants of one program share them.
+    least: a variant's share of them is never less.
+    doubles: whether twice as many are tried if the second half of them still showed
+      something new.
     """
 
     name: str
-    bound: int
-    spares: bool
+    bound: int | None
     limit: int
     random: int
+    least: int
     doubles: bool
 
 
-QUICK: Final = Level(
-    "quick", bound=1, spares=True, limit=3_000, random=300, doubles=False
-)
-FULL: Final = Level(
-    "full", bound=2, spares=False, limit=30_000, random=10_000, doubles=True
-)
+QUICK: Final = Level("quick", None, limit=3_000, random=300, least=300, doubles=False)
+FULL: Final = Level("full", 2, limit=30_000, random=10_000, least=1_000, doubles=True)
 
 LEVELS: Final = {level.name: level for level in (QUICK, FULL)}

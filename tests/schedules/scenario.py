@@ -24,14 +24,16 @@ class Scenario:
     """One program.
 
     spurious: wake-ups for no reason that may come in each schedule.
-    wide: so many schedules that the level quick takes one preemption less.
+    quick: preemptions up to which the level quick tries every schedule.
+    share: its part of the random schedules, which variants of one program share.
     """
 
     name: str
     clauses: tuple[str, ...]
     program: Callable[[Run], object] = attrs.field(repr=False)
     spurious: int = 0
-    wide: bool = False
+    quick: int = 2
+    share: float = 1.0
 
 
 _registry: dict[str, list[Scenario]] = {}
@@ -40,7 +42,7 @@ _registry: dict[str, list[Scenario]] = {}
 def scenario(
     *,
     spurious: int = 0,
-    wide: bool = False,
+    quick: int = 2,
     variants: Mapping[str, tuple[Any, ...]] | None = None,
 ) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """Register the program beneath, which `specs.clauses.clause` has decorated.
@@ -54,19 +56,21 @@ def scenario(
         name = f"{module.rpartition('.test_')[2]}.{program.__name__}"
         assert clauses, f"scenario {name} names no clause"
         entries = _registry.setdefault(module, [])
-        for variant, given in (variants or {"": ()}).items():
+        cases = variants or {"": ()}
+        for variant, given in cases.items():
             full = f"{name}[{variant}]" if variant else name
             assert all(one.name != full for one in entries), f"two scenarios: {full}"
             bound = _bind(program, given)
-            entries.append(Scenario(full, clauses, bound, spurious, wide))
+            share = 1 / len(cases)
+            entries.append(Scenario(full, clauses, bound, spurious, quick, share))
         return program
 
     return register
 
 
 def of_module(module: str) -> tuple[Scenario, ...]:
-    """Give the scenarios of one module, in their order."""
-    return tuple(_registry[module])
+    """Give the scenarios of one module, in their order; most modules have none."""
+    return tuple(_registry.get(module, ()))
 
 
 def _bind(

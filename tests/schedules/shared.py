@@ -47,5 +47,5 @@ def _adapted(subject: Subject, shared: Shared) -> Scenario:
         shared.clauses,
         explored.program(shared, stage),
         spurious=shared.spurious,
-        wide=True,
+        quick=0,
     )

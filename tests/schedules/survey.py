@@ -25,7 +25,7 @@ class Finding:
     """What came of a survey.
 
     report: how far it went; None if a schedule failed.
-    doubled: the same with twice as many random schedules, if those were wanted.
+    doubled: of twice as many random schedules alone, if those were wanted.
     failure: the schedule that failed.
     """
 
@@ -45,34 +45,36 @@ class Finding:
         return sum(one.seconds for one in (self.report, self.doubled) if one)
 
     @property
-    def last(self) -> Report | None:
-        """The report that went furthest."""
-        return self.doubled or self.report
+    def saturated(self) -> bool:
+        """Whether the last half of the random schedules showed no new class."""
+        last = self.doubled or self.report
+        return last is not None and last.saturated is not False
 
 
 def survey(scenario: Scenario, level: Level, seed: int = SEED) -> Finding:
     """Try the schedules that a level asks for.
 
-    To double the random ones the exhaustive part is run again too: what it has seen
-    is what the random part is compared with.
+    When the random ones are doubled, what the first run saw is judged afresh: only
+    the exhaustive part is not repeated.
     """
-    bound = level.bound - (level.spares and scenario.wide)
+    bound = scenario.quick if level.bound is None else level.bound
+    random = max(level.least, round(level.random * scenario.share))
 
-    def look(random: int) -> Report:
+    def look(bound: int, limit: int, random: int) -> Report:
         return explore(
             scenario.program,
             bound=bound,
             random=random,
-            limit=level.limit,
+            limit=limit,
             seed=seed,
             spurious=scenario.spurious,
         )
 
     try:
-        report = look(level.random)
+        report = look(bound, level.limit, random)
         doubled = None
         if level.doubles and report.saturated is False:
-            doubled = look(2 * level.random)
+            doubled = look(0, 1, 2 * random)
     except Failure as failure:
         return Finding(scenario, failure=failure)
     return Finding(scenario, report, doubled)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["head", "line", "summary"]
 
-_COLUMNS: Final = "{:>9} {:>8} {:>9} {:>17} {:>6}  {}"
+_COLUMNS: Final = "{:>9} {:>8} {:>9} {:>18} {:>6}  {}"
 
 
 def head() -> str:
@@ -24,12 +24,13 @@ def head() -> str:
 def line(finding: Finding) -> str:
     """Give the line of one scenario."""
     told = f"{finding.scenario.name}: {' '.join(finding.scenario.clauses)}"
-    report = finding.last
+    report = finding.report
     if report is None:
         return _COLUMNS.format("-", "-", "-", "FAILED", "-", told)
+    doubled = finding.doubled
     return _COLUMNS.format(
         f"{finding.schedules:,}",
-        f"{report.classes:,}",
+        f"{max(report.classes, doubled.classes if doubled else 0):,}",
         _exhausted(report),
         _saturated(finding),
         f"{finding.seconds:.1f}",
@@ -39,11 +40,11 @@ def line(finding: Finding) -> str:
 
 def summary(findings: Sequence[Finding]) -> str:
     """Give the sums, and for each group of clauses how many scenarios serve it."""
-    reports = [one.last for one in findings if one.last is not None]
+    reports = [one.report for one in findings if one.report is not None]
     schedules = sum(one.schedules for one in findings)
     seconds = sum(one.seconds for one in findings)
     exhausted = sum(report.exhausted for report in reports)
-    saturated = sum(report.saturated is not False for report in reports)
+    saturated = sum(one.saturated for one in findings)
     failed = len(findings) - len(reports)
     rate = schedules / seconds if seconds else 0
     return "\n".join(
@@ -57,7 +58,7 @@ def summary(findings: Sequence[Finding]) -> str:
 
 
 def _exhausted(report: Report) -> str:
-    """Name the bounds that were exhausted: "0-2", or "0-1" and how far 2 came."""
+    """Name the bounds that were exhausted: "0-2", or "0-1 of 2" if 2 was not."""
     complete = [one.bound for one in report.rounds if one.exhausted]
     if not complete:
         return "none"
@@ -66,14 +67,14 @@ def _exhausted(report: Report) -> str:
 
 
 def _saturated(finding: Finding) -> str:
-    """Tell whether the second half of the random runs showed nothing new."""
-    report = finding.last
-    assert report is not None
-    told = "yes" if report.saturated is not False else "no"
-    first = finding.report
-    if finding.doubled is None or first is None:
+    """Tell whether the second half of the random runs showed nothing new.
+
+    Where they were doubled, the numbers of classes before and after that are told.
+    """
+    told = "yes" if finding.saturated else "no"
+    if finding.doubled is None or finding.report is None:
         return told
-    return f"{told} ({first.classes:,} at half)"
+    return f"{told} ({finding.report.classes:,}, {finding.doubled.classes:,})"
 
 
 def _groups(findings: Iterable[Finding]) -> list[tuple[str, int]]:

@@ -77,7 +77,7 @@ def a_push_expires_as_room_is_made(run: Run) -> None:
     assert _whole(buffer)
 
 
-@scenario()
+@scenario(quick=1)
 @clause("QB-BUF-4", "QB-BUF-2")
 def an_interrupted_push_leaves_the_buffer_whole(run: Run) -> None:
     """Of two pushes one is struck: the other goes on, and the capacity is whole."""
@@ -113,7 +113,7 @@ def a_stream_through_two_bytes(run: Run) -> None:
         assert outcome(writer) is None
 
 
-@scenario(wide=True)
+@scenario(quick=1)
 @clause("QB-CHAN-3", "QB-CONC-4")
 def two_readers_share_a_stream(run: Run) -> None:
     """Two that read one byte each: each byte goes to one of them, nobody sleeps on."""
@@ -125,7 +125,7 @@ def two_readers_share_a_stream(run: Run) -> None:
         assert outcome(writer) is None
 
 
-@scenario(wide=True, variants={"the writer": (0,), "the reader": (1,)})
+@scenario(quick=1, variants={"the writer": (0,), "the reader": (1,)})
 @clause("QB-CHAN-4", "QB-CHAN-5", "QB-CHAN-7")
 def a_stream_is_cut_off(run: Run, hangs_up: int) -> None:
     """A goodbye in the middle: the reader has a prefix, of which it is told all."""

@@ -45,7 +45,7 @@ class Dropper:
             self.held.clear()
 
 
-@scenario()
+@scenario(quick=1)
 @clause("QB-CONC-9", "QB-PY-7")
 def a_forgotten_end_releases_who_waits_for_it(run: Run) -> None:
     """Forgotten in another thread while its peer sends and receives."""
@@ -85,7 +85,7 @@ def a_peer_forgotten_under_the_lock_of_its_connection(run: Run) -> None:
         assert left.stats().discarded == 1
 
 
-@scenario(wide=True)
+@scenario(quick=0)
 @clause("QB-CONC-9", "QB-CONC-8")
 def two_connections_forget_an_end_of_one_another(run: Run) -> None:
     """Each send, under its lock, lets go of an end of the other connection."""

@@ -34,7 +34,7 @@ BOTH = {
 }
 
 
-@scenario(variants=BOTH, wide=True)
+@scenario(quick=1, variants=BOTH)
 @clause("QB-DISC-9", "QB-DISC-4", "QB-DISC-7", "QB-DISC-8")
 def both_ends_hang_up_at_once(run: Run, one: str, other: str) -> None:
     """Both calls return, both ends are disconnected, nothing hangs, no other error."""
@@ -59,7 +59,7 @@ def both_ends_hang_up_at_once(run: Run, one: str, other: str) -> None:
             assert end.pending == 0
 
 
-@scenario(variants={"its own end": (0,), "the peer": (1,)})
+@scenario(quick=1, variants={"its own end": (0,), "the peer": (1,)})
 @clause("QB-DISC-4", "QB-DISC-7", "QB-DISC-8")
 def a_blocked_send_and_a_blocked_receive_are_both_released(
     run: Run, hangs_up: int
@@ -150,7 +150,7 @@ def a_send_while_the_last_message_is_taken(run: Run) -> None:
             left.send(b"later still")
 
 
-@scenario(wide=True)
+@scenario(quick=1)
 @clause("QB-DISC-5", "QB-DISC-14", "QB-PY-2")
 def iterating_ends_with_the_last_message(run: Run) -> None:
     """Two threads iterate over one end: all that was sent, once, then both stop."""

@@ -137,35 +137,35 @@ def two_threads_talk(run: Run, script: Script) -> None:
     _talk(run, script, capacity=1)
 
 
-@scenario(wide=True, variants=_scripts(TALK, count=5, threads=3, length=2))
+@scenario(quick=1, variants=_scripts(TALK, count=5, threads=3, length=2))
 @clause("QB-CONC-7", "QB-SEND-2", "QB-DISC-14", "QB-FIFO-2")
 def three_threads_talk(run: Run, script: Script) -> None:
     """Three threads, two operations each, capacity 1: linearizable."""
     _talk(run, script, capacity=1)
 
 
-@scenario(wide=True, variants=_scripts(TALK, count=3, threads=4, length=3))
+@scenario(quick=0, variants=_scripts(TALK, count=3, threads=4, length=3))
 @clause("QB-CONC-7", "QB-DISC-14", "QB-FIFO-2")
 def four_threads_talk(run: Run, script: Script) -> None:
     """Four threads, three operations each, capacity 2, strict: linearizable."""
     _talk(run, script, capacity=2, strict=True)
 
 
-@scenario(wide=True, variants=_scripts(NOWAIT, count=4, threads=3, length=2))
+@scenario(quick=1, variants=_scripts(NOWAIT, count=4, threads=3, length=2))
 @clause("QB-CONC-7", "QB-TIME-8", "QB-TIME-5")
 def nobody_is_told_of_a_moment_that_never_was(run: Run, script: Script) -> None:
     """Tried once or waited for: no two answers show a queue full and empty at once."""
     _talk(run, script, capacity=1)
 
 
-@scenario(wide=True, variants=_scripts(BULK, count=4, threads=3, length=2))
+@scenario(quick=1, variants=_scripts(BULK, count=4, threads=3, length=2))
 @clause("QB-BULK-1", "QB-BULK-2", "QB-CONC-7")
 def bulk_calls_are_single_calls_in_order(run: Run, script: Script) -> None:
     """send_many and receive_many are what one caller does who goes one by one."""
     _talk(run, script, capacity=2)
 
 
-@scenario(wide=True, variants=_scripts(STREAM, count=4, threads=3, length=2))
+@scenario(quick=1, variants=_scripts(STREAM, count=4, threads=3, length=2))
 @clause("QB-CHAN-3", "QB-CHAN-4", "QB-CHAN-5", "QB-CONC-7")
 def three_threads_stream(run: Run, script: Script) -> None:
     """Three threads write to and read from a channel of three bytes: linearizable."""
@@ -189,14 +189,14 @@ def _meet(run: Run, script: Script) -> None:
     history.check()
 
 
-@scenario(variants=_scripts(MEET, count=4, threads=3, length=1))
+@scenario(quick=1, variants=_scripts(MEET, count=4, threads=3, length=1))
 @clause("QB-CONC-7", "QB-RDV-4", "QB-NAME-2", "QB-NAME-6", "QB-TIME-4")
 def three_threads_meet(run: Run, script: Script) -> None:
     """Accept, connect, close and look up, one each, all with one deadline."""
     _meet(run, script)
 
 
-@scenario(wide=True, variants=_scripts(MEET, count=4, threads=3, length=2))
+@scenario(quick=1, variants=_scripts(MEET, count=4, threads=3, length=2))
 @clause("QB-CONC-7", "QB-RDV-4", "QB-NAME-2", "QB-NAME-6", "QB-TIME-4")
 def three_threads_meet_twice(run: Run, script: Script) -> None:
     """Accept, connect, close and look up, two each, all with one deadline."""

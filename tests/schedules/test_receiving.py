@@ -11,7 +11,7 @@ import pytest
 from queuebroker import DisconnectedQueueError, MessageQueue
 from specs.clauses import clause
 from tests.pairs import queue_pair
-from tests.schedules.outcome import failed, finish, outcome
+from tests.schedules.outcome import failed, finish, outcome, result
 from tests.schedules.scenario import Scenario, of_module, scenario
 from tests.schedules.survey import check
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from queuebroker.testing import Run
 
 
-@scenario(spurious=1)
+@scenario(quick=1, spurious=1)
 @clause("QB-RECV-1", "QB-RECV-8", "QB-CONC-4", "QB-CONC-6")
 def two_receivers_share_two_messages(run: Run) -> None:
     """Each message is received once, and nobody sleeps while one is there."""
@@ -37,7 +37,23 @@ def two_receivers_share_two_messages(run: Run) -> None:
         assert right.pending == 0
 
 
-@scenario(wide=True, variants={"0": (0,), "1": (1,), "2": (2,)})
+@scenario()
+@clause("QB-RECV-2", "QB-CONC-4")
+def two_messages_are_for_two_receivers(run: Run) -> None:
+    """Two, sent in a row: both that wait get one, though one is still waking up."""
+    with queue_pair(2) as (left, right):
+        receives = [run.spawn(right.receive) for _ in range(2)]
+        run.settle()
+
+        left.send(b"1")
+        left.send(b"2")
+        run.settle()
+
+        assert all(one.done for one in receives), "one lies there, and somebody waits"
+        assert {result(one) for one in receives} == {b"1", b"2"}
+
+
+@scenario(quick=0, variants={"0": (0,), "1": (1,), "2": (2,)})
 @clause("QB-DISC-15", "QB-RECV-3", "QB-RECV-5")
 def as_many_receivers_return_as_there_are_messages(run: Run, messages: int) -> None:
     """Of three that wait, k return with the k messages sent, and the others raise."""
@@ -96,7 +112,7 @@ def a_receive_that_expires_does_not_take_anothers_message(run: Run) -> None:
             assert {outcome(hasty), outcome(patient)} == {b"1", b"2"}
 
 
-@scenario()
+@scenario(quick=1)
 @clause("QB-RECV-8", "QB-CONC-4")
 def an_interrupted_receive_passes_its_turn_on(run: Run) -> None:
     """Of two that wait one is struck as a message comes; it is not left lying there."""
@@ -118,7 +134,7 @@ def an_interrupted_receive_passes_its_turn_on(run: Run) -> None:
         outcome(other, DisconnectedQueueError)
 
 
-@scenario(wide=True)
+@scenario(quick=1)
 @clause("QB-FIFO-6", "QB-RECV-3")
 def both_sides_say_goodbye_after_two_messages(run: Run) -> None:
     """Each side receives a prefix of what the other had accepted, and no more."""

@@ -44,7 +44,7 @@ def a_pair_meets_whoever_comes_first(run: Run) -> None:
     nobody_waits(a, b)
 
 
-@scenario(wide=True)
+@scenario(quick=0)
 @clause("QB-RDV-5", "QB-RDV-6")
 def two_pairs_are_a_perfect_matching(run: Run) -> None:
     """Two accepts, two connects on one port: each end has one peer, nobody is left."""
@@ -115,7 +115,7 @@ def a_broker_meets_itself(run: Run) -> None:
     nobody_waits(a)
 
 
-@scenario()
+@scenario(quick=1)
 @clause("QB-RDV-9")
 def an_exclusive_accept_and_another_refuse_one_another(run: Run) -> None:
     """Whoever of the two comes second is refused, unless the first has met somebody."""

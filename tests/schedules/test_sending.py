@@ -38,7 +38,7 @@ def _fits(sender: MessageQueue, receiver: MessageQueue) -> int:
     return count
 
 
-@scenario(wide=True, variants={"1": (1,), "2": (2,)})
+@scenario(quick=1, variants={"1": (1,), "2": (2,)})
 @clause("QB-SEND-6", "QB-FIFO-1", "QB-FIFO-3")
 def the_capacity_is_never_exceeded(run: Run, capacity: int) -> None:
     """Two senders, one receiver: as seen under the lock, never more than fit."""
@@ -85,6 +85,24 @@ def one_receive_lets_exactly_one_sender_go_on(run: Run) -> None:
 
         assert {right.receive(), right.receive()} == {b"1", b"2"}
         run.join()
+
+
+@scenario()
+@clause("QB-SEND-6", "QB-CONC-4")
+def two_places_are_for_two_senders(run: Run) -> None:
+    """Room for two, made in a row: both that wait go on, though one is still waking."""
+    with queue_pair(2) as (left, right):
+        left.send_many([b"1", b"2"])
+        sends = [run.spawn(left.send, message) for message in (b"3", b"4")]
+        run.settle()
+
+        received = [right.receive(), right.receive()]
+        run.settle()
+
+        assert all(send.done for send in sends), "there is room, and somebody waits"
+        received += right.receive_many()
+        assert received[:2] == [b"1", b"2"]
+        assert {*received[2:]} == {b"3", b"4"}
 
 
 GOODBYES = {
@@ -146,7 +164,7 @@ def a_send_that_expires_does_not_take_anothers_room(run: Run) -> None:
         run.join()
 
 
-@scenario()
+@scenario(quick=1)
 @clause("QB-SEND-6", "QB-CONC-4")
 def an_interrupted_send_passes_its_turn_on(run: Run) -> None:
     """Of two that wait one is struck as room is made; the other gets the room."""

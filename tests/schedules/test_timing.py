@@ -115,7 +115,7 @@ def a_send_whose_time_runs_out_as_room_is_made(run: Run) -> None:
         assert said is None or (said is SendTimeoutError and at >= LIMIT_S)
 
 
-@scenario()
+@scenario(quick=1)
 @clause("QB-TIME-7", "QB-TIME-2")
 def two_receives_expire_but_for_one_message(run: Run) -> None:
     """One message, two receives with one deadline: it is lost to neither of them."""

@@ -64,7 +64,7 @@ def at_zero_both_meet_or_neither(run: Run) -> None:
     nobody_waits(a, b)
 
 
-@scenario()
+@scenario(quick=1)
 @clause("QB-RDV-11", "QB-RDV-5")
 def a_connect_that_expires_is_not_met(run: Run) -> None:
     """One accept, two connects of which one gives up: no end without a peer."""
@@ -88,7 +88,7 @@ def a_connect_that_expires_is_not_met(run: Run) -> None:
 CLOSED = {"the target": (0,), "the source": (1,)}
 
 
-@scenario(variants=CLOSED)
+@scenario(quick=1, variants=CLOSED)
 @clause("QB-NAME-6", "QB-RDV-11")
 def closing_releases_both_or_neither(run: Run, which: int) -> None:
     """Close against match: both have an end, or both raise."""
@@ -128,7 +128,7 @@ def an_accept_that_expires_while_its_broker_closes(run: Run) -> None:
     nobody_waits(a)
 
 
-@scenario()
+@scenario(quick=1)
 @clause("QB-RDV-16", "QB-RDV-11")
 def the_lists_keep_their_invariants(run: Run) -> None:
     """Nobody is listed who is matched or withdrawn; accepts and connects never both."""
@@ -183,7 +183,7 @@ def an_interrupted_caller_leaves_nobody_behind(run: Run, which: int) -> None:
     nobody_waits(a, b)
 
 
-@scenario()
+@scenario(quick=1)
 @clause("QB-RDV-11", "QB-CONC-4")
 def an_interrupted_accept_does_not_take_anothers_turn(run: Run) -> None:
     """Two accepts, one of them struck, one connect: it meets whoever is left."""

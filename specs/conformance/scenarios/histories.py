@@ -16,11 +16,16 @@ from specs.models.histories import queue_model
 from specs.models.meetings import BrokerModel, meetings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from specs.conformance.stage import Stage
 
 PROGRAMS = 8
 THREADS = 3
 LIMIT_S = 0.2
+# What is drawn from: an operation twice in the list comes twice as often.
+TALK = ("send", "send", "send", "receive", "receive", "disconnect", "disconnected")
+MEET = ("accept", "accept", "connect", "connect", "close")
 # Where no bound was found a history of six operations never meets one.
 UNBOUNDED = 1_000
 
@@ -38,15 +43,13 @@ def register_histories() -> None:
         "factory().closed_error",
     )
     for number in range(PROGRAMS):
-        talk = _script(
-            rng, ["send", "receive", "receive", "disconnect", "disconnected"]
-        )
-        meet = _script(rng, ["accept", "accept", "connect", "connect", "close"])
+        talk = _script(rng, TALK)
+        meet = _script(rng, MEET)
         _enter(f"talk_{number}", functools.partial(_talk, talk), talk, ())
         _enter(f"meet_{number}", functools.partial(_meet, meet), meet, meeting_needs)
 
 
-def _script(rng: random.Random, names: list[str]) -> Script:
+def _script(rng: random.Random, names: Sequence[str]) -> Script:
     return [
         [(rng.choice(names), rng.randrange(2)) for _ in range(2)]
         for _ in range(THREADS)

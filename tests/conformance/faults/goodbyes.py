@@ -37,6 +37,7 @@ GOODBYES = [
             )
         ],
         [
+            "histories.talk_2",
             "disconnect.disconnected_turns_true_with_the_last_message",
             "disconnect.with_nothing_unread_the_end_is_disconnected_at_once",
         ],

@@ -33,6 +33,7 @@ MEETINGS = [
         [
             "rendezvous.both_wait_and_both_get_an_end",
             "rendezvous.accept_may_come_first",
+            *(f"histories.meet_{number}" for number in range(8)),
         ],
     ),
     Fault(

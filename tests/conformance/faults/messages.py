@@ -290,6 +290,7 @@ MESSAGES = [
         [
             "receiving.an_end_does_not_receive_what_it_sent",
             "order.directions_do_not_mix",
+            *(f"histories.talk_{number}" for number in range(8)),
         ],
     ),
     Fault(

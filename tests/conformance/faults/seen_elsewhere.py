@@ -159,7 +159,11 @@ SEEN_ELSEWHERE = [
                 "                self._peer._closed = True\n",
             )
         ],
-        ["disconnect.what_came_before_the_goodbye_can_be_read_late"],
+        [
+            "disconnect.what_came_before_the_goodbye_can_be_read_late",
+            "histories.talk_2",
+            "histories.talk_5",
+        ],
     ),
     Fault(
         "M11_two_pairs_are_made",

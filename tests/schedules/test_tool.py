@@ -1,0 +1,128 @@
+"""The surveys themselves: a fault is found and told, numbers are what was asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queuebroker import CircularBufferQueue, _sync
+from tests.schedules import __main__ as command
+from tests.schedules import table
+from tests.schedules.level import QUICK, Level
+from tests.schedules.scenario import Scenario
+from tests.schedules.survey import check, survey
+
+if TYPE_CHECKING:
+    from queuebroker.testing import Run
+
+SMALL = Level("small", 2, limit=5_000, random=50, least=50, doubles=False)
+TINY = Level("tiny", 2, limit=20, random=10, least=10, doubles=True)
+
+
+def _sound(run: Run) -> None:
+    buffer = CircularBufferQueue[int](1)
+    for number in range(3):
+        run.spawn(buffer.push, number)
+    for _ in range(2):
+        run.settle()
+        assert buffer.pull() is not None
+    run.join()
+
+
+def _torn(run: Run) -> None:
+    """Two threads add one to a number in two critical sections each."""
+    lock, number = _sync.Lock(), [0]
+
+    def add() -> None:
+        with lock:
+            seen = number[0]
+        with lock:
+            number[0] = seen + 1
+
+    run.spawn(add)
+    run.spawn(add)
+    run.join()
+    assert number == [2], "an addition is lost"
+
+
+HARD = {"QB-RDV", "QB-SEND", "QB-RECV", "QB-DISC", "QB-TIME", "QB-CONC"}
+
+SOUND = Scenario("tool.sound", ("QB-BUF-4",), _sound)
+TORN = Scenario("tool.torn", ("QB-CONC-4", "QB-SEND-6"), _torn)
+
+
+def test_a_torn_update_is_found_and_told() -> None:
+    finding = survey(TORN, QUICK)
+
+    assert finding.failure is not None
+    assert "an addition is lost" in finding.failure.story
+    assert "FAILED" in table.line(finding)
+    assert "0 exhausted to their bound, 0 saturated, 1 failed" in table.summary(
+        [finding]
+    )
+    with pytest.raises(AssertionError, match="an addition is lost"):
+        check(TORN)
+
+
+def test_a_sound_program_is_exhausted() -> None:
+    finding = survey(SOUND, SMALL)
+
+    report = finding.report
+    assert finding.failure is None
+    assert report is not None
+    assert report.exhausted
+    assert report.random == SMALL.random
+    assert "0-2" in table.line(finding)
+    assert "QB-BUF-4" in table.line(finding)
+
+
+def test_what_is_not_exhausted_is_told_and_fails_the_quick_test() -> None:
+    finding = survey(SOUND, TINY)
+
+    assert finding.report is not None
+    assert not finding.report.exhausted
+    assert "of" in table.line(finding).split("tool.sound")[0]
+
+
+def test_random_schedules_are_doubled_where_they_still_show_something_new() -> None:
+    finding = survey(SOUND, TINY)
+
+    assert finding.report is not None
+    assert finding.report.saturated is False
+    assert finding.doubled is not None
+    assert finding.doubled.random == 2 * TINY.random
+    assert finding.schedules == TINY.limit + TINY.random + finding.doubled.schedules
+
+
+def test_the_variants_of_a_program_share_the_random_schedules() -> None:
+    scenarios = command.own_scenarios()
+    shares: dict[str, float] = {}
+    for one in scenarios:
+        program = one.name.partition("[")[0]
+        shares[program] = shares.get(program, 0) + one.share
+
+    assert all(abs(share - 1) < 1e-9 for share in shares.values())
+
+
+def test_names_are_distinct_and_every_group_is_served() -> None:
+    scenarios = command.own_scenarios()
+    groups = {clause.rpartition("-")[0] for one in scenarios for clause in one.clauses}
+
+    assert len({one.name for one in scenarios}) == len(scenarios)
+    assert groups >= HARD
+
+
+def test_the_command_tells_failures_by_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "own_scenarios", lambda: [SOUND, TORN])
+
+    assert command.main(["--only", "sound"]) == 0
+    assert command.main([]) == 1
+    told = capsys.readouterr().out
+    assert "an addition is lost" in told
+    assert "2 scenarios: 1 exhausted to their bound" in told
+    with pytest.raises(SystemExit) as caught:
+        command.main(["--only", "nothing of that name"])
+    assert caught.value.code == 2

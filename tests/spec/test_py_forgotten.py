@@ -1,0 +1,121 @@
+"""QB-PY-7: an end that nobody holds any more hangs up."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from queuebroker import (
+    Broker,
+    BrokerManager,
+    DisconnectedError,
+    DisconnectedQueueError,
+    QueueBroker,
+)
+from specs.clauses import clause
+from tests.meetings import meet
+from tests.support import Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from queuebroker import MessageQueue
+
+
+@clause("QB-PY-7")
+@pytest.mark.parametrize("kind", ["queue", "channel"])
+@pytest.mark.parametrize("forgotten", [0, 1])
+def test_an_end_that_is_forgotten_warns_and_hangs_up(kind: str, forgotten: int) -> None:
+    """A ResourceWarning that shows it; its peer drains, then raises, without cause."""
+    with ExitStack() as stack:
+        if kind == "queue":
+            ends: list[Any] = list(stack.enter_context(_loose(QueueBroker)))
+            ends[forgotten].send(b"x")
+        else:
+            ends = list(stack.enter_context(_loose(Broker)))
+            ends[forgotten].write(b"x")
+        peer = ends[1 - forgotten]
+        stack.callback(peer.disconnect)
+        names = f"{ends[forgotten].local_name!r} to {peer.local_name!r} port 1"
+
+        with pytest.warns(ResourceWarning, match=f"^unclosed <.* {names} ") as caught:
+            _forget(ends)
+
+        assert len(caught) == 1
+        assert peer.remote_disconnected
+        read = peer.receive if kind == "queue" else lambda: peer.read_exactly(1)
+        assert read() == b"x"
+        with pytest.raises(DisconnectedError) as ended:
+            read()
+        assert (ended.value.side, ended.value.__cause__) == ("remote", None)
+
+
+@clause("QB-PY-7")
+def test_an_end_in_a_cycle_of_garbage_hangs_up_when_it_is_collected() -> None:
+    """And its peer, which waits, is released."""
+
+    class Holder:
+        end: Any
+        me: Any
+
+    with _loose(QueueBroker) as (left, right), right, Threads() as threads:
+        waiter = threads.start(right.receive)
+        full = threads.start(_fill, right)
+        until(lambda: bool(_parked(right)), "nobody waits")
+        holder = Holder()
+        holder.end, holder.me = left, holder
+        del left
+
+        cycle = [holder]
+        del holder
+        with pytest.warns(ResourceWarning, match="unclosed <MessageQueue 'b' to 'a'"):
+            _forget(cycle)
+
+        assert isinstance(waiter.error(), DisconnectedQueueError)
+        assert isinstance(full.error(), DisconnectedQueueError)
+
+
+@clause("QB-PY-7")
+@pytest.mark.parametrize("who", ["remote", "local", "both", "abnormal"])
+def test_an_end_that_is_disconnected_is_forgotten_silently(who: str) -> None:
+    """There is nothing to warn of, whichever side hung up."""
+    with _loose(QueueBroker) as ends:
+        error = OSError("gone") if who == "abnormal" else None
+        for end, closes in zip(ends, ("local", "remote"), strict=True):
+            if who in (closes, "both", "abnormal"):
+                end.disconnect(error)
+        survivor = ends[1]
+        del ends, end
+        gc.collect()  # a warning would be an error
+
+        survivor.disconnect()
+
+
+def _forget(things: list[Any]) -> None:
+    things.clear()
+    gc.collect()
+
+
+@contextmanager
+def _loose(face: type[Broker | QueueBroker]) -> Iterator[tuple[Any, Any]]:
+    """Give two ends that nobody else holds or will disconnect."""
+    with BrokerManager() as manager:
+        b: Any = face("b", manager=manager)
+        a: Any = face("a", manager=manager)
+        box = [meet(b, a)]
+        yield box.pop()
+
+
+def _fill(end: MessageQueue) -> None:
+    while True:
+        end.send(b"x")
+
+
+def _parked(end: MessageQueue) -> bool:
+    flows = end._connection.flows
+    return bool(flows[1 - end._side].buffer.room) and bool(
+        flows[end._side].buffer.arrived
+    )

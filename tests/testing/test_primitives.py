@@ -1,0 +1,353 @@
+"""Simulated locks behave as those they stand for, waiting and time apart."""
+
+from __future__ import annotations
+
+import _thread
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from queuebroker import _sync
+from queuebroker.testing import Failure, Kind, explore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker.testing import Run
+
+# What one thread can do with a lock, each with what comes of it.
+SCRIPTS: dict[str, Callable[[Any], object]] = {
+    "take": lambda lock: (lock.acquire(), lock.acquire(False)),
+    "take, let go": lambda lock: (lock.acquire(), lock.release(), lock.acquire()),
+    "let go of a free one": lambda lock: lock.release(),
+    "with": lambda lock: (lock.__enter__(), lock.__exit__(None, None, None)),
+    "no wait but a timeout": lambda lock: lock.acquire(False, 1),
+    "a negative timeout": lambda lock: lock.acquire(True, -2),
+    "too long a timeout": lambda lock: lock.acquire(timeout=1e300),
+    "a short timeout": lambda lock: lock.acquire(timeout=0.001),
+    "no timeout at all": lambda lock: (lock.acquire(), lock.acquire(timeout=0)),
+    "as keywords": lambda lock: lock.acquire(blocking=True, timeout=-1),
+}
+
+LOCKS: dict[str, Callable[[], Any]] = {
+    "Lock": lambda: threading.Lock(),
+    "RLock": lambda: threading.RLock(),
+    "_sync.Lock": lambda: _sync.Lock(),
+}
+
+
+def _outcome(script: Callable[[Any], object], lock: Any) -> object:
+    try:
+        return script(lock)
+    except (RuntimeError, ValueError, OverflowError) as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("kind", LOCKS)
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_simulated_lock_does_what_the_real_one_does(name: str, kind: str) -> None:
+    script, make = SCRIPTS[name], LOCKS[kind]
+    real = _outcome(script, make())
+    simulated: list[object] = []
+
+    explore(lambda run: simulated.append(_outcome(script, make())), bound=0, random=0)
+
+    assert simulated == [real]
+
+
+@pytest.mark.parametrize("kind", LOCKS)
+def test_locks_made_in_a_run_are_simulated_and_others_are_not(kind: str) -> None:
+    make = LOCKS[kind]
+    real = type(make())
+    made: list[object] = []
+
+    explore(lambda run: made.append(make()), bound=0, random=0)
+
+    assert type(made[0]) is not real
+    assert type(make()) is real
+
+
+def test_a_simulated_lock_is_an_instance_of_what_stands_for_lock() -> None:
+    """From 3.13 on `threading.Lock` is a class that one may ask about."""
+
+    def program(_run: Run) -> None:
+        kind: Any = threading.Lock
+        assert isinstance(threading.Lock(), kind)
+        assert isinstance(_thread.allocate_lock(), kind)
+        assert not isinstance(1, kind)
+
+    explore(program, bound=0, random=0)
+
+
+def test_locks_can_be_referred_to_weakly() -> None:
+    def program(_run: Run) -> None:
+        lock = threading.Lock()
+        assert weakref.ref(lock)() is lock
+
+    explore(program, bound=0, random=0)
+
+
+@pytest.mark.parametrize("kind", LOCKS)
+def test_only_one_task_has_a_lock(kind: str) -> None:
+    def program(run: Run) -> None:
+        lock = LOCKS[kind]()
+        inside: list[int] = []
+
+        def work() -> None:
+            with lock:
+                inside.append(1)
+                run.sleep(1)
+                assert inside == [1]
+                inside.pop()
+
+        for _ in range(3):
+            run.spawn(work)
+
+    report = explore(program, bound=1)
+
+    # The first task may take its lock as the first, second or third; then two are left.
+    assert report.classes == 6
+
+
+def test_a_woken_waiter_competes_again() -> None:
+    """Who waited longest has no right to be next, in the library's locks neither."""
+    orders = set()
+
+    def program(run: Run) -> None:
+        lock = threading.Lock()
+        order: list[str] = []
+
+        def work(name: str) -> None:
+            with lock:
+                order.append(name)
+
+        lock.acquire()
+        waiting = run.spawn(work, "waited")
+        run.settle()
+        assert not waiting.done
+        run.spawn(work, "came later")
+        lock.release()
+        run.join()
+        orders.add(tuple(order))
+
+    explore(program)
+
+    assert orders == {("waited", "came later"), ("came later", "waited")}
+
+
+def test_a_reentrant_lock_is_let_go_as_often_as_it_was_taken() -> None:
+    def program(run: Run) -> None:
+        lock = threading.RLock()
+        taken: list[bool] = []
+
+        def other() -> None:
+            with lock:
+                taken.append(True)
+
+        with lock:
+            with lock:
+                run.spawn(other)
+                run.settle()
+            run.settle()
+            assert not taken
+        run.join()
+        assert taken
+
+    explore(program)
+
+
+def test_a_reentrant_lock_belongs_to_its_task() -> None:
+    def program(run: Run) -> None:
+        lock = threading.RLock()
+        lock.acquire()
+        spawned = run.spawn(lock.release)
+        run.join()
+        assert str(spawned.error) == "cannot release un-acquired lock"
+        lock.release()
+
+    explore(program)
+
+
+def test_a_condition_gives_a_reentrant_lock_back_as_deep_as_it_was() -> None:
+    def program(run: Run) -> None:
+        condition = threading.Condition()
+
+        def wait() -> None:
+            with condition, condition:
+                condition.wait()
+
+        def wake() -> None:
+            with condition:
+                condition.notify()
+
+        run.spawn(wait)
+        run.settle()
+        run.spawn(wake)
+
+    explore(program)
+
+
+def test_a_lock_used_after_the_run_is_a_flag_that_never_blocks() -> None:
+    kept: list[Any] = []
+
+    def program(_run: Run) -> None:
+        for make in LOCKS.values():
+            lock = make()
+            lock.acquire()
+            kept.append(lock)
+
+    explore(program, bound=0, random=0)
+
+    for lock in kept:
+        assert lock.acquire()
+        assert not lock.acquire(blocking=False)
+        lock.release()
+        assert lock.acquire(blocking=False)
+        lock.release()
+
+
+def test_a_lock_kept_from_an_earlier_run_is_free_and_simulated_again() -> None:
+    kept: list[Any] = []
+
+    def program(run: Run) -> None:
+        if not kept:
+            kept.append(threading.Lock())
+        lock = kept[0]
+        inside: list[int] = []
+
+        def work() -> None:
+            with lock:
+                inside.append(1)
+                run.sleep(1)
+                assert inside == [1]
+                inside.pop()
+
+        run.spawn(work)
+        run.spawn(work)
+
+    explore(program, limit=0, random=20)
+
+
+# Parking.
+
+
+def test_park_returns_when_its_lock_is_released() -> None:
+    def program(run: Run) -> None:
+        parker = _sync.Lock()
+        parker.acquire()
+        ready: list[bool] = []
+        sleeper = run.spawn(_sync.park, parker, lambda: bool(ready), None)
+        run.settle()
+        assert not sleeper.done
+        ready.append(True)
+        parker.release()
+        run.join()
+        assert sleeper.result is True
+        assert parker.locked()
+
+    explore(program)
+
+
+def test_park_gives_up_at_its_deadline() -> None:
+    def program(run: Run) -> None:
+        parker = _sync.Lock()
+        parker.acquire()
+        assert not _sync.park(parker, lambda: False, _sync.monotonic() + 2)
+        assert run.now == 2
+        assert not _sync.park(parker, lambda: False, 1.0)
+        assert run.now == 2
+        parker.release()
+        assert _sync.park(parker, lambda: False, 1.0)
+
+    explore(program)
+
+
+def test_a_parked_task_that_is_forgotten_is_a_lost_wake_up() -> None:
+    def program(run: Run) -> None:
+        parker = _sync.Lock()
+        parker.acquire()
+        ready: list[bool] = []
+        run.spawn(_sync.park, parker, lambda: bool(ready), 5.0)
+        run.settle()
+        ready.append(True)
+
+    with pytest.raises(Failure) as caught:
+        explore(program)
+
+    assert caught.value.kind is Kind.LOST_WAKEUP
+
+
+@pytest.mark.parametrize("sleep", ["park", "condition"])
+def test_sleepers_wake_for_no_reason_as_often_as_was_asked_for(sleep: str) -> None:
+    most: list[int] = []
+
+    def program(run: Run) -> None:
+        condition = threading.Condition()
+        parker = _sync.Lock()
+        parker.acquire()
+        over: list[bool] = []
+        early: list[bool] = []
+
+        def park() -> None:
+            while not over:
+                _sync.park(parker, lambda: bool(over), None)
+                early.append(not over)
+
+        def wait() -> None:
+            with condition:
+                while not over:
+                    condition.wait()
+                    early.append(not over)
+
+        run.spawn(park if sleep == "park" else wait)
+        run.settle()
+        with condition:
+            over.append(True)
+            condition.notify()
+        parker.release()
+        run.join()
+        most.append(sum(early))
+
+    explore(program, seed=1)
+    assert max(most) == 0
+    explore(program, seed=1, spurious=2)
+    assert max(most) == 2
+
+
+def test_an_event_is_not_woken_for_no_reason() -> None:
+    """Its own code counts on that, and `Condition` never does it."""
+
+    def program(run: Run) -> None:
+        event = threading.Event()
+        waiter = run.spawn(event.wait)
+        run.settle()
+        assert not waiter.done
+        event.set()
+
+    explore(program, spurious=3)
+
+
+def test_a_test_that_is_not_repeated_fails_with_one_spurious_wake_up() -> None:
+    def program(run: Run) -> None:
+        condition = threading.Condition()
+        ready: list[bool] = []
+
+        def wait() -> None:
+            with condition:
+                if not ready:
+                    condition.wait()
+                assert ready
+
+        run.spawn(wait)
+        run.settle()
+        with condition:
+            ready.append(True)
+            condition.notify_all()
+
+    explore(program)
+    with pytest.raises(Failure, match="wakes up though nobody has woken it") as caught:
+        explore(program, spurious=1)
+
+    assert "spurious=1)" in caught.value.story

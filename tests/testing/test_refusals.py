@@ -1,0 +1,96 @@
+"""What cannot be controlled is refused in one clear error, to tasks and to nobody else."""
+
+from __future__ import annotations
+
+import _thread
+import concurrent.futures
+import multiprocessing
+import os
+import queue
+import select
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queuebroker.testing import Kind, UncontrolledError, explore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker.testing import Run
+
+USES: dict[str, Callable[[], object]] = {
+    "queue.SimpleQueue": lambda: queue.SimpleQueue(),
+    "socket.socket": lambda: socket.socket(),
+    "select.select": lambda: select.select([], [], [], 0),
+    "select.poll": lambda: select.poll(),
+    "select.epoll": lambda: select.epoll(),
+    "subprocess.Popen": lambda: subprocess.run([sys.executable, "-V"], check=True),
+    "os.fork": lambda: os.fork(),
+    "_thread.start_new_thread": lambda: _thread.start_new_thread(print, ()),
+    "multiprocessing.Process": lambda: multiprocessing.Process(target=print).start(),
+    "ThreadPoolExecutor": lambda: concurrent.futures.ThreadPoolExecutor(),
+}
+
+
+@pytest.mark.parametrize("name", USES)
+def test_it_is_refused_by_name(name: str) -> None:
+    with pytest.raises(UncontrolledError) as caught:
+        explore(lambda run: USES[name](), seed=1)
+
+    failure = caught.value
+    assert failure.kind is Kind.UNCONTROLLED
+    first_line = failure.story.splitlines()[0]
+    assert first_line.startswith("uncontrolled: ")
+    assert name in first_line
+    assert "cannot be explored" in first_line
+    assert "test_refusals.py" in failure.story
+
+
+def test_it_is_told_also_if_the_program_swallows_it() -> None:
+    def program(run: Run) -> None:
+        try:
+            socket.create_connection(("localhost", 1))
+        except Exception:  # noqa: BLE001, S110 # the point
+            pass
+        run.sleep(1)
+
+    with pytest.raises(UncontrolledError, match=r"socket\.socket cannot be explored"):
+        explore(program, seed=1)
+
+
+def test_classes_can_be_asked_about_as_ever() -> None:
+    real = queue.SimpleQueue[int]()
+
+    def program(_run: Run) -> None:
+        assert isinstance(real, queue.SimpleQueue)
+        assert queue.SimpleQueue[int] is not None
+        assert queue.SimpleQueue.__name__ == "SimpleQueue"
+        assert issubclass(socket.socket, object)
+
+    explore(program, bound=0, random=0)
+
+
+def test_all_is_as_before_afterwards() -> None:
+    before = [
+        queue.SimpleQueue,
+        socket.socket.__init__,
+        select.select,
+        subprocess.Popen.__init__,
+        os.fork,
+        _thread.start_new_thread,
+    ]
+
+    explore(lambda run: None, bound=0, random=0)
+
+    assert [
+        queue.SimpleQueue,
+        socket.socket.__init__,
+        select.select,
+        subprocess.Popen.__init__,
+        os.fork,
+        _thread.start_new_thread,
+    ] == before
