@@ -2,14 +2,14 @@
 
 A signal's handler runs, and a Ctrl-C is raised, between two instructions, but not
 between any two: where a Python function begins, where a loop goes round, and where a
-call into C has returned. `strike` makes a call and raises there, at the point of the
-number it is given, so that a test can go through all of them one by one::
+call into C has returned. `everywhere` goes through all of these in one call::
 
-    for point in itertools.count():
+    def case(struck: Blow) -> None:
         ...  # a fresh object each time
-        if not strike(act, point):
-            break
+        struck(lambda: left.send(b"x"))
         ...  # the object must be sound
+
+    everywhere(case)
 
 Only the code of the library is struck, not that of the test or the interpreter.
 """
@@ -19,17 +19,21 @@ from __future__ import annotations
 import dis
 import functools
 import gc
+import itertools
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import queuebroker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import CodeType, FrameType
 
-__all__ = ["strike"]
+__all__ = ["Blow", "everywhere", "strike"]
+
+# Makes the call it is given, and interrupts it.
+Blow = Callable[[Callable[[], object]], None]
 
 _LIBRARY = str(Path(queuebroker.__file__).parent)
 
@@ -37,6 +41,25 @@ _LIBRARY = str(Path(queuebroker.__file__).parent)
 # called is written in C, since a Python function has looked when it began.
 _LOOKS = frozenset({"RESUME", "JUMP_BACKWARD"})
 _CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+
+
+def everywhere(case: Callable[[Blow], None]) -> None:
+    """Run a case again and again, each time with the interrupt one point later.
+
+    The last time the call ends without one; there must be several points before.
+    """
+    for point in itertools.count():
+        blows: list[bool] = []
+
+        def blow(
+            act: Callable[[], object], point: int = point, blows: list[bool] = blows
+        ) -> None:
+            blows.append(strike(act, point))
+
+        case(blow)
+        if not any(blows):
+            break
+    assert point > 5
 
 
 def strike(act: Callable[[], object], point: int) -> bool:

@@ -71,6 +71,8 @@ def _run(level: str, subject: str, pytest_args: tuple[str, ...]) -> int:
         *("-c", os.devnull),
         f"--rootdir={Path.cwd()}",
         "--import-mode=importlib",
+        # What is loaded before pytest is not rewritten by it, and need not be.
+        *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
         "--disable-warnings",
         "--no-header",
         "-rN",

@@ -336,5 +336,5 @@ def _text(template: str, facts: Mapping[str, Column]) -> Column:
     for literal, field, _, _ in string.Formatter().parse(template):
         parts.append(F.lit(literal))
         if field is not None:
-            parts.append(F.coalesce(facts[field].cast("string"), F.lit("?")))
+            parts.append(F.coalesce(facts[field].cast("string"), F.lit("")))
     return F.concat(*parts)

@@ -144,6 +144,7 @@ def sessions(tallies: DataFrame, events: DataFrame, journals: DataFrame) -> Data
         *_end_facts("accept", Kind.ACCEPT_END),
         *_end_facts("connect", Kind.CONNECT_END),
         *_hang_ups(),
+        *_names_by_side(),
         F.min("conclusive").alias("settled"),
         F.min("closed").alias("ended"),
         F.min("first_mono").alias("first_mono"),
@@ -154,9 +155,11 @@ def sessions(tallies: DataFrame, events: DataFrame, journals: DataFrame) -> Data
         ("connect", Kind.CONNECT_BEGIN),
     ):
         rows = rows.join(_begins(events, kind, prefix), _ticket(prefix), "left")
-    return rows.withColumn(
-        "acceptor", F.coalesce("accept_task", "connect_peer")
-    ).withColumn("connector", F.coalesce("connect_task", "accept_peer"))
+    met = {
+        "acceptor": F.coalesce("accept_task", "connect_peer", "name_0"),
+        "connector": F.coalesce("connect_task", "accept_peer", "name_1"),
+    }
+    return rows.withColumns(met).drop("name_0", "name_1")
 
 
 def flows(tallies: DataFrame) -> DataFrame:
@@ -249,6 +252,20 @@ def _hang_ups() -> list[Column]:
         )
         for number, name in enumerate(("acceptor", "connector"))
         for kind, what in ((Kind.CLOSE_LOCAL, "left"), (Kind.CLOSE_SEEN, "saw"))
+    ]
+
+
+def _names_by_side() -> list[Column]:
+    """Who spoke on each side, for channels whose meeting is not in the journals."""
+    direction = F.col("flow").bitwiseAND(1)
+    # A send is told by the side that does not receive the flow, all else by the other.
+    side = F.when(is_kind(Kind.SEND), 1 - direction).otherwise(direction)
+    spoke = ~is_kind(Kind.DROP)  # by either side
+    return [
+        F.min(
+            F.when(spoke & (side == number), F.col("task")).when(spoke, F.col("peer"))
+        ).alias(f"name_{number}")
+        for number in (0, 1)
     ]
 
 

@@ -8,7 +8,8 @@ Layout, each on top of those before it:
 - ``refusals``, ``stand_ins``, ``substitute``: what is exchanged, and put back
 - ``places``, ``recorder``, ``story``: a failed run in words
 - ``run``, ``search``, ``supervise``, ``experiment``: one run, under one strategy
-- ``housekeeping``, ``diagnosis``, ``report``, ``explore``: many runs, one verdict
+- ``housekeeping``, ``report``, ``explore``: many runs, one verdict
+- ``shorten``, ``diagnosis``: from a failing run to one worth reading
 - ``history``, ``linearizability``: what operations came to, and whether that can be
 """
 

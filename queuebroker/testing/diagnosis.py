@@ -6,22 +6,21 @@ few tries can, and run once more with everything recorded, to tell the story.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from queuebroker.testing.failure import Failure, Kind, UncontrolledError
 from queuebroker.testing.recorder import Recorder
 from queuebroker.testing.search import Forced, Reduced
+from queuebroker.testing.shorten import shortened, trimmed
 from queuebroker.testing.story import tell
 from queuebroker.testing.trouble import Trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from queuebroker.testing.experiment import Experiment
 
 __all__ = ["diagnose", "failure_of", "translate"]
-
-TRIES_MAX: Final = 200  # runs spent on making a schedule shorter
 
 
 def translate(experiment: Experiment, choices: Sequence[int]) -> list[int]:
@@ -41,7 +40,7 @@ def diagnose(
     if trouble.hung or trouble.kind is Kind.NONDETERMINISTIC:
         # Another run would hang again, or be another one.
         return failure_of(trouble, None, schedule, seed, experiment.spurious)
-    short = _shortened(experiment, trouble.kind, schedule)
+    short = shortened(experiment, trouble.kind, schedule)
     recorder = Recorder()
     outcome = experiment.run(Forced(short), recorder=recorder)
     if outcome.trouble is None or outcome.trouble.kind is not trouble.kind:
@@ -64,7 +63,7 @@ def failure_of(
     spurious: int,
 ) -> Failure:
     """Return a failure with its story, the exception behind it as its cause."""
-    schedule = _trimmed(schedule)
+    schedule = trimmed(schedule)
     extra = f", spurious={spurious}" if spurious else ""
     hint = [f"replay with: replay(program, {schedule}{extra})"]
     if seed:
@@ -76,49 +75,3 @@ def failure_of(
         failure = Failure(trouble.kind, story, schedule, seed)
     failure.__cause__ = trouble.error
     return failure
-
-
-def _shortened(
-    experiment: Experiment, kind: Kind, schedule: Sequence[int]
-) -> list[int]:
-    """Drop choices as long as the run still fails alike, within `TRIES_MAX` runs."""
-    best = _trimmed(schedule)
-    best_cost = None
-    tries = 0
-    again = True
-    while again:
-        again = False
-        for candidate in _simpler(best):
-            if tries == TRIES_MAX:
-                return best
-            tries += 1
-            strategy = Forced(candidate, lenient=True)
-            outcome = experiment.run(strategy)
-            if outcome.trouble is None or outcome.trouble.kind is not kind:
-                continue
-            found = _trimmed(strategy.choices)
-            cost = (outcome.preemptions, sum(map(bool, found)), len(found))
-            if best_cost is None or cost < best_cost:
-                best, best_cost = found, cost
-                again = True
-                break
-    return best
-
-
-def _simpler(schedule: list[int]) -> Iterator[list[int]]:
-    """Yield schedules with some choices made the first option, boldest first."""
-    turns = [at for at, choice in enumerate(schedule) if choice]
-    size = len(turns)
-    while size:
-        for first in range(0, len(turns), size):
-            left_out = set(turns[first : first + size])
-            yield [0 if at in left_out else c for at, c in enumerate(schedule)]
-        size //= 2
-
-
-def _trimmed(schedule: Sequence[int]) -> list[int]:
-    """Without the first options at the end, which go without saying."""
-    end = len(schedule)
-    while end and not schedule[end - 1]:
-        end -= 1
-    return list(schedule[:end])

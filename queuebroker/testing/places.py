@@ -64,6 +64,8 @@ def place_of(frame: FrameType | None) -> Place | None:
     for outer in _outwards(frame):
         if not _is_library(outer.f_code.co_filename):
             call = library.f_code.co_qualname if library else ""
+            if call.endswith(("__enter__", "__exit__")):
+                call = ""  # the line says ``with``
             return Place(outer.f_code.co_filename, outer.f_lineno, call)
         library = outer
     if library is None:

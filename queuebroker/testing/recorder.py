@@ -53,6 +53,7 @@ class Recorder:
         self.ended_at_s = 0.0
         self._labels: dict[str, int] = {}
         self._given_up: set[SimulatedLock] = set()
+        self._private: set[SimulatedLock] = set()
 
     # Told by primitives and the scheduler, on the thread of the task they are about.
 
@@ -80,7 +81,9 @@ class Recorder:
         elif isinstance(lock, SimulatedWaiter):
             if not lock.is_private:
                 self.note(task, "need not sleep: it was woken just before")
-        elif not lock.is_private:
+        elif lock.is_private:
+            self._private.add(lock)
+        else:
             self.note(task, f"takes {lock.label}")
 
     def goes_without(self, task: Task, lock: SimulatedLock, *, tried: bool) -> None:
@@ -96,6 +99,8 @@ class Recorder:
         elif isinstance(lock, SimulatedWaiter):
             now = "is out of time" if lock in self._given_up else "is about to sleep"
             self.note(task, f"notifies {lock.maker.name}, which {now}")
+        elif lock in self._private:
+            self._private.remove(lock)  # nobody was told that it was taken either
         else:
             self.note(task, f"lets go of {lock.label}")
 

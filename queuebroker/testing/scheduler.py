@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from queuebroker.testing.recorder import Recorder
     from queuebroker.testing.strategy import Strategy
 
+    Choose = Callable[[list[Task], int, int], int]
+
 __all__ = ["Scheduler", "caller"]
 
 STEPS_MAX: Final = 20_000  # switch points in a run before it counts as a livelock
@@ -105,7 +107,7 @@ class Scheduler:
 
     # Switch points, called by the task that has the baton.
 
-    def switch(self, choose: Callable[[int, int, int], int] | None = None) -> None:
+    def switch(self, choose: Choose | None = None) -> None:
         """Let the strategy decide who runs; return when it is the caller's turn.
 
         The caller has said in its fields what it waits for. It is its turn when that
@@ -151,7 +153,7 @@ class Scheduler:
             )
         return self.now
 
-    def _pick(self, me: Task | None, choose: Callable[[int, int, int], int]) -> Task:
+    def _pick(self, me: Task | None, choose: Choose) -> Task:
         """Decide who runs next; ``me`` had the baton, None if it has ended."""
         self.steps += 1
         if self.steps > STEPS_MAX:
@@ -177,7 +179,7 @@ class Scheduler:
         if len(options) == 1:
             return options[0]
         try:
-            choice = choose(len(options), free, calm)
+            choice = choose(options, free, calm)
         except DivergenceError as error:
             self.fail(Kind.NONDETERMINISTIC, str(error))
         chosen = options[choice]

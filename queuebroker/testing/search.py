@@ -19,38 +19,72 @@ from queuebroker.testing.strategy import DivergenceError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Branch", "Exhaustive", "Forced", "RandomWalk", "Reduced"]
+    from queuebroker.testing.task import Task
+
+    # The key of the task that runs; whether its deadline came early, or it woke for no
+    # reason.
+    Turn = tuple[int, bool]
+
+__all__ = ["Branch", "Exhaustive", "Followed", "Forced", "RandomWalk", "Reduced"]
 
 
 class Forced:
     """Follows given choices, then always takes the first option.
 
-    choices: those made, one for each point that had options.
+    choices: those made, one for each point that had options. turns: who ran then.
     lenient: a choice that is not there any more becomes the first option; else the
       program is not what it was when the choices were made, an error.
     """
 
-    __slots__ = ("_given", "_lenient", "choices")
+    __slots__ = ("_given", "_lenient", "choices", "turns")
 
     def __init__(self, given: Sequence[int], *, lenient: bool = False) -> None:
         self._given = given
         self._lenient = lenient
         self.choices: list[int] = []
+        self.turns: list[Turn] = []
 
-    def choose(self, options: int, _free: int, _calm: int) -> int:
+    def choose(self, options: Sequence[Task], _free: int, calm: int) -> int:
         """Take the next of the given choices."""
-        made = self.choices
-        choice = self._given[len(made)] if len(made) < len(self._given) else 0
-        if choice >= options:
+        at = len(self.choices)
+        choice = self._given[at] if at < len(self._given) else 0
+        if choice >= len(options):
             if not self._lenient:
                 raise DivergenceError(
-                    f"choice {len(made)} of the schedule is option {choice}, but there"
-                    f" are {options}: the schedule is of another program, or the"
+                    f"choice {at} of the schedule is option {choice}, but there are"
+                    f" {len(options)}: the schedule is of another program, or the"
                     " program does not do the same each time"
                 )
             choice = 0
-        made.append(choice)
+        return self._made(options, calm, choice)
+
+    choose_after_release = choose
+
+    def _made(self, options: Sequence[Task], calm: int, choice: int) -> int:
+        self.choices.append(choice)
+        self.turns.append((options[choice].key, choice >= calm))
         return choice
+
+
+class Followed(Forced):
+    """Lets given tasks run in turn, whatever the options' numbers are by then."""
+
+    __slots__ = ("_next", "_wanted")
+
+    def __init__(self, wanted: Sequence[Turn]) -> None:
+        super().__init__(())
+        self._wanted = wanted
+        self._next = 0
+
+    def choose(self, options: Sequence[Task], _free: int, calm: int) -> int:
+        """Take the option that was wanted next; pass over what cannot be."""
+        there = [(task.key, at >= calm) for at, task in enumerate(options)]
+        while self._next < len(self._wanted):
+            turn = self._wanted[self._next]
+            self._next += 1
+            if turn in there:
+                return self._made(options, calm, there.index(turn))
+        return self._made(options, calm, 0)
 
     choose_after_release = choose
 
@@ -64,23 +98,23 @@ class Reduced(Forced):
         super().__init__(given)
         self._used = 0
 
-    def choose(self, options: int, _free: int, _calm: int) -> int:
+    def choose(self, options: Sequence[Task], _free: int, calm: int) -> int:
         """Take the next of the given choices."""
         used = self._used
         choice = self._given[used] if used < len(self._given) else 0
         self._used += 1
-        if choice >= options:
+        if choice >= len(options):
             raise DivergenceError(
                 f"at choice {used} there were more options the time before: the program"
                 " does not do the same each time"
             )
-        self.choices.append(choice)
-        return choice
+        return self._made(options, calm, choice)
 
-    def choose_after_release(self, _options: int, _free: int, _calm: int) -> int:
+    def choose_after_release(
+        self, options: Sequence[Task], _free: int, calm: int
+    ) -> int:
         """Go on."""
-        self.choices.append(0)
-        return 0
+        return self._made(options, calm, 0)
 
 
 class Branch:
@@ -105,22 +139,23 @@ class Branch:
             self._known = parent.options
             self.given = point + 1
 
-    def choose(self, options: int, free: int, _calm: int) -> int:
+    def choose(self, options: Sequence[Task], free: int, _calm: int) -> int:
         """Take the next choice of the way here, then the first option."""
+        count = len(options)
         choices: list[int] = self.choices  # type: ignore[assignment] # a list until done
         at = len(choices)
         choice = 0
         if at < self.given:
             choice = self._given[at]
-            if self._known[at] != options:
+            if self._known[at] != count:
                 raise DivergenceError(
-                    f"after the same {at} choices there are {options} options, the time"
+                    f"after the same {at} choices there are {count} options, the time"
                     f" before there were {self._known[at]}: the program does not do the"
                     " same each time (it may keep something from one run to the next,"
                     " or depend on a set's order, the date, a random number)"
                 )
         choices.append(choice)
-        self.options.append(options)  # type: ignore[attr-defined] # a list until done
+        self.options.append(count)  # type: ignore[attr-defined] # a list until done
         self.free.append(free)  # type: ignore[attr-defined] # a list until done
         return choice
 
@@ -194,11 +229,12 @@ class RandomWalk:
         self._haste = rng.choice(_HASTE)
         self.choices: list[int] = []
 
-    def choose(self, options: int, _free: int, calm: int) -> int:
+    def choose(self, options: Sequence[Task], _free: int, calm: int) -> int:
         """Draw one of the options."""
-        if calm < options and self._draw() >= self._haste:
-            options = calm
-        choice = int(self._draw() * options)
+        count = len(options)
+        if calm < count and self._draw() >= self._haste:
+            count = calm
+        choice = int(self._draw() * count)
         self.choices.append(choice)
         return choice
 

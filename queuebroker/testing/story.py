@@ -25,7 +25,7 @@ __all__ = ["tell"]
 
 _PHRASES_MAX: Final = 4  # of one task on one line of source
 _LINES_MAX: Final = 8  # of one task without a break
-_TEXT_WIDTH_MAX: Final = 60
+_TEXT_WIDTH_MAX: Final = 72
 
 
 def tell(trouble: Trouble, recorder: Recorder, how_to_repeat: Sequence[str]) -> str:

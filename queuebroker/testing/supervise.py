@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from queuebroker.testing import substitute, threads
 from queuebroker.testing.failure import Kind
 from queuebroker.testing.scheduler import Scheduler
-from queuebroker.testing.task import Task
 from queuebroker.testing.trouble import Trouble
 from queuebroker.testing.unwinding import Unwind
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queuebroker.testing.primitives import SimulatedLock
+    from queuebroker.testing.task import Task
 
 __all__ = ["perform"]
 

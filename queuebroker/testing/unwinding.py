@@ -1,8 +1,8 @@
 """How a task is made to end when its run is over: politely, then less so.
 
-`Unwind` is raised where the task waits. Code that catches everything, as many a worker's
-loop does, catches that too; after a while `insist` makes every line of it raise, also
-those of the handler, and what is raised there leaves the loop.
+`Unwind` is raised where the task waits. Code that catches everything, as the loop of
+many a worker does, catches that too; after a while `insist` makes every line of it
+raise, also those of the handler, and what is raised there leaves the loop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Unwind", "insist"]
 
 
-class Unwind(BaseException):  # noqa: N818 # nothing is wrong
+class Unwind(BaseException):  # nothing is wrong
     """Ends a task whose run is over. No user sees it."""
 
 

@@ -10,14 +10,18 @@ import attrs
 
 from queuebroker.testing import Failure, UncontrolledError
 from specs.conformance import explored, real
+from specs.conformance.level import run_level
 from specs.conformance.scenario import Kind, Scenario
 from specs.conformance.stage import Driver, Stage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker.testing import Run
     from specs.conformance.level import Level
     from specs.conformance.subject import Subject
 
-__all__ = ["Outcome", "make_stage", "perform"]
+__all__ = ["Outcome", "explorable", "make_stage", "perform"]
 
 _HERE = Path(__file__).parent
 
@@ -51,6 +55,13 @@ def make_stage(
         found_capacity=None if scenario.channels else subject.trial.capacity,
         channels=scenario.channels,
         volume=level.volume,
+    )
+
+
+def explorable(subject: Subject, scenario: Scenario) -> Callable[[Run], None]:
+    """The scenario as `queuebroker.testing.explore` and ``replay`` take it."""
+    return explored.program(
+        scenario, lambda driver: make_stage(subject, scenario, run_level(), driver)
     )
 
 

@@ -65,11 +65,10 @@ class Verdict:
 
     def lines(self) -> Iterator[str]:
         """The report."""
-        modes = [
-            f"{count} scenario{'s' * (count > 1)} {_BY[name]}"
-            for name, count in sorted(self._drivers.items())
-        ]
-        yield f"conformance of {self.source}: {', '.join(modes) or 'nothing was run'}"
+        counts = sorted(self._drivers.items())
+        modes = ", ".join(f"{count} {_BY[name]}" for name, count in counts)
+        yield f"conformance of {self.source}"
+        yield f"scenarios: {modes or 'none was run'}"
         yield f"held: {len(self.held)}"
         yield from _rows(self.held, lambda _: "")
         yield f"failed: {len(self.failed)}"

@@ -56,8 +56,8 @@ def test_the_report_is_sorted_and_grouped() -> None:
     verdict.note_missing(scenario("d.three", "QB-RDV-14"), "no broker.close")
 
     assert list(verdict.lines()) == [
-        "conformance of mine.py:factory: "
-        "5 scenarios under the explorer, 1 scenario on real threads",
+        "conformance of mine.py:factory",
+        "scenarios: 5 under the explorer, 1 on real threads",
         "held: 4",
         "  QB-DISC-1",
         "  QB-RDV-2 QB-RDV-9 QB-RDV-10",
@@ -85,4 +85,4 @@ def test_long_rows_are_wrapped() -> None:
 
 def test_nothing_run_is_said() -> None:
     """An empty report does not look like a good one."""
-    assert next(Verdict("x:y").lines()) == "conformance of x:y: nothing was run"
+    assert list(Verdict("x:y").lines())[1] == "scenarios: none was run"

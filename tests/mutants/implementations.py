@@ -5,12 +5,12 @@ Each is the reference implementation with one fault planted in it.
 
 from __future__ import annotations
 
-from tests.conformance.variants import VARIANTS
+from tests.conformance.faults import FAULTS
 
 __all__ = ["prefetching", "prefixed", "signed_length"]
 
-_by_fault = {variant.name.partition("_")[0]: variant for variant in VARIANTS}
+_by_number = {fault.name.partition("_")[0]: fault for fault in FAULTS}
 
-signed_length = _by_fault["M4"].factory()
-prefetching = _by_fault["M21"].factory()
-prefixed = _by_fault["M22"].factory()
+signed_length = _by_number["M4"].factory()
+prefetching = _by_number["M21"].factory()
+prefixed = _by_number["M22"].factory()

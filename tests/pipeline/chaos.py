@@ -2,8 +2,8 @@
 
 Numbers, names, sides and tickets come from a few values each, so that everything
 collides with everything: sends in one journal and receives in another, tickets used
-twice, messages dropped before they are sent, channels without a meeting. Two checkers
-that read a predicate differently will differ here.
+twice, messages dropped before they are sent, channels that met twice or never. Two
+checkers that read a predicate differently will differ here.
 """
 
 from __future__ import annotations
@@ -26,29 +26,35 @@ _KINDS: Final = (
     *[Kind.CLOSE_LOCAL] * 2,
     *[kind for kind in Kind if kind is not Kind.OPEN],
 )
+_ENDS: Final = (Kind.ACCEPT_END, Kind.CONNECT_END)
+_BEGINS: Final = (Kind.ACCEPT_BEGIN, Kind.CONNECT_BEGIN)
 
 
 def chaos(seed: int, *, journals: int = 1, records: int = 60) -> History:
-    """A history without rhyme or reason."""
+    """A history without rhyme or reason, in which some channels look as if they met."""
     rng = Random(seed)
-    channels = rng.choice([1, 2, 4])
-    entries = [_entry(rng, journals, channels) for _ in range(rng.randrange(records))]
+    channels = range(1, rng.choice([2, 3, 5]))
+    entries = [
+        _entry(rng, rng.choice(_KINDS), rng.choice(channels), journals)
+        for _ in range(rng.randrange(records))
+    ]
+    for channel in channels:
+        if rng.random() < 0.7:
+            entries += [_entry(rng, kind, channel, journals) for kind in _ENDS]
+        entries += [_entry(rng, kind, 0, journals) for kind in _BEGINS]
+    rng.shuffle(entries)
     return History(entries, journals)
 
 
-def _entry(rng: Random, journals: int, channels: int) -> Entry:
-    kind = rng.choice(_KINDS)
-    begins = kind in (Kind.ACCEPT_BEGIN, Kind.CONNECT_BEGIN)
+def _entry(rng: Random, kind: Kind, channel: int, journals: int) -> Entry:
+    meets = kind in _ENDS + _BEGINS
     return Entry(
         kind,
-        # Nearly all of them belong to a channel, as in life; begins nearly never.
-        channel=rng.randint(1, channels)
-        if rng.random() < (0.1 if begins else 0.95)
-        else 0,
+        channel=channel if rng.random() < 0.97 else 0,
         side=rng.randrange(2),
-        seq=rng.choice([0, *range(1, 9)]),
+        seq=rng.randrange(3) if meets else rng.randrange(9),
         size=rng.choice([0, 1, 1, 1, 2**32 - 1]),
-        port=rng.choice([5, 5, 5, 6]),
+        port=rng.choice([5] * 9 + [6]),
         task=rng.choice(_NAMES),
         peer=rng.choice(_NAMES),
         reason=rng.choice(list(Reason)),

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bus.pipeline.folder import OutFolder
+from bus.pipeline.run import run_pipeline
 from bus.pipeline.session import build_session, missing
+from tests.pipeline.recorded import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -25,3 +29,21 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.conf.set("spark.sql.shuffle.partitions", "2")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `tests.pipeline.recorded` records."""
+    folder = tmp_path_factory.mktemp("recorded") / "journals"
+    record(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def finished(
+    spark: SparkSession, journals: Path, tmp_path_factory: pytest.TempPathFactory
+) -> OutFolder:
+    """All results of a run over `journals`; not to be changed."""
+    out = tmp_path_factory.mktemp("finished") / "out"
+    run_pipeline(journals, out)
+    return OutFolder(out)

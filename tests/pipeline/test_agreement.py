@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from bus.journal.rules import Violation
 
-HISTORIES = 40
+HISTORIES = 100
 
 pytestmark = pytest.mark.spark
 
@@ -85,7 +85,7 @@ def told(violations: Iterable[Violation]) -> set[tuple[object, ...]]:
 
 # No shrinking: each try costs a run, and what differs names its flow and case.
 @settings(
-    max_examples=4,
+    max_examples=2,
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
 )

@@ -6,6 +6,7 @@ import array
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -112,7 +113,7 @@ class TwoEnds(RuleBasedStateMachine):
 @clause("QB-CHAN-1", "QB-CHAN-2", "QB-CHAN-4", "QB-CHAN-6")
 def test_two_ends_of_a_channel_do_what_the_model_does() -> None:
     """Each answer and each state is the model's; no byte outside a range is touched."""
-    run_state_machine_as_test(TwoEnds)
+    run_state_machine_as_test(TwoEnds, settings=settings(stateful_step_count=30))
 
 
 def test_ranges_count_bytes_whatever_the_item_size() -> None:

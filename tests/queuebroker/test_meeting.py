@@ -19,6 +19,7 @@ from hypothesis.stateful import (
     invariant,
     multiple,
     rule,
+    run_state_machine_as_test,
 )
 
 from queuebroker import (
@@ -36,6 +37,7 @@ from queuebroker import (
 )
 from queuebroker.meeting import begin_locked, finish
 from queuebroker.rendezvous import Kind, RdV, RdVState, Terms
+from specs.clauses import clause
 from specs.models.answers import Answer
 from specs.models.answers import Kind as Ending
 from specs.models.rendezvous import Brokers, Medium
@@ -248,5 +250,10 @@ ERRORS: dict[Ending, type[QueueBrokerError]] = {
     Ending.TIMED_OUT: RendezvousTimeoutError,
 }
 
-TestMeeting = Meeting.TestCase
-TestMeeting.settings = settings(max_examples=60, stateful_step_count=40)
+
+@clause("QB-RDV-4", "QB-RDV-16", "QB-BOOK-2")
+def test_brokers_do_what_the_model_does() -> None:
+    """Who meets whom, who waits and why somebody is refused: as in the model."""
+    run_state_machine_as_test(
+        Meeting, settings=settings(max_examples=60, stateful_step_count=40)
+    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -216,7 +217,7 @@ class TwoEnds(RuleBasedStateMachine):
 @clause("QB-DISC-1", "QB-DISC-2", "QB-DISC-13", "QB-TIME-8")
 def test_two_ends_do_what_the_model_does() -> None:
     """Whatever is done in whatever order, each answer and each state is the model's."""
-    run_state_machine_as_test(TwoEnds)
+    run_state_machine_as_test(TwoEnds, settings=settings(stateful_step_count=30))
 
 
 def test_a_read_only_buffer_is_refused_in_every_state() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from queuebroker import DisconnectedQueueError, MessageQueue
 from queuebroker.readiness import Readiness
+from specs.clauses import clause
 from tests.meetings import queues
 from tests.support import LIMIT_S, Threads
 
@@ -109,6 +110,7 @@ def test_it_follows_every_operation() -> None:
         assert readable(left, right) == []
 
 
+@clause("QB-BOOK-5")
 def test_a_loop_over_many_ends_hears_all_of_each_and_its_goodbye() -> None:
     """Whoever waits for readability alone receives everything, then stops."""
     with Threads() as threads, _many(8) as pairs:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from queuebroker.testing import Run
 
 SMALL = Level("small", 2, limit=5_000, random=50, least=50, doubles=False)
-TINY = Level("tiny", 2, limit=20, random=10, least=10, doubles=True)
+SHORT = Level("short", 2, limit=20, random=1, least=1, doubles=False)
+TINY = Level("tiny", 2, limit=1, random=6, least=6, doubles=True)
 
 
 def _sound(run: Run) -> None:
@@ -77,12 +78,12 @@ def test_a_sound_program_is_exhausted() -> None:
     assert "QB-BUF-4" in table.line(finding)
 
 
-def test_what_is_not_exhausted_is_told_and_fails_the_quick_test() -> None:
-    finding = survey(SOUND, TINY)
+def test_what_is_not_exhausted_is_told() -> None:
+    finding = survey(SOUND, SHORT)
 
     assert finding.report is not None
     assert not finding.report.exhausted
-    assert "of" in table.line(finding).split("tool.sound")[0]
+    assert "0-0 of 1" in table.line(finding)
 
 
 def test_random_schedules_are_doubled_where_they_still_show_something_new() -> None:
@@ -92,7 +93,7 @@ def test_random_schedules_are_doubled_where_they_still_show_something_new() -> N
     assert finding.report.saturated is False
     assert finding.doubled is not None
     assert finding.doubled.random == 2 * TINY.random
-    assert finding.schedules == TINY.limit + TINY.random + finding.doubled.schedules
+    assert finding.schedules == 1 + TINY.random + finding.doubled.schedules
 
 
 def test_the_variants_of_a_program_share_the_random_schedules() -> None:

@@ -234,6 +234,43 @@ def test_strict_half_is_each_brokers_own_and_off_by_default() -> None:
                 end.disconnect()
 
 
+@clause("QB-PY-8")
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("broker", [False, True])
+@pytest.mark.parametrize("own", [None, False, True])
+def test_one_queue_may_differ_from_its_broker(
+    side: int, broker: bool, own: bool | None
+) -> None:
+    """What accept or connect says wins, for that end alone and that call alone."""
+    with BrokerManager() as manager:
+        b, a = (QueueBroker(name, manager=manager, strict_half=broker) for name in "ba")
+
+        def pair() -> tuple[MessageQueue, MessageQueue]:
+            said = [own if number == side else None for number in (0, 1)]
+            with Threads() as threads:
+                accept = threads.start(lambda: b.accept(1, strict_half=said[0]))
+                end = a.connect("b", 1, required=True, strict_half=said[1])
+            return accept.result(), end
+
+        mine, others, later = pair(), pair(), meet(b, a)
+
+        assert _drops(mine, side) is not (broker if own is None else own)
+        assert _drops(others, 1 - side) is not broker
+        assert _drops(later, side) is not broker
+
+
+def _drops(ends: tuple[MessageQueue, MessageQueue], side: int) -> bool:
+    """Whether a send of that side is dropped while it is half-disconnected."""
+    with ends[side] as end, ends[1 - side] as peer:
+        peer.send(b"unread")
+        peer.disconnect()
+        try:
+            end.send(b"x")
+        except DisconnectedQueueError:
+            return False
+        return True
+
+
 @clause("QB-PY-10")
 @every_state
 @pytest.mark.parametrize(

@@ -223,9 +223,9 @@ def test_a_timeout_of_zero_tries_once_and_takes_no_time(call: str) -> None:
                 with pytest.raises(case.error):
                     case.act(timeout)
             assert run.now == 0
-            helper = run.spawn(case.release)
+            releasing = run.spawn(case.release)
             case.act(None)
-            helper.join()
+            releasing.join()
 
     explore(program, bound=0, random=2, seed=1)
 

@@ -6,6 +6,7 @@ others has one fault of its own, and says which.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -142,7 +143,5 @@ def program(
 
 
 def _tolerant(actor: Callable[[Bounded], object], queue: Bounded) -> None:
-    try:
+    with contextlib.suppress(Closed, TimeoutError):
         actor(queue)
-    except (Closed, TimeoutError):
-        pass

@@ -19,8 +19,6 @@ from tests.testing.bounded import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from queuebroker.testing import Run
 
 

@@ -32,9 +32,9 @@ SCRIPTS: dict[str, Callable[[Any], object]] = {
 }
 
 LOCKS: dict[str, Callable[[], Any]] = {
-    "Lock": lambda: threading.Lock(),
-    "RLock": lambda: threading.RLock(),
-    "_sync.Lock": lambda: _sync.Lock(),
+    "Lock": threading.Lock,
+    "RLock": threading.RLock,
+    "_sync.Lock": _sync.Lock,
 }
 
 

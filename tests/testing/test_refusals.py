@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from queuebroker.testing import Run
 
 USES: dict[str, Callable[[], object]] = {
-    "queue.SimpleQueue": lambda: queue.SimpleQueue(),
-    "socket.socket": lambda: socket.socket(),
+    "queue.SimpleQueue": queue.SimpleQueue,
+    "socket.socket": socket.socket,
     "select.select": lambda: select.select([], [], [], 0),
-    "select.poll": lambda: select.poll(),
-    "select.epoll": lambda: select.epoll(),
+    "select.poll": select.poll,
+    "select.epoll": select.epoll,
     "subprocess.Popen": lambda: subprocess.run([sys.executable, "-V"], check=True),
-    "os.fork": lambda: os.fork(),
+    "os.fork": os.fork,
     "_thread.start_new_thread": lambda: _thread.start_new_thread(print, ()),
     "multiprocessing.Process": lambda: multiprocessing.Process(target=print).start(),
-    "ThreadPoolExecutor": lambda: concurrent.futures.ThreadPoolExecutor(),
+    "ThreadPoolExecutor": concurrent.futures.ThreadPoolExecutor,
 }
 
 
@@ -54,7 +54,7 @@ def test_it_is_told_also_if_the_program_swallows_it() -> None:
     def program(run: Run) -> None:
         try:
             socket.create_connection(("localhost", 1))
-        except Exception:  # noqa: BLE001, S110 # the point
+        except Exception:  # noqa: BLE001 # the point
             pass
         run.sleep(1)
 

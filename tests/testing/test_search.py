@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queuebroker.testing.search import Exhaustive, Forced, RandomWalk, Reduced
+from queuebroker.testing.search import Exhaustive, Followed, Forced, RandomWalk, Reduced
 from queuebroker.testing.strategy import DivergenceError
 
 if TYPE_CHECKING:
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
 
 # A tree of choices: at each depth, options and how many of them are free.
 Points = list[tuple[int, int]]
+
+
+@attrs.frozen
+class Option:
+    """All that a strategy knows of a task."""
+
+    key: int
+
+
+TASKS: Any = [Option(key) for key in (11, 12, 13)]
 
 points = st.lists(
     st.integers(1, 3).flatmap(
@@ -32,7 +43,9 @@ points = st.lists(
 def _run(strategy: Strategy, tree: Points) -> tuple[int, ...]:
     """One run of a program with these choices; where there is none nobody is asked."""
     return tuple(
-        strategy.choose(options, free, options) for options, free in tree if options > 1
+        strategy.choose(TASKS[:options], free, options)
+        for options, free in tree
+        if options > 1
     )
 
 
@@ -94,18 +107,30 @@ def test_forced_choices_are_followed_by_first_options() -> None:
 
 
 def test_a_forced_choice_that_is_not_there_is_an_error_or_the_first_option() -> None:
+    two = TASKS[:2]
     with pytest.raises(DivergenceError, match="choice 0 of the schedule is option 2"):
-        Forced([2]).choose(2, 1, 2)
+        Forced([2]).choose(two, 1, 2)
 
-    assert Forced([2], lenient=True).choose(2, 1, 2) == 0
+    assert Forced([2], lenient=True).choose(two, 1, 2) == 0
+
+
+def test_followed_tasks_run_in_turn_and_those_that_cannot_are_passed_over() -> None:
+    a, b, c = TASKS
+    strategy = Followed([(c.key, False), (a.key, False), (b.key, True), (b.key, False)])
+
+    assert strategy.choose([a, b, c], 1, 3) == 2
+    assert strategy.choose([c, b], 1, 2) == 1  # no `a`, no early deadline of `b`
+    assert strategy.choose([c, b], 1, 2) == 0
+    assert strategy.turns == [(c.key, False), (b.key, False), (c.key, False)]
 
 
 def test_reduced_choices_get_one_more_after_each_release() -> None:
     strategy = Reduced([1, 1])
 
-    strategy.choose(2, 1, 2)
-    strategy.choose_after_release(2, 1, 2)
-    strategy.choose(2, 1, 2)
+    two = TASKS[:2]
+    strategy.choose(two, 1, 2)
+    strategy.choose_after_release(two, 1, 2)
+    strategy.choose(two, 1, 2)
 
     assert strategy.choices == [1, 0, 1]
 
@@ -122,9 +147,8 @@ def test_a_random_walk_is_the_same_for_the_same_seed_and_index() -> None:
 
 def test_some_random_walks_are_never_hasty_and_some_often() -> None:
     """Else an operation with a timeout would never, or always, be waited for."""
-    hasty = [
-        sum(RandomWalk(1, index).choose(2, 1, 1) for _ in range(1))
-        for index in range(200)
-    ]
+    two = TASKS[:2]
+
+    hasty = [RandomWalk(1, index).choose(two, 1, 1) for index in range(200)]
 
     assert 20 < sum(hasty) < 100

@@ -89,7 +89,9 @@ def test_threads_outside_are_not_disturbed() -> None:
 
 def test_a_module_that_imported_names_can_be_rebound() -> None:
     module: Any = types.ModuleType("a_users_module")
-    exec("from threading import Lock, RLock\nfrom time import sleep", vars(module))  # noqa: S102 # ours
+    exec(
+        "from threading import Lock, RLock\nfrom time import sleep", vars(module)
+    )  # ours
     before = dict(vars(module))
 
     with substituted(modules=[module]):

@@ -113,5 +113,5 @@ def a_failed_accept_leaves_the_port_alone(stage: Stage) -> None:
         stage.refuses(kind, a.connect, "b", port)
 
     stage.waits(waiting)
-    right = stage.at_once(a.connect, "b", 1)
+    right = stage.soon(a.connect, "b", 1)
     stage.talk(stage.value(waiting), right)

@@ -46,7 +46,7 @@ def a_broker_is_found_as_soon_as_it_is_made(stage: Stage) -> None:
     connect = stage.spawn(stage.broker("a").connect, "late", 1)
     stage.waits(connect)
 
-    stage.talk(stage.at_once(stage.broker("late").accept, 1), stage.value(connect))
+    stage.talk(stage.soon(stage.broker("late").accept, 1), stage.value(connect))
 
 
 @scenario()
@@ -166,7 +166,7 @@ def close_against_match_is_all_or_nothing(stage: Stage) -> None:
     close = stage.spawn(stage.broker("b").close)
 
     stage.value(close)
-    stage.settle()
+    stage.settle(accept, connect)
     require(accept.done, f"{accept.told()} after close")
     require(connect.done, f"{connect.told()} after close")
     if connect.error is None and connect.value is None:

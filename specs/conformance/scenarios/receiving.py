@@ -38,9 +38,7 @@ def a_receive_waits_for_a_message(stage: Stage) -> None:
     stage.waits(*receives)
 
     left.send(b"one")
-    stage.settle()
-    done = [call for call in receives if call.done]
-    expect(len(done), 1, "receives released by one send")
+    stage.only_one("one send", *receives)
     left.send(b"two")
 
     expect(sorted(stage.values(*receives)), [b"one", b"two"], "received")
@@ -149,7 +147,7 @@ def a_message_is_taken_whole_or_not_at_all(stage: Stage) -> None:
 
     receive = stage.spawn(right.receive)
     stage.value(stage.spawn(right.disconnect))
-    stage.settle()
+    stage.settle(receive)
 
     require(receive.done, f"{receive.told()} after its end was disconnected")
     if receive.error is None:

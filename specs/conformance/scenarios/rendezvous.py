@@ -124,7 +124,7 @@ def kinds_must_agree(stage: Stage) -> None:
     c.close()
     b.close()
     stage.raises(stage.error("closed_error"), accept)
-    stage.settle()
+    stage.settle(connect)
     require(connect.done, f"{connect.told()} after both brokers were closed")
 
 
@@ -218,7 +218,7 @@ def an_unknown_name_gives_none_at_once(stage: Stage) -> None:
     # Who registers later owes nothing to those who came before.
     accept = stage.spawn(stage.broker("b").accept, 1)
     stage.waits(accept)
-    stage.talk(stage.at_once(a.connect, "b", 1), stage.value(accept))
+    stage.talk(stage.soon(a.connect, "b", 1), stage.value(accept))
 
 
 @scenario("broker.connect(required)")

@@ -177,10 +177,7 @@ def a_send_waits_while_the_buffer_is_full(stage: Stage) -> None:
 
     began = stage.now()
     expect(right.receive(), sent[0], "received from a full buffer")
-    stage.settle()
-    done = [call for call in waiting if call.done]
-    expect(len(done), 1, "sends released by one receive")
-    stage.promptly(began, *done)
+    stage.promptly(began, stage.only_one("one receive", *waiting))
     right.receive()
     stage.values(*waiting)
 

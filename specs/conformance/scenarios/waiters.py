@@ -24,7 +24,7 @@ def connects_are_served_in_order(stage: Stage) -> None:
         stage.settle()
 
     for number, connect in enumerate(connects):
-        left = stage.at_once(b.accept, 1)
+        left = stage.soon(b.accept, 1)
         stage.settle()
         require(connect.done, f"connect number {number} was passed over by a later one")
         stage.talk(left, stage.value(connect))
@@ -60,12 +60,12 @@ def a_waiting_connect_does_not_freeze_its_broker(stage: Stage) -> None:
     stage.waits(waiting)
 
     out = stage.spawn(a.connect, "c", 1)
-    stage.talk(stage.at_once(c.accept, 1), stage.value(out))
+    stage.talk(stage.soon(c.accept, 1), stage.value(out))
     back = stage.spawn(c.connect, "a", 1)
-    stage.talk(stage.at_once(a.accept, 1), stage.value(back))
+    stage.talk(stage.soon(a.accept, 1), stage.value(back))
 
     stage.waits(waiting)
-    stage.talk(stage.at_once(stage.broker("b").accept, 1), stage.value(waiting))
+    stage.talk(stage.soon(stage.broker("b").accept, 1), stage.value(waiting))
 
 
 @scenario()
@@ -76,10 +76,10 @@ def a_third_caller_meets_no_dead_match(stage: Stage) -> None:
     first = stage.pair()
     connect = stage.spawn(a.connect, "b", 1)
     stage.waits(connect)
-    second = stage.at_once(b.accept, 1), stage.value(connect)
+    second = stage.soon(b.accept, 1), stage.value(connect)
     accept = stage.spawn(b.accept, 1)
     stage.waits(accept)
-    met = stage.at_once(a.connect, "b", 1)
+    met = stage.soon(a.connect, "b", 1)
     third = stage.value(accept), met
 
     for left, right in (first, second, third):
@@ -132,7 +132,7 @@ def accepts_are_served_in_order(stage: Stage) -> None:
         stage.settle()
 
     for number, accept in enumerate(accepts):
-        right = stage.at_once(a.connect, "b", 1)
+        right = stage.soon(a.connect, "b", 1)
         stage.settle()
         require(accept.done, f"accept number {number} was passed over by a later one")
         stage.talk(stage.value(accept), right)
@@ -158,10 +158,10 @@ def an_exclusive_accept_shares_with_nobody(stage: Stage) -> None:
         else:
             later = stage.spawn(b.accept, 1, exclusive=second)
             stage.waits(earlier, later)
-        right = stage.at_once(a.connect, "b", 1)
+        right = stage.soon(a.connect, "b", 1)
         stage.talk(stage.value(earlier), right)
         if not refused:
-            right = stage.at_once(a.connect, "b", 1)
+            right = stage.soon(a.connect, "b", 1)
             stage.talk(stage.value(later), right)
 
 
@@ -187,7 +187,7 @@ def an_accept_that_gave_up_is_met_by_nobody(stage: Stage) -> None:
 
     connect = stage.spawn(a.connect, "b", 1)
     stage.waits(connect)
-    stage.talk(stage.at_once(b.accept, 1), stage.value(connect))
+    stage.talk(stage.soon(b.accept, 1), stage.value(connect))
 
 
 @scenario("broker.connect(timeout)")
@@ -200,7 +200,7 @@ def a_connect_that_gave_up_is_met_by_nobody(stage: Stage) -> None:
 
     accept = stage.spawn(b.accept, 1)
     stage.waits(accept)
-    right = stage.at_once(a.connect, "b", 1)
+    right = stage.soon(a.connect, "b", 1)
     stage.talk(stage.value(accept), right)
 
 

@@ -1,0 +1,120 @@
+"""Makes the schedule of a failing run simpler, as far as a few tries can: `shortened`.
+
+Fewer preemptions make a shorter story. Two ways are tried in turn: leave choices out,
+so that the first option is taken there; and let a task that was stopped go on with
+what it did later, or do at that later time what it had done before.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final
+
+from queuebroker.testing.search import Followed, Forced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from queuebroker.testing.experiment import Experiment
+    from queuebroker.testing.failure import Kind
+    from queuebroker.testing.search import Turn
+
+__all__ = ["shortened", "trimmed"]
+
+TRIES_MAX: Final = 400  # runs spent on one schedule
+
+Segments = list[tuple["Turn", int]]
+
+
+def shortened(experiment: Experiment, kind: Kind, schedule: Sequence[int]) -> list[int]:
+    """Return a schedule that ends in trouble of the same kind, if possible simpler."""
+    search = _Descent(experiment, kind, schedule)
+    while search.improved:
+        search.improved = False
+        search.leave_out()
+        search.join_segments()
+    return search.best
+
+
+class _Descent:
+    """Goes from a failing schedule to simpler ones.
+
+    best: the simplest so far. turns: who ran at each of its choices.
+    """
+
+    def __init__(
+        self, experiment: Experiment, kind: Kind, schedule: Sequence[int]
+    ) -> None:
+        self._experiment = experiment
+        self._kind = kind
+        self._tries = TRIES_MAX
+        self._cost: tuple[int, ...] | None = None
+        self.improved = False
+        self.best = trimmed(schedule)
+        self.turns: list[Turn] = []
+        self._try(Forced(schedule))
+
+    def leave_out(self) -> None:
+        """Make choices the first option, many at once to begin with."""
+        size = sum(map(bool, self.best))
+        while size:
+            first = 0
+            while first < len(taken := [n for n, c in enumerate(self.best) if c]):
+                gone = set(taken[first : first + size])
+                left = [0 if n in gone else c for n, c in enumerate(self.best)]
+                if not self._try(Forced(left, lenient=True)):
+                    first += size
+            size //= 2
+
+    def join_segments(self) -> None:
+        """Let tasks go on for longer at a time."""
+        at = 0
+        while at < len(segments := _segments(self.turns)):
+            if not any(self._try(Followed(_turns(s))) for s in _joined(segments, at)):
+                at += 1
+
+    def _try(self, strategy: Forced) -> bool:
+        """Run it; keep it if it fails alike and is simpler."""
+        if not self._tries:
+            return False
+        self._tries -= 1
+        outcome = self._experiment.run(strategy)
+        if outcome.trouble is None or outcome.trouble.kind is not self._kind:
+            return False
+        choices = trimmed(strategy.choices)
+        switches = len(_segments(strategy.turns))
+        cost = (outcome.preemptions, switches, sum(map(bool, choices)), len(choices))
+        if self._cost is not None and cost >= self._cost:
+            return False
+        self.best, self.turns, self._cost = choices, strategy.turns, cost
+        self.improved = True
+        return True
+
+
+def trimmed(schedule: Sequence[int]) -> list[int]:
+    """Without the first options at the end, which go without saying."""
+    end = len(schedule)
+    while end and not schedule[end - 1]:
+        end -= 1
+    return list(schedule[:end])
+
+
+def _segments(turns: Sequence[Turn]) -> Segments:
+    return [(turn, len(list(same))) for turn, same in itertools.groupby(turns)]
+
+
+def _turns(segments: Segments) -> list[Turn]:
+    return [turn for turn, count in segments for _ in range(count)]
+
+
+def _joined(segments: Segments, at: int) -> Iterator[Segments]:
+    """Yield what comes of joining a segment with the next of the same task."""
+    turn, count = segments[at]
+    before, after = segments[:at], segments[at + 1 :]
+    for gap, (other, more) in enumerate(after):
+        if other == turn:
+            between, rest = after[:gap], after[gap + 1 :]
+            yield [*before, (turn, count + more), *between, *rest]
+            yield [*before, *between, (turn, count + more), *rest]
+            break
+    yield [*before, *after]

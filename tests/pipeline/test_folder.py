@@ -1,0 +1,66 @@
+"""Where results lie: nobody else's files are touched, nothing old is left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.errors import PipelineError
+from bus.pipeline.folder import MARKER, OutFolder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_folder_is_made_with_all_above_it(tmp_path: Path) -> None:
+    folder = OutFolder.claim(tmp_path / "a" / "b")
+
+    assert (folder.path / MARKER).exists()
+
+
+def test_an_empty_folder_and_one_of_ours_are_taken(tmp_path: Path) -> None:
+    OutFolder.claim(tmp_path)
+    (tmp_path / "report.html").touch()
+
+    assert OutFolder.claim(tmp_path).path == tmp_path
+
+
+def test_a_folder_of_others_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "theirs").touch()
+
+    with pytest.raises(PipelineError, match="not empty, and not a folder of results"):
+        OutFolder.claim(tmp_path)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
+
+
+@pytest.mark.parametrize("below", ["", "deeper"])
+def test_a_file_is_no_folder(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(PipelineError, match=r"cannot write to .*file"):
+        OutFolder.claim(tmp_path / "file" / below)
+
+
+def test_what_a_run_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    folder = OutFolder.claim(tmp_path)
+    for file in (folder.report, folder.verdicts, folder.violations):
+        file.touch()
+    folder.table("events").mkdir(parents=True)
+    (tmp_path / "journal").mkdir()
+
+    folder.clear()
+    folder.clear()
+
+    assert {path.name for path in tmp_path.iterdir()} == {MARKER, "journal"}
+
+
+def test_a_folder_without_results_is_not_reopened(tmp_path: Path) -> None:
+    OutFolder.claim(tmp_path)
+
+    with pytest.raises(PipelineError, match="no results in"):
+        OutFolder.reopen(tmp_path)
+
+    (tmp_path / "tables").mkdir()
+    assert OutFolder.reopen(tmp_path).path == tmp_path

@@ -1,0 +1,189 @@
+"""From journals to all results, and everything a user can do wrong."""
+
+from __future__ import annotations
+
+import shutil
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus.errors import JournalError, PipelineError
+from bus.journal.rules import RULES, Verdict
+from bus.pipeline import run
+from bus.pipeline.folder import OutFolder
+from bus.pipeline.results import first_violations, read_rows, read_verdicts
+from bus.pipeline.run import draw_report, run_pipeline
+from tests.journal.histories import Condition, clean, journal_id, plant, store
+from tests.pipeline.batch import judge
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+TABLES = {
+    *("events", "segments", "journals", "messages", "sessions", "flows"),
+    *("violations", "verdicts"),
+    *("routes", "traffic", "latency", "distribution", "waits"),
+}
+
+
+def rows(folder: OutFolder, table: str) -> list[tuple[tuple[str, Any], ...]]:
+    return sorted(tuple(row.items()) for row in read_rows(folder, table))
+
+
+@pytest.mark.spark
+def test_a_run_leaves_tables_verdicts_violations_and_report(
+    finished: OutFolder,
+) -> None:
+    assert {path.name for path in finished.table("").iterdir()} == TABLES
+    assert finished.report.exists()
+    assert finished.violations.read_text() == ""
+    told = read_verdicts(finished)
+    assert told["verdict"] == "PASS"
+    assert {one["rule"]: one["verdict"] for one in told["verdicts"]} == dict.fromkeys(
+        RULES, "PASS"
+    )
+    assert all(one["checked"] for one in told["verdicts"])
+
+
+@pytest.mark.spark
+def test_a_second_run_replaces_the_first_and_finds_the_same(
+    spark: SparkSession, finished: OutFolder, journals: Path, tmp_path: Path
+) -> None:
+    out = OutFolder(tmp_path / "out")
+
+    for _ in range(2):
+        run_pipeline(journals, out.path, report=False)
+
+    assert not out.report.exists()
+    for table in ("events", "segments", "journals", "messages", "sessions", "flows"):
+        assert rows(out, table) == rows(finished, table), table
+
+
+@pytest.mark.spark
+def test_what_is_lost_may_have_broken_any_rule(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    history = clean(3)
+    store(history, tmp_path / "journals", conditions={0: Condition(lost=2)})
+
+    judged = judge(tmp_path / "journals", tmp_path / "out")
+
+    assert judged.result.verdict is Verdict.UNKNOWN
+    assert [one.key for one in judged.violations] == [
+        ("J1", None, None, None, journal_id(0))
+    ]
+    for verdict in judged.result.verdicts:
+        assert verdict.verdict is Verdict.UNKNOWN
+        assert verdict.why
+
+
+@pytest.mark.spark
+def test_what_cannot_be_read_is_told_and_the_rest_is_judged(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A file of rubbish, one that is cut off, one that goes away in mid-run."""
+    history = clean(4, channels=8, steps=400, journals=2)
+    key = plant(history, "duplicate", Random(4))
+    first, second = store(history, tmp_path / "journals", slots=32)
+    rubbish = first / "seg-00099.qbj"
+    rubbish.write_bytes(b"rubbish")
+    gone, cut, *_ = sorted(second.glob("*.qbj"))
+    cut.write_bytes(cut.read_bytes()[:-200])
+
+    def remove(doing: str) -> None:
+        if doing == "reading journals":
+            gone.unlink()
+
+    result = run_pipeline(
+        tmp_path / "journals", tmp_path / "out", report=False, progress=remove
+    )
+
+    assert result.verdict is Verdict.FAIL
+    assert len(result.problems) == 2
+    assert any(str(rubbish) in line for line in result.problems)
+    assert any(str(cut) in line for line in result.problems)
+    found = {one.rule: one for one in first_violations(OutFolder(tmp_path / "out"), 9)}
+    assert key is not None
+    assert found["Q3"].key == key
+    verdicts = {one.rule: one.verdict for one in result.verdicts}
+    assert verdicts["J1"] is Verdict.FAIL
+    # What the cut-off journal lacks would be a loss, were it complete.
+    assert verdicts["Q5"] is Verdict.UNKNOWN
+
+
+@pytest.mark.spark
+def test_an_error_of_spark_is_one_line_that_names_its_log(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store(clean(5), tmp_path / "journals")
+
+    def spoil(doing: str) -> None:
+        if doing == "joining sends and receives":
+            for file in (tmp_path / "out" / "tables" / "events").glob("*.parquet"):
+                file.write_bytes(b"rubbish")
+
+    with pytest.raises(PipelineError) as caught:
+        run_pipeline(
+            tmp_path / "journals", tmp_path / "out", report=False, progress=spoil
+        )
+
+    assert str(caught.value).startswith("Spark failed: ")
+    assert str(caught.value).endswith(f"more in {tmp_path / 'out' / 'spark.log'}")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.spark
+def test_the_report_can_be_drawn_again_without_spark(
+    finished: OutFolder, tmp_path: Path
+) -> None:
+    shutil.copytree(finished.path, tmp_path / "copy")
+    copy = OutFolder(tmp_path / "copy")
+    copy.report.unlink()
+
+    assert draw_report(copy.path) == copy.report
+
+    assert copy.report.read_text() == finished.report.read_text()
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="nowhere"):
+        run_pipeline(tmp_path / "nowhere", tmp_path / "out")
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_without_journals_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+
+    with pytest.raises(JournalError, match=r"no journal in .*empty"):
+        run_pipeline(tmp_path / "empty", tmp_path / "out")
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_results_go_into_no_folder_of_others(journals: Path, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+
+    with pytest.raises(PipelineError, match="not empty"):
+        run_pipeline(journals, tmp_path)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_without_java_nothing_is_touched(
+    journals: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "missing", lambda *, drawing: "no Java found: install it")
+
+    with pytest.raises(PipelineError, match="no Java found"):
+        run_pipeline(journals, tmp_path / "out")
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_there_is_no_report_to_draw_without_a_run(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match="no results in"):
+        draw_report(tmp_path)

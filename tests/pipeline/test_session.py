@@ -1,0 +1,108 @@
+"""Whether Spark can run here, told in one line; and the session itself."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.errors import PipelineError
+from bus.pipeline.session import build_session, missing, session
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def java(home: Path, release: str) -> None:
+    """A Java that tells its version, and nothing else."""
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/false\n")
+    program.chmod(0o755)
+    (home / "release").write_text(release)
+
+
+@pytest.mark.parametrize("version", ["17.0.15", "21", "25-ea"])
+def test_java_17_and_newer_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    java(tmp_path, f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    assert missing() is None
+
+
+@pytest.mark.parametrize(("version", "major"), [("11.0.2", 11), ("1.8.0_402", 8)])
+def test_an_older_java_is_told_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, major: int
+) -> None:
+    java(tmp_path, f'JAVA_VERSION="{version}"\n')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    lack = missing()
+
+    assert lack is not None
+    assert f"Java {major} at {tmp_path}" in lack
+    assert "install Java 17" in lack
+
+
+def test_a_java_of_unknown_version_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java(tmp_path, "")
+    (tmp_path / "release").unlink()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    assert missing() is None
+
+
+def test_without_java_one_line_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    lack = missing()
+
+    assert lack is not None
+    assert lack.startswith("no Java found: install Java 17")
+    assert "\n" not in lack
+    with pytest.raises(PipelineError, match="no Java found"):
+        build_session(log=tmp_path / "log")
+
+
+def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+
+    def blind(name: str) -> ModuleSpec | None:
+        return None if name in ("pyspark", "jinja2") else find(name)
+
+    monkeypatch.setattr(importlib.util, "find_spec", blind)
+
+    with_report, without = missing(), missing(drawing=False)
+
+    assert with_report is not None
+    assert with_report.startswith("pyspark, jinja2 not installed: pip install")
+    assert without is not None
+    assert without.startswith("pyspark not installed: ")
+
+
+@pytest.mark.spark
+def test_a_running_session_is_used_and_left_running(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with session(log=tmp_path / "log") as used:
+        assert used is spark or used.sparkContext is spark.sparkContext
+
+    assert spark.range(3).count() == 3
+    assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.spark
+def test_an_overflow_is_an_error_and_not_a_null(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.ansi.enabled") == "true"
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"

@@ -1,0 +1,267 @@
+"""QB-BOOK-4: what an observer is told is the truth, in its order."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from queuebroker import BrokerManager, Operation, QueueBroker, Reason
+from queuebroker.testing import explore
+from specs.clauses import clause
+from tests.meetings import channels, meet, queues
+from tests.pairs import queue_pair
+from tests.records import Recorder
+from tests.support import Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from queuebroker import MessageQueue
+    from queuebroker.testing import Run
+    from tests.records import Row
+
+SEND, RECEIVE, DROP = Operation.SEND, Operation.RECEIVE, Operation.DROP
+
+
+def check_flow(rows: Iterable[Row], direction: int) -> tuple[int, int, int]:
+    """Replay the rows of one direction on a plain list: each must fit what it holds.
+
+    Returns how many messages were sent, received and discarded.
+    """
+    waiting: deque[tuple[int, int]] = deque()
+    counts = {SEND: 0, RECEIVE: 0, DROP: 0}
+    for operation, _, where, seq, size, depth, *_, reason in rows:
+        if where != direction or operation not in counts:
+            continue
+        if reason is Reason.HALF_DISCONNECTED:
+            assert seq == 0
+            continue
+        counts[operation] += 1
+        if operation is SEND:
+            assert seq == counts[SEND]
+            waiting.append((seq, size))
+        else:
+            assert (seq, size) == waiting.popleft()
+        if operation is not DROP:
+            assert depth == len(waiting)
+    return counts[SEND], counts[RECEIVE], counts[DROP]
+
+
+@clause("QB-BOOK-4")
+def test_the_records_of_racing_threads_are_one_true_order() -> None:
+    """Each record fits what a plain list holds after the ones before it."""
+    recorder = Recorder()
+    total = 300
+    with queues(capacity=3, observer=recorder) as (left, right), Threads() as threads:
+
+        def send(end: MessageQueue) -> None:
+            for number in range(total):
+                end.send(bytes(number % 7))
+
+        def receive(end: MessageQueue) -> None:
+            for _ in range(total):
+                end.receive()
+
+        for end in (left, right):
+            for _ in range(2):
+                threads.start(send, end)
+                threads.start(receive, end)
+        threads.join()
+        rows = list(recorder.rows)
+
+    for direction in (0, 1):
+        assert check_flow(rows, direction) == (2 * total, 2 * total, 0)
+
+
+@clause("QB-BOOK-4")
+@pytest.mark.parametrize("hangs_up", [0, 1])
+def test_the_records_are_true_in_every_schedule(hangs_up: int) -> None:
+    """With senders, receivers and a goodbye; the books agree with them."""
+
+    def program(run: Run) -> None:
+        recorder = Recorder()
+        with queue_pair(1, observer=recorder) as ends:
+            left, right = ends
+            for task in (
+                lambda: _tried(left.send, b"1"),
+                lambda: _tried(left.send, b"22"),
+                lambda: _tried(right.receive),
+                ends[hangs_up].disconnect,
+            ):
+                run.spawn(task)
+            run.join()
+            left.disconnect()
+            right.disconnect()
+            mine, theirs = left.stats(), right.stats()
+        sent, received, discarded = check_flow(recorder.rows, 1)
+        assert sent == mine.sent - mine.half_disconnected
+        assert (received, discarded) == (theirs.received, mine.discarded)
+
+    explore(program, bound=1, random=100, seed=1, limit=1500)
+
+
+def _tried(call: Callable[..., object], *args: object) -> None:
+    with contextlib.suppress(ConnectionError):
+        call(*args)
+
+
+@clause("QB-BOOK-4")
+def test_an_observer_is_called_inside_the_critical_section() -> None:
+    """The lock of what it is told of is held: of the channel, or of the manager."""
+    held: set[tuple[Operation, bool]] = set()
+    locks: list[Any] = []
+
+    def observer(operation: Operation, channel: int, *_: object) -> None:
+        lock = locks[1] if channel and len(locks) > 1 else locks[0] if locks else None
+        if operation in (Operation.ACCEPT_END, Operation.CONNECT_END):
+            lock = locks[0]
+        held.add((operation, lock is not None and lock.locked()))
+
+    with BrokerManager(observer=observer) as manager:
+        locks.append(manager.lock)
+        b, a = (QueueBroker(name, manager=manager) for name in "ba")
+        left, right = meet(b, a)
+        locks.append(left._connection.lock)
+        with Threads() as threads:
+            waiter = threads.start(right.receive)
+            left.send(b"x")
+            waiter.result()
+        left.send(b"unread")
+        with pytest.raises(TimeoutError):
+            b.accept(2, timeout=0)
+        right.send(b"x")
+        right.disconnect()
+        left.send(b"dropped")
+        left.receive()
+        with pytest.raises(ConnectionError):
+            left.receive()
+
+    told = {operation for operation, _ in held}
+    assert all(was_held for _, was_held in held)
+    wanted = set(Operation) - {Operation.WRITE, Operation.READ, Operation.RECV_END}
+    assert wanted - {Operation.RECV_BEGIN} <= told
+
+
+# A fault in the real buffer: the messages are kept, but not as they should be.
+
+
+def _newest_first(buffer: Any, pull: Callable[[], Any]) -> Any:
+    buffer._messages.reverse()
+    try:
+        return pull()
+    finally:
+        buffer._messages.reverse()
+
+
+def _twice(buffer: Any, pull: Callable[[], Any]) -> Any:
+    item = buffer.peek_locked()
+    pull()
+    buffer._messages.appendleft(item)
+    return item
+
+
+def _second(buffer: Any, pull: Callable[[], Any]) -> Any:
+    pull()
+    return pull()
+
+
+FAULTS: dict[str, tuple[Callable[[Any, Callable[[], Any]], Any], list[int]]] = {
+    "none": (lambda _, pull: pull(), [1, 2, 3]),
+    "reorder": (_newest_first, [4, 1, 2]),
+    "duplicate": (_twice, [1, 1, 2]),
+    "lost": (_second, [2, 3, 4]),
+}
+
+
+@clause("QB-BOOK-4")
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_planted_in_the_real_buffer_shows_in_the_records(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number is the sender's and travels, so the receiver's record tells on it."""
+    distort, expected = FAULTS[fault]
+    recorder = Recorder()
+    with queues(observer=recorder) as (left, right):
+        right.send_many([b"1", b"22", b"333", b"4444"])
+        buffer: Any = left._connection.flows[0].buffer
+        once = [distort]
+
+        class Faulty(type(buffer)):  # type: ignore[misc]  # of whatever class it is
+            __slots__ = ()
+
+            def pull_locked(self) -> Any:
+                pull = super().pull_locked
+                return once.pop()(self, pull) if once else pull()
+
+        monkeypatch.setattr(buffer, "__class__", Faulty)
+        received = [left.receive() for _ in range(3)]
+        monkeypatch.undo()
+
+    rows = recorder.rows
+    assert [row[3] for row in rows if row[0] is SEND] == [1, 2, 3, 4]
+    assert [row[3] for row in rows if row[0] is RECEIVE] == expected
+    assert [len(message) for message in received] == expected
+    if fault != "none":
+        with pytest.raises(AssertionError):
+            check_flow(rows, 0)
+
+
+@clause("QB-BOOK-4")
+@pytest.mark.parametrize(
+    "fatal", [Operation.ACCEPT_END, SEND, RECEIVE, DROP, Operation.CLOSE_LOCAL]
+)
+def test_an_observer_that_raises_is_switched_off_once_with_a_log_line(
+    fatal: Operation, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The queues of its manager work on, and it hears no more of any of them."""
+    recorder = Recorder(fatal=fatal)
+    with queues(observer=recorder) as (left, right):
+        for _ in range(3):
+            left.send(b"x")
+            assert right.receive() == b"x"
+        left.send(b"unread")
+        right.disconnect()
+        assert left.stats().discarded == 1
+
+    assert recorder.operations.count(fatal) == 1
+    assert recorder.operations[-1] is fatal
+    [line] = caplog.records
+    assert (line.name, line.levelno) == ("queuebroker", logging.ERROR)
+    assert "switched off" in line.message
+    assert repr(recorder) in line.message
+
+
+@clause("QB-BOOK-4")
+def test_an_observer_is_given_once_and_belongs_to_one_manager() -> None:
+    """By keyword when the manager is made; another manager's is not told."""
+    parameter = inspect.signature(BrokerManager).parameters["observer"]
+    assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    mine, other = Recorder(), Recorder()
+
+    with queues(observer=mine) as (left, right), queues(observer=other):
+        other.forget()
+        mine.forget()
+        left.send(b"x")
+        right.receive()
+        assert other.rows == []
+
+    assert mine.operations[:2] == [SEND, RECEIVE]
+
+
+@clause("QB-BOOK-4")
+def test_without_an_observer_nothing_is_kept_for_one() -> None:
+    """No numbers beside the messages, no guard, no clock."""
+    with queues() as (left, right), channels() as (near, _):
+        left.send(b"x")
+        connection = left._connection
+
+        assert connection.watch is None
+        assert near._connection.watch is None
+        assert connection.now_ns() == 0
+        assert connection.flows[1].buffer.peek_locked() == b"x"
+        assert right.receive() == b"x"

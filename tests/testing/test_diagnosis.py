@@ -1,0 +1,93 @@
+"""From a failing schedule to a short one that fails alike."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queuebroker.testing import Failure, explore, replay
+from tests.testing.bounded import Bounded, GivesUpItsTurn, LooksOnce, program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker.testing import Run
+
+
+def _deadlock_among_many(run: Run) -> None:
+    """Two tasks can block each other; three more only make schedules long."""
+    first = threading.Lock()
+    second = threading.Lock()
+    counter = threading.Lock()
+
+    def count() -> None:
+        for _ in range(4):
+            with counter:
+                pass
+
+    def forward() -> None:
+        with first, second:
+            pass
+
+    def backward() -> None:
+        with second, first:
+            pass
+
+    run.spawn(count)
+    run.spawn(forward)
+    run.spawn(count)
+    run.spawn(backward)
+    run.spawn(count)
+
+
+def _found(faulty: Callable[[Run], object], seed: int) -> Failure:
+    with pytest.raises(Failure) as caught:
+        explore(faulty, limit=0, random=2_000, seed=seed)
+    return caught.value
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_random_failure_is_told_with_one_preemption_if_that_does(seed: int) -> None:
+    failure = _found(_deadlock_among_many, seed)
+
+    assert failure.story.count("is stopped here") <= 1
+    assert failure.story.count("takes counter") <= 12
+
+
+@pytest.mark.parametrize(
+    "faulty",
+    [
+        program(LooksOnce, Bounded.close, lambda queue: queue.get()),
+        program(
+            GivesUpItsTurn,
+            lambda queue: queue.get(timeout=5),
+            lambda queue: queue.get(),
+            lambda queue: (queue.put(1), queue.put(2)),
+        ),
+    ],
+    ids=["exception", "deadlock"],
+)
+def test_a_shortened_schedule_fails_alike(faulty: Callable[[Run], object]) -> None:
+    failure = _found(faulty, seed=1)
+
+    with pytest.raises(Failure) as again:
+        replay(faulty, failure.schedule)
+
+    assert again.value.kind is failure.kind
+    assert not failure.schedule or failure.schedule[-1] != 0
+    head = failure.story.splitlines()[0]
+    assert again.value.story.splitlines()[0] == head
+
+
+def test_a_schedule_of_the_exhaustive_search_is_told_as_replay_takes_it() -> None:
+    """That search has no switch points after releases, `replay` has."""
+    with pytest.raises(Failure) as caught:
+        explore(_deadlock_among_many, bound=1, random=0)
+
+    with pytest.raises(Failure) as again:
+        replay(_deadlock_among_many, caught.value.schedule)
+
+    assert again.value.kind is caught.value.kind
+    assert again.value.story == caught.value.story
