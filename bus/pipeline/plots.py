@@ -14,7 +14,7 @@ import attrs
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
 from bus.pipeline import svg
-from bus.pipeline.wording import count, duration, moment, short
+from bus.pipeline.wording import count, duration, moment, short, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,26 +33,27 @@ Row = dict[str, Any]
 
 
 def heat_map(routes: Sequence[Row]) -> str:
-    """Who spoke to whom: messages sent."""
-    amounts = {(row["source"], row["target"]): row["messages_sent"] for row in routes}
-    if not amounts:
+    """Who spoke to whom: messages sent, or bytes where there are no messages."""
+    if not routes:
         return ""
-    sources = sorted({source for source, _ in amounts})
-    targets = sorted({target for _, target in amounts})
-    most = math.log1p(max(amounts.values()))
+    sources = sorted({row["source"] for row in routes})
+    targets = sorted({row["target"] for row in routes})
+    most = math.log1p(max(row["messages_sent"] for row in routes)) or 1
 
     def paint(axes: Axes) -> None:
         axes.grid(visible=False)
         axes.spines[:].set_visible(False)
         low, high = CELL_ALPHA
-        for (source, target), amount in amounts.items():
-            x, y = targets.index(target), sources.index(source)
-            alpha = low + (high - low) * math.log1p(amount) / (most or 1)
+        for row in routes:
+            x, y = targets.index(row["target"]), sources.index(row["source"])
+            amount = row["messages_sent"]
+            alpha = low + (high - low) * math.log1p(amount) / most
+            text = count(amount) if amount else size(row["bytes_sent"])
             edges = [x - 0.48, x + 0.48]
             axes.fill_between(
                 edges, y - 0.46, y + 0.46, color=svg.SERIES[0], alpha=alpha, lw=0
             )
-            axes.text(x, y, count(amount), ha="center", va="center", fontsize=9)
+            axes.text(x, y, text, ha="center", va="center", fontsize=9)
         axes.set(xlim=(-0.5, len(targets) - 0.5), ylim=(len(sources) - 0.5, -0.5))
         letters = sum(len(short(target)) for target in targets)
         turn: Row = {"rotation": 30, "ha": "right"} if letters > 85 else {}
@@ -61,8 +62,8 @@ def heat_map(routes: Sequence[Row]) -> str:
         axes.tick_params(length=0)
         axes.set(xlabel="to", ylabel="from")
 
-    size = (7.6, 1.2 + 0.33 * len(sources))
-    return svg.draw("routes", "Messages sent, by sender and receiver", paint, size=size)
+    label = "Messages sent, by sender and receiver"
+    return svg.draw("routes", label, paint, height=1.2 + 0.33 * len(sources))
 
 
 def rate(traffic: Sequence[Row]) -> str:
@@ -204,7 +205,7 @@ def _lines(
     if len(busiest) > 1:
         for number, (source, target) in enumerate(busiest[:LINES_MAX], start=1):
             own = [r for r in rows if (r["source"], r["target"]) == (source, target)]
-            label = f"{short(source)} → {short(target)}"
+            label = f"{short(source, 17)} → {short(target, 17)}"
             lines.append(_Line(label, svg.SERIES[number - 1], number, own))
     return lines
 
@@ -226,4 +227,6 @@ def _durations(axis: Axis) -> None:
 
 
 def _legend(axes: Axes) -> None:
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), handlelength=3.2)
+    """Above the figure, where long names cost no width."""
+    style: Row = {"handlelength": 3.2, "columnspacing": 1.6}
+    axes.figure.legend(loc="outside upper left", ncols=3, **style)

@@ -63,6 +63,7 @@ def render(folder: OutFolder) -> str:
         "count": lambda number: f"{number:,}".replace(",", "\u202f"),
         "duration": wording.duration,
         "size": wording.size,
+        "plain": wording.plain,
         "short": wording.short,
         "hex64": hex64,
         "sign": _SIGNS.__getitem__,

@@ -57,7 +57,7 @@ def draw_scene(name: str, violation: Violation, records: Sequence[Row]) -> str:
 
     width = min(max(WIDTH_INCHES[0], 1.6 + STEP_INCHES * len(ordered)), WIDTH_INCHES[1])
     label = f"Message {violation.seq} and the messages around it"
-    return svg.draw(name, label, paint, size=(width, 1.7))
+    return svg.draw(name, label, paint, width=width, height=1.7)
 
 
 _LISTS: Final = {"send": "sends", "receive": "receives", "drop": "drops"}

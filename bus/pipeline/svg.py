@@ -80,17 +80,18 @@ def draw(
     label: str,
     paint: Callable[[Axes], None],
     *,
-    size: tuple[float, float] = (7.6, 3.0),
+    width: float = 7.6,
+    height: float = 3.0,
 ) -> str:
     """One figure as an ``<svg>`` element.
 
     name: unique on the page; begins every identifier in the figure.
     label: what there is to see, for those who do not see it.
     paint: draws on the axes.
-    size: width and height in inches of 72 points.
+    width, height: in inches of 72 points.
     """
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasSVG(figure)
         paint(figure.add_subplot())
         buffer = io.StringIO()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Final
 
-__all__ = ["count", "duration", "moment", "short", "size"]
+__all__ = ["count", "duration", "moment", "plain", "short", "size"]
 
 NAME_CHARACTERS_MAX: Final = 28
 
@@ -40,16 +40,21 @@ def moment(wall_us: int) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}.{rest_us // 1000:03d} UTC"
 
 
-def short(name: str) -> str:
-    """A name as one line of moderate length."""
-    plain = "".join(
+def plain(text: str) -> str:
+    """Text without anything that is not there to be seen."""
+    return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii")
-        for c in name
+        for c in text
     )
-    if len(plain) <= NAME_CHARACTERS_MAX:
-        return plain
-    half = (NAME_CHARACTERS_MAX - 1) // 2
-    return f"{plain[:half]}…{plain[-half:]}"
+
+
+def short(name: str, most: int = NAME_CHARACTERS_MAX) -> str:
+    """A name as one line of at most so many characters."""
+    seen = plain(name)
+    if len(seen) <= most:
+        return seen
+    half = (most - 1) // 2
+    return f"{seen[:half]}…{seen[-half:]}"
 
 
 def _scaled(number: float, units: tuple[tuple[float, str], ...]) -> str:

@@ -40,9 +40,14 @@ def diagnose(
     if trouble.hung or trouble.kind is Kind.NONDETERMINISTIC:
         # Another run would hang again, or be another one.
         return failure_of(trouble, None, schedule, seed, experiment.spurious)
-    short = shortened(experiment, trouble.kind, schedule)
+    short = list(schedule)
+    if trouble.kind is not Kind.UNCONTROLLED:
+        short = shortened(experiment, trouble.kind, schedule)
     recorder = Recorder()
     outcome = experiment.run(Forced(short), recorder=recorder)
+    if trouble.kind is Kind.UNCONTROLLED and outcome.trouble is None:
+        # What the explorer does not control may do as it likes.
+        return failure_of(trouble, None, short, seed, experiment.spurious)
     if outcome.trouble is None or outcome.trouble.kind is not trouble.kind:
         again = f"in {outcome.trouble.kind}" if outcome.trouble else "well"
         trouble = Trouble(

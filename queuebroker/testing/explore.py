@@ -110,7 +110,7 @@ def _laboratory(
         msg = "cannot explore: an exploration is under way in this process"
         raise RuntimeError(msg)
     try:
-        with substituted(spurious=bool(spurious)), housekeeping() as housekeeper:
+        with substituted(), housekeeping() as housekeeper:
             yield Experiment(program, housekeeper, spurious=spurious)
     finally:
         _exploring.release()

@@ -63,15 +63,12 @@ def _no_collector() -> Iterator[None]:
     """
     was_enabled = gc.isenabled()
     gc.disable()
-    freezes = gc.get_freeze_count() == 0
-    if freezes:
-        gc.freeze()
+    gc.freeze()
     try:
         yield
     finally:
         gc.collect(1)
-        if freezes:
-            gc.unfreeze()
+        gc.unfreeze()
         if was_enabled:
             gc.enable()
 

@@ -14,6 +14,7 @@ import select
 import socket
 import subprocess
 import sys
+import types
 from typing import TYPE_CHECKING, Any, Final
 
 from queuebroker.testing.scheduler import caller
@@ -52,7 +53,7 @@ class Imitation(type):
         return getattr(cls._kinds[0], name)
 
     def __getitem__(cls, item: Any) -> Any:
-        return cls._kinds[0][item]  # type: ignore[index] # as the real one allows
+        return types.GenericAlias(cls, item)
 
 
 # Owner, attribute, what it is called in the error. A method means the whole class.

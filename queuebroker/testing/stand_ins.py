@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 
     from queuebroker.testing.task import Task
 
-__all__ = ["SEAMS", "STAND_INS", "wait"]
+__all__ = ["SEAMS", "STAND_INS"]
 
 # The date at which virtual time begins, for `time.time`; any will do.
 _EPOCH_S: Final = 1_000_000_000.0
 
 _real_lock = _thread.allocate_lock
 _real_rlock = threading.RLock
+_REAL_LOCKS: Final = (type(_real_lock()), type(_real_rlock()))
 _real_wait = threading.Condition.wait
 _real_wait_for = threading.Condition.wait_for
 _real_park = _sync.park
@@ -88,15 +89,24 @@ def _wait_for(
         me.predicate = outer
 
 
-def wait(condition: threading.Condition, timeout: float | None = None) -> bool:
-    """Stands for `Condition.wait` where sleepers may wake for no reason.
+def _wait(condition: threading.Condition, timeout: float | None = None) -> bool:
+    """Stands for `Condition.wait`: knows what was made before, and false wake-ups.
 
-    Not within `Event`, whose own code counts on being woken by `Event.set` only.
+    `Event`, whose own code counts on being woken by `Event.set` only, has none.
     """
     me = caller()
-    if me is None or sys._getframe(1).f_code is threading.Event.wait.__code__:
+    if me is None:
         return _real_wait(condition, timeout)
-    me.rouse = functools.partial(_notify, condition, me)
+    private: Any = condition
+    if isinstance(private._lock, _REAL_LOCKS):
+        # Its waiters would be simulated, and woken by whom it does not know.
+        me.run.refuse(
+            "a Condition, Event or Queue that was made before the run cannot be"
+            " explored: the program has to make what it waits for"
+        )
+    event_wait = threading.Event.wait.__code__
+    if me.run.spurious and sys._getframe(1).f_code is not event_wait:
+        me.rouse = functools.partial(_notify, condition, me)
     try:
         return _real_wait(condition, timeout)
     finally:
@@ -192,6 +202,7 @@ SEAMS: Final[list[tuple[Any, str, Any]]] = [
     (threading.Thread, "start", threads.start),
     (threading.Thread, "join", threads.join),
     (threading.Thread, "is_alive", threads.is_alive),
+    (threading.Condition, "wait", _wait),
     (threading.Condition, "wait_for", _wait_for),
     (builtins, "__import__", _import),
 ]

@@ -40,9 +40,7 @@ _MODULES: Final[tuple[ModuleType, ...]] = (threading, time, queue, _sync)
 
 
 @contextmanager
-def substituted(
-    *, spurious: bool = False, modules: Iterable[ModuleType] = ()
-) -> Iterator[None]:
+def substituted(*, modules: Iterable[ModuleType] = ()) -> Iterator[None]:
     """Let stand-ins take the place of real things within the block."""
     changes: list[tuple[Any, str, Any]] = []
     for module in (*_MODULES, *modules):
@@ -51,8 +49,6 @@ def substituted(
                 changes.append((module, name, stand_in))
     changes += stand_ins.SEAMS
     changes += refusals()
-    if spurious:
-        changes.append((threading.Condition, "wait", stand_ins.wait))
     changes += [(module, name, first()) for module, name, first in _fresh_attributes()]
     before = [(owner, name, vars(owner)[name]) for owner, name, _ in changes]
     try:

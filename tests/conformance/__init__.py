@@ -1,0 +1,1 @@
+"""The conformance suite over our own code, a control, and planted faults."""

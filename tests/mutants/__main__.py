@@ -88,7 +88,7 @@ def _without_fault(
     control = None
     if implementation:
         control = Mutant("", "no fault", (), implementation=implementation)
-    result = run_trial(control, clauses)
+    result = run_trial(control, clauses, whole=True)
     name = implementation or "the unchanged library"
     if result.trouble or result.failed:
         trouble = result.trouble or f"fails {', '.join(sorted(result.failed))}"

@@ -31,8 +31,13 @@ class Result:
     trouble: str = ""
 
 
-def run_trial(mutant: Mutant | None, clauses: frozenset[str]) -> Result:
-    """Run the tests of these clauses against a mutant, or the unchanged library."""
+def run_trial(
+    mutant: Mutant | None, clauses: frozenset[str], *, whole: bool = False
+) -> Result:
+    """Run the tests of these clauses against a mutant, or the unchanged library.
+
+    whole: go on after the first test that fails.
+    """
     with tempfile.TemporaryDirectory(prefix="mutant-") as name:
         folder = Path(name)
         plant(mutant, folder)
@@ -50,6 +55,7 @@ def run_trial(mutant: Mutant | None, clauses: frozenset[str]) -> Result:
         command = [
             *(sys.executable, "-P", "-m", "pytest", "-q", "--no-header", "--tb=short"),
             *("-p", "tests.mutants.selection", "-W", "ignore"),
+            *(() if whole else ("-x",)),
             *("--conformance", implementation or OWN, *files),
         ]
         try:
@@ -66,7 +72,8 @@ def run_trial(mutant: Mutant | None, clauses: frozenset[str]) -> Result:
             return Result(frozenset(), {}, f"no end within {LIMIT_S} s")
         if not report.exists():
             lines = (ran.stdout + ran.stderr).strip().splitlines()
-            return Result(frozenset(), {}, lines[-1] if lines else "no output")
+            last = lines[-1] if lines else "no output"
+            return Result(frozenset(), {}, f"exit code {ran.returncode}: {last}")
         return _read(report)
 
 

@@ -9,13 +9,26 @@ import pytest
 from bus.pipeline.folder import OutFolder
 from bus.pipeline.run import run_pipeline
 from bus.pipeline.session import build_session, missing
+from bus.pipeline.svg import draw
 from tests.pipeline.recorded import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from matplotlib.axes import Axes
     from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fonts() -> None:
+    """Matplotlib keeps the files of its fonts open: open them before any test."""
+
+    def paint(axes: Axes) -> None:
+        axes.text(0, 0, "regular")
+        axes.text(0, 0, "bold", weight="bold")
+
+    draw("fonts", "", paint)
 
 
 @pytest.fixture(scope="session")

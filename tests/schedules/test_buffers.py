@@ -17,7 +17,7 @@ from queuebroker import (
 )
 from specs.clauses import clause
 from tests.pairs import channel_pair
-from tests.schedules.outcome import failed, outcome, result
+from tests.schedules.outcome import failed, finish, outcome, result
 from tests.schedules.scenario import Scenario, of_module, scenario
 from tests.schedules.survey import check
 
@@ -153,6 +153,30 @@ def a_stream_is_cut_off(run: Run, hangs_up: int) -> None:
             assert len(error.partial) == right.stats().received
             if hangs_up == 0:
                 assert len(error.partial) == written
+
+
+@scenario(variants={"the write": (0,), "the read": (1,)})
+@clause("QB-CHAN-3", "QB-CONC-4")
+def a_stream_that_is_struck_goes_on(run: Run, which: int) -> None:
+    """An interrupt in a write or a read: the byte went or did not, room is whole."""
+    with channel_pair(1) as (left, right):
+        left.write(b"0")
+        write = run.spawn(left.write, b"1")
+        read = run.spawn(right.read_exactly, 1)
+
+        run.interrupt((write, read)[which], KeyboardInterrupt)
+        finish(read)
+        run.settle()
+        if not write.done:
+            assert right.read_exactly(1) == b"0"
+        outcome(write, KeyboardInterrupt)
+        outcome(read, KeyboardInterrupt)
+        if right.pending:
+            assert right.read_exactly(right.pending) in {b"0", b"1"}
+
+        assert left.stats().sent == right.stats().received
+        assert left.write(b"xy", timeout=0) == 1
+        assert right.read_exactly(1) == b"x"
 
 
 @scenario()

@@ -135,6 +135,26 @@ def an_interrupted_receive_passes_its_turn_on(run: Run) -> None:
 
 
 @scenario(quick=1)
+@clause("QB-BOOK-1", "QB-SEND-6")
+def the_books_balance_after_an_interrupt(run: Run) -> None:
+    """Struck as it lets a sender go on, a receive has had its message, and says so."""
+    with queue_pair() as (left, right):
+        left.send(b"0")
+        send = run.spawn(left.send, b"1")
+        receive = run.spawn(right.receive)
+
+        run.interrupt(receive, KeyboardInterrupt)
+        outcome(receive, KeyboardInterrupt)
+        run.settle()
+        if not send.done:
+            right.receive()
+        outcome(send)
+
+        books, peers = left.stats(), right.stats()
+        assert books.sent == 2 == peers.received + right.pending
+
+
+@scenario(quick=1)
 @clause("QB-FIFO-6", "QB-RECV-3")
 def both_sides_say_goodbye_after_two_messages(run: Run) -> None:
     """Each side receives a prefix of what the other had accepted, and no more."""

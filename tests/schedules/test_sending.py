@@ -214,6 +214,29 @@ def the_capacity_is_whole_after_interrupts(run: Run) -> None:
         assert _fits(left, right) == 2
 
 
+@scenario(quick=1)
+@clause("QB-BULK-1", "QB-SEND-2")
+def many_that_are_struck_were_sent_up_to_there(run: Run) -> None:
+    """An interrupt in `send_many`: whole messages, a prefix, and no slot is lost."""
+    with queue_pair() as (left, right):
+        messages = [b"1", b"2", b"3"]
+        send = run.spawn(left.send_many, messages)
+        receive = run.spawn(right.receive)
+
+        run.interrupt(send, KeyboardInterrupt)
+        assert outcome(send, KeyboardInterrupt) is KeyboardInterrupt
+        run.settle()
+        if not receive.done:
+            assert left.stats().sent == 0, "a message lies there, and somebody waits"
+            left.send(b"1")
+
+        received = [outcome(receive)]
+        if right.pending:
+            received += right.receive_many()
+        assert received == messages[: len(received)]
+        assert _fits(left, right) == 1
+
+
 @scenario()
 @clause("QB-SEND-7")
 def what_is_sent_is_what_was_there_at_the_call(run: Run) -> None:

@@ -168,7 +168,7 @@ def test_the_books_are_right_in_every_schedule(hangs_up: int) -> None:
             assert theirs.received == sum(received)
             assert balances(mine, theirs)
 
-    explore(program, bound=1, random=150, seed=1, limit=1500)
+    explore(program, bound=1, random=60, seed=1, limit=300)
 
 
 @clause("QB-BOOK-2")

@@ -310,7 +310,7 @@ def test_an_interrupt_at_any_wait_point_costs_no_place(victim: str) -> None:
             assert _fits(left) == 1
             assert _fits(right) == 1
 
-    explore(program, bound=1, random=150, seed=1, limit=1500)
+    explore(program, bound=1, random=60, seed=1, limit=400)
 
 
 def _came_through(spawned: Spawned[Any]) -> bool:

@@ -127,7 +127,7 @@ def test_close_against_a_match_has_no_middle(closed: str) -> None:
         for broker in brokers.values():
             assert len(broker._broker.waiting) == len(broker._broker.departing) == 0
 
-    bound, limit = (1, 500) if closed == "both" else (2, 1500)
+    bound, limit = (1, 300) if closed == "both" else (2, 600)
     explore(program, bound=bound, random=50, seed=1, limit=limit)
 
 

@@ -124,8 +124,8 @@ def test_an_interrupted_close_can_be_repeated(way: str) -> None:
         manager = BrokerManager()
         b, a = (QueueBroker(name, manager=manager) for name in "ba")
         with Threads() as threads:
-            for port in (1, 2):
-                threads.start(_closed, lambda port=port: b.accept(port))
+            threads.start(_closed, lambda: b.accept(1))
+            threads.start(_closed, lambda: b.accept(2))
             threads.start(_closed, lambda: b.connect("a", 3))
             until(lambda: len(b._broker.waiting) == 2, "the accepts do not wait")
             until(lambda: len(a._broker.waiting) == 1, "the connect does not wait")

@@ -153,7 +153,7 @@ def test_who_is_struck_leaves_its_opposites_to_others(accepts: bool) -> None:
                 call.result.disconnect()
         nobody_waits(b, a)
 
-    explore(program, bound=1, random=100, seed=1, limit=1500)
+    explore(program, bound=1, random=60, seed=1, limit=600)
 
 
 @clause("QB-RDV-12")
@@ -318,7 +318,7 @@ def test_the_lists_are_sound_after_every_step(name: str) -> None:
         assert lock.looks > 3
         nobody_waits(b, a)
 
-    explore(program, bound=1, random=50, seed=1, limit=1000)
+    explore(program, bound=1, random=40, seed=1, limit=500)
 
 
 def run_all(run: Run) -> Iterator[MessageQueue]:

@@ -42,6 +42,11 @@ def _deadlock_among_many(run: Run) -> None:
     run.spawn(count)
 
 
+def _put_twice(queue: Bounded) -> None:
+    queue.put(1)
+    queue.put(2)
+
+
 def _found(faulty: Callable[[Run], object], seed: int) -> Failure:
     with pytest.raises(Failure) as caught:
         explore(faulty, limit=0, random=2_000, seed=seed)
@@ -64,7 +69,7 @@ def test_a_random_failure_is_told_with_one_preemption_if_that_does(seed: int) ->
             GivesUpItsTurn,
             lambda queue: queue.get(timeout=5),
             lambda queue: queue.get(),
-            lambda queue: (queue.put(1), queue.put(2)),
+            _put_twice,
         ),
     ],
     ids=["exception", "deadlock"],

@@ -209,18 +209,19 @@ def test_a_nested_exploration_is_refused() -> None:
 
 def test_a_second_exploration_in_another_thread_is_refused() -> None:
     entered = threading.Event()
-    leave = threading.Event()
+    leave = threading.Lock()
+    leave.acquire()
 
     def hold(_run: Run) -> None:
         entered.set()
-        leave.wait(LIMIT_S)  # real events: made outside of the run
+        leave.acquire(timeout=LIMIT_S)  # for real: it was made outside of the run
 
     with Threads() as threads:
         threads.start(explore, hold, bound=0, random=0)
         assert entered.wait(LIMIT_S)
         with pytest.raises(RuntimeError, match="an exploration is under way"):
             explore(lambda run: None)
-        leave.set()
+        leave.release()
 
 
 def _put(queue: Bounded) -> None:

@@ -92,7 +92,7 @@ RIGHT = {
     "get; get; close": ((get, get, close), [15, 139, 672], 10),
     "put, close; get; get": ((put_and_close, get, get), [35, 313, 1770], 24),
     "2 put; get; get": ((put_twice, get, get), [28, 337, 2063], 28),
-    "timed get; get; 2 put": ((get_in_time, get, put_twice), [31, 438, 3142], 61),
+    "timed get; get; 2 put": ((get_in_time, get, put_twice), [31, 438, 3142], 58),
 }
 
 

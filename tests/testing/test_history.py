@@ -1,4 +1,4 @@
-"""Operations are recorded from their beginning to their end, whatever becomes of them."""
+"""Operations are recorded from beginning to end, whatever becomes of them."""
 
 from __future__ import annotations
 

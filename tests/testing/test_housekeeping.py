@@ -12,6 +12,7 @@ import pytest
 
 import queuebroker
 from queuebroker.testing import explore
+from tests.support import LIMIT_S
 
 if TYPE_CHECKING:
     from queuebroker.testing import Run
@@ -30,10 +31,12 @@ def test_the_collector_never_starts_by_itself_in_a_run() -> None:
         knots = [weakref.ref(Knot()) for _ in range(3 * gc.get_threshold()[0])]
         assert all(knot() is not None for knot in knots)
 
+    frozen = gc.get_freeze_count()
+
     explore(program, bound=0, random=0)
 
     assert gc.isenabled()
-    assert gc.get_freeze_count() == 0
+    assert gc.get_freeze_count() <= frozen
 
 
 def test_a_program_may_collect_for_itself() -> None:
@@ -87,17 +90,18 @@ def test_tasks_share_one_processor_and_other_threads_keep_theirs() -> None:
     before = os.sched_getaffinity(0)
     others: list[set[int]] = []
     entered = threading.Event()
-    leave = threading.Event()
+    leave = threading.Lock()
+    leave.acquire()
 
     def look() -> None:
         entered.wait()
         others.append(os.sched_getaffinity(0))
-        leave.set()
+        leave.release()
 
     def program(_run: Run) -> None:
         assert len(os.sched_getaffinity(0)) == 1
         entered.set()
-        leave.wait(30)
+        leave.acquire(timeout=LIMIT_S)  # for real: it was made outside of the run
 
     other = threading.Thread(target=look)
     other.start()

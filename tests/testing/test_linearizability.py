@@ -29,7 +29,7 @@ Items = tuple[object, ...]
 
 
 class Fifo:
-    """A queue without a bound: ``put(item)``, and ``get()``, which None says is empty."""
+    """A queue without a bound: ``put(item)``, ``get()``, which is None if empty."""
 
     def initial(self) -> Items:
         return ()

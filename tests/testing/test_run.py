@@ -12,6 +12,8 @@ from queuebroker import _sync
 from queuebroker.testing import Failure, Kind, explore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from queuebroker.testing import Run
 
 
@@ -201,10 +203,10 @@ def test_interrupt_raises_where_the_task_waits(wait: str) -> None:
         lock.acquire()
         parker = _sync.Lock()
         parker.acquire()
-        waits = {
+        waits: dict[str, Callable[[], object]] = {
             "lock": lock.acquire,
             "timed lock": lambda: lock.acquire(timeout=3),
-            "event": threading.Event().wait,
+            "event": lambda: threading.Event().wait(),
             "sleep": lambda: time.sleep(3),
             "park": lambda: _sync.park(parker, lambda: False, None),
             "join": lambda: threading.main_thread().join(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import threading
 import time
@@ -356,10 +357,8 @@ def test_a_task_that_swallows_its_end_is_ended_all_the_same() -> None:
 
         def wait() -> None:
             while True:
-                try:
+                with contextlib.suppress(BaseException):
                     lock.acquire()
-                except BaseException:  # noqa: BLE001 # the fault in question
-                    pass
 
         run.spawn(wait)
 

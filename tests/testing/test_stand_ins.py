@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queuebroker import _sync
-from queuebroker.testing import Failure, Kind, explore
+from queuebroker.testing import Failure, Kind, UncontrolledError, explore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +123,12 @@ def test_a_timer_is_cancelled_in_time_if_nobody_is_slow() -> None:
 def test_a_queue_blocks_when_full_and_when_empty() -> None:
     def program(run: Run) -> None:
         channel: queue.Queue[int] = queue.Queue(1)
-        producer = run.spawn(lambda: [channel.put(n) for n in range(3)])
+
+        def produce() -> None:
+            for number in range(3):
+                channel.put(number)
+
+        producer = run.spawn(produce)
         run.settle()
         assert not producer.done
         assert [channel.get() for _ in range(3)] == [0, 1, 2]
@@ -247,8 +252,22 @@ def test_a_real_lock_in_park_is_the_real_park() -> None:
 
 
 def _park_and_let_go(lock: threading.Lock) -> None:
-    assert _sync.park(lock, lambda: True, None)  # type: ignore[arg-type] # a lock
+    assert _sync.park(lock, lambda: True, None)
     lock.release()
+
+
+def test_what_was_made_before_the_run_is_refused_when_it_would_wait() -> None:
+    """Half of it would be simulated. A task may use it where nobody waits."""
+    event = threading.Event()
+    channel: queue.Queue[int] = queue.Queue()
+    channel.put(1)
+
+    def program(_run: Run) -> None:
+        assert channel.get() == 1
+        event.wait()
+
+    with pytest.raises(UncontrolledError, match="Event or Queue that was made before"):
+        explore(program, bound=0, random=0)
 
 
 def test_a_lost_wake_up_of_wait_for_inside_wait_for_is_of_the_inner_one() -> None:

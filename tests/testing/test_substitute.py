@@ -55,12 +55,13 @@ def test_everything_is_put_back_after_a_failure() -> None:
 def test_threads_outside_are_not_disturbed() -> None:
     """A real thread at work during a run has real locks, threads, time and queues."""
     entered = threading.Event()
-    leave = threading.Event()
+    leave = threading.Lock()
+    leave.acquire()
     made: list[object] = []
 
     def hold(_run: Run) -> None:
         entered.set()
-        leave.wait(LIMIT_S)
+        leave.acquire(timeout=LIMIT_S)  # for real: it was made outside of the run
 
     with Threads() as threads:
         threads.start(explore, hold, bound=0, random=0)
@@ -80,7 +81,7 @@ def test_threads_outside_are_not_disturbed() -> None:
         condition = threading.Condition()
         with condition:
             assert not condition.wait_for(lambda: False, timeout=0)
-        leave.set()
+        leave.release()
 
     kinds = [type(threading.Lock()), type(threading.RLock()), type(_sync.Lock())]
     assert [type(lock) for lock in made[:3]] == kinds

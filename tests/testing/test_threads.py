@@ -245,6 +245,6 @@ def test_trace_functions_see_the_tasks() -> None:
     try:
         explore(lambda run: here_and_now(), bound=0, random=0)
     finally:
-        threading.settrace(before)  # type: ignore[arg-type] # None turns it off
+        threading.settrace(before)
 
     assert "here_and_now" in seen

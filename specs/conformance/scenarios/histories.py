@@ -74,13 +74,14 @@ def _talk(script: Script, stage: Stage) -> None:
             given = (message,) if name == "send" else ()
             recorder.call(name, (at, *given), getattr(ends[at], name), *given)
 
+    calls = []
     for part in script:
         operations = [(name, at, b"%d" % next(messages)) for name, at in part]
-        stage.spawn(perform, operations)
+        calls.append(stage.spawn(perform, operations))
     stage.settle()
     for at, end in enumerate(ends):
         recorder.call("disconnect", (at,), end.disconnect)
-    stage.settle()
+    stage.join(*calls)
 
     capacity = stage.room(1) if stage.bounded else UNBOUNDED
     model = queue_model(capacity, disconnected_error=stage.disconnected_error)

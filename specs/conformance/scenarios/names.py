@@ -90,7 +90,7 @@ def a_live_name_is_refused(stage: Stage) -> None:
 def one_of_many_wins_a_name(stage: Stage) -> None:
     """Of several that race for a name exactly one gets it, and it can be reached."""
     calls = [stage.spawn(stage.world.broker, "b") for _ in range(3)]
-    stage.settle()
+    stage.join(*calls)
     winners = [call for call in calls if call.error is None]
     losers = [call for call in calls if call.error is not None]
 

@@ -164,8 +164,8 @@ class _Place:
 
     def check(self) -> None:
         """As many are matched as came on the side on which fewer came."""
-        self._stage.settle()
         matches = min(len(self._accepts), len(self._connects))
+        self._stage.settle(*self._accepts[:matches], *self._connects[:matches])
         for what, calls in (("accepts", self._accepts), ("connects", self._connects)):
             done = sum(call.done for call in calls)
             place = f"at {self._name!r}, port {self._port}"

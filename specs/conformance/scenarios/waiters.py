@@ -25,7 +25,7 @@ def connects_are_served_in_order(stage: Stage) -> None:
 
     for number, connect in enumerate(connects):
         left = stage.soon(b.accept, 1)
-        stage.settle()
+        stage.settle(connect)
         require(connect.done, f"connect number {number} was passed over by a later one")
         stage.talk(left, stage.value(connect))
 
@@ -45,7 +45,6 @@ def waiters_on_other_ports_are_in_nobodys_way(stage: Stage) -> None:
         began = stage.now()
         connect = stage.spawn(a.connect, "b", (1, 2, 3)[index])
         accept = stage.spawn(b.accept, (4, 5, 6)[index])
-        stage.settle()
         stage.promptly(began, accepts[index], connect, accept, connects[index])
         stage.talk(stage.value(accepts[index]), stage.value(connect))
         stage.talk(stage.value(accept), stage.value(connects[index]))
@@ -133,7 +132,7 @@ def accepts_are_served_in_order(stage: Stage) -> None:
 
     for number, accept in enumerate(accepts):
         right = stage.soon(a.connect, "b", 1)
-        stage.settle()
+        stage.settle(accept)
         require(accept.done, f"accept number {number} was passed over by a later one")
         stage.talk(stage.value(accept), right)
 

@@ -1,0 +1,203 @@
+"""The report: every verdict, every picture, nobody's markup, nothing from outside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus.journal.rules import RULES
+from bus.pipeline.gold import OTHERS
+from bus.pipeline.report import render
+from tests.pipeline.by_hand import results, violation
+from tests.pipeline.page import Page
+from tests.pipeline.recorded import CLIENT, SENT, SERVER
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bus.pipeline.folder import OutFolder
+
+EVIL = "</svg></script><script>alert('&lt;$x$')</script>\x1b[31m\n"
+
+
+def record(n: int, kind: str, seq: int) -> dict[str, Any]:
+    fields: dict[str, Any] = {"scene": 0, "journal": 1, "n": n, "kind": kind}
+    return fields | {"seq": seq, "mono": n, "size": 1}
+
+
+def journal(**columns: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {"journal": -1, "machine": EVIL, "process": EVIL}
+    row |= {"records": 10, "gaps": 2, "lost": 0, "damaged": 0, "late": True}
+    row |= {"closed": False, "complete": False}
+    row |= {"first_wall_us": 10**15, "last_wall_us": 10**15 + 2 * 10**6}
+    return row | columns
+
+
+def gold(name: str = "near") -> dict[str, list[dict[str, Any]]]:
+    """All tables of a run in which one name spoke to another."""
+    route = {"source": name, "target": "far"}
+    nobody = {"source": None, "target": None}
+    times = {"p50": 1500, "p90": 2000, "p99": 3000, "p999": 4000, "most": 5 * 10**9}
+    amounts = {"dropped": 0, "bytes_sent": 2048, "depth_max": 3, "flows": 1}
+    bucket = {"sent": 4, "received": 4, "dropped": 0, "bytes": 9, "width_us": 1000}
+    return {
+        "journals": [journal()],
+        "violations": [violation("Q3", sender=name, explanation="received 2 times")],
+        "scenes": [
+            record(7, "send", 3),
+            record(8, "receive", 3),
+            record(9, "receive", 3),
+        ],
+        "routes": [route | {"messages_sent": 1234, "messages_received": 4} | amounts],
+        "traffic": [
+            route | bucket | {"at_us": 10**15},
+            route | bucket | {"at_us": 10**15 + 5000},
+        ],
+        "latency": [
+            nobody | {"at_us": None, "messages": 4} | times,
+            nobody | {"at_us": 10**15, "messages": 4} | times,
+            route | {"at_us": None, "messages": 4} | times,
+        ],
+        "distribution": [
+            who | {"latency_ns": ns, "share": share}
+            for who in (nobody, route)
+            for ns, share in ((1500, 0.5), (5 * 10**9, 1.0))
+        ],
+        "waits": [{"what": "send", "calls": 7} | times],
+    }
+
+
+def test_every_verdict_is_there_with_its_promise(tmp_path: Path) -> None:
+    folder = results(tmp_path, verdict="UNKNOWN", journals=[journal()])
+
+    page = Page(render(folder))
+
+    for rule in RULES.values():
+        assert rule.title in page.text
+        assert rule.text in page.text
+        assert f"reason of {rule.id}." in page.text
+        assert rule.unit in page.text
+    assert page.text.count("? UNKNOWN") == len(RULES) + 1
+    assert page.text.count("12\u202f345") == len(RULES)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "sign"), [("PASS", "✓"), ("FAIL", "✗"), ("UNKNOWN", "?")]
+)
+def test_a_verdict_is_told_apart_without_colour(
+    tmp_path: Path, verdict: str, sign: str
+) -> None:
+    html = render(results(tmp_path, verdict=verdict, journals=[journal()]))
+
+    assert f'<span class="badge {verdict}">{sign} {verdict}</span>' in html
+
+
+def test_a_run_without_messages_has_a_report(tmp_path: Path) -> None:
+    page = Page(render(results(tmp_path, journals=[journal(records=0)])))
+
+    assert page.problems == []
+    assert "No message was sent." in page.text
+    assert "svg" not in page.tags
+
+
+def test_all_pictures_are_drawn(tmp_path: Path) -> None:
+    page = Page(render(results(tmp_path, verdict="FAIL", **gold())))
+
+    # Who spoke to whom, rate, latency, distribution, and the violation.
+    assert page.tags.count("svg") == 5
+    assert page.problems == []
+    for text in ("1.23 k", "near → far", "1.5 µs", "5 s", "2 KiB", "messages a second"):
+        assert text in page.text, text
+
+
+def test_a_violation_names_its_message(tmp_path: Path) -> None:
+    page = Page(render(results(tmp_path, verdict="FAIL", **gold())))
+
+    told = " ".join(page.text.split())
+    assert "✗ FAIL Q3 no duplicate Message 3 of near → far, port 5: received 2" in told
+    assert "Record 9 of journal 0000000000000001, see also record 8." in told
+    assert "from near" in told
+    assert "to far" in told
+
+
+def test_a_violation_of_a_journal_or_a_channel_names_it(tmp_path: Path) -> None:
+    nowhere: dict[str, Any] = {"n": None, "other_n": None, "mono": None, "seq": None}
+    tables = gold() | {
+        "violations": [
+            violation("J1", **nowhere | {"flow": None, "journal": -1}),
+            violation("Q1", **nowhere | {"flow": 2, "journal": None}),
+        ]
+    }
+    del tables["scenes"]
+
+    told = " ".join(Page(render(results(tmp_path, **tables))).text.split())
+
+    assert f"Journal {'f' * 16}: why." in told
+    assert f"Channel {1:016x}, near → far, port 5: why." in told
+
+
+def test_only_the_first_violations_of_each_rule_are_told(tmp_path: Path) -> None:
+    many = [violation(rule, seq=n) for rule in ("Q2", "Q3") for n in range(1, 50)]
+    tables = gold() | {"violations": many}
+
+    page = Page(render(results(tmp_path, verdict="FAIL", **tables)))
+
+    assert "20 of 98." in page.text
+    assert page.text.count("Q2 first in, first out") == 10
+
+
+@pytest.mark.parametrize("name", [EVIL, "a" * 1000, "$x^{ #010101", ""])
+def test_names_are_text_and_nothing_else(tmp_path: Path, name: str) -> None:
+    html = render(results(tmp_path, verdict="FAIL", **gold(name)))
+
+    page = Page(html)
+    assert page.problems == []
+    assert page.tags.count("script") == 0
+    assert page.tags.count("svg") == 5
+    assert "\x1b" not in html
+    assert "cannot read <a file>: it is gone" in page.text
+
+
+def test_nothing_is_fetched_from_anywhere(tmp_path: Path) -> None:
+    html = render(results(tmp_path, verdict="FAIL", **gold()))
+
+    assert Page(html).addresses == []
+    assert "http" not in html
+    assert "<script" not in html
+
+
+def test_figures_take_their_colours_from_the_page(tmp_path: Path) -> None:
+    html = render(results(tmp_path, verdict="FAIL", **gold()))
+
+    figures = html[html.index("<svg") :]
+    assert "#" not in "".join(
+        part for part in figures.split('"') if part.startswith(("fill:", "stroke:"))
+    )
+    for variable in ("--ink", "--faint", "--series-1", "--series-2"):
+        assert f"var({variable})" in figures
+        assert html.count(f"{variable}: #") == 2  # light and dark
+
+
+def test_the_same_results_give_the_same_page(tmp_path: Path) -> None:
+    folder = results(tmp_path, verdict="FAIL", **gold())
+
+    assert render(folder) == render(folder)
+
+
+@pytest.mark.spark
+def test_the_report_of_a_run_is_whole(finished: OutFolder) -> None:
+    html = finished.report.read_text(encoding="utf-8")
+
+    page = Page(html)
+    assert page.problems == []
+    assert page.addresses == []
+    assert "script" not in page.tags
+    assert page.tags.count("svg") == 4
+    told = " ".join(page.text.split())
+    assert "✓ PASS every promise was kept" in told
+    for rule in RULES.values():
+        assert f"{rule.title} {rule.text} ✓ PASS" in told
+    assert f"{CLIENT} → {SERVER} {SENT[CLIENT, SERVER]}" in told
+    assert "right → left 0 0 0 4 KiB" in told
+    assert OTHERS not in told
