@@ -1,4 +1,4 @@
-"""A figure becomes a part of its page: its colours, its font, identifiers of its own."""
+"""A figure becomes a part of its page: colours, font, identifiers of its own."""
 
 from __future__ import annotations
 

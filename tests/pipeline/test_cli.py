@@ -1,0 +1,168 @@
+"""``bus pipeline``: verdicts on the terminal, one line for each mistake, exit codes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from bus.cli import main
+from bus.journal.rules import RULES
+from bus.pipeline.folder import OutFolder
+from tests.journal.histories import Condition, store
+from tests.pipeline.test_rules import faulty
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+    from pyspark.sql import SparkSession
+
+
+def invoke(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["pipeline", *map(str, arguments)])
+
+
+@pytest.mark.spark
+def test_a_violation_is_named_with_exit_code_1(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    history, key = faulty("duplicate")
+    store(history, tmp_path / "journals")
+    out = tmp_path / "out"
+
+    result = invoke("check", "--journals", tmp_path / "journals", "--out", out)
+
+    assert result.exit_code == 1
+    assert result.stderr == ""
+    head, *lines = result.stdout.splitlines()
+    assert head.split()[:4] == ["rule", "promise", "verdict", "checked"]
+    assert [line.split()[0] for line in lines[: len(RULES)]] == list(RULES)
+    assert ["Q3", "FAIL"] == [
+        word
+        for line in lines[: len(RULES)]
+        if " FAIL " in line
+        for word in line.split()
+        if word in ("Q3", "FAIL")
+    ]
+    (told,) = lines[len(RULES) :]
+    assert told.startswith(f"Q3 FAIL: message {key[2]} of ")
+    assert "received 2 times" in told
+    assert not OutFolder(out).report.exists()
+
+
+@pytest.mark.spark
+def test_a_journal_of_unknown_end_is_exit_code_3(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    history, _ = faulty("lost")
+    condition = Condition(closed=False, sealed=False)
+    (folder,) = store(history, tmp_path / "journals", conditions={0: condition})
+    (folder / "meta.jsonl").write_text("{{{\n")
+    paths = "--journals", tmp_path / "journals", "--out", tmp_path / "out"
+
+    result = invoke("check", *paths)
+
+    assert result.exit_code == 3
+    assert "Q5 UNKNOWN: message " in result.stdout
+    # The journal is used all the same, and what it lacks is said.
+    assert result.stderr.splitlines() == [
+        f"bus: cannot read 1 lines of {folder / 'meta.jsonl'}"
+    ]
+
+
+@pytest.mark.spark
+def test_a_run_of_its_own_says_its_verdicts_and_nothing_else(
+    spark: SparkSession, journals: Path, tmp_path: Path
+) -> None:
+    """Nothing of Spark's start, work and end reaches the terminal (exit code 0)."""
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "bus", "pipeline", "all"]
+    command += ["--journals", str(journals), "--out", str(out)]
+
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert ended.stderr == ""
+    assert ended.returncode == 0
+    *table, last = ended.stdout.splitlines()
+    assert len(table) == 1 + len(RULES)
+    assert all(" PASS " in line for line in table[1:])
+    assert last == f"report: {out / 'report.html'}"
+    assert OutFolder(out).log.stat().st_size > 0
+
+
+@pytest.mark.spark
+def test_a_report_is_drawn_again(finished: OutFolder, tmp_path: Path) -> None:
+    shutil.copytree(finished.path, tmp_path / "copy")
+
+    result = invoke("report", "--out", tmp_path / "copy")
+
+    assert result.exit_code == 0
+    assert result.stdout == f"report: {tmp_path / 'copy' / 'report.html'}\n"
+
+
+@pytest.mark.parametrize("verb", ["all", "check"])
+def test_what_is_missing_on_the_command_line_is_a_mistake_in_usage(verb: str) -> None:
+    result = invoke(verb, "--out", "x")
+
+    assert result.exit_code == 2
+    assert "--journals" in result.stderr
+
+
+def mistakes(tmp_path: Path) -> dict[str, tuple[Path, Path, str]]:
+    """Journals, out, and what the line must name."""
+    good, empty, taken = (tmp_path / name for name in ("good", "empty", "taken"))
+    store(faulty("lost")[0], good)
+    empty.mkdir()
+    taken.mkdir()
+    (taken / "theirs").touch()
+    out = tmp_path / "out"
+    return {
+        "no folder": (tmp_path / "nowhere", out, "nowhere"),
+        "no journal": (empty, out, f"no journal in {empty}"),
+        "a file": (taken / "theirs", out, "theirs"),
+        "not ours": (good, taken, f"cannot write to {taken}: it is not empty"),
+        "no folder to write": (good, taken / "theirs", "it is a file"),
+    }
+
+
+MISTAKES = ("no folder", "no journal", "a file", "not ours", "no folder to write")
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_and_exit_code_4(tmp_path: Path, mistake: str) -> None:
+    journals, out, text = mistakes(tmp_path)[mistake]
+
+    result = invoke("all", "--journals", journals, "--out", out)
+
+    assert result.exit_code == 4
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("bus: ")
+    assert text in line
+
+
+def test_without_java_one_line_says_what_to_install(
+    journals: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", os.devnull)
+
+    result = invoke("all", "--journals", journals, "--out", tmp_path / "out")
+
+    assert result.exit_code == 4
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("bus: no Java found: install Java 17")
+
+
+def test_a_report_of_nothing_is_one_line(tmp_path: Path) -> None:
+    result = invoke("report", "--out", tmp_path)
+
+    assert result.exit_code == 4
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"bus: no results in {tmp_path}: ")

@@ -1,0 +1,173 @@
+"""What the report draws: few numbers, and right ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from bus.journal.format import Kind
+from bus.journal.rules import Verdict, Violation
+from bus.pipeline import gold
+from bus.pipeline.gold import BUCKETS_MAX, OTHERS, ROUTES_MAX, Scale
+from bus.pipeline.results import read_rows
+from tests.pipeline.by_hand import event, events
+from tests.pipeline.recorded import CLIENT, SENT, SERVER
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from bus.pipeline.folder import OutFolder
+
+pytestmark = pytest.mark.spark
+
+# Half of the width of a bin, and a little for whole nanoseconds.
+CLOSE = 2 ** (0.5 / gold.BINS_PER_OCTAVE) - 1 + 0.001
+
+
+def route(row: dict[str, Any]) -> tuple[str, str]:
+    return row["source"], row["target"]
+
+
+def test_routes_are_the_pairs_that_spoke(finished: OutFolder) -> None:
+    rows = {route(row): row for row in read_rows(finished, "routes")}
+
+    assert len(rows) == len(SENT) + 1
+    assert rows[CLIENT, SERVER]["messages_sent"] == SENT[CLIENT, SERVER]
+    assert rows[SERVER, CLIENT]["messages_received"] == SENT[SERVER, CLIENT]
+    assert rows["right", "left"]["messages_sent"] == 0
+    assert sum(row["messages_sent"] for row in rows.values()) == sum(SENT.values())
+
+
+def test_traffic_adds_up_to_what_was_sent(finished: OutFolder) -> None:
+    rows = list(read_rows(finished, "traffic"))
+
+    for name in ("sent", "received"):
+        assert sum(row[name] for row in rows) == sum(SENT.values())
+    (width_us,) = {row["width_us"] for row in rows}
+    starts = {row["at_us"] for row in rows}
+    assert len({start % width_us for start in starts}) == 1
+    assert len(starts) <= BUCKETS_MAX
+
+
+def test_quantiles_are_those_of_the_messages(finished: OutFolder) -> None:
+    exact = np.sort([row["latency_ns"] for row in read_rows(finished, "messages")])
+
+    rows = list(read_rows(finished, "latency"))
+
+    (whole,) = [r for r in rows if r["source"] is None and r["at_us"] is None]
+    assert whole["messages"] == len(exact)
+    shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "most": 1.0}
+    for name, share in shares.items():
+        expected = exact[int(np.ceil(share * len(exact))) - 1]
+        assert whole[name] == pytest.approx(expected, rel=CLOSE), name
+    by_route = [row for row in rows if row["source"] is not None]
+    by_bucket = [row for row in rows if row["at_us"] is not None]
+    assert len(by_route) == len(SENT)
+    for part in (by_route, by_bucket):
+        assert sum(row["messages"] for row in part) == len(exact)
+
+
+def test_a_distribution_rises_to_all(finished: OutFolder) -> None:
+    rows = list(read_rows(finished, "distribution"))
+
+    for pair in {route(row) for row in rows}:
+        steps = sorted((r["latency_ns"], r["share"]) for r in rows if route(r) == pair)
+        shares = [share for _, share in steps]
+        assert shares == sorted(shares)
+        assert shares[-1] == 1.0
+
+
+def test_waits_are_those_of_calls_that_had_to_wait(spark: SparkSession) -> None:
+    kinds = {
+        "send": Kind.SEND,
+        "receive": Kind.RECEIVE,
+        "accept": Kind.ACCEPT_END,
+        "connect": Kind.CONNECT_END,
+    }
+    rows = [event(kind, wait_us=us) for kind in kinds.values() for us in range(101)]
+    rows += [event(Kind.RECV_END, wait_us=7), event(Kind.SEND, wait_us=0)]
+
+    found = {row["what"]: row for row in gold.waits(events(spark, rows)).collect()}
+
+    assert set(found) == set(kinds)
+    for row in found.values():
+        assert (row["calls"], row["p50"], row["p99"], row["most"]) == (100, 50, 99, 100)
+
+
+def test_beyond_the_busiest_routes_all_are_others(spark: SparkSession) -> None:
+    pairs = 2 * ROUTES_MAX
+    flows = spark.createDataFrame(
+        [(n, f"from {n:02}", "to", n + 1, n, 0, 10 * n, 10, n) for n in range(pairs)],
+        "flow BIGINT, sender STRING, receiver STRING, messages_sent BIGINT,"
+        " messages_received BIGINT, dropped BIGINT, bytes_sent BIGINT,"
+        " bytes_received BIGINT, depth_max BIGINT",
+    )
+
+    found = {(r["source"], r["target"]): r for r in gold.routes(flows).collect()}
+
+    assert len(found) == ROUTES_MAX + 1
+    assert set(found) == {(OTHERS, OTHERS)} | {
+        (f"from {n:02}", "to") for n in range(pairs - ROUTES_MAX, pairs)
+    }
+    others = found[OTHERS, OTHERS]
+    assert others["flows"] == pairs - ROUTES_MAX
+    assert others["messages_sent"] == sum(range(1, pairs - ROUTES_MAX + 1))
+    assert others["depth_max"] == pairs - ROUTES_MAX - 1
+
+
+@pytest.mark.parametrize(
+    ("span_us", "width_us"),
+    [(0, 1), (BUCKETS_MAX - 1, 1), (BUCKETS_MAX, 2), (10**6, 10**4), (10**12, 10**10)],
+)
+def test_time_is_cut_into_round_pieces_and_not_too_many(
+    spark: SparkSession, span_us: int, width_us: int
+) -> None:
+    ends = spark.createDataFrame(
+        [(50, 50), (50, 50 + span_us), (None, None)],
+        "first_wall_us BIGINT, last_wall_us BIGINT",
+    )
+
+    assert Scale.of(ends) == Scale(50, width_us)
+    assert span_us // width_us < BUCKETS_MAX
+
+
+def test_no_records_have_a_scale(spark: SparkSession) -> None:
+    none = spark.createDataFrame([], "first_wall_us BIGINT, last_wall_us BIGINT")
+
+    assert Scale.of(none) == Scale(0, 1)
+
+
+def test_a_scene_is_what_lies_around_a_violation(spark: SparkSession) -> None:
+    rows = []
+    for seq in range(1, 21):
+        rows += [event(Kind.SEND, seq=seq), event(Kind.RECEIVE, seq=seq)]
+        rows += [event(Kind.SEND, side=1, seq=seq)]
+    rows.append(event(Kind.RECEIVE, seq=20))
+    numbered = [row | {"n": n, "mono": n} for n, row in enumerate(rows)]
+    duplicate = Violation("Q3", Verdict.FAIL, "", "", flow=2, seq=20, n=60, other_n=58)
+    other = Violation("Q2", Verdict.FAIL, "", "", flow=3, seq=2, n=0, other_n=None)
+
+    found = gold.scenes(events(spark, numbered), [duplicate, other]).collect()
+
+    scenes = [
+        {(r["n"], r["kind"], r["seq"]) for r in found if r["scene"] == i}
+        for i in (0, 1)
+    ]
+    expected = {
+        (row["n"], row["kind"], row["seq"])
+        for row in numbered
+        if row["flow"] == 2 and row["seq"] >= 17
+    }
+    assert scenes[0] == expected
+    assert {seq for _, _, seq in scenes[1]} == {1, 2, 3, 4, 5}
+
+
+def test_a_scene_is_not_longer_than_can_be_drawn(spark: SparkSession) -> None:
+    rows = [event(Kind.RECEIVE, seq=1, n=n) for n in range(100)]
+    violation = Violation("Q3", Verdict.FAIL, "", "", flow=2, seq=1, n=1, other_n=0)
+
+    found = gold.scenes(events(spark, rows), [violation])
+
+    assert {row["n"] for row in found.collect()} == set(range(gold.SCENE_RECORDS_MAX))
