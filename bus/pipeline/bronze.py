@@ -11,6 +11,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
 from bus.pipeline.schemas import SEGMENTS, ddl
 from bus.pipeline.source import FORMAT, Share, register, segment_facts
 
@@ -50,8 +52,10 @@ def _facts(
 
 def problems(segments: DataFrame) -> list[str]:
     """What could not be read, one line each, and no more than people would read."""
-    rows = segments.where("problem IS NOT NULL").select("problem").orderBy("problem")
-    found = [row["problem"] for row in rows.limit(PROBLEMS_MAX + 1).collect()]
+    # A problem of a whole journal stands with each of its segments.
+    lines = segments.select(F.explode(F.split("problems", "\n")).alias("line"))
+    rows = lines.distinct().orderBy("line").limit(PROBLEMS_MAX + 1).collect()
+    found = [row["line"] for row in rows]
     if len(found) > PROBLEMS_MAX:
         found[PROBLEMS_MAX:] = ["and more, in the table `segments`"]
     return found

@@ -81,7 +81,7 @@ SEGMENTS: Final = (
     Column("lost", "int64", "records the journal had lost so far"),
     Column("damaged", "int32", "1 if it contradicts itself"),
     Column("late", "bool", "whether operations were reported after the close"),
-    Column("problem", "string", "why it could not be read, or not wholly"),
+    Column("problems", "string", "what of it could not be read, a line each"),
 )
 
 

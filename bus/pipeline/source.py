@@ -145,8 +145,10 @@ def segment_facts(share: Share) -> pa.RecordBatch:
         "damaged": 0,
         "late": False,
     }
+    problems: list[str] = []
     try:
         journal = StoredJournal(Path(share.folder))
+        problems += journal.problems
         row["machine"] = journal.machine
         row["program"] = journal.meta.program
         row["late"] = journal.meta.late
@@ -154,12 +156,15 @@ def segment_facts(share: Share) -> pa.RecordBatch:
             segment = read_segment(Path(share.path))
             _check_owner(share, segment)
             row |= _contents(segment)
+            problems += [f"{share.path} is damaged: {flaw}" for flaw in segment.flaws]
     except JournalError as error:
-        row |= {"damaged": 1, "problem": str(error)}
+        row["damaged"] = 1
+        problems.append(str(error))
     except FileNotFoundError:
-        row["problem"] = f"cannot read {share.path}: it is gone"
+        problems.append(f"cannot read {share.path}: it is gone")
     except OSError as error:
-        row["problem"] = f"cannot read {share.path}: {error.strerror}"
+        problems.append(f"cannot read {share.path}: {error.strerror}")
+    row["problems"] = "\n".join(problems) or None
     texts = {key: _storable(text) for key, text in row.items() if isinstance(text, str)}
     return pa.RecordBatch.from_pylist([row | texts], schema=arrow_schema(SEGMENTS))
 
@@ -189,9 +194,6 @@ def _check_owner(share: Share, segment: StoredSegment) -> None:
 
 def _contents(segment: StoredSegment) -> dict[str, Any]:
     header, seal = segment.header, segment.header.seal
-    problem = None
-    if segment.flaws:
-        problem = f"{segment.path} is damaged: {'; '.join(segment.flaws)}"
     return {
         "boot": header.boot_id.hex(),
         "segment": header.segment,
@@ -199,7 +201,6 @@ def _contents(segment: StoredSegment) -> dict[str, Any]:
         "records": segment.count,
         "lost": max(header.lost, seal.lost if seal else 0),
         "damaged": int(bool(segment.flaws)),
-        "problem": problem,
     }
 
 

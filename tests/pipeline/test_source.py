@@ -189,7 +189,7 @@ def test_a_segment_is_summed_up(tmp_path: Path) -> None:
     for row in rows:
         assert row["journal"] == journal_id(0)
         assert (row["lost"], row["late"]) == (3, True)
-        assert (row["damaged"], row["problem"]) == (0, None)
+        assert (row["damaged"], row["problems"]) == (0, None)
 
 
 def test_a_journal_without_segments_is_not_forgotten(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_damaged_segment_is_used_as_far_as_it_goes(tmp_path: Path) -> None:
     rows = facts(tmp_path)
 
     assert [row["damaged"] for row in rows] == [0] * (len(rows) - 1) + [1]
-    assert "is damaged: the checksum of bytes" in rows[-1]["problem"]
+    assert "is damaged: the checksum of bytes" in rows[-1]["problems"]
     assert len(read(tmp_path)) == sum(row["records"] for row in rows)
 
 
@@ -220,7 +220,7 @@ def test_a_file_that_is_no_segment_is_damage_and_not_the_end(tmp_path: Path) -> 
     last = facts(tmp_path)[-1]
 
     assert (last["path"], last["damaged"]) == (str(rubbish), 1)
-    assert str(rubbish) in last["problem"]
+    assert str(rubbish) in last["problems"]
     assert len(read(tmp_path)) == before
 
 
@@ -233,7 +233,7 @@ def test_a_segment_of_another_journal_is_not_taken_for_ours(tmp_path: Path) -> N
 
     assert (row["damaged"], row["records"]) == (1, 0)
     whose = f"{journal_id(1):016x}, not {journal_id(0):016x}"
-    assert f"it belongs to journal {whose}" in row["problem"]
+    assert f"it belongs to journal {whose}" in row["problems"]
     taken = [row for row in read(tmp_path) if row["journal"] == journal_id(0)]
     assert len(taken) == sum(
         row["records"] for row in facts(tmp_path) if row["journal"] == journal_id(0)
@@ -252,9 +252,9 @@ def test_a_segment_that_vanishes_is_told_and_one_that_is_sealed_is_found(
 
     rows = [row for share in shares for row in segment_facts(share).to_pylist()]
 
-    assert rows[0]["problem"] == f"cannot read {folder / 'seg-00000.qbj'}: it is gone"
+    assert rows[0]["problems"] == f"cannot read {folder / 'seg-00000.qbj'}: it is gone"
     assert rows[0]["damaged"] == 0
-    assert rows[-1]["problem"] is None
+    assert rows[-1]["problems"] is None
     assert rows[-1]["records"] > 0
 
 
@@ -269,7 +269,7 @@ def test_a_folder_that_vanishes_is_told_and_gives_no_records(tmp_path: Path) -> 
     (row,) = segment_facts(share).to_pylist()
     assert row["journal"] == journal_id(0)
     assert row["records"] == 0
-    assert str(folder) in row["problem"]
+    assert str(folder) in row["problems"]
 
 
 def test_a_folder_without_journals_is_an_error(tmp_path: Path) -> None:
