@@ -5,6 +5,7 @@ Neither the name of the machine nor a path of it is told.
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import subprocess
@@ -17,6 +18,7 @@ __all__ = ["machine_line"]
 _PACKAGES = ("attrs", "pyzmq", "pynng")
 
 
+@functools.cache
 def machine_line() -> str:
     """Say CPU, cores, system, Python, our version and commit, the rivals' versions."""
     return ", ".join(

@@ -63,13 +63,13 @@ class Broker:
         manager: BrokerManager | None = None,
         capacity: int = CAPACITY_BYTES,
     ) -> None:
-        self.name = check_name(name)
+        self.name: str = check_name(name)
         self._terms = Terms(positive("capacity", capacity))
-        self.manager = default_manager() if manager is None else manager
+        self.manager: BrokerManager = default_manager() if manager is None else manager
         # Guarded by the manager's lock, all four:
-        self.waiting = RdVMap()
+        self.waiting: RdVMap = RdVMap()
         self.departing: dict[RdV, None] = {}  # this broker's connects that wait
-        self.kinds = {Kind.CHANNEL}
+        self.kinds: set[Kind] = {Kind.CHANNEL}
         self._open = True
         self.manager.register(self)
 

@@ -17,6 +17,7 @@ from queuebroker.errors import BrokerClosedError, BrokerNameInUseError
 from queuebroker.observer import Observer, Operation, Reason, Watch
 
 if TYPE_CHECKING:
+    import _thread
     from types import TracebackType
     from typing import Self
 
@@ -50,8 +51,8 @@ class BrokerManager:
     """
 
     def __init__(self, *, observer: Observer | None = None) -> None:
-        self.lock = _sync.Lock()
-        self.watch = None if observer is None else Watch(observer)
+        self.lock: _thread.LockType = _sync.Lock()
+        self.watch: Watch | None = None if observer is None else Watch(observer)
         self._brokers: dict[str, Broker] = {}
         self._connections: weakref.WeakSet[Connection[Any]] = weakref.WeakSet()
         self._closed = False

@@ -48,15 +48,15 @@ class CircularBufferQueue(Generic[M]):
     __slots__ = ("_free", "_messages", "arrived", "capacity", "lock", "room")
 
     def __init__(self, capacity: int, *, lock: _thread.LockType | None = None) -> None:
-        self.capacity = positive("capacity", capacity)
-        self.lock = _sync.Lock() if lock is None else lock
+        self.capacity: int = positive("capacity", capacity)
+        self.lock: _thread.LockType = _sync.Lock() if lock is None else lock
         self._messages: deque[M] = deque()
         # A slot is taken before its message is stored and given back after that was
         # fetched. With the lock held throughout, counting messages would do as well;
         # taken slots are what keeps the capacity exact for an end without a lock.
         self._free: list[None] = [None] * self.capacity
-        self.room = WaitList()
-        self.arrived = WaitList()
+        self.room: WaitList = WaitList()
+        self.arrived: WaitList = WaitList()
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -160,13 +160,13 @@ class CircularBuffer:
     __slots__ = ("_count", "_ring", "_start", "arrived", "capacity", "lock", "room")
 
     def __init__(self, capacity: int, *, lock: _thread.LockType | None = None) -> None:
-        self.capacity = positive("capacity", capacity)
-        self.lock = _sync.Lock() if lock is None else lock
+        self.capacity: int = positive("capacity", capacity)
+        self.lock: _thread.LockType = _sync.Lock() if lock is None else lock
         self._ring = bytearray(self.capacity)
         self._start = 0
         self._count = 0
-        self.room = WaitList()
-        self.arrived = WaitList()
+        self.room: WaitList = WaitList()
+        self.arrived: WaitList = WaitList()
 
     def __len__(self) -> int:
         return self._count

@@ -44,10 +44,6 @@ class Status(enum.Enum):
     HALF_DISCONNECTED = "half-disconnected"
     DISCONNECTED = "disconnected"
 
-    # By identity, as members are compared: the hash of Enum is Python code, and every
-    # operation looks a status up in the tables.
-    __hash__ = object.__hash__
-
 
 class Verdict(enum.Enum):
     """What happens to a send or a receive that looks at its end."""
@@ -57,7 +53,11 @@ class Verdict(enum.Enum):
     DROP = enum.auto()
     REFUSE = enum.auto()
 
-    __hash__ = object.__hash__  # as Status
+
+# By identity, as members are compared: the hash of Enum is Python code, and every
+# operation looks something up in the tables.
+Status.__hash__ = object.__hash__  # type: ignore[method-assign]  # see above
+Verdict.__hash__ = object.__hash__  # type: ignore[method-assign]  # see above
 
 
 _C, _H, _D = Status.CONNECTED, Status.HALF_DISCONNECTED, Status.DISCONNECTED
@@ -132,11 +132,11 @@ class Flow(Generic[B]):
     __slots__ = ("accepted", "buffer", "discarded", "half", "received")
 
     def __init__(self, buffer: B) -> None:
-        self.buffer = buffer
-        self.accepted = 0
-        self.received = 0
-        self.discarded = 0  # unread when the receiver disconnected
-        self.half = 0  # sent after the receiver had disconnected, never accepted
+        self.buffer: B = buffer
+        self.accepted: int = 0
+        self.received: int = 0
+        self.discarded: int = 0  # unread when the receiver disconnected
+        self.half: int = 0  # sent after the receiver had disconnected, never accepted
 
 
 class Connection(Generic[B]):
@@ -180,20 +180,20 @@ class Connection(Generic[B]):
         strict: tuple[bool, bool] = (False, False),
         watch: Watch | None = None,
     ) -> None:
-        self.lock = lock
-        self.flows = flows
-        self.closed = [False, False]
+        self.lock: _thread.LockType = lock
+        self.flows: tuple[Flow[B], Flow[B]] = flows
+        self.closed: list[bool] = [False, False]
         # What made a side disconnect abnormally, and whether a side was told.
         self.errors: list[BaseException | None] = [None, None]
-        self.seen = [False, False]
-        self.names = names
-        self.port = port
-        self.limit = limit  # bytes a message may have, None for any number
-        self.strict = strict
-        self.watch = watch
+        self.seen: list[bool] = [False, False]
+        self.names: tuple[str, str] = names
+        self.port: int = port
+        self.limit: int | None = limit  # bytes a message may have, None for any number
+        self.strict: tuple[bool, bool] = strict
+        self.watch: Watch | None = watch
         # A descriptor for event loops, for each side that asked for one.
         self.readiness: list[Readiness | None] = [None, None]
-        self.number = next(_numbers)
+        self.number: int = next(_numbers)
         # Sides whose finalizer found the lock taken, perhaps by its own thread.
         self.deferred: list[Side] = []
 

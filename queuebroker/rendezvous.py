@@ -16,6 +16,7 @@ from queuebroker import _sync
 from queuebroker.observer import Reason
 
 if TYPE_CHECKING:
+    import _thread
     from collections.abc import Iterator, Mapping
 
     from queuebroker.broker import Broker
@@ -113,18 +114,18 @@ class RdV:
         port: int,
         terms: Terms,
     ) -> None:
-        self.state = state
+        self.state: RdVState = state
         self.accepts: Final = state is RdVState.WAITING_ACCEPT
-        self.caller = caller
-        self.target = target
-        self.kind = kind
-        self.port = port
-        self.terms = terms
-        self.ticket = next(_tickets)
-        self.began_ns = 0
-        self.reason = Reason.NONE
+        self.caller: Broker = caller
+        self.target: Broker = target
+        self.kind: Kind = kind
+        self.port: int = port
+        self.terms: Terms = terms
+        self.ticket: int = next(_tickets)
+        self.began_ns: int = 0
+        self.reason: Reason = Reason.NONE
         self.end: MessageQueue | Channel | None = None
-        self.parker = _sync.Lock()
+        self.parker: _thread.LockType = _sync.Lock()
         self.parker.acquire()
 
     def __repr__(self) -> str:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from bus.pipeline.schemas import SEGMENTS, ddl
-from bus.pipeline.source import FORMAT, Share, register, segment_facts
+from bus.pipeline.share import Share
+from bus.pipeline.source import FORMAT, register
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -47,7 +48,7 @@ def _facts(
 ) -> Iterator[pa.RecordBatch]:
     for batch in places:
         for place in batch.column(0).to_pylist():
-            yield segment_facts(shares[place])
+            yield shares[place].facts()
 
 
 def problems(segments: DataFrame) -> list[str]:

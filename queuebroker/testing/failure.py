@@ -42,7 +42,7 @@ class Failure(AssertionError):  # noqa: N818 # it is no error of the program's m
         super().__init__(story)
         self.kind = kind
         self.story = story
-        self.schedule = list(schedule)
+        self.schedule: list[int] = list(schedule)
         self.seed = seed
 
     def __reduce__(self) -> tuple[type[Failure], tuple[object, ...]]:

@@ -50,8 +50,8 @@ class NotLinearizableError(AssertionError):
         lines += [f"the state is {state!r}, and none of these can come next:"]
         lines += [f"  {operation}" for operation in stuck]
         super().__init__("\n".join(lines))
-        self.explained = list(explained)
-        self.stuck = list(stuck)
+        self.explained: list[Operation] = list(explained)
+        self.stuck: list[Operation] = list(stuck)
 
 
 def check_linearizable(

@@ -64,13 +64,13 @@ class SimulatedLock:
 
     def _join(self, run: Scheduler, maker: Task) -> None:
         maker.locks += 1
-        self.run = run
-        self.maker = maker
-        self.serial = maker.locks
-        self.taken = False
+        self.run: Scheduler = run
+        self.maker: Task = maker
+        self.serial: int = maker.locks
+        self.taken: bool = False
         self.owner: Task | None = None
         self._born = run.steps
-        self.label = "" if run.recorder is None else run.recorder.label(self)
+        self.label: str = "" if run.recorder is None else run.recorder.label(self)
 
     def __repr__(self) -> str:
         state = f"taken by {self.owner.name}" if self.owner else "free"

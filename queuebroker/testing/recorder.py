@@ -50,7 +50,7 @@ class Recorder:
     def __init__(self) -> None:
         self.events: list[Step | Remark] = []
         self.endings: list[Step] = []
-        self.ended_at_s = 0.0
+        self.ended_at_s: float = 0.0
         self._labels: dict[str, int] = {}
         self._given_up: set[SimulatedLock] = set()
         self._private: set[SimulatedLock] = set()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
 from queuebroker.testing.failure import Kind, UncontrolledError
 from queuebroker.testing.quiescence import blame_errors, who_goes_on
 from queuebroker.testing.strategy import DivergenceError
-from queuebroker.testing.task import FREE, NEVER, Task
+from queuebroker.testing.task import FREE, Task
 from queuebroker.testing.trouble import Trouble
 from queuebroker.testing.unwinding import Unwind, insist
 
@@ -71,30 +71,32 @@ class Scheduler:
     ) -> None:
         self._choose = strategy.choose
         self._choose_after_release = strategy.choose_after_release
-        self.release_points = release_points
-        self.spurious = spurious
-        self.recorder = recorder
-        self.now = 0.0
-        self.steps = 0
-        self.reads = 0
-        self.preemptions = 0
-        self.timed = 0  # tasks that wait with a deadline
+        self.release_points: bool = release_points
+        self.spurious: int = spurious
+        self.recorder: Recorder | None = recorder
+        self.now: float = 0.0
+        self.steps: int = 0
+        self.reads: int = 0
+        self.preemptions: int = 0
+        self.timed: int = 0  # tasks that wait with a deadline
         self._early = 0  # of the last options, those that are a deadline come early
-        self.settling = 0  # tasks that wait for all others
-        self.holder = 0
+        self.settling: int = 0  # tasks that wait for all others
+        self.holder: int = 0
         self.main: Task
         self.running: Task
-        self.created = 0
+        self.created: int = 0
         self.alive: list[Task] = []
         self.ended_badly: list[Task] = []
         self.by_ident: dict[int, Task] = {}
         self.by_thread: dict[int, Task] = {}
         self.order: list[SimulatedLock | int] = []
         self.inspected: Task | None = None
-        self.unwinding = False
+        self.unwinding: bool = False
         self._quiet = contextlib.ExitStack()
         self.trouble: Trouble | None = None
-        self.over = _thread.allocate_lock()  # released when the last task has ended
+        self.over: _thread.LockType = (
+            _thread.allocate_lock()
+        )  # released when the last task has ended
         self.over.acquire()
         self._unfinished = 0  # tasks that the run waits for
 
@@ -196,9 +198,8 @@ class Scheduler:
         hasty = []
         if self.timed and not self.settling:
             earliest = min(t.deadline for t in self.alive)
-            if self.now < earliest < NEVER:
-                hasty = [t for t in self.alive if t.deadline == earliest]
-                hasty = [t for t in hasty if t not in calm]
+            hasty = [t for t in self.alive if t.deadline == earliest]
+            hasty = [t for t in hasty if t not in calm]
         self._early = len(hasty)
         if self.spurious:
             hasty += [t for t in self.alive if t.asleep and t.rouse and t not in calm]

@@ -133,7 +133,7 @@ class Branch:
         self.free: Sequence[int] = []
         self._known: Sequence[int] = []
         self._given: list[int] = []
-        self.given = 0
+        self.given: int = 0
         if parent is not None:
             self._given = [*parent.choices[:point], turn]
             self._known = parent.options
@@ -178,7 +178,7 @@ class Exhaustive:
     """
 
     def __init__(self, bound: int, limit: int) -> None:
-        self.round = 0
+        self.round: int = 0
         self.complete: list[int] = []
         self._bound = bound
         self._limit = limit

@@ -37,7 +37,7 @@ class _Constant:
     __slots__ = ("taken",)
 
     def __init__(self, *, taken: bool) -> None:
-        self.taken = taken
+        self.taken: bool = taken
 
 
 FREE: Final = _Constant(taken=False)  # of who can go on at any time
@@ -97,34 +97,36 @@ class Task:
         *,
         daemon: bool,
     ) -> None:
-        self.run = run
-        self.number = number
-        self.key = key
-        self.name = name
+        self.run: Scheduler = run
+        self.number: int = number
+        self.key: int = key
+        self.name: str = name
         self.body: Callable[[], object] | None = body
-        self.daemon = daemon
-        self.context = Context()
+        self.daemon: bool = daemon
+        self.context: Context = Context()
         self.thread: threading.Thread | None = None
-        self.gate = _thread.allocate_lock()  # the baton: released to let it run
+        self.gate: _thread.LockType = (
+            _thread.allocate_lock()
+        )  # the baton: released to let it run
         self.gate.acquire()
-        self.ident = 0  # of its real thread, 0 before that exists
+        self.ident: int = 0  # of its real thread, 0 before that exists
         self.obstacle: Obstacle = FREE
-        self.deadline = NEVER
-        self.taken = True
-        self.asleep = False
+        self.deadline: float = NEVER
+        self.taken: bool = True
+        self.asleep: bool = False
         self.predicate: Callable[[], object] | None = None
         self.rouse: Callable[[], None] | None = None  # wakes it for no reason
-        self.phantom = False  # it was
-        self.yields = False  # at a switch point that lets others go first
+        self.phantom: bool = False  # it was
+        self.yields: bool = False  # at a switch point that lets others go first
         self.thrown: BaseException | None = None
         self.awaited: BaseException | None = None  # thrown by a test, so no failure
         self.error: BaseException | None = None
-        self.error_known = False
-        self.children = 0
-        self.locks = 0
-        self.importing = 0
-        self.unwinding = False
-        self.passes = 0
+        self.error_known: bool = False
+        self.children: int = 0
+        self.locks: int = 0
+        self.importing: int = 0
+        self.unwinding: bool = False
+        self.passes: int = 0
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"

@@ -42,7 +42,7 @@ class Case:
     def owns(self, violation: Violation) -> bool:
         """Whether a violation lies in this history."""
         if violation.flow is None:
-            return violation.journal in map(journal_id, self.journals)
+            return violation.journal in [journal_id(one) for one in self.journals]
         return (violation.flow >> 1) - _BASE in self.channels
 
 

@@ -123,7 +123,7 @@ def test_a_violation_names_its_message(tmp_path: Path) -> None:
 
 def test_a_violation_of_a_journal_or_a_channel_names_it(tmp_path: Path) -> None:
     nowhere: dict[str, Any] = {"n": None, "other_n": None, "mono": None, "seq": None}
-    tables = gold() | {
+    tables: dict[str, Any] = gold() | {
         "violations": [
             violation("J1", **nowhere | {"flow": None, "journal": -1}),
             violation("Q1", **nowhere | {"flow": 2, "journal": None}),

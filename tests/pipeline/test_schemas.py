@@ -28,12 +28,12 @@ def test_arrow_and_spark_agree(spark: object, columns: tuple[Column, ...]) -> No
 
 def test_every_number_of_a_record_fits_in_its_column() -> None:
     """Unsigned ones need the next wider type, but for 64 bits, whose bits are kept."""
-    fields = dict(dtype().descr)
+    layout = dtype()
     columns = {column.name: column.arrow for column in EVENTS}
     columns |= {"kind": columns["code"], "mid": columns["port"]}
 
-    for name in set(fields) & set(columns):
-        field = np.dtype(fields[name])
+    for name in set(layout.names or ()) & set(columns):
+        field = layout[name]
         if columns[name] == "string":
             continue
         column = np.dtype(columns[name])

@@ -52,7 +52,7 @@ def test_two_managers_share_nothing(face: Face) -> None:
         assert there.names() == ["b", "abroad"]
         assert here.get("abroad") is None
         assert here.get("b") is not there.get("b")
-        assert mine.connect("abroad", 1) is None
+        assert mine.connect("abroad", 1, timeout=1) is None
         with pytest.raises(RendezvousTimeoutError):
             abroad.connect("b", 1, timeout=0)
         mine.close()
@@ -237,7 +237,7 @@ def test_the_empty_name_is_a_value_error(face: Face, manager: BrokerManager) -> 
     with pytest.raises(ValueError, match="must not be empty"):
         face("", manager=manager)
     with pytest.raises(ValueError, match="must not be empty"):
-        caller.connect("", 1)
+        caller.connect("", 1, timeout=1)
 
     assert manager.names() == ["caller"]
 
@@ -299,7 +299,7 @@ def test_a_name_without_the_face_for_queues_is_unknown_to_them(
     plain = Broker("b", manager=manager)
     caller = QueueBroker("a", manager=manager)
 
-    assert caller.connect("b", 1) is None
+    assert caller.connect("b", 1, timeout=1) is None
     with pytest.raises(UnknownBrokerError):
         caller.connect("b", 1, required=True)
 

@@ -175,15 +175,15 @@ def test_a_closed_broker_refuses_and_is_unknown(
     calls: list[Callable[[], object]] = [
         lambda: gone.accept(1),
         lambda: gone.accept(1, timeout=0, exclusive=True),
-        lambda: gone.connect("a", 1),
-        lambda: gone.connect("gone", 1),
-        lambda: gone.connect("nobody", 1),
+        lambda: gone.connect("a", 1, timeout=1),
+        lambda: gone.connect("gone", 1, timeout=1),
+        lambda: gone.connect("nobody", 1, timeout=1),
         lambda: gone.connect("nobody", 1, timeout=0, required=True),
     ]
     for call in calls:
         with pytest.raises(BrokerClosedError):
             call()
-    assert a.connect("gone", 1) is None
+    assert a.connect("gone", 1, timeout=1) is None
     with pytest.raises(UnknownBrokerError):
         a.connect("gone", 1, required=True)
 

@@ -396,9 +396,9 @@ def test_a_port_is_an_int_of_31_bits(
     broker = face("b", manager=manager)
     for _ in range(2):
         calls: list[Callable[[], object]] = [
-            lambda: broker.accept(port),
-            lambda: broker.connect("b", port),
-            lambda: broker.connect("nobody", port),
+            lambda: broker.accept(port, timeout=0),
+            lambda: broker.connect("b", port, timeout=0),
+            lambda: broker.connect("nobody", port, timeout=0),
             lambda: next(broker.accept_iter(port)),
         ]
         for call in calls:

@@ -351,5 +351,5 @@ def test_a_call_that_has_ended_takes_no_further_part(how: str) -> None:
 
         assert rdv.state.value == how
         b.close()
-        assert a.connect("b", 1) is None
+        assert a.connect("b", 1, timeout=1) is None
         assert rdv.state.value == how

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker.testing import Failure, explore, replay
+from queuebroker.testing import Failure, Kind, explore, replay
 from tests.testing.bounded import Bounded, GivesUpItsTurn, LooksOnce, program
 
 if TYPE_CHECKING:
@@ -84,6 +84,32 @@ def test_a_shortened_schedule_fails_alike(faulty: Callable[[Run], object]) -> No
     assert not failure.schedule or failure.schedule[-1] != 0
     head = failure.story.splitlines()[0]
     assert again.value.story.splitlines()[0] == head
+
+
+def test_locks_made_along_the_way_do_not_confuse_the_translation() -> None:
+    """Whether an acquire is a choice must not depend on choices after releases."""
+
+    def program(run: Run) -> None:
+        guard = threading.Lock()
+        made: list[threading.Lock] = []
+
+        def nest() -> None:
+            with guard:
+                mine = threading.Lock()
+                made.append(mine)
+            with mine:
+                for lock in list(made):
+                    if lock is not mine:
+                        with lock:
+                            pass
+
+        run.spawn(nest)
+        run.spawn(nest)
+
+    with pytest.raises(Failure) as caught:
+        explore(program, random=0)
+
+    assert caught.value.kind is Kind.DEADLOCK
 
 
 def test_a_schedule_of_the_exhaustive_search_is_told_as_replay_takes_it() -> None:

@@ -152,10 +152,20 @@ def test_settle_lets_no_deadline_pass() -> None:
 
     def program(run: Run) -> None:
         event = threading.Event()
+        lock = threading.Lock()
+
+        def work() -> None:
+            for _ in range(3):
+                with lock:
+                    pass
+
         waiter = run.spawn(event.wait, 5)
+        run.spawn(work)
+        # Time may have gone on already, while this task was starting the others.
+        before = run.now
         run.settle()
-        # Time may have gone on before, while this task was starting the other.
-        assert waiter.done == (run.now == 5)
+        assert run.now == before
+        assert waiter.done == (before == 5)
         event.set()
 
     explore(program)

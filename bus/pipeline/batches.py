@@ -1,0 +1,133 @@
+"""Records of a segment as Arrow batches: the columns of `EVENTS`, names resolved.
+
+Whole arrays at a time, never row by row. Spark looks at the schema of the first batch
+only, and dies without a word over a later one that differs: each is made by `_batch`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped] # pyarrow ships no types
+
+from bus.journal.format import Kind, kind_name
+from bus.pipeline.schemas import EVENTS, arrow_schema, signed
+from queuebroker.observer import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bus.journal.reader import StoredJournal
+    from bus.journal.stored_segment import StoredSegment
+
+__all__ = ["event_batches", "storable"]
+
+BATCH_RECORDS: Final = 65_536
+
+_Array = np.ndarray[Any, Any]
+
+
+def event_batches(
+    journal: StoredJournal, segment: StoredSegment
+) -> Iterator[pa.RecordBatch]:
+    """The valid records of a segment, in order."""
+    records = segment.array()
+    clock = _Clock.of(journal, segment, records)
+    for start in range(0, len(records), BATCH_RECORDS):
+        yield _batch(records[start : start + BATCH_RECORDS], journal, clock)
+
+
+def storable(text: str) -> str:
+    """A text without halves of characters, which JSON can hold and Arrow cannot."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+@attrs.frozen
+class _Clock:
+    """Instants known on both clocks, in the order of `mono`, nanoseconds."""
+
+    mono: _Array
+    wall: _Array
+
+    @classmethod
+    def of(
+        cls, journal: StoredJournal, segment: StoredSegment, records: _Array
+    ) -> _Clock:
+        """The anchors of the side file, of the segment's head and of its records."""
+        pairs = {(segment.header.mono, segment.header.wall)}
+        if journal.meta.wall:
+            pairs.add((journal.meta.mono, journal.meta.wall))
+        both = np.isin(records["kind"], [int(Kind.OPEN), int(Kind.CLOCK)])
+        # 0 is no wall clock, and what does not fit is none either.
+        told = records[both & (records["origin"] - np.uint64(1) < 2**63 - 1)]
+        pairs |= set(zip(told["mono"].tolist(), told["origin"].tolist(), strict=True))
+        mono, wall = zip(*sorted(pairs), strict=True)
+        return cls(np.array(mono, np.int64), np.array(wall, np.int64))
+
+    def wall_us(self, mono: _Array) -> _Array:
+        """The wall clock by the anchor before each moment, else by the first one."""
+        place = np.searchsorted(self.mono, mono, side="right") - 1
+        place = np.maximum(place, 0)
+        # The difference first: it is small whatever the clocks say.
+        wall_ns: _Array = self.wall[place] + (mono - self.mono[place])
+        return wall_ns // 1000
+
+
+def _batch(records: _Array, journal: StoredJournal, clock: _Clock) -> pa.RecordBatch:
+    """Records as one Arrow batch of exactly the columns of `EVENTS`."""
+    names, threads = journal.meta.names.get, journal.meta.threads.get
+    flow = _signed(records["flow"])
+    columns = {
+        "journal": np.full(len(records), signed(journal.id)),
+        "n": _signed(records["n"]),
+        "code": records["kind"],
+        "kind": _texts(records["kind"], kind_name),
+        "flags": records["flags"],
+        "reason": _texts(records["reason"], _reason),
+        "channel": (flow.view(np.uint64) >> np.uint64(1)).view(np.int64),
+        "flow": flow,
+        "seq": _signed(records["seq"]),
+        "port": _signed(records["mid"]),
+        "size": records["size"],
+        "depth": records["depth"],
+        "wait_us": records["wait_us"],
+        "mono": records["mono"],
+        "wall_us": clock.wall_us(records["mono"]),
+        "task": _texts(records["task"], lambda one: names(one) or None),
+        "peer": _texts(records["peer"], lambda one: names(one) or None),
+        "thread": _texts(records["thread"], lambda one: threads(one) or None),
+        "origin": _signed(records["origin"]),
+        "hop": records["hop"],
+    }
+    schema = arrow_schema(EVENTS)
+    arrays = [
+        column
+        if isinstance(column := columns[field.name], pa.Array)
+        else pa.array(np.ascontiguousarray(column)).cast(field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _signed(numbers: _Array) -> _Array:
+    """Unsigned 64-bit numbers as the signed ones of the same bits."""
+    return np.ascontiguousarray(numbers).view(np.int64)
+
+
+def _texts(numbers: _Array, name: Callable[[int], str | None]) -> pa.Array:
+    """A name for each number; each number is asked for once."""
+    coded = pa.array(np.ascontiguousarray(numbers)).dictionary_encode()
+    names = [name(number) for number in coded.dictionary.to_pylist()]
+    texts = pa.array([one and storable(one) for one in names], pa.string())
+    return texts.take(coded.indices)
+
+
+def _reason(number: int) -> str | None:
+    if number == Reason.NONE:
+        return None
+    try:
+        return Reason(number).name.lower()
+    except ValueError:
+        return f"reason-{number}"

@@ -1,0 +1,154 @@
+"""`Share`: one segment of one journal, as a task is told to read it.
+
+Shares are listed once, by the driver, and pickled to wherever they are read. By then a
+file may have been sealed under another name, deleted, or replaced: what can be read is
+read, and what cannot is told in the facts, never by an exception, so that one file in a
+million does not end the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import pyarrow as pa  # type: ignore[import-untyped] # pyarrow ships no types
+
+from bus.errors import JournalError
+from bus.journal.reader import StoredJournal, open_journals
+from bus.journal.stored_segment import read_segment
+from bus.pipeline.batches import event_batches, storable
+from bus.pipeline.schemas import SEGMENTS, arrow_schema, signed
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator
+
+    from bus.journal.stored_segment import StoredSegment
+
+__all__ = ["Share", "packed"]
+
+TASK_BYTES: Final = 32 << 20
+
+
+@attrs.frozen
+class Share:
+    """One segment of one journal.
+
+    journal: the number of the journal. folder: where it is.
+    path: the file; None for a journal without segments.
+    """
+
+    journal: int
+    folder: str
+    path: str | None
+
+    @classmethod
+    def list_all(cls, directory: str | os.PathLike[str]) -> list[Share]:
+        """Every segment of every journal at or below a folder.
+
+        Raises:
+            JournalError: there is no journal, or a folder cannot be read.
+        """
+        shares = []
+        for journal in open_journals(directory):
+            paths = [str(path) for path in journal.segment_paths()]
+            shares += [
+                cls(journal.id, str(journal.path), path) for path in paths or (None,)
+            ]
+        return shares
+
+    @property
+    def file_bytes(self) -> int:
+        """Size of the file, 0 if there is none."""
+        if self.path is None:
+            return 0
+        with contextlib.suppress(OSError):
+            return Path(self.path).stat().st_size
+        return 0
+
+    def events(self) -> Iterator[pa.RecordBatch]:
+        """Its valid records, as rows of `EVENTS`; none if it cannot be read."""
+        if self.path is None:
+            return
+        try:
+            journal = StoredJournal(Path(self.folder))
+            segment = self._segment(Path(self.path))
+        except (JournalError, OSError):
+            return  # `facts` tells
+        yield from event_batches(journal, segment)
+
+    def facts(self) -> pa.RecordBatch:
+        """What it holds, or why it cannot be read: one row of `SEGMENTS`."""
+        row: dict[str, Any] = {
+            "journal": signed(self.journal),
+            "process": Path(self.folder).name,
+            "path": self.path,
+            "records": 0,
+            "lost": 0,
+            "damaged": 0,
+            "late": False,
+        }
+        problems: list[str] = []
+        try:
+            journal = StoredJournal(Path(self.folder))
+        except JournalError as error:
+            # Not damage: when the folder was listed, it told whose journal it is.
+            problems.append(str(error))
+        else:
+            problems += journal.problems
+            row |= {"machine": journal.machine, "program": journal.meta.program}
+            row["late"] = journal.meta.late
+            if self.path is not None:
+                row |= self._contents(Path(self.path), problems)
+        row["problems"] = "\n".join(problems) or None
+        texts = {name: storable(it) for name, it in row.items() if isinstance(it, str)}
+        return pa.RecordBatch.from_pylist([row | texts], schema=arrow_schema(SEGMENTS))
+
+    def _contents(self, path: Path, problems: list[str]) -> dict[str, Any]:
+        """The columns that only the file itself can tell; problems are added to."""
+        try:
+            segment = self._segment(path)
+        except JournalError as error:
+            problems.append(str(error))
+            return {"damaged": 1}
+        except FileNotFoundError:
+            problems.append(f"cannot read {path}: it is gone")
+            return {}
+        except OSError as error:
+            problems.append(f"cannot read {path}: {error.strerror}")
+            return {}
+        problems += [f"{path} is damaged: {flaw}" for flaw in segment.flaws]
+        header, seal = segment.header, segment.header.seal
+        return {
+            "boot": header.boot_id.hex(),
+            "segment": header.segment,
+            "sealed": seal is not None,
+            "records": segment.count,
+            "lost": max(header.lost, seal.lost if seal else 0),
+            "damaged": int(bool(segment.flaws)),
+        }
+
+    def _segment(self, path: Path) -> StoredSegment:
+        """The file, if it is there and belongs to the journal."""
+        segment = read_segment(path)
+        if segment.header.journal != self.journal:
+            whose = f"{segment.header.journal:016x}, not {self.journal:016x}"
+            raise JournalError(f"cannot read {path}: it belongs to journal {whose}")
+        return segment
+
+
+def packed(shares: Iterable[Share]) -> Iterator[list[Share]]:
+    """Neighbours together while they are small: a task costs more than a small file."""
+    task: list[Share] = []
+    room = TASK_BYTES
+    for share in shares:
+        size = share.file_bytes
+        if task and size > room:
+            yield task
+            task, room = [], TASK_BYTES
+        task.append(share)
+        room -= size
+    if task:
+        yield task
