@@ -36,7 +36,11 @@ def main() -> None:
     path = Path(sys.argv[1] if len(sys.argv) > 1 else __file__)
     archive = QueueBroker("archive")
     desk = QueueBroker("desk")
-    task = Task(desk, lambda: send_file(desk.connect("archive", PORT, required=True), path))
+
+    def deliver() -> None:
+        send_file(desk.connect("archive", PORT, required=True), path)
+
+    task = Task(desk, deliver)
     task.start()
     with archive.accept(PORT) as queue:
         content = receive_file(queue)

@@ -1,7 +1,7 @@
 """Make the pictures of the README from a real run: ``python docs/images/make.py``.
 
-Needs tmux and Chromium besides the package with its extra ``pipeline``. The terminal is a
-real one: what tmux shows at the end of the run, colours included, becomes an SVG.
+Needs tmux and Chromium besides the package with its extra ``pipeline``. The terminal
+is a real one: what tmux shows at the end of the run, with its colours, becomes an SVG.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ COLUMNS, LINES = 100, 46
 LIMIT_S = 180
 
 # Rich's own template fetches its font from the web; a monospaced one is there already.
-TEMPLATE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">
+TEMPLATE = """\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">
 <style>.{unique_id}-matrix {{ font: {char_height}px ui-monospace, Menlo, Consolas,
 "DejaVu Sans Mono", monospace; }} {styles}</style>
-<defs><clipPath id="{unique_id}-clip-terminal"><rect x="0" y="0" width="{terminal_width}"
-height="{terminal_height}"/></clipPath>{lines}</defs>{chrome}
+<defs><clipPath id="{unique_id}-clip-terminal"><rect x="0" y="0"
+width="{terminal_width}" height="{terminal_height}"/></clipPath>{lines}</defs>{chrome}
 <g transform="translate({terminal_x}, {terminal_y})"
 clip-path="url(#{unique_id}-clip-terminal)">{backgrounds}
 <g class="{unique_id}-matrix">{matrix}</g></g></svg>

@@ -1,4 +1,4 @@
-"""Each example runs in a fresh interpreter, warns of nothing, and prints what it says."""
+"""Each example runs in a fresh interpreter and prints what it should, no warning."""
 
 from __future__ import annotations
 

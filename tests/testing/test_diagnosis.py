@@ -98,7 +98,7 @@ def test_locks_made_along_the_way_do_not_confuse_the_translation() -> None:
                 mine = threading.Lock()
                 made.append(mine)
             with mine:
-                for lock in list(made):
+                for lock in made:
                     if lock is not mine:
                         with lock:
                             pass
