@@ -18,7 +18,7 @@ from queuebroker.observer import Operation, Reason
 from queuebroker.rendezvous import Kind, RdV, RdVMap, RdVState, Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
     from types import TracebackType
     from typing import Self
@@ -40,6 +40,8 @@ class Broker:
         name: a non-empty str, compared by value.
         manager: the name space, by default one for the whole process.
         capacity: bytes that fit in each direction of the channels it accepts.
+        kinds: what may be connected to it at once; for `QueueBroker`, whose face must
+            be there with the name.
 
     Raises:
         BrokerNameInUseError: a live broker of that manager has the name.
@@ -62,6 +64,7 @@ class Broker:
         *,
         manager: BrokerManager | None = None,
         capacity: int = CAPACITY_BYTES,
+        kinds: Iterable[Kind] = (Kind.CHANNEL,),
     ) -> None:
         self.name: str = check_name(name)
         self._terms = Terms(positive("capacity", capacity))
@@ -69,7 +72,7 @@ class Broker:
         # Guarded by the manager's lock, all four:
         self.waiting: RdVMap = RdVMap()
         self.departing: dict[RdV, None] = {}  # this broker's connects that wait
-        self.kinds: set[Kind] = {Kind.CHANNEL}
+        self.kinds: set[Kind] = set(kinds)
         self._open = True
         self.manager.register(self)
 
@@ -204,10 +207,11 @@ class Broker:
     def close_locked(self) -> None:
         """Do what `close` says; one step, seen whole or not at all."""
         self._open = False
-        self.manager.unregister_locked(self)
         for rdv in (*self.waiting, *self.departing):
             if rdv.waiting:
                 withdraw_locked(rdv, Reason.BROKER_CLOSED)
+        # Last: whoever repeats an interrupted close finds the broker by its name.
+        self.manager.unregister_locked(self)
 
     # For both faces.
 

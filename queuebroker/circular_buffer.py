@@ -134,10 +134,14 @@ class CircularBufferQueue(Generic[M]):
         return discarded
 
     def rouse_locked(self) -> None:
-        """Find a slot that an interrupt lost, wake everybody who waits (QB-ERR-9)."""
-        self._free[:] = [None] * (self.capacity - len(self._messages))
+        """Wake everybody who waits on this buffer."""
         self.room.wake_all()
         self.arrived.wake_all()
+
+    def recover_locked(self) -> None:
+        """Find a slot that an interrupt lost, wake everybody who waits (QB-ERR-9)."""
+        self._free[:] = [None] * (self.capacity - len(self._messages))
+        self.rouse_locked()
 
     def settle(self) -> None:
         """Nothing: a buffer by itself has no finalizer."""
@@ -267,3 +271,7 @@ class CircularBuffer:
         """Wake everybody who waits on this buffer."""
         self.room.wake_all()
         self.arrived.wake_all()
+
+    def recover_locked(self) -> None:
+        """Wake everybody who waits; an interrupt leaves nothing half done here."""
+        self.rouse_locked()

@@ -114,6 +114,7 @@ class Buffer(Protocol):
     def empty(self) -> bool: ...
     def clear_locked(self) -> Sequence[object]: ...
     def rouse_locked(self) -> None: ...
+    def recover_locked(self) -> None: ...
 
 
 B = TypeVar("B", bound=Buffer)
@@ -281,6 +282,30 @@ class Connection(Generic[B]):
             self.close_locked(0, None, Reason.BROKER_CLOSED)
             self.close_locked(1, None, Reason.BROKER_CLOSED)
         self.settle()
+
+    def recover_locked(self) -> None:
+        """Put right what an exception left half done, and wake everybody (QB-ERR-9).
+
+        Every operation changes its buffer first and its count after that. So if the
+        buffer has more than the books know of, a send was not counted; if it has less,
+        what was taken out was not: received, or discarded by a side that is closed.
+        """
+        sides: tuple[Side, Side] = (0, 1)
+        for side in sides:
+            flow = self.flows[side]
+            known = flow.accepted - flow.received - flow.discarded
+            excess = len(flow.buffer) - known
+            if excess > 0:
+                flow.accepted += excess
+            elif self.closed[side]:
+                flow.discarded -= excess
+            else:
+                flow.received -= excess
+            flow.buffer.recover_locked()
+            readiness = self.readiness[side]
+            if readiness is not None:
+                waits = self.receive_verdict(side) is Verdict.WAIT
+                readiness.restore_locked(readable=not waits)
 
     # A finalizer may run within any operation, on the thread that holds the lock.
 

@@ -155,7 +155,7 @@ class End(Generic[C]):
             try:
                 connection.close_locked(self._side, error, reason)
             except BaseException:
-                connection.rouse_locked()
+                connection.recover_locked()
                 raise
         self._settle()
 
@@ -220,7 +220,7 @@ class End(Generic[C]):
             except BaseException:
                 # An interrupt may have come after a change and before its wake-up:
                 # everybody who waits looks again (QB-ERR-9).
-                connection.rouse_locked()
+                connection.recover_locked()
                 raise
         if connection.deferred:
             connection.settle()

@@ -74,7 +74,7 @@ class LockedMessageQueue(MessageQueue):
                 try:
                     sent, verdict = self._send_run_locked(sendable, sent)
                 except BaseException:
-                    self._connection.rouse_locked()  # as in `End._act`
+                    self._connection.recover_locked()  # as in `End._act`
                     raise
             self._settle()
             if verdict is Verdict.WAIT and timeout != 0:

@@ -91,8 +91,8 @@ class Waitable(Protocol):
     def lock(self) -> _thread.LockType:
         """Guards the state and its wait lists."""
 
-    def rouse_locked(self) -> None:
-        """Wake everybody who waits on this state."""
+    def recover_locked(self) -> None:
+        """Put right what an exception left half done, and wake everybody."""
 
     def settle(self) -> None:
         """Do what could not be done while the lock was held; called without it."""
@@ -128,7 +128,7 @@ def wait_for(
                         return outcome
                     waiters.enlist(parker)
                 except BaseException:
-                    state.rouse_locked()
+                    state.recover_locked()
                     raise
             # A finalizer may have hung up the peer just now, on this thread, and have
             # left it to us to say so: if we slept first, nobody would (QB-CONC-9).
@@ -137,5 +137,5 @@ def wait_for(
     except BaseException:
         with state.lock:
             waiters.leave(parker)
-            state.rouse_locked()
+            state.recover_locked()
         raise

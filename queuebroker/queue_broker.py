@@ -70,9 +70,9 @@ class QueueBroker:
                 msg = f"cannot wrap {name!r}: it belongs to another manager"
                 raise ValueError(msg)
             self._broker = name
+            self._broker.offer(Kind.QUEUE)
         else:
-            self._broker = Broker(name, manager=manager)
-        self._broker.offer(Kind.QUEUE)
+            self._broker = Broker(name, manager=manager, kinds=Kind)
 
     def __repr__(self) -> str:
         return f"<QueueBroker {self.name!r} {'closed' if self.closed else 'open'}>"

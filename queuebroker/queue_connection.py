@@ -54,12 +54,10 @@ class QueueConnection(Connection[CircularBufferQueue[Message]]):
         self, side: Side, peer: Side, message: bytes, waited_ns: int
     ) -> None:
         flow = self.flows[peer]
-        flow.accepted += 1
-        if self.watch is None:
-            flow.buffer.push_locked(message)
-        else:
-            seq = flow.accepted
-            flow.buffer.push_locked((seq, message))
+        seq = flow.accepted + 1
+        flow.buffer.push_locked(message if self.watch is None else (seq, message))
+        flow.accepted = seq  # after the push, see `Connection.recover_locked`
+        if self.watch is not None:
             size = len(message)
             self.note(Operation.SEND, (side, peer), seq, size, waited_ns=waited_ns)
         self.refresh_locked(peer)

@@ -6,6 +6,7 @@ Made on first use (QB-BOOK-5): only an event loop wants one. Level-triggered, as
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Final
 
@@ -28,6 +29,13 @@ class Readiness:
         elif self._readable and not readable:
             os.eventfd_read(self.fd)
         self._readable = readable
+
+    def restore_locked(self, *, readable: bool) -> None:
+        """Set it without trusting what it was: an interrupt may have come between."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self.fd)
+        self._readable = False
+        self.set_locked(readable=readable)
 
     def __del__(self) -> None:
         if hasattr(self, "fd"):  # not if no descriptor was left, or an interrupt struck

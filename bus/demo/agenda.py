@@ -76,6 +76,10 @@ class Agenda:
         """Wake everybody who waits for something to do."""
         self._waiters.wake_all()
 
+    def recover_locked(self) -> None:
+        """Nothing is left half done but a wake-up."""
+        self.rouse_locked()
+
     def settle(self) -> None:
         """Nothing is left for later."""
 

@@ -65,10 +65,10 @@ class MessageBuffer(RuleBasedStateMachine):
 
     @rule()
     def lose_a_slot_and_rouse(self) -> None:
-        """An interrupt between taking a slot and filling it; `rouse_locked` mends."""
+        """An interrupt between taking a slot and filling it; `recover_locked` mends."""
         if self.buffer._free:
             self.buffer._free.pop()
-            self.buffer.rouse_locked()
+            self.buffer.recover_locked()
 
     @invariant()
     def agrees(self) -> None:

@@ -104,7 +104,7 @@ class Scene:
     waiters: WaitList = attrs.field(factory=WaitList)
     deadlines: list[float | None] = attrs.field(factory=list)
 
-    def rouse_locked(self) -> None:
+    def recover_locked(self) -> None:
         assert self.lock.locked()
         self.roused += 1
         self.waiters.wake_all()
