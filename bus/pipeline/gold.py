@@ -2,9 +2,9 @@
 
 What leaves this module is small whatever was recorded: at most `BUCKETS_MAX` moments,
 `ROUTES_MAX` pairs of names (all further pairs are one), `BINS_PER_OCTAVE` steps of a
-distribution, `SCENES_MAX` violations with the records around them. Latencies are
-counted in bins that grow with them, so that one pass of hashing gives every quantile,
-each within 1.1 %; Spark's own sketches took three times as long.
+distribution, `SCENE_RECORDS_MAX` records around a violation. Latencies are counted in
+bins that grow with them, so that one pass of hashing gives traffic, every quantile,
+each within 1.1 %, and the whole distribution.
 """
 
 from __future__ import annotations

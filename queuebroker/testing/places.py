@@ -53,7 +53,10 @@ class Place:
 
     def __str__(self) -> str:
         path = os.path.relpath(self.path)
-        if path.startswith(os.pardir):
+        if self.path.startswith(_PACKAGE):
+            # The same wherever the package lies: in a tree or among installed ones.
+            path = f"queuebroker/{self.path.removeprefix(_PACKAGE)}"
+        elif path.startswith(os.pardir):
             path = os.path.basename(self.path)
         return f"{path}:{self.line}"
 

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+import specs
+
 ROOT = Path(__file__).parents[2]
 OWN = f"{ROOT / 'tests' / 'conformance' / 'own.py'}:factory"
 NAIVE = f"{ROOT / 'examples' / 'naive_broker.py'}:factory"
-SUITE = str(ROOT / "specs" / "conformance")
+SUITE = str(Path(specs.__file__).parent / "conformance")
 BUS = "from bus.cli import main; main()"
 
 

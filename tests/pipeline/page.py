@@ -33,6 +33,8 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
+        if tag == "br":
+            self.text += "\n"
         if tag not in _VOID:
             self._open.append(tag)
         for name, value in attrs:

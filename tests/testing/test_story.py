@@ -199,7 +199,6 @@ def test_the_library_is_shown_only_where_no_user_is() -> None:
 
     story = _told(program)
 
-    assert "[QueueBroker.__init__]" in story
     ending = story[story.index("how it ended") :]
     line = r" +queuebroker/\w+\.py:\d+  "
     assert re.search(f"acceptor  sleeps until it is woken{line}", ending)
