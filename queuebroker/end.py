@@ -151,13 +151,15 @@ class End(Generic[C]):
         """
         connection = self._connection
         reason = Reason.NONE if error is None else Reason.ABNORMAL
-        with connection.lock:
-            try:
-                connection.close_locked(self._side, error, reason)
-            except BaseException:
-                connection.recover_locked()
-                raise
-        self._settle()
+        try:
+            with connection.lock:
+                try:
+                    connection.close_locked(self._side, error, reason)
+                except BaseException:
+                    connection.recover_locked()
+                    raise
+        finally:
+            self._settle()
 
     def close(self) -> None:
         """The same as `disconnect()` (QB-PY-3)."""
@@ -214,16 +216,18 @@ class End(Generic[C]):
         """
         connection = self._connection
         deadline = deadline_after(timeout)
-        with connection.lock:
-            try:
-                verdict = attempt(0)
-            except BaseException:
-                # An interrupt may have come after a change and before its wake-up:
-                # everybody who waits looks again (QB-ERR-9).
-                connection.recover_locked()
-                raise
-        if connection.deferred:
-            connection.settle()
+        try:
+            with connection.lock:
+                try:
+                    verdict = attempt(0)
+                except BaseException:
+                    # An interrupt may have come after a change and before its
+                    # wake-up: everybody who waits looks again (QB-ERR-9).
+                    connection.recover_locked()
+                    raise
+        finally:
+            if connection.deferred:
+                connection.settle()
         if verdict is not Verdict.WAIT or timeout == 0:
             return verdict
         return self._wait(attempt, deadline, sends=sends)

@@ -70,13 +70,15 @@ class LockedMessageQueue(MessageQueue):
         sendable, flaw = self._snapshots(messages)
         sent = 0
         while sent < len(sendable):
-            with self._connection.lock:
-                try:
-                    sent, verdict = self._send_run_locked(sendable, sent)
-                except BaseException:
-                    self._connection.recover_locked()  # as in `End._act`
-                    raise
-            self._settle()
+            try:  # as in `End._act`
+                with self._connection.lock:
+                    try:
+                        sent, verdict = self._send_run_locked(sendable, sent)
+                    except BaseException:
+                        self._connection.recover_locked()
+                        raise
+            finally:
+                self._settle()
             if verdict is Verdict.WAIT and timeout != 0:
                 attempt = self._sending(sendable[sent])
                 verdict = self._wait(attempt, deadline, sends=True)

@@ -138,4 +138,5 @@ def wait_for(
         with state.lock:
             waiters.leave(parker)
             state.recover_locked()
+        state.settle()
         raise

@@ -8,12 +8,15 @@ raise, also those of the handler, and what is raised there leaves the loop.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from queuebroker.testing.places import is_own
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
+
+    TraceFunction = Callable[[FrameType, str, Any], Any]
 
 __all__ = ["Unwind", "insist"]
 
@@ -33,8 +36,12 @@ def insist() -> None:
     sys.settrace(_ignore)
 
 
-def _raise(_frame: FrameType, _event: str, _arg: object) -> NoReturn:
-    raise Unwind
+def _raise(_frame: FrameType, event: str, _arg: object) -> TraceFunction:
+    # Not at the event of an exception, which is still inside what swallows it; and
+    # whoever raises here is not called again.
+    if event == "line":
+        raise Unwind
+    return _raise
 
 
 def _ignore(_frame: FrameType, _event: str, _arg: object) -> None:

@@ -414,17 +414,19 @@ _HANGING_UP = (
         (
             Edit(
                 "end.py",
-                "        with connection.lock:\n"
-                "            try:\n"
-                "                connection.close_locked(self._side, error, reason)\n",
+                "        try:\n"
+                "            with connection.lock:\n"
+                "                try:\n"
+                "                    connection.close_locked(self._side, error, reason)\n",
                 "        def later():\n"
                 "            with connection.lock:\n"
                 "                connection.close_locked(self._side, error, reason)\n"
                 "        from queuebroker import _sync\n"
                 "        _sync.Thread(target=later, daemon=True).start()\n"
-                "        with connection.lock:\n"
-                "            try:\n"
-                "                pass\n",
+                "        try:\n"
+                "            with connection.lock:\n"
+                "                try:\n"
+                "                    pass\n",
             ),
         ),
     ),
@@ -508,14 +510,16 @@ _TIME = (
         (
             Edit(
                 "end.py",
-                "        with connection.lock:\n"
-                "            try:\n"
-                "                verdict = attempt(0)\n",
+                "        try:\n"
+                "            with connection.lock:\n"
+                "                try:\n"
+                "                    verdict = attempt(0)\n",
                 "        if timeout == 0 and connection.lock.locked():\n"
                 "            return Verdict.WAIT\n"
-                "        with connection.lock:\n"
-                "            try:\n"
-                "                verdict = attempt(0)\n",
+                "        try:\n"
+                "            with connection.lock:\n"
+                "                try:\n"
+                "                    verdict = attempt(0)\n",
             ),
         ),
     ),

@@ -38,12 +38,12 @@ _ONE_AT_A_TIME = (
     ),
     Edit(
         "end.py",
-        "        with connection.lock:\n"
-        "            try:\n"
-        "                verdict = attempt(0)\n",
-        "        with self._busy, connection.lock:\n"
-        "            try:\n"
-        "                verdict = attempt(0)\n",
+        "            with connection.lock:\n"
+        "                try:\n"
+        "                    verdict = attempt(0)\n",
+        "            with self._busy, connection.lock:\n"
+        "                try:\n"
+        "                    verdict = attempt(0)\n",
     ),
 )
 
@@ -119,12 +119,12 @@ SEEN_ELSEWHERE = (
             *_ONE_AT_A_TIME,
             Edit(
                 "end.py",
-                "        with connection.lock:\n"
-                "            try:\n"
-                "                connection.close_locked(",
-                "        with self._busy, connection.lock:\n"
-                "            try:\n"
-                "                connection.close_locked(",
+                "            with connection.lock:\n"
+                "                try:\n"
+                "                    connection.close_locked(",
+                "            with self._busy, connection.lock:\n"
+                "                try:\n"
+                "                    connection.close_locked(",
             ),
         ),
     ),

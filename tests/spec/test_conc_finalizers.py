@@ -80,7 +80,7 @@ STRIKES = {
         unread=2,
     ),
     "a receive refuses a small buffer": Strike(
-        Connection, "rouse_locked", _refused, unread=1
+        Connection, "recover_locked", _refused, unread=1
     ),
     "the books are read": Strike(
         CircularBufferQueue, "__len__", lambda end: end.stats()
@@ -217,7 +217,7 @@ def test_a_peer_collected_while_everybody_is_roused_releases_a_sender() -> None:
         sender = threads.start(left.send, b"no room")
         room = left._connection.flows[1].buffer.room
         until(lambda: bool(room), "a send sleeps")
-        with _collecting(Connection, "rouse_locked", victims):
+        with _collecting(Connection, "recover_locked", victims):
             _refused(left)
 
         assert isinstance(sender.error(LIMIT_S), DisconnectedQueueError)

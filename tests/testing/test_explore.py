@@ -137,6 +137,26 @@ def test_random_search_is_saturated_when_its_second_half_shows_nothing_new() -> 
     assert explore(_tracer([]), bound=0, random=0).saturated is None
 
 
+def test_one_new_class_in_the_second_half_is_enough_not_to_be_saturated() -> None:
+    """Also if the schedules after it show nothing new."""
+
+    def program_of_two(run: Run) -> None:
+        lock = threading.Lock()
+
+        def work() -> None:
+            for _ in range(3):
+                with lock:
+                    pass
+
+        run.spawn(work)
+        run.spawn(work)
+
+    report = explore(program_of_two, limit=0, random=20, seed=11)
+
+    assert 10 < report.last_new < 20
+    assert report.saturated is False
+
+
 def test_a_report_can_be_read() -> None:
     report = explore(program(Bounded, _put, _get), seed=5, random=20)
 
@@ -195,6 +215,22 @@ def test_a_failure_that_does_not_come_again_is_told() -> None:
 
     assert caught.value.kind is Kind.NONDETERMINISTIC
     assert "ended well when it was run again" in caught.value.story
+
+
+def test_a_failure_that_comes_again_as_another_is_told() -> None:
+    runs: list[int] = []
+
+    def fickle(_run: Run) -> None:
+        runs.append(1)
+        if len(runs) > 1:
+            threading.Event().wait()
+        raise LookupError
+
+    with pytest.raises(Failure) as caught:
+        explore(fickle)
+
+    assert caught.value.kind is Kind.NONDETERMINISTIC
+    assert "ended in deadlock when it was run again" in caught.value.story
 
 
 def test_a_nested_exploration_is_refused() -> None:

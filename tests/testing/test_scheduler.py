@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import contextvars
 import threading
@@ -350,19 +351,33 @@ def test_a_task_that_fails_lets_go_of_what_it_holds() -> None:
     assert events == ["unwound"]
 
 
-def test_a_task_that_swallows_its_end_is_ended_all_the_same() -> None:
+def _suppressing(lock: threading.Lock) -> None:
+    while True:
+        with contextlib.suppress(BaseException):
+            lock.acquire()
+
+
+def _catching(lock: threading.Lock) -> None:
+    while True:
+        try:
+            lock.acquire()
+        except BaseException:  # noqa: BLE001 # as the loop of many a worker does
+            continue
+
+
+@pytest.mark.parametrize("wait", [_suppressing, _catching])
+def test_a_task_that_swallows_its_end_is_ended_all_the_same(
+    wait: Callable[[threading.Lock], None],
+) -> None:
     def program(run: Run) -> None:
         lock = threading.Lock()
         lock.acquire()
+        run.spawn(wait, lock)
 
-        def wait() -> None:
-            while True:
-                with contextlib.suppress(BaseException):
-                    lock.acquire()
-
-        run.spawn(wait)
+    before = _thread._count()
 
     assert _failure(program).kind is Kind.DEADLOCK
+    assert _thread._count() == before
 
 
 def test_what_is_cut_short_warns_of_nothing() -> None:

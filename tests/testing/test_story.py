@@ -196,9 +196,13 @@ def test_the_library_is_shown_only_where_no_user_is() -> None:
     def program(run: Run) -> None:
         server = queuebroker.QueueBroker("server")
         run.spawn(server.accept, 1, name="acceptor")
+        run.settle()
+        server.waiting_accepts()
 
     story = _told(program)
 
+    at_the_users_line = r"test_story  server\.waiting_accepts\(\)  \[\w+\.\w+\]"
+    assert re.search(at_the_users_line, story)
     ending = story[story.index("how it ended") :]
     line = r" +queuebroker/\w+\.py:\d+  "
     assert re.search(f"acceptor  sleeps until it is woken{line}", ending)
