@@ -17,8 +17,8 @@ from bus.journal.rules import RULES, Verdict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bus.journal.checker import CheckResult, RuleVerdict
-    from bus.journal.rules import Violation
+    from bus.journal.checker import CheckResult
+    from bus.journal.rules import RuleVerdict, Violation
 
 __all__ = ["EXIT_CODES", "check", "show_verdicts", "violation_line"]
 

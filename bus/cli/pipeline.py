@@ -110,7 +110,7 @@ def _show(result: Result, out: Path) -> None:
     from bus.pipeline.results import first_violations  # noqa: PLC0415 - slow to load
 
     folder = OutFolder(out)
-    show_verdicts(result.verdicts)  # type: ignore[arg-type] # the same fields
+    show_verdicts(result.verdicts)
     shown = first_violations(folder, SHOWN_PER_RULE)
     for violation in shown:
         click.echo(violation_line(violation))

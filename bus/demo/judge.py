@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from bus.errors import DemoError, PipelineError
-from bus.journal.checker import RuleVerdict, check
+from bus.journal.checker import check
 from bus.journal.reader import open_journals
-from bus.journal.rules import Verdict, Violation
 from bus.pipeline.folder import OutFolder
 from bus.pipeline.run import run_pipeline
 from bus.pipeline.session import missing
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bus.journal.checker import CheckResult
+    from bus.journal.rules import RuleVerdict, Verdict, Violation
 
 __all__ = ["Judgement", "claim", "journals_of", "judge"]
 
@@ -100,42 +100,17 @@ def judge(folder: OutFolder, progress: Callable[[str], None]) -> Judgement:
 
 
 def _with_spark(folder: OutFolder, progress: Callable[[str], None]) -> Judgement:
+    from bus.pipeline.results import first_violations  # noqa: PLC0415 - needs pyarrow
+
     result = run_pipeline(journals_of(folder), folder.path, progress=progress)
-    verdicts = tuple(
-        RuleVerdict(
-            each.rule,
-            Verdict(each.verdict),
-            each.checked,
-            each.violated,
-            each.unknown,
-            each.why,
-        )
-        for each in result.verdicts
-    )
     return Judgement(
         result.verdict,
-        verdicts,
+        result.verdicts,
         result.violations,
-        tuple(_read(folder)),
+        tuple(first_violations(folder, SHOWN)[:SHOWN]),
         result.problems,
         report=result.report,
     )
-
-
-def _read(folder: OutFolder) -> list[Violation]:
-    """The first violations, from the lines that the pipeline wrote."""
-    known = {field.name for field in attrs.fields(Violation)}
-    found = []
-    with folder.violations.open(encoding="utf-8") as lines:
-        for line, _ in zip(lines, range(SHOWN), strict=False):
-            row = json.loads(line)
-            told = {name: value for name, value in row.items() if name in known}
-            for name in _IDENTIFIERS:
-                if told.get(name) is not None:
-                    told[name] = int(told[name], 16)
-            told["verdict"] = Verdict(told["verdict"])
-            found.append(Violation(**told))
-    return found
 
 
 def _write(folder: OutFolder, result: CheckResult) -> None:

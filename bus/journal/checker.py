@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from bus.journal.reader import Facts
-from bus.journal.rules import RULES, Basis, Verdict, Violation
+from bus.journal.rules import RULES, Basis, RuleVerdict, Verdict, Violation, worst
 from bus.journal.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -21,26 +21,9 @@ if TYPE_CHECKING:
     from bus.journal.finding import Finding
     from bus.journal.reader import JournalFacts, StoredJournal
 
-__all__ = ["CheckResult", "RuleVerdict", "check"]
+__all__ = ["CheckResult", "check"]
 
 _ORDER: Final = list(RULES)
-
-
-@attrs.frozen
-class RuleVerdict:
-    """What can be said of one rule.
-
-    checked: how many of the rule's units were held against it.
-    violated, unknown: would-be violations that are FAIL, that are UNKNOWN.
-    why: why it is UNKNOWN, "" if it is not.
-    """
-
-    rule: str
-    verdict: Verdict
-    checked: int
-    violated: int
-    unknown: int
-    why: str
 
 
 @attrs.frozen
@@ -60,7 +43,7 @@ class CheckResult:
     @property
     def verdict(self) -> Verdict:
         """FAIL if any rule's is; else UNKNOWN if any is; else PASS."""
-        return _worst(each.verdict for each in self.verdicts)
+        return worst(each.verdict for each in self.verdicts)
 
 
 def check(journals: Iterable[StoredJournal]) -> CheckResult:
@@ -168,7 +151,7 @@ def _verdicts(
     for rule, those in found.items():
         violated = sum(each.verdict is Verdict.FAIL for each in those)
         unknown = len(those) - violated
-        verdict = _worst(each.verdict for each in those)
+        verdict = worst(each.verdict for each in those)
         why = ""
         if verdict is Verdict.PASS and lossy:
             verdict = Verdict.UNKNOWN
@@ -183,14 +166,6 @@ def _why(rule: str, unknown: list[Violation], lossy: int) -> str:
     if unknown:
         return f"{len(unknown)} cannot be judged: a journal is not conclusive"
     return f"{lossy} journals lack records, which may have broken it"
-
-
-def _worst(verdicts: Iterable[Verdict]) -> Verdict:
-    found = set(verdicts)
-    for verdict in (Verdict.FAIL, Verdict.UNKNOWN):
-        if verdict in found:
-            return verdict
-    return Verdict.PASS
 
 
 def _place(violation: Violation) -> tuple[int, int, int, int]:

@@ -40,9 +40,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-__all__ = ["RULES", "Basis", "Rule", "Verdict", "Violation"]
+__all__ = ["RULES", "Basis", "Rule", "RuleVerdict", "Verdict", "Violation", "worst"]
 
 
 class Verdict(enum.StrEnum):
@@ -125,6 +125,32 @@ class Violation:
             for name in ("flow", "seq", "n", "journal")
         )
         return self.rule, flow, seq, n, journal
+
+
+@attrs.frozen
+class RuleVerdict:
+    """What can be said of one rule.
+
+    checked: how many of the rule's units were held against it.
+    violated, unknown: would-be violations that are FAIL, that are UNKNOWN.
+    why: why it is UNKNOWN, "" if it is not.
+    """
+
+    rule: str
+    verdict: Verdict
+    checked: int
+    violated: int
+    unknown: int
+    why: str
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """FAIL if any is; else UNKNOWN if any is; else PASS, also of none."""
+    found = set(verdicts)
+    for verdict in (Verdict.FAIL, Verdict.UNKNOWN):
+        if verdict in found:
+            return verdict
+    return Verdict.PASS
 
 
 _ALL: Final = (

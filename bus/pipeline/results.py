@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 from pyarrow import Table, parquet  # type: ignore[import-untyped] # pyarrow ships no types
 
-from bus.journal.rules import RULES, Verdict, Violation
+from bus.journal.rules import RULES, RuleVerdict, Verdict, Violation, worst
 from bus.pipeline.schemas import hex64, unsigned
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bus.pipeline.folder import OutFolder
-    from bus.pipeline.verdicts import RuleVerdict
 
 __all__ = [
     "Result",
@@ -62,7 +61,6 @@ class Result:
 
 def write_results(
     folder: OutFolder,
-    verdict: Verdict,
     verdicts: tuple[RuleVerdict, ...],
     problems: Iterable[str],
 ) -> Result:
@@ -72,7 +70,7 @@ def write_results(
     are listed, and `listed` says how many that are.
     """
     result = Result(
-        verdict,
+        worst(each.verdict for each in verdicts),
         verdicts,
         sum(each.violated + each.unknown for each in verdicts),
         None,
@@ -83,7 +81,7 @@ def write_results(
     table = folder.table("verdicts") / "part-00000.parquet"
     parquet.write_table(Table.from_pylist(rows), table)
     told = {
-        "verdict": verdict,
+        "verdict": result.verdict,
         "verdicts": rows,
         "violations": result.violations,
         "listed": _write_violations(folder),

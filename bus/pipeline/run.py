@@ -130,13 +130,13 @@ def _judge(
 ) -> Result:
     from bus.pipeline.results import write_results  # noqa: PLC0415 - needs pyarrow
     from bus.pipeline.rules import violations  # noqa: PLC0415 - needs Spark
-    from bus.pipeline.verdicts import overall, verdicts  # noqa: PLC0415 - needs Spark
+    from bus.pipeline.verdicts import verdicts  # noqa: PLC0415 - needs Spark
 
     # One file, in the order in which people read it: few rows, or all is broken.
     found = violations(tables).repartition(1)
     folder.write(found.sortWithinPartitions("rule", "journal", "n"), "violations")
     each = verdicts(tables, folder.read(spark, "violations"))
-    return write_results(folder, overall(each), each, problems)
+    return write_results(folder, each, problems)
 
 
 def _summarize(folder: OutFolder, tables: Tables) -> None:

@@ -1,4 +1,4 @@
-"""`RuleVerdict`: PASS, FAIL or UNKNOWN for each rule, and how it came to that.
+"""PASS, FAIL or UNKNOWN for each rule, and how it came to that.
 
 The table that decides is at the head of `bus.journal.rules`. Only counts reach the
 driver: a few numbers a rule.
@@ -8,46 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from bus.journal.rules import RULES, Verdict
+from bus.journal.rules import RULES, RuleVerdict, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pyspark.sql import DataFrame, Row
 
     from bus.pipeline.rules import Tables
 
-__all__ = ["RuleVerdict", "overall", "verdicts"]
-
-
-@attrs.frozen
-class RuleVerdict:
-    """What came out for one rule.
-
-    checked: how many things it was held against, in the rule's unit.
-    violated, unknown: would-be violations that are FAIL, that are UNKNOWN.
-    why: why it is UNKNOWN, "" if it is not.
-    """
-
-    rule: str
-    title: str
-    verdict: Verdict
-    checked: int
-    unit: str
-    violated: int
-    unknown: int
-    why: str
-
-
-def overall(each: Iterable[RuleVerdict]) -> Verdict:
-    """One word for all rules: FAIL if any fails, PASS if all pass, else UNKNOWN."""
-    found = {one.verdict for one in each}
-    if Verdict.FAIL in found:
-        return Verdict.FAIL
-    return Verdict.UNKNOWN if Verdict.UNKNOWN in found else Verdict.PASS
+__all__ = ["verdicts"]
 
 
 def verdicts(tables: Tables, violations: DataFrame) -> tuple[RuleVerdict, ...]:
@@ -108,10 +78,7 @@ def _verdict(
     elif lossy:
         verdict = Verdict.UNKNOWN
         why = f"{lossy} journals lack records, which may have broken it"
-    told = RULES[rule]
-    return RuleVerdict(
-        rule, told.title, verdict, checked, told.unit, violated, unknown, why
-    )
+    return RuleVerdict(rule, verdict, checked, violated, unknown, why)
 
 
 def _only(summary: DataFrame) -> Row:

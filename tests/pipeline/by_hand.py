@@ -63,10 +63,8 @@ def results(path: Path, *, verdict: str = "PASS", **tables: list[Row]) -> OutFol
         "verdicts": [
             {
                 "rule": rule.id,
-                "title": rule.title,
                 "verdict": verdict,
                 "checked": 12345,
-                "unit": rule.unit,
                 "violated": 0,
                 "unknown": 0,
                 "why": f"reason of {rule.id}",
