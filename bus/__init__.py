@@ -1,4 +1,8 @@
-"""A hierarchical software bus on `queuebroker`, and the tools that read its traffic.
+"""What goes over the channels of `queuebroker`, recorded, judged and shown.
+
+General layout: `journal` records and holds the record to its promises, `pipeline` does
+so with Spark and draws a report, `demo` is a program to be recorded, `cli` the command.
+The software bus itself comes next.
 
 Nothing is imported here: `bus.journal` must load with the standard library, attrs and
 `queuebroker` alone.

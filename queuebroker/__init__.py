@@ -4,11 +4,14 @@ General layout, each on those before it:
 
 errors, observer       what can go wrong; what may watch
 _sync, parking         the only door to threads and time; who waits, and how
+arguments, current     what callers may pass; the broker of the running thread
 circular_buffer        bounded buffers of messages and of bytes
-connection, end        the state two ends share, as tables; what ends have in common
-channel, message_queue, locked_queue     ends for bytes and for messages
-rendezvous, meeting    who waits for whom at which port; how they meet
+status                 what an end is and may do: the tables
+connection, queue_connection, readiness  the state that two ends share
+end, channel, message_queue, locked_queue     ends, for bytes and for messages
+rendezvous, pairing, meeting    who waits for whom at which port; how they meet
 broker_manager, broker, queue_broker, task     names, and threads that belong to them
+java                   the same objects under the names of the Java text
 testing                the schedule explorer: not imported from here
 """
 
@@ -18,7 +21,6 @@ from queuebroker.broker import Broker
 from queuebroker.broker_manager import BrokerManager, default_manager
 from queuebroker.channel import Channel
 from queuebroker.circular_buffer import CircularBuffer, CircularBufferQueue
-from queuebroker.connection import Status
 from queuebroker.current import current_broker
 from queuebroker.end import Stats
 from queuebroker.errors import (
@@ -44,6 +46,7 @@ from queuebroker.message_queue import MessageQueue
 from queuebroker.observer import Observer, Operation, Reason
 from queuebroker.queue_broker import QueueBroker
 from queuebroker.rendezvous import RdV, RdVMap
+from queuebroker.status import Status
 from queuebroker.task import Task
 
 __all__ = [  # noqa: RUF022  # grouped by what they are for

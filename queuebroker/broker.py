@@ -201,6 +201,9 @@ class Broker:
 
         They raise BrokerClosedError. Channels live on. May be repeated.
         """
+        if self.manager.foreign:
+            self._open = False
+            return
         with self.manager.lock:
             self.close_locked()
 

@@ -33,6 +33,7 @@ _forks = 0
 def _forked() -> None:
     global _forks  # noqa: PLW0603  # a fork is an event of the whole process
     _forks += 1
+    _defaults.clear()  # the child gets a default manager of its own
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -42,8 +43,7 @@ class BrokerManager:
     """A name space of brokers; two managers share nothing (QB-NAME-1).
 
     Lock: ``lock`` guards every attribute here, the `RdVMap` and the open flag of each
-    broker, and the state of each `RdV`. Rank 1: a connection's lock is never taken
-    under it.
+    broker, and the state of each `RdV`. A connection's lock is never taken under it.
 
     Args:
         observer: told of all that happens in this manager; it cannot be changed
@@ -98,6 +98,9 @@ class BrokerManager:
         Queues and channels live on, unless ``disconnect`` is true. No new broker can
         be made. May be repeated.
         """
+        if self.foreign:
+            self._closed = True  # its lock may be one that nobody here will release
+            return
         with self.lock:
             self._closed = True
             for broker in list(self._brokers.values()):
@@ -108,13 +111,18 @@ class BrokerManager:
 
     # For brokers.
 
+    @property
+    def foreign(self) -> bool:
+        """Whether it was made before a fork: who waits or holds a lock is not here."""
+        return self._born != _forks
+
     def check_process(self) -> None:
         """Refuse to work in the child of a fork: its waiters are not here.
 
         Raises:
             BrokerClosedError: this manager was made before a fork.
         """
-        if self._born != _forks:
+        if self.foreign:
             msg = "cannot use a broker made before a fork: its threads are not here"
             raise BrokerClosedError(msg)
 

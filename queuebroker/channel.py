@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from queuebroker import _sync
 from queuebroker.arguments import byte_range, deadline_after, flat_view, index
 from queuebroker.circular_buffer import CircularBuffer
-from queuebroker.connection import Connection, Verdict
+from queuebroker.connection import Connection
 from queuebroker.end import End
 from queuebroker.errors import (
     DisconnectedChannelError,
@@ -22,6 +22,7 @@ from queuebroker.errors import (
     SendTimeoutError,
 )
 from queuebroker.observer import Operation, Reason
+from queuebroker.status import Verdict
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -79,13 +80,18 @@ class Channel(End[Connection[CircularBuffer]]):
                 count = flow.buffer.write_locked(part)
                 before, flow.accepted = flow.accepted, flow.accepted + count
                 connection.note(
-                    Operation.WRITE, (side, peer), before, count, waited_ns=waited_ns
+                    Operation.WRITE,
+                    side,
+                    peer,
+                    seq=before,
+                    size=count,
+                    waited_ns=waited_ns,
                 )
             elif verdict is Verdict.DROP:
                 count = len(part)
                 flow.half += count
                 reason = Reason.HALF_DISCONNECTED
-                connection.note(Operation.DROP, (side, peer), 0, count, reason)
+                connection.note(Operation.DROP, side, peer, size=count, reason=reason)
             else:
                 connection.see_close_locked(side)
             return verdict
@@ -136,7 +142,12 @@ class Channel(End[Connection[CircularBuffer]]):
                 count = flow.buffer.read_locked(part)
                 before, flow.received = flow.received, flow.received + count
                 connection.note(
-                    Operation.READ, (side, side), before, count, waited_ns=waited_ns
+                    Operation.READ,
+                    side,
+                    side,
+                    seq=before,
+                    size=count,
+                    waited_ns=waited_ns,
                 )
             elif verdict is Verdict.REFUSE:
                 connection.see_close_locked(side)

@@ -5,7 +5,7 @@ Each is a monitor: ``lock`` guards it, ``room`` lists who waits for space and
 lock and works on them through the methods that end in ``_locked``; used alone, a
 buffer has a lock of its own and the other methods are safe from any thread.
 
-Neither knows of ends, disconnecting or timeouts' names.
+Neither knows of ends or of disconnecting.
 """
 
 from __future__ import annotations
@@ -96,7 +96,11 @@ class CircularBufferQueue(Generic[M]):
     def pull(self) -> M | None:
         """Remove and return the oldest message, None if there is none (QB-BUF-5)."""
         with self.lock:
-            return self.pull_locked() if self._messages else None
+            try:
+                return self.pull_locked() if self._messages else None
+            except BaseException:
+                self.recover_locked()
+                raise
 
     # Under the lock.
 
@@ -125,6 +129,10 @@ class CircularBufferQueue(Generic[M]):
     def peek_locked(self) -> M:
         """Return the oldest message, which must be there, and leave it."""
         return self._messages[0]
+
+    def items_locked(self) -> list[M]:
+        """Return everything, oldest first, and leave it."""
+        return list(self._messages)
 
     def clear_locked(self) -> list[M]:
         """Remove everything; return what it was, oldest first."""

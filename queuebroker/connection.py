@@ -1,105 +1,29 @@
-"""What the two ends of a connection share: one state, written as tables.
+"""What the two ends of a connection share: flags, buffers, books, and one lock.
 
-Every decision about an end, what it is and what a send or a receive may do, is in the
-three tables below (the sequential model of the specification). The ends look up here
-and only then touch a buffer; no status is stored anywhere else.
-
-This does not know what the buffers hold, messages or bytes, nor how anybody waits.
+The ends look up in the tables of `queuebroker.status` through this, and only then
+touch a buffer. This does not know what the buffers hold, messages or bytes, nor how
+anybody waits.
 """
 
 from __future__ import annotations
 
-import enum
 import itertools
-from typing import TYPE_CHECKING, Final, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 
 from queuebroker import _sync
 from queuebroker.observer import Operation, Reason, Watch
+from queuebroker.status import RECEIVE, SEND, STATUS, Status, Verdict
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from queuebroker.parking import WaitList
     from queuebroker.readiness import Readiness
 
-__all__ = [
-    "RECEIVE",
-    "SEND",
-    "STATUS",
-    "Connection",
-    "Flow",
-    "Side",
-    "Status",
-    "Verdict",
-]
+__all__ = ["Connection", "Flow", "Side"]
 
 Side = Literal[0, 1]  # 0 is the end of the acceptor, 1 that of the connector
-
-
-class Status(enum.Enum):
-    """What an end is; it moves down this list only, perhaps skipping (QB-DISC-1)."""
-
-    CONNECTED = "connected"
-    HALF_DISCONNECTED = "half-disconnected"
-    DISCONNECTED = "disconnected"
-
-
-class Verdict(enum.Enum):
-    """What happens to a send or a receive that looks at its end."""
-
-    DO = enum.auto()
-    WAIT = enum.auto()
-    DROP = enum.auto()
-    REFUSE = enum.auto()
-
-
-# By identity, as members are compared: the hash of Enum is Python code, and every
-# operation looks something up in the tables.
-Status.__hash__ = object.__hash__  # type: ignore[method-assign]  # see above
-Verdict.__hash__ = object.__hash__  # type: ignore[method-assign]  # see above
-
-
-_C, _H, _D = Status.CONNECTED, Status.HALF_DISCONNECTED, Status.DISCONNECTED
-_DO, _WAIT, _DROP, _REFUSE = Verdict.DO, Verdict.WAIT, Verdict.DROP, Verdict.REFUSE
-
-# (this end closed, its peer closed, something unread here) -> status
-STATUS: Final[Mapping[tuple[bool, bool, bool], Status]] = {
-    (False, False, False): _C,
-    (False, False, True): _C,
-    (False, True, True): _H,
-    (False, True, False): _D,
-    (True, False, False): _D,
-    (True, False, True): _D,
-    (True, True, False): _D,
-    (True, True, True): _D,
-}
-
-# (status, room in the peer's buffer, this call has waited) -> what a send does
-SEND: Final[Mapping[tuple[Status, bool, bool], Verdict]] = {
-    (_C, True, False): _DO,
-    (_C, True, True): _DO,
-    (_C, False, False): _WAIT,
-    (_C, False, True): _WAIT,
-    (_H, True, False): _DROP,
-    (_H, False, False): _DROP,
-    (_H, True, True): _REFUSE,
-    (_H, False, True): _REFUSE,
-    (_D, True, False): _REFUSE,
-    (_D, False, False): _REFUSE,
-    (_D, True, True): _REFUSE,
-    (_D, False, True): _REFUSE,
-}
-
-# (status, something unread here) -> what a receive does; half without anything unread
-# is not a status an end can have
-RECEIVE: Final[Mapping[tuple[Status, bool], Verdict]] = {
-    (_C, True): _DO,
-    (_C, False): _WAIT,
-    (_H, True): _DO,
-    (_D, True): _REFUSE,
-    (_D, False): _REFUSE,
-}
 
 
 class Buffer(Protocol):
@@ -118,6 +42,7 @@ class Buffer(Protocol):
 
 
 B = TypeVar("B", bound=Buffer)
+T = TypeVar("T")
 
 _numbers = itertools.count(1)
 
@@ -130,7 +55,7 @@ class Flow(Generic[B]):
     Invariant: ``accepted == received + discarded + len(buffer)``.
     """
 
-    __slots__ = ("accepted", "buffer", "discarded", "half", "received")
+    __slots__ = ("accepted", "buffer", "discarded", "half", "received", "told")
 
     def __init__(self, buffer: B) -> None:
         self.buffer: B = buffer
@@ -138,6 +63,7 @@ class Flow(Generic[B]):
         self.received: int = 0
         self.discarded: int = 0  # unread when the receiver disconnected
         self.half: int = 0  # sent after the receiver had disconnected, never accepted
+        self.told: int = 0  # the last number whose SEND an observer knows of
 
 
 class Connection(Generic[B]):
@@ -159,6 +85,7 @@ class Connection(Generic[B]):
         "deferred",
         "errors",
         "flows",
+        "hung_up",
         "limit",
         "lock",
         "names",
@@ -184,6 +111,9 @@ class Connection(Generic[B]):
         self.lock: _thread.LockType = lock
         self.flows: tuple[Flow[B], Flow[B]] = flows
         self.closed: list[bool] = [False, False]
+        # Whether all that goes with closing a side was done: an interrupted
+        # disconnect that is repeated goes on until then.
+        self.hung_up: list[bool] = [False, False]
         # What made a side disconnect abnormally, and whether a side was told.
         self.errors: list[BaseException | None] = [None, None]
         self.seen: list[bool] = [False, False]
@@ -240,36 +170,28 @@ class Connection(Generic[B]):
         """Close a side for good, if it is not (QB-DISC-10).
 
         What it had not read is discarded (QB-DISC-11), and whoever waits at either
-        end looks again (I3).
+        end looks again (I3). Each step may be done twice, and the last one says that
+        all were done.
         """
+        if self.hung_up[side]:
+            return
+        if not self.closed[side]:
+            self.errors[side] = error
+            self.closed[side] = True
+        self.note_discarded_locked(side)
         flow = self.flows[side]
-        if self.closed[side] and flow.buffer.empty():
-            return  # an interrupted disconnect that is repeated goes on instead
-        self.closed[side] = True
-        self.errors[side] = error
-        unread = flow.buffer.clear_locked()
-        flow.discarded += len(unread)
-        if self.watch is not None:
-            for item in unread:
-                if isinstance(item, tuple):
-                    seq, message = item
-                    self.note(
-                        Operation.DROP,
-                        (side, side),
-                        seq,
-                        len(message),
-                        Reason.DISCARDED,
-                    )
-            self.note(Operation.CLOSE_LOCAL, (side, side), 0, 0, reason)
+        flow.discarded += len(flow.buffer.clear_locked())
+        self.note(Operation.CLOSE_LOCAL, side, side, reason=reason)
         self.rouse_locked()
         self.refresh_locked(0)
         self.refresh_locked(1)
+        self.hung_up[side] = True
 
     def see_close_locked(self, side: Side) -> None:
         """Note the first time a side is told that its peer has disconnected."""
         if not (self.closed[side] or self.seen[side]):
             self.seen[side] = True
-            self.note(Operation.CLOSE_SEEN, (side, side), 0, 0, Reason.DISCONNECTED)
+            self.note(Operation.CLOSE_SEEN, side, side, reason=Reason.DISCONNECTED)
 
     def rouse_locked(self) -> None:
         """Wake everybody who waits at either end."""
@@ -278,10 +200,33 @@ class Connection(Generic[B]):
 
     def close_both(self) -> None:
         """Close both sides, as if each had disconnected."""
-        with self.lock:
+
+        def close() -> None:
             self.close_locked(0, None, Reason.BROKER_CLOSED)
             self.close_locked(1, None, Reason.BROKER_CLOSED)
-        self.settle()
+
+        self.critical(close)
+
+    def critical(self, step: Callable[[], T]) -> T:
+        """Do a step under the lock and return what it returns.
+
+        Whatever strikes, the state is whole and nobody sleeps on: an interrupt may
+        have come after a change and before its wake-up (QB-ERR-9).
+        """
+        try:
+            with self.lock:
+                try:
+                    return step()
+                except BaseException:
+                    self.recover_locked()
+                    raise
+        finally:
+            # Not even an interrupt just here may keep a finalizer's wish waiting.
+            try:
+                self.settle()
+            except BaseException:
+                self.settle()
+                raise
 
     def recover_locked(self) -> None:
         """Put right what an exception left half done, and wake everybody (QB-ERR-9).
@@ -310,24 +255,41 @@ class Connection(Generic[B]):
     # A finalizer may run within any operation, on the thread that holds the lock.
 
     def finalize(self, side: Side) -> None:
-        """Close a side whose end was collected, never waiting for itself (QB-CONC-9).
+        """Close a side whose end was collected, without waiting (QB-CONC-9).
 
-        If the lock is taken it may be by this very thread; then whoever holds it
-        finds the note when it lets go. Free a moment ago, it can only have been taken
-        by another thread meanwhile, and that one will let go: so `with` is safe, and
-        unlike a bare acquire it cannot be torn by a signal.
+        If the lock is taken, perhaps by this very thread, whoever holds it finds the
+        note when it lets go. Even to wait for another thread would be wrong: that one
+        may be in an observer which waits for a lock that this thread holds.
         """
         self.deferred.append(side)
-        if not self.lock.locked():
-            self.settle()
+        while self.deferred:
+            taken: list[bool] = []
+            try:
+                # One call in C: an interrupt cannot fall between taking the lock and
+                # knowing that it is taken.
+                taken.extend(map(self.lock.acquire, (False,)))
+                if not any(taken):
+                    return
+                self._close_deferred_locked()
+            finally:
+                if any(taken):
+                    self.lock.release()
 
     def settle(self) -> None:
         """Close what finalizers left behind; every operation ends by looking here."""
         while self.deferred:
             with self.lock:
-                while self.deferred:
-                    side = self.deferred.pop()
-                    self.close_locked(side, None, Reason.COLLECTED)
+                self._close_deferred_locked()
+
+    def _close_deferred_locked(self) -> None:
+        try:
+            while self.deferred:
+                side = self.deferred[0]
+                self.close_locked(side, None, Reason.COLLECTED)
+                del self.deferred[0]  # only now: an interrupt must not lose it
+        except BaseException:
+            self.recover_locked()
+            raise
 
     # Telling.
 
@@ -340,29 +302,33 @@ class Connection(Generic[B]):
 
     def now_ns(self) -> int:
         """Return the monotonic clock in ns where somebody observes, else 0."""
-        return 0 if self.watch is None else int(_sync.monotonic() * 1e9)
+        return 0 if self.watch is None else _sync.monotonic_ns()
 
     def note(
         self,
         operation: Operation,
-        who: tuple[Side, Side],
-        seq: int,
-        size: int,
-        reason: Reason = Reason.NONE,
+        actor: Side,
+        receiver: Side,
         *,
+        seq: int = 0,
+        size: int = 0,
+        reason: Reason = Reason.NONE,
+        depth: int | None = None,
         waited_ns: int = 0,
     ) -> None:
-        """Tell the observer, if there is one; ``who`` is (who acts, who receives)."""
+        """Tell the observer, if there is one, who did something to whose flow.
+
+        depth: how much is unread afterwards, None for what is now.
+        """
         if self.watch is None:
             return
-        actor, direction = who
         self.watch(
             operation,
             self.number,
-            direction,
+            receiver,
             seq,
             size,
-            len(self.flows[direction].buffer),
+            len(self.flows[receiver].buffer) if depth is None else depth,
             waited_ns,
             self.names[actor],
             self.names[1 - actor],
@@ -370,9 +336,5 @@ class Connection(Generic[B]):
             reason,
         )
 
-    def note_wait_end(self, side: Side, reason: Reason) -> None:
-        """Tell the observer, if there is one, that a receive waits no more."""
-        if self.watch is not None:
-            with self.lock:
-                self.note(Operation.RECV_END, (side, side), 0, 0, reason)
-            self.settle()
+    def note_discarded_locked(self, side: Side) -> None:
+        """Tell of each thing unread by a side that closes; bytes are not told of."""

@@ -8,14 +8,16 @@ Status belongs to an end, not to the pair (QB-DISC-1).
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, TypeVar
 
 import attrs
 
 from queuebroker.arguments import deadline_after
-from queuebroker.connection import Connection, Side, Status, Verdict
+from queuebroker.connection import Connection, Side
 from queuebroker.observer import Reason
 from queuebroker.parking import PENDING, Pending, wait_for
+from queuebroker.status import Status, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,10 +128,9 @@ class End(Generic[C]):
     def stats(self) -> Stats:
         """Return the books of this end, read at one instant (QB-BOOK-1)."""
         connection = self._connection
-        with connection.lock:
-            outward = connection.flows[1 - self._side]
-            inward = connection.flows[self._side]
-            stats = Stats(
+        outward, inward = connection.flows[1 - self._side], connection.flows[self._side]
+        return connection.critical(
+            lambda: Stats(
                 sent=outward.accepted + outward.half,
                 received=inward.received,
                 half_disconnected=outward.half,
@@ -137,8 +138,7 @@ class End(Generic[C]):
                 peer_lost=0,
                 pending=len(inward.buffer),
             )
-        self._settle()
-        return stats
+        )
 
     # Hanging up.
 
@@ -151,15 +151,7 @@ class End(Generic[C]):
         """
         connection = self._connection
         reason = Reason.NONE if error is None else Reason.ABNORMAL
-        try:
-            with connection.lock:
-                try:
-                    connection.close_locked(self._side, error, reason)
-                except BaseException:
-                    connection.recover_locked()
-                    raise
-        finally:
-            self._settle()
+        connection.critical(lambda: connection.close_locked(self._side, error, reason))
 
     def close(self) -> None:
         """The same as `disconnect()` (QB-PY-3)."""
@@ -181,8 +173,9 @@ class End(Generic[C]):
         connection = getattr(self, "_connection", None)
         if connection is None or connection.status(self._side) is Status.DISCONNECTED:
             return
+        unclosed = f"unclosed {self!r}"
         connection.finalize(self._side)
-        warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+        warnings.warn(unclosed, ResourceWarning, stacklevel=2, source=self)
 
     # What it refuses, and how it looks.
 
@@ -216,18 +209,7 @@ class End(Generic[C]):
         """
         connection = self._connection
         deadline = deadline_after(timeout)
-        try:
-            with connection.lock:
-                try:
-                    verdict = attempt(0)
-                except BaseException:
-                    # An interrupt may have come after a change and before its
-                    # wake-up: everybody who waits looks again (QB-ERR-9).
-                    connection.recover_locked()
-                    raise
-        finally:
-            if connection.deferred:
-                connection.settle()
+        verdict = connection.critical(partial(attempt, 0))
         if verdict is not Verdict.WAIT or timeout == 0:
             return verdict
         return self._wait(attempt, deadline, sends=sends)
@@ -251,13 +233,8 @@ class End(Generic[C]):
         buffer = connection.flows[connection.peer_of(side) if sends else side].buffer
         waiters = buffer.room if sends else buffer.arrived
         outcome = wait_for(connection, waiters, look, ready, deadline)
-        self._settle()
+        connection.settle()
         return Verdict.WAIT if outcome is PENDING else outcome
-
-    def _settle(self) -> None:
-        """Do what a finalizer could not while the lock was taken (QB-CONC-9)."""
-        if self._connection.deferred:
-            self._connection.settle()
 
     def _refusal(self, act: str) -> DisconnectedError:
         """Return the exception for an act this end's status refuses; raise it."""

@@ -8,13 +8,14 @@ when the peer hangs up (QB-DISC-7 against QB-DISC-6).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from queuebroker.arguments import deadline_after, flat_view, positive, snapshot
-from queuebroker.connection import Verdict
 from queuebroker.errors import ReceiveTimeoutError, SendTimeoutError
 from queuebroker.message_queue import MessageQueue
 from queuebroker.observer import Operation, Reason
+from queuebroker.status import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -70,15 +71,8 @@ class LockedMessageQueue(MessageQueue):
         sendable, flaw = self._snapshots(messages)
         sent = 0
         while sent < len(sendable):
-            try:  # as in `End._act`
-                with self._connection.lock:
-                    try:
-                        sent, verdict = self._send_run_locked(sendable, sent)
-                    except BaseException:
-                        self._connection.recover_locked()
-                        raise
-            finally:
-                self._settle()
+            run = partial(self._send_run_locked, sendable, sent)
+            sent, verdict = self._connection.critical(run)
             if verdict is Verdict.WAIT and timeout != 0:
                 attempt = self._sending(sendable[sent])
                 verdict = self._wait(attempt, deadline, sends=True)
@@ -186,7 +180,7 @@ class LockedMessageQueue(MessageQueue):
                 connection.see_close_locked(side)
             elif timeout != 0 and not slept:
                 slept = True
-                connection.note(Operation.RECV_BEGIN, (side, side), 0, 0)
+                connection.note(Operation.RECV_BEGIN, side, side)
             return verdict
 
         reason = Reason.INTERRUPTED
@@ -195,7 +189,10 @@ class LockedMessageQueue(MessageQueue):
             reason = _ENDED[verdict]
         finally:
             if slept:
-                connection.note_wait_end(side, reason)
+                note = connection.note
+                connection.critical(
+                    lambda: note(Operation.RECV_END, side, side, reason=reason)
+                )
         if verdict is Verdict.REFUSE:
             raise self._refusal("receive")
         if verdict is Verdict.WAIT:

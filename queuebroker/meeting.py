@@ -17,7 +17,7 @@ from queuebroker.errors import (
 )
 from queuebroker.observer import Operation, Reason
 from queuebroker.pairing import pair
-from queuebroker.rendezvous import RdV, RdVEvent
+from queuebroker.rendezvous import RdV, RdVEvent, RdVState
 
 if TYPE_CHECKING:
     from queuebroker.broker import Broker
@@ -45,6 +45,7 @@ def begin_locked(rdv: RdV) -> None:
 def _begin_locked(rdv: RdV) -> None:
     manager, waiting = rdv.caller.manager, rdv.target.waiting
     rdv.began_ns = _now_ns(manager)
+    rdv.begun = True
     begin = Operation.ACCEPT_BEGIN if rdv.accepts else Operation.CONNECT_BEGIN
     _note(begin, rdv)
     if waiting.refuses(rdv):
@@ -82,7 +83,8 @@ def withdraw_locked(rdv: RdV, reason: Reason) -> None:
             rdv.parker.release()
         rdv.caller.departing.pop(rdv, None)
         rdv.target.waiting.remove(rdv)
-        _note(Operation.REFUSE, rdv)
+        if rdv.begun:
+            _note(Operation.REFUSE, rdv)
     except BaseException:
         rdv.target.waiting.mend()
         raise
@@ -105,7 +107,9 @@ def finish(rdv: RdV, deadline: float | None) -> MessageQueue | Channel:
             # A match that came with the deadline beats it (QB-TIME-5).
             if rdv.waiting:
                 withdraw_locked(rdv, Reason.TIMED_OUT)
-    if rdv.end is None:
+    # By the state, not by whether there is an end: a match that was struck, and undone
+    # by the other side, may have left one here.
+    if rdv.state is not RdVState.MATCHED or rdv.end is None:
         raise _refusal(rdv)
     return rdv.end
 
@@ -136,7 +140,7 @@ def _refusal(rdv: RdV) -> BrokerClosedError | PortInUseError | RendezvousTimeout
 
 
 def _now_ns(manager: BrokerManager) -> int:
-    return 0 if manager.watch is None else int(_sync.monotonic() * 1e9)
+    return 0 if manager.watch is None else _sync.monotonic_ns()
 
 
 def _note(

@@ -132,11 +132,13 @@ class MessageQueue(End[QueueConnection], abc.ABC):
         Readable while a receive would not wait: a message is here, or the disconnect
         is to be told. It lives as long as the connection.
         """
-        connection = self._connection
-        with connection.lock:
-            readiness = connection.readiness[self._side]
+        connection, side = self._connection, self._side
+
+        def make() -> int:
+            readiness = connection.readiness[side]
             if readiness is None:
-                readiness = connection.readiness[self._side] = Readiness()
-                connection.refresh_locked(self._side)
-        self._settle()
-        return readiness.fd
+                readiness = connection.readiness[side] = Readiness()
+            connection.refresh_locked(side)
+            return readiness.fd
+
+        return connection.critical(make)

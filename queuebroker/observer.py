@@ -53,7 +53,12 @@ class Reason(enum.IntEnum):
 
 
 class Observer(Protocol):
-    """A callable told of every accepted operation, in the channel's true order."""
+    """A callable told of every accepted operation, in the channel's true order.
+
+    It is called under the lock of what it is told of. If it takes a lock of its own, it
+    must do so without waiting for itself: the garbage collector may start in it, and
+    the finalizer of a forgotten end tells the observer of that end's close.
+    """
 
     def __call__(
         self,
@@ -88,6 +93,10 @@ class Observer(Protocol):
         """
 
 
+# What an `Observer` is told, in its order.
+Event = tuple[Operation, int, int, int, int, int, int, str, str, int, Reason]
+
+
 class Watch:
     """An observer with a guard: what it raises switches it off (QB-BOOK-4)."""
 
@@ -98,39 +107,13 @@ class Watch:
         # observer raises at once, one switches it off and logs.
         self._armed = [observer]
 
-    def __call__(
-        self,
-        operation: Operation,
-        channel: int,
-        direction: int,
-        seq: int,
-        size: int,
-        depth: int,
-        waited_ns: int,
-        local: str,
-        remote: str,
-        port: int,
-        reason: Reason,
-        /,
-    ) -> None:
+    def __call__(self, *event: *Event) -> None:
         try:
             observer = self._armed[0]
         except IndexError:
             return
         try:
-            observer(
-                operation,
-                channel,
-                direction,
-                seq,
-                size,
-                depth,
-                waited_ns,
-                local,
-                remote,
-                port,
-                reason,
-            )
+            observer(*event)
         except Exception:  # recording must never fail a channel
             try:
                 self._armed.pop()

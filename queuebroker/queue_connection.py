@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queuebroker.circular_buffer import CircularBufferQueue
-from queuebroker.connection import Connection, Verdict
+from queuebroker.connection import Connection
 from queuebroker.observer import Operation, Reason
+from queuebroker.status import Verdict
 
 if TYPE_CHECKING:
     from queuebroker.connection import Side
@@ -36,30 +37,27 @@ class QueueConnection(Connection[CircularBufferQueue[Message]]):
         peer = self.peer_of(side)
         verdict = self.send_verdict(side, waited=waited)
         if verdict is Verdict.DO:
-            self._store_locked(side, peer, message, waited_ns)
+            self._store_locked(peer, message, waited_ns)
         elif verdict is Verdict.DROP:
             self.flows[peer].half += 1
             self.note(
                 Operation.DROP,
-                (side, peer),
-                0,
-                len(message),
-                Reason.HALF_DISCONNECTED,
+                side,
+                peer,
+                size=len(message),
+                reason=Reason.HALF_DISCONNECTED,
             )
         elif verdict is Verdict.REFUSE:
             self.see_close_locked(side)
         return verdict
 
-    def _store_locked(
-        self, side: Side, peer: Side, message: bytes, waited_ns: int
-    ) -> None:
+    def _store_locked(self, peer: Side, message: bytes, waited_ns: int) -> None:
         flow = self.flows[peer]
         seq = flow.accepted + 1
         flow.buffer.push_locked(message if self.watch is None else (seq, message))
         flow.accepted = seq  # after the push, see `Connection.recover_locked`
         if self.watch is not None:
-            size = len(message)
-            self.note(Operation.SEND, (side, peer), seq, size, waited_ns=waited_ns)
+            self._tell_sent_locked(peer, seq, len(message), waited_ns)
         self.refresh_locked(peer)
 
     def take_locked(self, side: Side, waited_ns: int) -> bytes:
@@ -72,8 +70,46 @@ class QueueConnection(Connection[CircularBufferQueue[Message]]):
             return item
         seq, message = item
         size = len(message)
-        self.note(Operation.RECEIVE, (side, side), seq, size, waited_ns=waited_ns)
+        self.note(
+            Operation.RECEIVE, side, side, seq=seq, size=size, waited_ns=waited_ns
+        )
         return message
+
+    def _tell_sent_locked(
+        self, receiver: Side, seq: int, size: int, waited_ns: int = 0
+    ) -> None:
+        sender = self.peer_of(receiver)
+        self.note(
+            Operation.SEND, sender, receiver, seq=seq, size=size, waited_ns=waited_ns
+        )
+        self.flows[receiver].told = seq
+
+    def _numbered(self, side: Side) -> list[tuple[int, bytes]]:
+        """Return what is unread by a side with its numbers; empty if unobserved."""
+        items = self.flows[side].buffer.items_locked()
+        return [item for item in items if isinstance(item, tuple)]
+
+    def note_discarded_locked(self, side: Side) -> None:
+        for seq, message in self._numbered(side):
+            self.note(
+                Operation.DROP,
+                side,
+                side,
+                seq=seq,
+                size=len(message),
+                reason=Reason.DISCARDED,
+                depth=0,
+            )
+
+    def recover_locked(self) -> None:
+        super().recover_locked()
+        # A message that can be received must have been told of as sent, also if its
+        # send was struck in between (QB-BOOK-4).
+        sides: tuple[Side, Side] = (0, 1)
+        for side in sides:
+            for seq, message in self._numbered(side):
+                if seq > self.flows[side].told:
+                    self._tell_sent_locked(side, seq, len(message))
 
     def next_size_locked(self, side: Side) -> int:
         """Return the bytes of the oldest message for ``side``, which must be there."""

@@ -16,11 +16,19 @@ __all__ = ["Readiness"]
 class Readiness:
     """An eventfd kept in step with one flow; closed when it is collected."""
 
-    __slots__ = ("_readable", "fd")
+    __slots__ = ("_opened", "_readable")
 
     def __init__(self) -> None:
-        self.fd: Final = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._readable = False
+        # One call in C: an interrupt cannot fall between opening the descriptor and
+        # keeping it, and leave it open for ever.
+        self._opened: Final[list[int]] = []
+        self._opened.extend(map(os.eventfd, (0,), (os.EFD_CLOEXEC | os.EFD_NONBLOCK,)))
+
+    @property
+    def fd(self) -> int:
+        """The descriptor."""
+        return self._opened[0]
 
     def set_locked(self, *, readable: bool) -> None:
         """Make the descriptor readable or not."""
@@ -38,5 +46,6 @@ class Readiness:
         self.set_locked(readable=readable)
 
     def __del__(self) -> None:
-        if hasattr(self, "fd"):  # not if no descriptor was left, or an interrupt struck
-            os.close(self.fd)
+        # None if there was none to be had; not even a list if an interrupt struck.
+        for fd in getattr(self, "_opened", ()):
+            os.close(fd)

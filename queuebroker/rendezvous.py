@@ -93,6 +93,7 @@ class RdV:
     __slots__ = (
         "accepts",
         "began_ns",
+        "begun",
         "caller",
         "end",
         "kind",
@@ -123,6 +124,7 @@ class RdV:
         self.terms: Terms = terms
         self.ticket: int = next(_tickets)
         self.began_ns: int = 0
+        self.begun: bool = False  # from then on its end is told of too
         self.reason: Reason = Reason.NONE
         self.end: MessageQueue | Channel | None = None
         self.parker: _thread.LockType = _sync.Lock()

@@ -1,16 +1,14 @@
 """Recorded operations on two ends, or on brokers, held to the sequential models.
 
 `queuebroker.testing.History` records, `specs.models` says what may have happened, and
-`check_linearizable` looks for an order; here is only what lies between the three: an
-operation under the name and arguments that the models know it by.
+`check_linearizable` looks for an order; here is only what lies between the three: how
+an operation that the models know by name and arguments is made on real objects.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
-
-import attrs
+from typing import TYPE_CHECKING, Any
 
 from queuebroker import QueueBrokerError
 from queuebroker.testing import History, check_linearizable
@@ -27,50 +25,6 @@ __all__ = ["ChannelHistory", "MeetingHistory", "QueueHistory", "Step"]
 
 # What one step of a thread is: the name of an operation, and its arguments.
 Step = tuple[Any, ...]
-
-
-@attrs.frozen
-class Told:
-    """An operation as the models read it."""
-
-    name: str
-    args: tuple[Any, ...]
-    began: int
-    ended: float
-    result: Any
-    error: BaseException | None
-    pending: bool
-    kwargs: Mapping[str, object] = attrs.field(factory=dict)
-
-    @property
-    def invoked(self) -> int:
-        """What the models call the number of the call."""
-        return self.began
-
-    @property
-    def returned(self) -> float | None:
-        """What the models call the number of the return."""
-        return None if self.pending else self.ended
-
-
-def _told(history: History) -> list[Told]:
-    return [
-        Told(
-            one.name,
-            one.args,
-            one.began,
-            one.ended,
-            one.result,
-            one.error,
-            one.pending,
-        )
-        for one in history
-    ]
-
-
-def _check(operations: Iterable[Told], model: object) -> None:
-    # Two vocabularies for one thing: the checker only passes operations on.
-    check_linearizable(cast("Any", operations), cast("Any", model))
 
 
 _ON_A_QUEUE: dict[str, Callable[..., object]] = {
@@ -118,7 +72,7 @@ class QueueHistory:
             NotLinearizableError: there is none.
         """
         model = queue_model(self._ends[0].capacity, strict_half=self._strict)
-        _check(singles(_told(self._history)), InOrder(model))
+        check_linearizable(singles(self._history.operations), InOrder(model))
 
 
 class ChannelHistory:
@@ -146,7 +100,7 @@ class ChannelHistory:
 
     def check(self) -> None:
         """Find an order that explains it all, as `QueueHistory.check`."""
-        _check(_told(self._history), channel_model(self._ends[0].capacity))
+        check_linearizable(self._history, channel_model(self._ends[0].capacity))
 
 
 class MeetingHistory:
@@ -195,4 +149,4 @@ class MeetingHistory:
         """Find an order that explains it all, as `QueueHistory.check`; hang up."""
         for end in self.ends:
             end.disconnect()
-        _check(meetings(_told(self._history)), BrokerModel())
+        check_linearizable(meetings(self._history.operations), BrokerModel())

@@ -1,4 +1,4 @@
-"""Both ends of a new connection, by way of brokers that meet.
+"""Both ends of a new connection, by way of brokers that meet; who waits at them.
 
 For tests in which it matters who met whom: the acceptor's broker is called "server",
 the connector's "client". Where only the ends matter, `tests.pairs` is shorter. Leaving
@@ -11,14 +11,22 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from queuebroker import Broker, BrokerManager, QueueBroker
-from tests.support import Threads
+from tests.support import Threads, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from queuebroker import Channel, MessageQueue, Observer
 
-__all__ = ["channels", "meet", "meet_bytes", "queues"]
+__all__ = [
+    "accepts_wait",
+    "channels",
+    "connects_wait",
+    "meet",
+    "meet_bytes",
+    "nobody_waits",
+    "queues",
+]
 
 
 def meet(
@@ -39,6 +47,27 @@ def meet_bytes(
         accepted = threads.start(server.accept, port)
         connected = client.connect(server.name, port, required=True)
     return accepted.result(), connected
+
+
+def accepts_wait(broker: Broker | QueueBroker, counts: Mapping[int, int]) -> None:
+    """Wait until so many accepts wait at a broker, by port."""
+    until(lambda: broker.waiting_accepts() == counts, f"the accepts are not {counts}")
+
+
+def connects_wait(broker: Broker | QueueBroker, counts: Mapping[int, int]) -> None:
+    """Wait until so many connects wait for a broker, by port."""
+    until(lambda: broker.waiting_connects() == counts, f"the connects are not {counts}")
+
+
+def nobody_waits(*brokers: QueueBroker) -> None:
+    """Check that all lists are as if nobody ever had waited: no ghost, no growth."""
+    for broker in brokers:
+        assert broker.waiting_accepts() == {}
+        assert broker.waiting_connects() == {}
+        assert broker.outgoing() == {}
+        assert len(broker._broker.waiting) == 0
+        assert broker._broker.waiting._waiting == {}
+        assert broker._broker.departing == {}
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.support import until
 
@@ -11,12 +11,27 @@ if TYPE_CHECKING:
 
 __all__ = ["Recorder", "Row"]
 
-# operation, channel, direction, seq, size, depth, local, remote, port, reason
-Row = tuple["Operation", int, int, int, int, int, str, str, int, "Reason"]
+
+class Row(NamedTuple):
+    """What an observer is told, without the time that was waited.
+
+    channel: numbered from 1 in the order in which channels are heard of.
+    """
+
+    operation: Operation
+    channel: int
+    direction: int
+    seq: int
+    size: int
+    depth: int
+    local: str
+    remote: str
+    port: int
+    reason: Reason
 
 
 class Recorder:
-    """Keeps rows without the time that was waited; channels are numbered from 1.
+    """Keeps what it is told as rows.
 
     fatal: raise at the first operation of that kind.
     """
@@ -43,7 +58,7 @@ class Recorder:
     ) -> None:
         number = self._channels.setdefault(channel, len(self._channels))
         self.rows.append(
-            (
+            Row(
                 operation,
                 number,
                 direction,
@@ -63,7 +78,7 @@ class Recorder:
     @property
     def operations(self) -> list[Operation]:
         """What happened, in order."""
-        return [row[0] for row in self.rows]
+        return [row.operation for row in self.rows]
 
     def forget(self) -> None:
         """Keep only what comes from now on."""

@@ -21,7 +21,7 @@ import functools
 import gc
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,12 +43,15 @@ _LOOKS = frozenset({"RESUME", "JUMP_BACKWARD"})
 _CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 
 
-def everywhere(case: Callable[[Blow], None]) -> None:
+def everywhere(
+    case: Callable[[Blow], None], points: Iterable[int] | None = None
+) -> None:
     """Run a case again and again, each time with the interrupt one point later.
 
     The last time the call ends without one; there must be several points before.
+    points: only these.
     """
-    for point in itertools.count():
+    for point in itertools.count() if points is None else points:
         blows: list[bool] = []
 
         def blow(

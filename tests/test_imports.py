@@ -36,6 +36,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "readiness",
         "circular_buffer",
         "rendezvous",
+        "status",
         "connection",
         "queue_connection",
         "end",

@@ -105,6 +105,6 @@ def _fail(message: str) -> NoReturn:
 @click.version_option(package_name="queuebroker", prog_name="bus")
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """Channels, a software bus on them, and the proof of what they did."""
+    """Record what goes over channels, and hold it to its promises."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
-from bus.cli.text import id_text, printable, route, show_table, warn
+from bus.cli.text import route, show_table, warn
 from bus.journal.checker import check as check_journals
 from bus.journal.reader import open_journals
+from bus.journal.results import Result, result_fields, violation_fields
 from bus.journal.rules import RULES, Verdict
+from bus.journal.wording import hex64, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from bus.journal.checker import CheckResult
     from bus.journal.rules import RuleVerdict, Violation
 
-__all__ = ["EXIT_CODES", "check", "show_verdicts", "violation_line"]
+__all__ = ["EXIT_CODES", "check", "show_result"]
 
 EXIT_CODES: Final = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.UNKNOWN: 3}
 _COLOURS: Final = {"PASS": "green", "FAIL": "bold red", "UNKNOWN": "yellow"}
@@ -43,26 +45,33 @@ def check(directory: str, *, as_json: bool, limit: int) -> None:
     Ends with 0 if all verdicts are PASS, 1 if any is FAIL, 3 if some are UNKNOWN
     because a journal is incomplete.
     """
-    result = check_journals(open_journals(directory))
+    found = check_journals(open_journals(directory))
     if as_json:
-        click.echo(json.dumps(_as_json(result)))
+        click.echo(json.dumps(_fields(found)))
+        warn(found.problems)
     else:
-        _show(result, limit)
-    warn(result.problems)
-    sys.exit(EXIT_CODES[result.verdict])
+        others = f": --limit {len(found.violations)} shows all"
+        show_result(found.summary, found.violations[:limit], others)
+    sys.exit(EXIT_CODES[found.verdict])
 
 
-def _show(result: CheckResult, limit: int) -> None:
-    show_verdicts(result.verdicts)
-    for violation in result.violations[:limit]:
-        click.echo(violation_line(violation))
-    rest = len(result.violations) - limit
+def show_result(result: Result, shown: Sequence[Violation], others: str) -> None:
+    """Write verdicts, some violations, and what else there is.
+
+    others: where the violations are that are not shown.
+    """
+    _show_verdicts(result.verdicts)
+    for violation in shown:
+        click.echo(_violation_line(violation))
+    rest = result.violations - len(shown)
     if rest > 0:
-        click.echo(f"and {rest} more: --limit {len(result.violations)} shows all")
+        click.echo(f"and {rest:,} more{others}")
+    if result.report is not None:
+        click.echo(f"report: {result.report}")
+    warn(result.problems)
 
 
-def show_verdicts(verdicts: Sequence[RuleVerdict]) -> None:
-    """Write the table of verdicts."""
+def _show_verdicts(verdicts: Sequence[RuleVerdict]) -> None:
     head = ("rule", "promise", "verdict", "checked", "violated", "unknown", "why")
     rows = [
         (
@@ -79,11 +88,10 @@ def show_verdicts(verdicts: Sequence[RuleVerdict]) -> None:
     show_table(head, rows, colours=_COLOURS)
 
 
-def violation_line(violation: Violation) -> str:
-    """One violation in one line, for people."""
+def _violation_line(violation: Violation) -> str:
     where = f"record {violation.n} of " if violation.n is not None else ""
     journal = violation.journal
-    whose = f"journal {id_text(journal)}" if journal is not None else "no journal"
+    whose = f"journal {hex64(journal)}" if journal is not None else "no journal"
     return (
         f"{violation.rule} {violation.verdict}: {_subject(violation)}"
         f"{printable(violation.explanation)} ({where}{whose})"
@@ -95,25 +103,11 @@ def _subject(violation: Violation) -> str:
         return ""
     way = route(violation.sender, violation.receiver, violation.port)
     if violation.seq is None:
-        return f"channel {id_text(violation.flow >> 1)}, {way}, "
-    return f"message {violation.seq} of {way}, flow {id_text(violation.flow)}, "
+        return f"channel {hex64(violation.flow >> 1)}, {way}, "
+    return f"message {violation.seq} of {way}, flow {hex64(violation.flow)}, "
 
 
-def _as_json(result: CheckResult) -> dict[str, Any]:
-    return {
-        "verdict": result.verdict.value,
-        "verdicts": [attrs.asdict(each) for each in result.verdicts],
-        "violations": [_in_hex(attrs.asdict(each)) for each in result.violations],
-        "journals": [_in_hex(attrs.asdict(each)) for each in result.facts],
-        "problems": list(result.problems),
-    }
-
-
-def _in_hex(fields: dict[str, Any]) -> dict[str, Any]:
-    """With 64-bit identifiers as text: JSON readers make floats of such numbers."""
-    return {
-        name: id_text(value)
-        if name in ("journal", "flow") and value is not None
-        else value
-        for name, value in fields.items()
-    }
+def _fields(found: CheckResult) -> dict[str, Any]:
+    """Everything as JSON: the violations themselves where files have their number."""
+    fields = result_fields(found.summary, map(attrs.asdict, found.facts))
+    return fields | {"violations": list(map(violation_fields, found.violations))}

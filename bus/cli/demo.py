@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from bus.cli.check import EXIT_CODES, show_verdicts, violation_line
+from bus.cli.check import EXIT_CODES, show_result
+from bus.cli.news import Ticker
 from bus.cli.progress import Progress
-from bus.cli.text import printable, warn
+from bus.cli.text import warn
 from bus.demo.files import list_files
 from bus.demo.plant import FAULTS
 from bus.errors import DemoError
+from bus.journal.wording import printable
 
 if TYPE_CHECKING:
     from bus.demo.files import FileList
-    from bus.demo.judge import Judgement
     from bus.demo.run import Outcome
 
 __all__ = ["demo"]
@@ -32,6 +33,7 @@ USAGE: Final = 2
 INTERRUPTED: Final = 130
 LARGEST: Final = 3
 NAMED: Final = 5
+SHOWN: Final = 10
 
 
 @click.command()
@@ -76,26 +78,29 @@ def demo(path: str | None, seconds: float, out: str, plant: str | None) -> None:
     click.echo(f"taking stock of {len(files):,} {printable(files.title)}")
     warn(files.problems)
     try:
-        with Progress(files) as progress:
+        with Progress() as progress:
             outcome = take_stock(
                 files,
                 journals_of(folder),
                 seconds=seconds,
                 fault=plant,
-                news=progress.tell,
+                news=Ticker(files, progress).tell,
             )
-        equal = _show_outcome(files, outcome)
-        with Progress(files) as progress:
+        _show_found(files, outcome)
+        _show_comparison(files, outcome)
+        with Progress() as progress:
             judgement = judge(folder, progress.say)
     except KeyboardInterrupt:
         click.echo("bus: interrupted", err=True)
         sys.exit(INTERRUPTED)
-    _show_judgement(judgement)
-    sys.exit(EXIT_CODES[judgement.verdict] if equal else FAILED)
+    result = judgement.result
+    show_result(result, result.first[:SHOWN], " in violations.jsonl")
+    if judgement.lack is not None:
+        click.echo(f"no report: {judgement.lack}")
+    sys.exit(EXIT_CODES[result.verdict] if outcome.equal else FAILED)
 
 
-def _show_outcome(files: FileList, outcome: Outcome) -> bool:
-    """Tell what was found; return whether every pass equals the serial run."""
+def _show_found(files: FileList, outcome: Outcome) -> None:
     found = outcome.stocks[-1]
     groups = found.duplicates()
     copies = sum(len(group) - 1 for group in groups)
@@ -110,43 +115,23 @@ def _show_outcome(files: FileList, outcome: Outcome) -> bool:
         warn([f"cannot read {files.paths[index]}: {reason}"])
     if len(found.unread) > NAMED:
         warn([f"and {len(found.unread) - NAMED:,} more files could not be read"])
-    return _show_comparison(files, outcome)
 
 
-def _show_comparison(files: FileList, outcome: Outcome) -> bool:
-    equal = True
-    vanished: set[int] = set()
-    for turn, stock in enumerate(outcome.stocks, 1):
-        comparison = stock.compare(outcome.serial)
-        vanished.update(comparison.vanished)
+def _show_comparison(files: FileList, outcome: Outcome) -> None:
+    for number, comparison in enumerate(outcome.comparisons, 1):
         for index in comparison.differing[:NAMED]:
-            click.echo(f"  pass {turn} differs in {printable(files.paths[index])}")
-        equal = equal and comparison.equal
-    passes = len(outcome.stocks)
+            click.echo(f"  pass {number} differs in {printable(files.paths[index])}")
+    passes = len(outcome.comparisons)
     count = "the pass" if passes == 1 else f"each of {passes:,} passes"
-    if equal:
+    if outcome.equal:
         click.echo(
             f"compared with a serial hashlib run: {count} is equal"
             " (files, bytes, duplicates)"
         )
     else:
         click.echo("compared with a serial hashlib run: NOT EQUAL")
+    vanished = {index for each in outcome.comparisons for index in each.vanished}
     if vanished:
         click.echo(
             f"  {len(vanished):,} files vanished or came meanwhile and are left out"
         )
-    return equal
-
-
-def _show_judgement(judgement: Judgement) -> None:
-    show_verdicts(judgement.verdicts)
-    for violation in judgement.first:
-        click.echo(violation_line(violation))
-    rest = judgement.violations - len(judgement.first)
-    if rest > 0:
-        click.echo(f"and {rest:,} more in violations.jsonl")
-    warn(judgement.problems)
-    if judgement.report is not None:
-        click.echo(f"report: {judgement.report}")
-    if judgement.lack is not None:
-        click.echo(f"no report: {judgement.lack}")

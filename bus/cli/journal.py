@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bus.cli.text import id_text, printable, show_table, wall_text, warn
+from bus.cli.text import show_table, wall_text, warn
 from bus.journal.format import Kind, kind_name
 from bus.journal.reader import open_journals
-from queuebroker.observer import Reason
+from bus.journal.wording import hex64, printable, reason_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ def ls(directory: str) -> None:
         state = "closed" if facts.closed else "open"
         rows.append(
             (
-                id_text(each.id),
+                hex64(each.id),
                 printable(each.machine),
                 each.meta.pid or 0,
                 facts.records,
@@ -115,7 +115,7 @@ def verify(directory: str) -> None:
         problems += each.problems
         if not facts.damaged:
             held = f"records {facts.records}, segments {facts.segments}"
-            click.echo(f"{id_text(each.id)} ok: {held}")
+            click.echo(f"{hex64(each.id)} ok: {held}")
     warn(problems)
     sys.exit(_DAMAGED if damaged else 0)
 
@@ -130,7 +130,7 @@ def _flow(text: str) -> int:
 
 def _line(journal: StoredJournal, record: Record) -> str:
     return (
-        f"{wall_text(journal.wall_ns(record.mono))} {id_text(journal.id)}:{record.n}"
+        f"{wall_text(journal.wall_ns(record.mono))} {hex64(journal.id)}:{record.n}"
         f" {kind_name(record.kind)}"
     ) + "".join(f" {part}" for part in _parts(journal, record))
 
@@ -140,16 +140,16 @@ def _parts(journal: StoredJournal, record: Record) -> Iterator[str]:
     task, peer = journal.name(record.task), journal.name(record.peer)
     if task or peer:
         yield f"{printable(task) or '?'} / {printable(peer) or '?'}"
-    if record.mid:
-        yield f"port {record.mid}"
+    if record.port:
+        yield f"port {record.port}"
     if record.flow >> 1:
-        yield f"flow {id_text(record.flow)}"
+        yield f"flow {hex64(record.flow)}"
     for name in ("seq", "size", "depth", "wait_us", "hop"):
         value = getattr(record, name)
         if value:
             yield f"{name} {value}"
     if record.reason:
-        yield f"reason {_reason(record.reason)}"
+        yield f"reason {reason_name(record.reason)}"
     if record.thread:
         yield f"[{printable(journal.thread(record.thread)) or record.thread}]"
 
@@ -158,21 +158,14 @@ def _json_line(journal: StoredJournal, record: Record) -> str:
     fields: dict[str, Any] = record._asdict()
     del fields["mark"]
     fields |= {
-        "journal": id_text(journal.id),
+        "journal": hex64(journal.id),
         "wall": journal.wall_ns(record.mono),
         "kind": kind_name(record.kind),
-        "reason": _reason(record.reason),
-        "flow": id_text(record.flow),
-        "origin": id_text(record.origin),
+        "reason": reason_name(record.reason),
+        "flow": hex64(record.flow),
+        "origin": hex64(record.origin),
         "task": journal.name(record.task),
         "peer": journal.name(record.peer),
         "thread": journal.thread(record.thread),
     }
     return json.dumps(fields)
-
-
-def _reason(number: int) -> str:
-    try:
-        return Reason(number).name.lower()
-    except ValueError:
-        return f"reason-{number}"

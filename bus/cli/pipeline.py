@@ -6,20 +6,15 @@ script hears nothing but the result.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
-from bus.cli.check import EXIT_CODES, show_verdicts, violation_line
-from bus.cli.text import warn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from bus.pipeline.results import Result
+from bus.cli.check import EXIT_CODES, show_result
+from bus.cli.progress import Progress
+from bus.journal.results import first_of_each
 
 __all__ = ["pipeline"]
 
@@ -94,40 +89,13 @@ def report(out: Path) -> None:
 
 
 def _run(journals: Path, out: Path, master: str, *, report: bool) -> None:
+    from bus.pipeline.folder import OutFolder  # noqa: PLC0415 - loaded where used
     from bus.pipeline.run import run_pipeline  # noqa: PLC0415 - slow to load
 
-    with _progress() as progress:
+    with Progress(stderr=True) as progress:
         result = run_pipeline(
-            journals, out, report=report, master=master, progress=progress
+            journals, out, report=report, master=master, progress=progress.say
         )
-    _show(result, out)
-    warn(result.problems)
+    shown = list(first_of_each(SHOWN_PER_RULE, result.first))
+    show_result(result, shown, f" in {OutFolder(out).violations}")
     sys.exit(EXIT_CODES[result.verdict])
-
-
-def _show(result: Result, out: Path) -> None:
-    from bus.pipeline.folder import OutFolder  # noqa: PLC0415 - loaded where used
-    from bus.pipeline.results import first_violations  # noqa: PLC0415 - slow to load
-
-    folder = OutFolder(out)
-    show_verdicts(result.verdicts)
-    shown = first_violations(folder, SHOWN_PER_RULE)
-    for violation in shown:
-        click.echo(violation_line(violation))
-    rest = result.violations - len(shown)
-    if rest > 0:
-        click.echo(f"and {rest:,} more in {folder.violations}")
-    if result.report is not None:
-        click.echo(f"report: {result.report}")
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """Says on a terminal what is being done; elsewhere it says nothing."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console  # noqa: PLC0415 - for terminals only
-
-    with Console(stderr=True).status("") as status:
-        yield lambda text: status.update(f"{text} ...")

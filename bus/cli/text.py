@@ -1,8 +1,4 @@
-"""What the verbs have in common when they write: tables, times, foreign names.
-
-A name in a journal was chosen by whoever was recorded: it reaches a terminal only
-through `printable`.
-"""
+"""What the verbs have in common when they write: tables, times, problems."""
 
 from __future__ import annotations
 
@@ -12,23 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bus.journal.wording import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["id_text", "printable", "route", "show_table", "wall_text", "warn"]
-
-
-def printable(text: str) -> str:
-    """Text without anything a terminal would obey or could not show."""
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode("ascii")
-        for c in text
-    )
-
-
-def id_text(number: int) -> str:
-    """A 64-bit number as everybody shows it: 16 hexadecimal digits."""
-    return f"{number:016x}"
+__all__ = ["route", "show_table", "wall_text", "warn"]
 
 
 def route(sender: str, receiver: str, port: int | None) -> str:

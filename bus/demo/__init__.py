@@ -13,4 +13,5 @@ agenda       which file is still to be done, and who has it
 roles        lister, worker and collector, over message queues
 plant        faults put into one channel on purpose
 run          who starts the tasks, what is recorded
+judge        the record held to its promises
 """

@@ -39,14 +39,14 @@ class Agenda:
         self._again = again
         self._waiters = WaitList()
         self._out: set[Item] = set()
-        self._turn = 1
+        self._pass_number = 1
         self._over = False
         self._left: deque[Item] = deque((1, index) for index in range(files))
 
     @property
-    def turns(self) -> int:
+    def passes(self) -> int:
         """How many passes were begun."""
-        return self._turn
+        return self._pass_number
 
     def take(self) -> Item | None:
         """Wait for something to do; None when there is nothing more."""
@@ -61,8 +61,10 @@ class Agenda:
             if not (self._left or self._out):
                 self._over = not self._again()
                 if not self._over:
-                    self._turn += 1
-                    self._left.extend((self._turn, i) for i in range(self._files))
+                    self._pass_number += 1
+                    self._left.extend(
+                        (self._pass_number, i) for i in range(self._files)
+                    )
             self.rouse_locked()
 
     def give_back(self, item: Item) -> None:

@@ -1,19 +1,19 @@
 """The record of a run held to its promises: by Spark if it is there, else in Python.
 
-Both checkers share the rules and nothing else; whichever is asked, the folder holds
-``verdicts.json`` and ``violations.jsonl`` afterwards, in the same words. The report
-is Spark's.
+Both checkers share the words of the rules and of results, and nothing that decides;
+whichever is asked, the folder holds ``verdicts.json`` and ``violations.jsonl``
+afterwards. The report is Spark's.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 
 from bus.errors import DemoError, PipelineError
+from bus.journal import results
 from bus.journal.checker import check
 from bus.journal.reader import open_journals
 from bus.pipeline.folder import OutFolder
@@ -24,30 +24,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from bus.journal.checker import CheckResult
-    from bus.journal.rules import RuleVerdict, Verdict, Violation
+    from bus.journal.results import Result
 
 __all__ = ["Judgement", "claim", "journals_of", "judge"]
-
-SHOWN: Final = 10
-_IDENTIFIERS: Final = ("journal", "flow")
 
 
 @attrs.frozen(slots=True)
 class Judgement:
     """What became of the record.
 
-    violations: how many there are. first: the first of them.
-    report: the HTML file, None without Spark; then ``lack`` says what to install.
-    problems: what could not be read, one line each.
+    lack: what to install for the report, None if Spark drew it.
     """
 
-    verdict: Verdict
-    verdicts: tuple[RuleVerdict, ...]
-    violations: int
-    first: tuple[Violation, ...]
-    problems: tuple[str, ...]
-    report: Path | None = None
+    result: Result
     lack: str | None = None
 
 
@@ -84,56 +73,16 @@ def judge(folder: OutFolder, progress: Callable[[str], None]) -> Judgement:
         JournalError: the record cannot be read.
     """
     lack = missing()
+    journals = journals_of(folder)
     if lack is None:
-        return _with_spark(folder, progress)
+        return Judgement(run_pipeline(journals, folder.path, progress=progress))
     progress("checking the record")
-    result = check(open_journals(journals_of(folder)))
-    _write(folder, result)
-    return Judgement(
-        result.verdict,
-        result.verdicts,
-        len(result.violations),
-        result.violations[:SHOWN],
-        result.problems,
-        lack=lack,
+    found = check(open_journals(journals))
+    results.write(
+        found.summary,
+        found.violations,
+        map(attrs.asdict, found.facts),
+        verdicts_path=folder.verdicts,
+        violations_path=folder.violations,
     )
-
-
-def _with_spark(folder: OutFolder, progress: Callable[[str], None]) -> Judgement:
-    from bus.pipeline.results import first_violations  # noqa: PLC0415 - needs pyarrow
-
-    result = run_pipeline(journals_of(folder), folder.path, progress=progress)
-    return Judgement(
-        result.verdict,
-        result.verdicts,
-        result.violations,
-        tuple(first_violations(folder, SHOWN)[:SHOWN]),
-        result.problems,
-        report=result.report,
-    )
-
-
-def _write(folder: OutFolder, result: CheckResult) -> None:
-    """Leave what the small checker found as the pipeline would."""
-    told = {
-        "verdict": result.verdict,
-        "verdicts": [attrs.asdict(each) for each in result.verdicts],
-        "violations": len(result.violations),
-        "listed": len(result.violations),
-        "journals": [_in_hex(attrs.asdict(each)) for each in result.facts],
-        "problems": list(result.problems),
-    }
-    folder.verdicts.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-    with folder.violations.open("w", encoding="utf-8") as lines:
-        for violation in result.violations:
-            lines.write(json.dumps(_in_hex(attrs.asdict(violation))) + "\n")
-
-
-def _in_hex(row: dict[str, object]) -> dict[str, object]:
-    """With 64-bit identifiers as text: JSON readers make floats of such numbers."""
-    return {
-        name: f"{value:016x}"
-        if name in _IDENTIFIERS and isinstance(value, int)
-        else value
-        for name, value in row.items()
-    }
+    return Judgement(found.summary, lack)

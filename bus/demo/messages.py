@@ -38,7 +38,7 @@ class Ready(_Tagged, frozen=True):
 class Give(_Tagged, frozen=True):
     """Lister to worker: read this one."""
 
-    turn: int
+    pass_number: int
     index: int
 
 
@@ -49,7 +49,7 @@ class Done(_Tagged, frozen=True):
 class Head(_Tagged, frozen=True):
     """Worker to collector: ``chunks`` messages of content follow."""
 
-    turn: int
+    pass_number: int
     index: int
     size: int
     digest: str
@@ -59,7 +59,7 @@ class Head(_Tagged, frozen=True):
 class Unread(_Tagged, frozen=True):
     """Worker to collector: this file could not be read."""
 
-    turn: int
+    pass_number: int
     index: int
     reason: str
 
@@ -71,7 +71,7 @@ class Stored(_Tagged, frozen=True):
 class Took(_Tagged, frozen=True):
     """Collector to console: one more file."""
 
-    turn: int
+    pass_number: int
     index: int
     size: int
 
@@ -91,7 +91,7 @@ class HungUp(_Tagged, frozen=True):
 class PassDone(_Tagged, frozen=True):
     """Collector to console: every file of a pass is in."""
 
-    turn: int
+    pass_number: int
 
 
 News = Took | HungUp | PassDone

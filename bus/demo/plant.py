@@ -32,10 +32,8 @@ class _Faulty(CircularBufferQueue[Message]):
         replaced = connection.flows[side].buffer
         super().__init__(replaced.capacity, lock=connection.lock)
         self.room, self.arrived = replaced.room, replaced.arrived
-        self._messages, self._free = (
-            replaced._messages,
-            replaced._free,
-        )  # this is a buffer too
+        # This is a buffer too: it may take over another's parts.
+        self._messages, self._free = replaced._messages, replaced._free
         self._connection = connection
         self._side: Side = side
         self._struck = False

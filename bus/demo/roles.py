@@ -86,7 +86,7 @@ def work(
                 data = files.read(give.index)
             except OSError as error:
                 reason = error.strerror or str(error)
-                content.send(encode(Unread(give.turn, give.index, reason)))
+                content.send(encode(Unread(give.pass_number, give.index, reason)))
             else:
                 leave = leave_at is not None and count >= leave_at and bool(data)
                 _send_file(content, give, data, leave=leave)
@@ -100,7 +100,8 @@ def _send_file(content: MessageQueue, give: Give, data: bytes, *, leave: bool) -
     """Send one file; to leave, its head and the first half of its chunks."""
     starts = range(0, len(data), CHUNK_BYTES)
     digest = hashlib.sha256(data).hexdigest()
-    content.send(encode(Head(give.turn, give.index, len(data), digest, len(starts))))
+    head = Head(give.pass_number, give.index, len(data), digest, len(starts))
+    content.send(encode(head))
     for start in starts[: len(starts) // 2] if leave else starts:
         content.send(data[start : start + CHUNK_BYTES])
 
@@ -153,27 +154,28 @@ class Collector:
         """Keep a file, if it is what its head says."""
         digest = hashlib.sha256(content).hexdigest()
         if digest != head.digest:
-            self._miss(Unread(head.turn, head.index, "content was damaged on the way"))
+            reason = "content was damaged on the way"
+            self._miss(Unread(head.pass_number, head.index, reason))
             return
         with self._lock:
-            stock = self.stocks.setdefault(head.turn, Stock())
+            stock = self.stocks.setdefault(head.pass_number, Stock())
             stock.add(head.index, len(content), digest)
-        self._tell(Took(head.turn, head.index, len(content)))
-        self._tell_complete(head.turn)
+        self._tell(Took(head.pass_number, head.index, len(content)))
+        self._tell_complete(head.pass_number)
 
     def _miss(self, unread: Unread) -> None:
         """Note a file that could not be read."""
         with self._lock:
-            stock = self.stocks.setdefault(unread.turn, Stock())
+            stock = self.stocks.setdefault(unread.pass_number, Stock())
             stock.unread[unread.index] = unread.reason
-        self._tell_complete(unread.turn)
+        self._tell_complete(unread.pass_number)
 
-    def _tell_complete(self, turn: int) -> None:
+    def _tell_complete(self, pass_number: int) -> None:
         with self._lock:
-            stock = self.stocks[turn]
+            stock = self.stocks[pass_number]
             complete = stock.files + len(stock.unread) == self._files
         if complete:
-            self._tell(PassDone(turn))
+            self._tell(PassDone(pass_number))
 
     def _tell(self, news: News) -> None:
         # When nobody listens any more the work goes on.

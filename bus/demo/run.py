@@ -14,7 +14,7 @@ from bus.demo.agenda import Agenda
 from bus.demo.messages import decode_news
 from bus.demo.plant import plant
 from bus.demo.roles import CONTENT, NEWS, WORK, Collector, serve_worker, work
-from bus.demo.stock import Stock, serial_stock
+from bus.demo.stock import Comparison, Stock, serial_stock
 from bus.journal.writer import Journal
 from queuebroker import BrokerManager, QueueBroker, Task, _sync
 
@@ -38,11 +38,22 @@ class Outcome:
     """What the tasks found, pass by pass, and what the serial run did.
 
     seconds: how long the passes took together.
+    comparisons: each pass with the serial run.
     """
 
     stocks: tuple[Stock, ...]
     serial: Stock
     seconds: float
+    comparisons: tuple[Comparison, ...] = attrs.field(init=False, repr=False)
+
+    @comparisons.default
+    def _compare(self) -> tuple[Comparison, ...]:
+        return tuple(stock.compare(self.serial) for stock in self.stocks)
+
+    @property
+    def equal(self) -> bool:
+        """Whether every pass equals the serial run."""
+        return all(comparison.equal for comparison in self.comparisons)
 
 
 def take_stock(
@@ -93,7 +104,9 @@ def take_stock(
             manager.close(disconnect=True)
             raise
     elapsed = _sync.monotonic() - began
-    passes = tuple(stocks.get(turn, Stock()) for turn in range(1, agenda.turns + 1))
+    passes = tuple(
+        stocks.get(number, Stock()) for number in range(1, agenda.passes + 1)
+    )
     return Outcome(passes, serial_stock(files), elapsed)
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bus.journal.reader import Facts
+from bus.journal.reader import FactsBuilder
+from bus.journal.results import FIRST_PER_RULE, Result, first_of_each
 from bus.journal.rules import RULES, Basis, RuleVerdict, Verdict, Violation, worst
 from bus.journal.traffic import Traffic
 
@@ -45,6 +46,12 @@ class CheckResult:
         """FAIL if any rule's is; else UNKNOWN if any is; else PASS."""
         return worst(each.verdict for each in self.verdicts)
 
+    @property
+    def summary(self) -> Result:
+        """What is left of it when the violations are listed elsewhere."""
+        first = tuple(first_of_each(FIRST_PER_RULE, self.violations))
+        return Result(self.verdicts, len(self.violations), first, self.problems)
+
 
 def check(journals: Iterable[StoredJournal]) -> CheckResult:
     """Hold journals to all rules, together: a message may cross from one to another."""
@@ -52,11 +59,12 @@ def check(journals: Iterable[StoredJournal]) -> CheckResult:
     facts: dict[int, JournalFacts] = {}
     problems: list[str] = []
     for journal in journals:
-        traffic.enter(journal.id)
-        parts = Facts(journal)
-        for segment in journal.segments(parts):
-            traffic.take(segment.records(), journal.name)
-        facts[journal.id] = parts.result()
+        traffic.enter(journal.id, journal.name)
+        builder = FactsBuilder(journal)
+        for segment in journal.segments(builder.add_damaged):
+            builder.add(segment)
+            traffic.take(segment.records())
+        facts[journal.id] = builder.result()
         problems += journal.problems
     violations = [*_incomplete(facts.values()), *_judged(traffic, facts)]
     violations.sort(key=_place)
@@ -81,12 +89,12 @@ def _incomplete(facts: Iterable[JournalFacts]) -> Iterator[Violation]:
             "open": not each.closed,
         }
         case = next(name for name in cases if holds[name])
-        told = attrs.asdict(each) | {"gaps": each.gaps}
+        fields = attrs.asdict(each) | {"gaps": each.gaps}
         yield Violation(
             rule="J1",
             verdict=Verdict.FAIL if each.damaged else Verdict.UNKNOWN,
             case=case,
-            explanation=cases[case].format(**told),
+            explanation=cases[case].format(**fields),
             journal=each.journal,
             n=each.last,
         )
@@ -148,15 +156,15 @@ def _verdicts(
     found: dict[str, list[Violation]] = {rule: [] for rule in RULES}
     for violation in violations:
         found[violation.rule].append(violation)
-    for rule, those in found.items():
-        violated = sum(each.verdict is Verdict.FAIL for each in those)
-        unknown = len(those) - violated
-        verdict = worst(each.verdict for each in those)
+    for rule, broken in found.items():
+        violated = sum(each.verdict is Verdict.FAIL for each in broken)
+        unknown = len(broken) - violated
+        verdict = worst(each.verdict for each in broken)
         why = ""
         if verdict is Verdict.PASS and lossy:
             verdict = Verdict.UNKNOWN
         if verdict is Verdict.UNKNOWN:
-            why = _why(rule, those, lossy)
+            why = _why(rule, broken, lossy)
         yield RuleVerdict(rule, verdict, checked[rule], violated, unknown, why)
 
 

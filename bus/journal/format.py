@@ -155,6 +155,11 @@ class Record(NamedTuple):
     version: int
     mark: int
 
+    @property
+    def port(self) -> int:
+        """What `mid` is in a record of the queue kinds."""
+        return self.mid
+
 
 def mark(n: int) -> int:
     """What the last four bytes of record ``n`` hold: never 0, written last.

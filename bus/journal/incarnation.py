@@ -20,6 +20,7 @@ from bus.journal.header import SegmentHeader
 from bus.journal.meta import Meta
 from bus.journal.recorder import exhausted
 from bus.journal.supply import Supply
+from bus.journal.wording import hex64
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -55,8 +56,7 @@ class Incarnation:
         parent: Path,
         machine: str,
         slots: int,
-        segments_max: int | None,
-        names: dict[str, int],
+        max_segments: int | None,
         recorder: Recorder,
     ) -> None:
         """Make the folder and everything in it. OSError if that fails."""
@@ -73,13 +73,13 @@ class Incarnation:
         self._anchored = _sync.monotonic()
         self.folder.mkdir(parents=True)
         try:
-            self._supply = Supply(self.folder, header, segments_max)
-            self.meta = Meta(self.folder, machine, header, names)
+            self._supply = Supply(self.folder, header, max_segments)
+            self.meta = Meta(self.folder, machine, header)
         except OSError:
             # Half a folder would be read as a journal that lost everything.
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
-        recorder.rebase(self.base)
+        recorder.rebase(self.base, self.meta.names)
         _write(self._supply.current.take(), Kind.OPEN, origin=_sync.wall_ns())
         recorder.switch(self._supply.current.take)
         self._housekeeper = _sync.Thread(
@@ -229,7 +229,7 @@ def _folder_name(machine: str) -> str:
 
 def _incarnation_name(header: SegmentHeader) -> str:
     start = dt.datetime.fromtimestamp(header.wall / 1e9, dt.UTC)
-    return f"{os.getpid()}-{start:%Y%m%dT%H%M%S}-{header.journal:016x}"
+    return f"{os.getpid()}-{start:%Y%m%dT%H%M%S}-{hex64(header.journal)}"
 
 
 def _boot_id() -> bytes:

@@ -20,6 +20,7 @@ import sys
 from io import FileIO
 from typing import TYPE_CHECKING, Final
 
+from bus.journal.wording import hex64
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -40,22 +41,20 @@ THREADS_MAX: Final = 2**16 - 1  # later threads share this number
 class Meta:
     """The open side file of one incarnation.
 
-    names: numbers by text, kept by whoever records; "" is 0, which also stands for a
-      name that could not be written. Read without any lock.
+    names: numbers by text, which the recorder reads without any lock; "" is 0, which
+      also stands for a name that could not be written.
     """
 
     __slots__ = (
         "_file",
         "_name_numbers",
-        "_names",
         "_path",
         "_thread_numbers",
         "_torn",
+        "names",
     )
 
-    def __init__(
-        self, folder: Path, machine: str, header: SegmentHeader, names: dict[str, int]
-    ) -> None:
+    def __init__(self, folder: Path, machine: str, header: SegmentHeader) -> None:
         """Make the file and say whose it is. OSError if that fails."""
         self._path = folder / META_FILE
         # Unbuffered, and not a bare descriptor: a thread that comes after the close
@@ -64,13 +63,11 @@ class Meta:
         self._torn = False
         self._name_numbers = itertools.count(1)
         self._thread_numbers = itertools.count(1)
-        names.clear()
-        names[""] = 0
-        self._names = names
+        self.names = {"": 0}
         self._write(
             {
                 "is": "journal",
-                "journal": f"{header.journal:016x}",
+                "journal": hex64(header.journal),
                 "machine": machine,
                 "pid": os.getpid(),
                 "program": sys.argv[0] if sys.argv else "",
@@ -83,15 +80,15 @@ class Meta:
 
     def name(self, text: str) -> int:
         """The number of a name; written down first if it is new. 0 if that fails."""
-        number = self._names.get(text)
+        number = self.names.get(text)
         if number is not None:
             return number
-        if len(self._names) >= NAMES_MAX:
+        if len(self.names) >= NAMES_MAX:
             return 0
         number = next(self._name_numbers)
         if not self._note({"is": "name", "id": number, "text": text}):
             return 0
-        return self._names.setdefault(text, number)
+        return self.names.setdefault(text, number)
 
     def thread(self) -> int:
         """A new number for the running thread, which has none yet. 0 if that fails."""

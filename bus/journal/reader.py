@@ -20,16 +20,16 @@ import attrs
 from bus.errors import JournalError
 from bus.journal.meta import META_FILE
 from bus.journal.stored_meta import StoredMeta, read_meta
-from bus.journal.stored_segment import read_segment, read_segment_array
+from bus.journal.stored_segment import problem_of, read_segment, read_segment_array
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from bus.journal.format import Record
     from bus.journal.stored_segment import StoredSegment
 
 __all__ = [
-    "Facts",
+    "FactsBuilder",
     "JournalFacts",
     "StoredJournal",
     "open_journals",
@@ -153,25 +153,22 @@ class StoredJournal:
                 found.setdefault(int(match[1]), path)
         return [found[number] for number in sorted(found)]
 
-    def segments(self, facts: Facts | None = None) -> Iterator[StoredSegment]:
+    def segments(
+        self, on_damaged: Callable[[], None] = lambda: None
+    ) -> Iterator[StoredSegment]:
         """Its segments as far as they can be read, in order; the rest are problems.
 
-        facts: told of each file that is met.
+        on_damaged: called for each file that is there and is no segment of it.
         """
         for path in self.segment_paths():
             try:
                 segment = self._read(path)
-            except FileNotFoundError:
-                self.tell(f"cannot read {path}: it is gone")
             except OSError as error:
-                self.tell(f"cannot read {path}: {error.strerror}")
+                self.tell(problem_of(error, path))
             except JournalError as error:
-                self.tell(str(error))
-                if facts:
-                    facts.damaged += 1
+                self.tell(problem_of(error, path))
+                on_damaged()
             else:
-                if facts:
-                    facts.add(segment)
                 yield segment
 
     def records(self) -> Iterator[Record]:
@@ -181,9 +178,9 @@ class StoredJournal:
 
     def facts(self) -> JournalFacts:
         """Read everything, and sum it up."""
-        facts = Facts(self)
-        for _ in self.segments(facts):
-            pass
+        facts = FactsBuilder(self)
+        for segment in self.segments(facts.add_damaged):
+            facts.add(segment)
         return facts.result()
 
     def tell(self, problem: str) -> None:
@@ -192,12 +189,9 @@ class StoredJournal:
             self.problems.append(problem)
 
     def _read(self, path: Path) -> StoredSegment:
-        segment = read_segment(path)
-        if segment.header.journal != self.id:
-            whose = f"{segment.header.journal:016x}, not {self.id:016x}"
-            raise JournalError(f"cannot read {path}: it belongs to journal {whose}")
-        for flaw in segment.flaws:
-            self.tell(f"{path} is damaged: {flaw}")
+        segment = read_segment(path, self.id)
+        for problem in segment.problems:
+            self.tell(problem)
         self._anchor(segment.header.mono, segment.header.wall)
         if segment.header.seal is None:
             # Names are written before the records that use them: what was just read
@@ -211,7 +205,7 @@ class StoredJournal:
             try:
                 return read_segment(path).header.journal
             except (OSError, JournalError) as error:
-                self.tell(str(error))
+                self.tell(problem_of(error, path))
         raise JournalError("; ".join(self.problems) or f"no journal in {self.path}")
 
     def _anchor(self, mono: int, wall: int) -> None:
@@ -219,13 +213,12 @@ class StoredJournal:
             bisect.insort(self._anchors, (mono, wall))
 
 
-class Facts:
+class FactsBuilder:
     """The sum over a journal's segments, given one after another."""
 
     def __init__(self, journal: StoredJournal) -> None:
         self._journal = journal
-        self.damaged = 0
-        self._records = self._holes = self._lost = 0
+        self._records = self._holes = self._lost = self._damaged = 0
         self._segments = self._sealed = 0
         self._first: int | None = None
         self._last: int | None = None
@@ -233,17 +226,20 @@ class Facts:
 
     def add(self, segment: StoredSegment) -> None:
         """One more segment, the next in order."""
-        header, seal = segment.header, segment.header.seal
         self._segments += 1
-        self._sealed += seal is not None
-        self.damaged += bool(segment.flaws)
+        self._sealed += segment.header.seal is not None
+        self._damaged += bool(segment.flaws)
         self._records += segment.count
         self._holes += len(segment.invalid)
-        self._lost = max(self._lost, header.lost, seal.lost if seal else 0)
+        self._lost = max(self._lost, segment.lost)
         self._closed = self._closed or segment.closes
         if segment.count:
             self._first = segment.first if self._first is None else self._first
             self._last = segment.last
+
+    def add_damaged(self) -> None:
+        """One file more that could not be read as a segment."""
+        self._damaged += 1
 
     def result(self) -> JournalFacts:
         """What they come to."""
@@ -254,7 +250,7 @@ class Facts:
             last=self._last,
             holes=self._holes,
             lost=self._lost,
-            damaged=self.damaged,
+            damaged=self._damaged,
             closed=self._closed,
             late=self._journal.meta.late,
             segments=self._segments,

@@ -69,14 +69,14 @@ class Recorder:
     """The two functions, and what changes their cells.
 
     switch: from now on draw slots with another function.
-    rebase: forget all threads, and use another base for channel numbers.
+    rebase: forget all threads; use another base for channel numbers, and other names.
     enrol: give the running thread a number.
     """
 
     observe: Observer
     emit: Emit
     switch: Callable[[Callable[[], Slot]], None]
-    rebase: Callable[[int], None]
+    rebase: Callable[[int, Mapping[str, int]], None]
     enrol: Callable[[Callable[[], int]], None]
 
 
@@ -93,7 +93,6 @@ def flow_of(base: int, channel: int, direction: int) -> int:
 def make_recorder(
     introduce: Callable[[str, str], tuple[int, int]],
     write: Callable[[Slot | None, Fields], None],
-    names: Mapping[str, int],
 ) -> Recorder:
     """The functions for one journal, which draw nothing until they are switched.
 
@@ -103,6 +102,7 @@ def make_recorder(
     take: Callable[[], Slot] = exhausted
     thread = _sync.Local()
     base = 0
+    names: Mapping[str, int] = {}
     # Taken when the journal is opened, as the explorer has set it then.
     clock = _sync.monotonic_ns
     pack_observed, pack_record = _OBSERVED.pack_into, RECORD.pack_into
@@ -206,9 +206,9 @@ def make_recorder(
         nonlocal take
         take = new
 
-    def rebase(new: int) -> None:
-        nonlocal base, thread
-        base, thread = new, _sync.Local()
+    def rebase(new_base: int, new_names: Mapping[str, int]) -> None:
+        nonlocal base, names, thread
+        base, names, thread = new_base, new_names, _sync.Local()
 
     def enrol(draw_number: Callable[[], int]) -> None:
         if not hasattr(thread, "stamp"):

@@ -6,7 +6,7 @@ would-be violations. They share this module: identifiers, texts, verdicts and th
 meaning of every rule, never code that decides. Change a predicate here first, then in
 both.
 
-Terms, in the names of the record's fields:
+Terms, in the names of the record's fields, with *port* for `mid`:
 
 * A *channel record* has a kind in 16..38 and ``flow >> 1 > 0``; its *channel* is
   ``flow >> 1``. A *message record* is a channel record with ``seq > 0``.
@@ -184,7 +184,7 @@ _ALL: Final = (
         predicate=(
             "Over each channel of a channel record: a would-be violation unless there"
             " is exactly one ACCEPT_END a and exactly one CONNECT_END c; and"
-            " a.mid == c.mid; and a.task == c.peer and a.peer == c.task as names,"
+            " a.port == c.port; and a.task == c.peer and a.peer == c.task as names,"
             " where a pair with an empty or unknown name on either side counts as"
             " equal; and, if a and c are in one journal, no ACCEPT_BEGIN of that"
             " journal with seq == a.seq > 0 comes after c, unless an earlier one with"

@@ -124,7 +124,7 @@ class Segment:
         self._view.release()
         # Only now: a slot drawn from here on cannot be written any more.
         used = self._drawn()
-        with memoryview(self._map) as whole, whole[HEADER_BYTES:] as slots:
+        with memoryview(self._map) as file, file[HEADER_BYTES:] as slots:
             missing = invalid_slots(slots, self.header.first_n, used)
             # Slots drawn last and never written are nobody's: not holes, but an end.
             while missing and missing[-1] == used - 1:

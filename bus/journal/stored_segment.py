@@ -19,6 +19,7 @@ from bus.journal.format import RECORD, RECORD_BYTES, Kind, Record, dtype
 from bus.journal.header import HEADER_BYTES, SegmentHeader
 from bus.journal.segment import OPEN_SUFFIX, SEALED_SUFFIX
 from bus.journal.slots import invalid_slots
+from bus.journal.wording import hex64
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["StoredSegment", "read_segment", "read_segment_array"]
+__all__ = ["StoredSegment", "problem_of", "read_segment", "read_segment_array"]
 
 _EMPTY: Final = bytes(RECORD_BYTES)
 
@@ -68,6 +69,17 @@ class StoredSegment:
         return next(self._numbers(range(self.used - 1, -1, -1)), None)
 
     @property
+    def lost(self) -> int:
+        """Records that the journal had lost so far, as far as the file tells."""
+        seal = self.header.seal
+        return max(self.header.lost, seal.lost if seal else 0)
+
+    @property
+    def problems(self) -> list[str]:
+        """Its flaws, one line each, with the file."""
+        return [f"{self.path} is damaged: {flaw}" for flaw in self.flaws]
+
+    @property
     def closes(self) -> bool:
         """Whether a valid record of it is a CLOSE."""
         kinds = self.body[::RECORD_BYTES]
@@ -99,11 +111,13 @@ class StoredSegment:
         return (self.header.first_n + slot for slot in slots if slot not in invalid)
 
 
-def read_segment(path: Path) -> StoredSegment:
+def read_segment(path: Path, journal: int | None = None) -> StoredSegment:
     """Read one file.
 
+    journal: the number of the journal it must belong to; None for any.
+
     Raises:
-        JournalError: it is no segment, or its header is damaged.
+        JournalError: it is no segment, its header is damaged, or it is another's.
         OSError: it cannot be read; FileNotFoundError if it is gone.
     """
     with _open(path) as file:
@@ -111,9 +125,12 @@ def read_segment(path: Path) -> StoredSegment:
             header = SegmentHeader.unpack(file.read(HEADER_BYTES))
         except ValueError as error:
             raise JournalError(f"cannot read {path}: {error}") from None
+        if journal is not None and header.journal != journal:
+            whose = f"{hex64(header.journal)}, not {hex64(journal)}"
+            raise JournalError(f"cannot read {path}: it belongs to journal {whose}")
         # Never ask for more than there is: it would be allocated first.
-        there = os.fstat(file.fileno()).st_size
-        body = file.read(min(header.slots * RECORD_BYTES, there))
+        file_bytes = os.fstat(file.fileno()).st_size
+        body = file.read(min(header.slots * RECORD_BYTES, file_bytes))
     flaws: list[str] = []
     body = _sealed_body(header, body, flaws) if header.seal else _open_body(body)
     used = len(body) // RECORD_BYTES
@@ -129,6 +146,14 @@ def read_segment(path: Path) -> StoredSegment:
 def read_segment_array(path: Path) -> np.ndarray[Any, Any]:
     """The valid records of one file as a structured array; raises as `read_segment`."""
     return read_segment(path).array()
+
+
+def problem_of(error: JournalError | OSError, path: Path) -> str:
+    """Why a file could not be read, in one line for people."""
+    if isinstance(error, JournalError):
+        return str(error)
+    why = "it is gone" if isinstance(error, FileNotFoundError) else error.strerror
+    return f"cannot read {path}: {why}"
 
 
 def _open(path: Path) -> BinaryIO:

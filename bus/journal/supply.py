@@ -72,10 +72,10 @@ class Supply:
 
     __slots__ = (
         "_folder",
+        "_max_segments",
         "_next",
         "_retired",
         "_sealed",
-        "_segments_max",
         "_spares",
         "_template",
         "current",
@@ -84,16 +84,16 @@ class Supply:
     )
 
     def __init__(
-        self, folder: Path, template: SegmentHeader, segments_max: int | None
+        self, folder: Path, template: SegmentHeader, max_segments: int | None
     ) -> None:
         """Make the first segment. OSError if there is no room for it.
 
         template: the header of segment 0.
-        segments_max: how many segments may lie on the disk; the oldest go first.
+        max_segments: how many segments may lie on the disk; the oldest go first.
         """
         self._folder = folder
         self._template = template
-        self._segments_max = segments_max
+        self._max_segments = max_segments
         self._next = 1
         self._spares: collections.deque[Segment] = collections.deque()
         self._retired: collections.deque[Segment] = collections.deque()
@@ -162,9 +162,9 @@ class Supply:
     def _spares_due(self) -> int:
         size = HEADER_BYTES + self._template.slots * RECORD_BYTES
         due = max(1, min(SPARES_MAX, SPARE_BYTES // size))
-        if self._segments_max is not None:
+        if self._max_segments is not None:
             # What is kept for the future cannot be kept of the past.
-            due = min(due, max(1, self._segments_max // 4))
+            due = min(due, max(1, self._max_segments // 4))
         return due
 
     def _make_spare(self) -> bool:
@@ -208,10 +208,10 @@ class Supply:
             self._sealed.append(segment.sealed_path)
 
     def _prune(self) -> None:
-        if self._segments_max is None:
+        if self._max_segments is None:
             return
         others = len(self._spares) + len(self._retired) + 1
-        while self._sealed and len(self._sealed) + others > self._segments_max:
+        while self._sealed and len(self._sealed) + others > self._max_segments:
             oldest = self._sealed.popleft()
             try:
                 oldest.unlink(missing_ok=True)

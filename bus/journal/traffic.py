@@ -79,17 +79,19 @@ class Traffic:
         self._findings: list[Finding] = []
         # First record of each call that blocked, by journal, kind and ticket.
         self._begins: dict[tuple[int, int, int], int] = {}
-        self._here: dict[int, Channel] = {}
+        # Of the journal that is being read: its channels by number, and its own number.
+        self._met_here: dict[int, Channel] = {}
         self._journal = 0
+        self._name: Callable[[int], str] = lambda _: ""
 
-    def enter(self, journal: int) -> None:
-        """The records that follow are of this journal."""
-        self._journal = journal
-        self._here = {}
+    def enter(self, journal: int, name: Callable[[int], str]) -> None:
+        """The records that follow are of this journal; ``name`` knows its numbers."""
+        self._journal, self._name = journal, name
+        self._met_here = {}
 
-    def take(self, records: Iterable[Record], name: Callable[[int], str]) -> None:
-        """Go on with records of the journal, in order; ``name`` knows its numbers."""
-        here, journal = self._here, self._journal
+    def take(self, records: Iterable[Record]) -> None:
+        """Go on with records of the journal, in order."""
+        channels, journal = self._met_here, self._journal
         for record in records:
             kind, _, _, size, n, mono, flow, seq, *_ = record
             if not _FIRST <= kind <= _LAST:
@@ -99,7 +101,7 @@ class Traffic:
             number, side = flow >> 1, flow & 1
             if not number:
                 continue
-            channel = here.get(number) or self._meet(number)
+            channel = channels.get(number) or self._meet(number)
             if kind == _SEND:
                 self.operations += 1
                 if channel.ends != _OPEN:
@@ -113,7 +115,7 @@ class Traffic:
                 if seq:
                     self._received(channel, record)
             else:
-                self._happened(channel, record, name)
+                self._happened(channel, record)
 
     def findings(self, closed: Callable[[int], bool]) -> Iterator[Finding]:
         """What does not hold; ``closed`` tells whether a journal was."""
@@ -133,12 +135,10 @@ class Traffic:
         channel.journals.append(self._journal)
         channel.ends = [None, None]
         channel.peaks = [(0, 0), (0, 0)]
-        self._here[number] = channel
+        self._met_here[number] = channel
         return channel
 
-    def _happened(
-        self, channel: Channel, record: Record, name: Callable[[int], str]
-    ) -> None:
+    def _happened(self, channel: Channel, record: Record) -> None:
         """Neither a send nor a receive."""
         side = record.flow & 1
         if record.kind == _DROP and record.seq:
@@ -148,7 +148,7 @@ class Traffic:
             if channel.ends[side] is None:
                 channel.ends[side] = record.n
         elif record.kind in _BEGIN_OF:
-            self._met(channel, record, name)
+            self._met(channel, record)
 
     def _received(self, channel: Channel, record: Record) -> None:
         self.receives += 1
@@ -179,19 +179,17 @@ class Traffic:
         seq = record.seq or None
         return Finding(rule, case, record.flow, seq, place, other_n, facts)
 
-    def _met(
-        self, channel: Channel, record: Record, name: Callable[[int], str]
-    ) -> None:
+    def _met(self, channel: Channel, record: Record) -> None:
         place = Place(self._journal, record.n, record.mono)
-        task, peer = name(record.task), name(record.peer)
-        met = Meeting(record.kind, place, record.seq, record.mid, task, peer)
+        task, peer = self._name(record.task), self._name(record.peer)
+        met = Meeting(record.kind, place, record.seq, record.port, task, peer)
         if record.kind == Kind.ACCEPT_END:
             channel.accepts.append(met)
             channel.names = task, peer
         else:
             channel.connects.append(met)
             channel.names = peer, task
-        channel.port = record.mid
+        channel.port = record.port
 
     def _asymmetry(self, channel: Channel) -> Iterator[Finding]:
         """Q1 for one channel."""

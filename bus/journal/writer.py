@@ -25,7 +25,6 @@ from bus.journal.recorder import exhausted, flow_of, make_recorder
 from queuebroker import _sync
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from bus.journal.recorder import Emit, Fields
@@ -95,10 +94,9 @@ class Journal:
             )
         self._parent = Path(directory)
         self._slots = (segment_bytes - HEADER_BYTES) // RECORD_BYTES
-        self._segments_max = max_segments
+        self._max_segments = max_segments
         self._machine = os.uname().nodename if machine is None else machine
-        self._names: dict[str, int] = {}
-        self._recorder = make_recorder(self._introduce, self._write, self._names)
+        self._recorder = make_recorder(self._introduce, self._write)
         self.observe = self._recorder.observe
         self.emit = self._recorder.emit
         self._lock, self._inside = _sync.Lock(), _sync.Local()
@@ -140,12 +138,7 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -194,8 +187,7 @@ class Journal:
             self._parent,
             self._machine,
             self._slots,
-            self._segments_max,
-            self._names,
+            self._max_segments,
             self._recorder,
         )
 
@@ -224,8 +216,7 @@ class Journal:
     def _forget(self) -> None:
         """In a forked child: leave the parent's files alone."""
         self._recorder.switch(exhausted)
-        self._recorder.rebase(0)
-        self._names.clear()
+        self._recorder.rebase(0, {})
         self._lock, self._inside = _sync.Lock(), _sync.Local()
         if self._incarnation is not None:
             self._incarnation.abandon()

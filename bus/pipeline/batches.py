@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped] # pyarrow ships no types
 
 from bus.journal.format import Kind, kind_name
+from bus.journal.wording import reason_name
 from bus.pipeline.schemas import EVENTS, arrow_schema, signed
 from queuebroker.observer import Reason
 
@@ -59,10 +60,11 @@ class _Clock:
         pairs = {(segment.header.mono, segment.header.wall)}
         if journal.meta.wall:
             pairs.add((journal.meta.mono, journal.meta.wall))
-        both = np.isin(records["kind"], [int(Kind.OPEN), int(Kind.CLOCK)])
+        is_anchor = np.isin(records["kind"], [int(Kind.OPEN), int(Kind.CLOCK)])
         # 0 is no wall clock, and what does not fit is none either.
-        told = records[both & (records["origin"] - np.uint64(1) < 2**63 - 1)]
-        pairs |= set(zip(told["mono"].tolist(), told["origin"].tolist(), strict=True))
+        anchors = records[is_anchor & (records["origin"] - np.uint64(1) < 2**63 - 1)]
+        walls = anchors["origin"].tolist()
+        pairs |= set(zip(anchors["mono"].tolist(), walls, strict=True))
         mono, wall = zip(*sorted(pairs), strict=True)
         return cls(np.array(mono, np.int64), np.array(wall, np.int64))
 
@@ -125,9 +127,4 @@ def _texts(numbers: _Array, name: Callable[[int], str | None]) -> pa.Array:
 
 
 def _reason(number: int) -> str | None:
-    if number == Reason.NONE:
-        return None
-    try:
-        return Reason(number).name.lower()
-    except ValueError:
-        return f"reason-{number}"
+    return None if number == Reason.NONE else reason_name(number)

@@ -194,12 +194,13 @@ def _shares(profiles: DataFrame) -> DataFrame:
         )
         .agg(F.sum("messages").alias("messages"))
     )
-    whole = Window.partitionBy("at_us", "source", "target")
-    so_far = whole.orderBy("bin").rowsBetween(Window.unboundedPreceding, 0)
+    grouping = Window.partitionBy("at_us", "source", "target")
+    so_far = grouping.orderBy("bin").rowsBetween(Window.unboundedPreceding, 0)
+    messages = F.sum("messages")
     middle = F.pow(F.lit(2.0), (of_bin + 0.5) / BINS_PER_OCTAVE) - 1
     return counted.withColumns(
         {
-            "share": F.sum("messages").over(so_far) / F.sum("messages").over(whole),
+            "share": messages.over(so_far) / messages.over(grouping),
             "latency_ns": F.round(middle).cast("bigint"),
         }
     )

@@ -56,8 +56,8 @@ def heat_map(routes: Sequence[Row]) -> str:
             axes.text(x, y, text, ha="center", va="center", fontsize=9)
         axes.set(xlim=(-0.5, len(targets) - 0.5), ylim=(len(sources) - 0.5, -0.5))
         letters = sum(len(short(target)) for target in targets)
-        turn: Row = {"rotation": 30, "ha": "right"} if letters > 85 else {}
-        axes.set_xticks(range(len(targets)), list(map(short, targets)), **turn)
+        slant: Row = {"rotation": 30, "ha": "right"} if letters > 85 else {}
+        axes.set_xticks(range(len(targets)), list(map(short, targets)), **slant)
         axes.set_yticks(range(len(sources)), list(map(short, sources)))
         axes.tick_params(length=0)
         axes.set(xlabel="to", ylabel="from")
@@ -96,11 +96,11 @@ def latency(rows: Sequence[Row], width_us: int) -> str:
     if not timed:
         return ""
     axis = _TimeAxis.of(timed, width_us)
-    told = {"p50": "median", "p99": "99 %", "most": "longest"}
+    labels = {"p50": "median", "p99": "99 %", "most": "longest"}
 
     def paint(axes: Axes) -> None:
         places = [axis.place(row["at_us"]) for row in timed]
-        for number, (name, label) in enumerate(told.items()):
+        for number, (name, label) in enumerate(labels.items()):
             values = [max(row[name], 1) for row in timed]
             _Line(label, svg.SERIES[number], number, ()).plot(axes, places, values)
         axes.set_yscale("log")
@@ -118,7 +118,7 @@ def distribution(rows: Sequence[Row], routes: Sequence[Row]) -> str:
         return ""
 
     def paint(axes: Axes) -> None:
-        for line in _lines(rows, _by_amount(routes, "messages_sent"), whole=True):
+        for line in _lines(rows, _by_amount(routes, "messages_sent"), totals=True):
             steps = sorted(
                 (max(row["latency_ns"], 1), row["share"]) for row in line.rows
             )
@@ -194,13 +194,13 @@ class _Line:
 
 
 def _lines(
-    rows: Sequence[Row], busiest: Sequence[tuple[str, str]], *, whole: bool = False
+    rows: Sequence[Row], busiest: Sequence[tuple[str, str]], *, totals: bool = False
 ) -> list[_Line]:
     """All, and the busiest routes, if there is more than one.
 
-    whole: whether rows without a route stand for all; else all rows do together.
+    totals: whether rows without a route stand for all; else all rows do together.
     """
-    everything = [row for row in rows if row["source"] is None] if whole else rows
+    everything = [row for row in rows if row["source"] is None] if totals else rows
     lines = [_Line("all", svg.INK, 0, everything)]
     if len(busiest) > 1:
         for number, (source, target) in enumerate(busiest[:LINES_MAX], start=1):

@@ -14,6 +14,7 @@ import jinja2
 from markupsafe import Markup
 
 from bus.journal.rules import RULES
+from bus.journal.wording import hex64, printable
 from bus.pipeline import plots, wording
 from bus.pipeline.results import (
     drawn_violations,
@@ -22,7 +23,6 @@ from bus.pipeline.results import (
     read_verdicts,
 )
 from bus.pipeline.scene import draw_scene
-from bus.pipeline.schemas import hex64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ _WAITS: Final = {
 
 def render(folder: OutFolder) -> str:
     """The whole page, from the tables and verdicts of a run."""
-    told = read_verdicts(folder)
+    result = read_verdicts(folder)
     journals = list(read_rows(folder, "journals"))
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
@@ -63,19 +63,19 @@ def render(folder: OutFolder) -> str:
         "count": lambda number: f"{number:,}".replace(",", "\u202f"),
         "duration": wording.duration,
         "size": wording.size,
-        "plain": wording.plain,
+        "printable": printable,
         "short": wording.short,
         "hex64": hex64,
         "sign": _SIGNS.__getitem__,
     }
     return environment.get_template(TEMPLATE).render(
-        verdict=told["verdict"],
-        verdicts=told["verdicts"],
+        verdict=result["verdict"],
+        verdicts=result["verdicts"],
         rules=RULES,
-        problems=told["problems"],
+        problems=result["problems"],
         summary=_summary(journals),
         violations=_violations(folder),
-        violations_total=told["violations"],
+        violations_total=result["violations"],
         journals=journals[:JOURNALS_MAX],
         journals_total=len(journals),
         **_pictures(folder),
@@ -116,7 +116,7 @@ def _pictures(folder: OutFolder) -> Row:
     by_route = {(row["source"], row["target"]): row for row in latency if row["source"]}
     for row in routes:
         row["latency"] = by_route.get((row["source"], row["target"]))
-    whole = [r for r in latency if r["source"] is None and r["at_us"] is None]
+    overall = [r for r in latency if r["source"] is None and r["at_us"] is None]
     figures = {
         "heat_map": plots.heat_map(routes),
         "rate": plots.rate(traffic),
@@ -127,7 +127,7 @@ def _pictures(folder: OutFolder) -> Row:
     }
     return {
         "figures": {name: Markup(svg) for name, svg in figures.items()},  # noqa: S704 - they escape their text
-        "whole": whole[0] if whole else None,
+        "overall": overall[0] if overall else None,
         "routes": routes[:ROUTES_MAX],
         "waits": [
             row | {"what": _WAITS[row["what"]]} for row in read_rows(folder, "waits")

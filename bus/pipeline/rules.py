@@ -89,17 +89,17 @@ def overtaken(receives: DataFrame, chunk_records: int | None = None) -> DataFram
         )
         return marked.where("seq < other_seq")
     cut = receives.withColumn("piece", F.expr(f"n div {chunk_records}"))
-    here = _before(Window.partitionBy(*flow, "piece").orderBy("n"))
-    earlier = _before(Window.partitionBy(*flow).orderBy("piece"))
+    in_piece = _before(Window.partitionBy(*flow, "piece").orderBy("n"))
+    earlier_pieces = _before(Window.partitionBy(*flow).orderBy("piece"))
     # A struct is compared by its first field first.
     top = F.max(F.struct("seq", "n"))
     carried = (
         cut.groupBy(*flow, "piece")
         .agg(top.alias("top"))
-        .select(*flow, "piece", F.max("top").over(earlier).alias("carried"))
+        .select(*flow, "piece", F.max("top").over(earlier_pieces).alias("carried"))
     )
     # greatest() passes over nulls: a piece may have nothing before it.
-    other = F.greatest("carried", top.over(here))
+    other = F.greatest("carried", top.over(in_piece))
     return (
         cut.join(carried, [*flow, "piece"])
         .withColumn("other", other)
@@ -257,15 +257,15 @@ def _found(
     place: where the columns of a violation come from, if not from those of that name.
     verdict: None if the rule's basis and the journals of the channel decide.
     """
-    told = RULES[rule]
+    definition = RULES[rule]
     case, explanation = F.lit(None).cast("string"), F.lit(None).cast("string")
     # Backwards, since the first case that holds must be asked first.
-    for name in reversed(list(told.cases)):
+    for name in reversed(list(definition.cases)):
         holds, facts = cases[name]
         case = F.when(holds, F.lit(name)).otherwise(case)
-        text = _text(told.cases[name], facts)
+        text = _text(definition.cases[name], facts)
         explanation = F.when(holds, text).otherwise(explanation)
-    if verdict is None and told.basis is Basis.PRESENCE:
+    if verdict is None and definition.basis is Basis.PRESENCE:
         verdict = F.lit(Verdict.FAIL.value)
     place = dict(place or {})
     for name in _PLACE:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from bus.pipeline.results import Result
+    from bus.journal.results import Result
     from bus.pipeline.rules import Tables
 
 __all__ = ["draw_report", "run_pipeline"]

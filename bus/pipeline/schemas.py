@@ -4,7 +4,8 @@ Spark compares the schema of the first Arrow batch with its own, exactly, and do
 look at the later ones: each batch is made with `arrow_schema`, each DataFrame with
 `ddl`, both from one row here. Spark has no unsigned types: 64-bit numbers are stored
 as the signed number of the same bits (compare them only for equality, print them with
-`hex64`), shorter ones in the next wider type. This module knows no file.
+`bus.journal.wording.hex64`), shorter ones in the next wider type. This module knows no
+file.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ __all__ = [
     "Column",
     "arrow_schema",
     "ddl",
-    "hex64",
     "signed",
     "unsigned",
 ]
@@ -107,8 +107,3 @@ def signed(number: int) -> int:
 def unsigned(number: int) -> int:
     """The unsigned 64-bit number with the bits of a signed one."""
     return number + 2**64 if number < 0 else number
-
-
-def hex64(number: int) -> str:
-    """A 64-bit number, of either sign, as it is shown to people."""
-    return f"{unsigned(number):016x}"

@@ -17,15 +17,13 @@ import pyarrow as pa  # type: ignore[import-untyped] # pyarrow ships no types
 
 from bus.errors import JournalError
 from bus.journal.reader import StoredJournal, open_journals
-from bus.journal.stored_segment import read_segment
+from bus.journal.stored_segment import problem_of, read_segment
 from bus.pipeline.batches import event_batches, storable
 from bus.pipeline.schemas import SEGMENTS, arrow_schema, signed
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator
-
-    from bus.journal.stored_segment import StoredSegment
 
 __all__ = ["Share", "packed"]
 
@@ -74,7 +72,7 @@ class Share:
             return
         try:
             journal = StoredJournal(Path(self.folder))
-            segment = self._segment(Path(self.path))
+            segment = read_segment(Path(self.path), self.journal)
         except (JournalError, OSError):
             return  # `facts` tells
         yield from event_batches(journal, segment)
@@ -109,34 +107,19 @@ class Share:
     def _contents(self, path: Path, problems: list[str]) -> dict[str, Any]:
         """The columns that only the file itself can tell; problems are added to."""
         try:
-            segment = self._segment(path)
-        except JournalError as error:
-            problems.append(str(error))
-            return {"damaged": 1}
-        except FileNotFoundError:
-            problems.append(f"cannot read {path}: it is gone")
-            return {}
-        except OSError as error:
-            problems.append(f"cannot read {path}: {error.strerror}")
-            return {}
-        problems += [f"{path} is damaged: {flaw}" for flaw in segment.flaws]
-        header, seal = segment.header, segment.header.seal
+            segment = read_segment(path, self.journal)
+        except (JournalError, OSError) as error:
+            problems.append(problem_of(error, path))
+            return {"damaged": int(isinstance(error, JournalError))}
+        problems += segment.problems
         return {
-            "boot": header.boot_id.hex(),
-            "segment": header.segment,
-            "sealed": seal is not None,
+            "boot": segment.header.boot_id.hex(),
+            "segment": segment.header.segment,
+            "sealed": segment.header.seal is not None,
             "records": segment.count,
-            "lost": max(header.lost, seal.lost if seal else 0),
+            "lost": segment.lost,
             "damaged": int(bool(segment.flaws)),
         }
-
-    def _segment(self, path: Path) -> StoredSegment:
-        """The file, if it is there and belongs to the journal."""
-        segment = read_segment(path)
-        if segment.header.journal != self.journal:
-            whose = f"{segment.header.journal:016x}, not {self.journal:016x}"
-            raise JournalError(f"cannot read {path}: it belongs to journal {whose}")
-        return segment
 
 
 def packed(shares: Iterable[Share]) -> Iterator[list[Share]]:

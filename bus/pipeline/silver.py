@@ -61,7 +61,7 @@ def journals(tallies: DataFrame, segments: DataFrame) -> DataFrame:
     `complete` and `conclusive` are those of `bus.journal.rules`. A journal of which no
     segment could be read is here too, without records.
     """
-    held = tallies.groupBy("journal").agg(
+    records = tallies.groupBy("journal").agg(
         F.sum("records").alias("records"),
         F.min("first_n").alias("first_n"),
         F.max("last_n").alias("last_n"),
@@ -71,7 +71,7 @@ def journals(tallies: DataFrame, segments: DataFrame) -> DataFrame:
         F.min("first_wall_us").alias("first_wall_us"),
         F.max("last_wall_us").alias("last_wall_us"),
     )
-    told = segments.groupBy("journal").agg(
+    files = segments.groupBy("journal").agg(
         *(
             F.max(name).alias(name)
             for name in ("machine", "process", "program", "boot")
@@ -81,16 +81,16 @@ def journals(tallies: DataFrame, segments: DataFrame) -> DataFrame:
         F.sum("damaged").alias("damaged"),
         F.max("late").alias("late"),
     )
-    records = F.coalesce("records", F.lit(0)).alias("records")
+    count = F.coalesce("records", F.lit(0)).alias("records")
     closed = F.coalesce("closed", F.lit(False)).alias("closed")
     gaps = F.coalesce(F.expr("last_n - first_n + 1 - records"), F.lit(0)).alias("gaps")
     lossy = F.expr("records = 0 OR first_n > 0 OR gaps > 0 OR lost > 0 OR damaged > 0")
-    joined = told.join(held, "journal", "left").select(
-        *told.columns,
-        records,
+    joined = files.join(records, "journal", "left").select(
+        *files.columns,
+        count,
         closed,
         gaps,
-        *held.drop("journal", "records", "closed").columns,
+        *records.drop("journal", "records", "closed").columns,
     )
     return (
         joined.withColumn("lossy", lossy)
@@ -203,8 +203,8 @@ def flows(tallies: DataFrame) -> DataFrame:
 def _with_latency(rows: DataFrame, journals: DataFrame) -> DataFrame:
     boots = journals.select("journal", "boot")
     for prefix in ("sent", "received"):
-        there = boots.toDF(f"{prefix}_journal", f"{prefix}_boot")
-        rows = rows.join(F.broadcast(there), f"{prefix}_journal", "left")
+        end_boots = boots.toDF(f"{prefix}_journal", f"{prefix}_boot")
+        rows = rows.join(F.broadcast(end_boots), f"{prefix}_journal", "left")
     one_clock = (F.col("sent_journal") == F.col("received_journal")) | (
         F.col("sent_boot") == F.col("received_boot")
     )
@@ -222,8 +222,8 @@ def _outcome() -> Column:
 
 def _end_facts(prefix: str, kind: Kind) -> list[Column]:
     """What one end brought to its channel: the fields of its ACCEPT_ or CONNECT_END."""
-    here = is_kind(kind)
-    count = F.coalesce(F.sum(F.when(here, F.col("records"))), F.lit(0))
+    is_end = is_kind(kind)
+    count = F.coalesce(F.sum(F.when(is_end, F.col("records"))), F.lit(0))
     taken = {
         "journal": "journal",
         "n": "first_n",
@@ -237,7 +237,7 @@ def _end_facts(prefix: str, kind: Kind) -> list[Column]:
     return [
         count.alias(f"{prefix}s"),
         *(
-            F.min(F.when(here, F.col(column))).alias(f"{prefix}_{name}")
+            F.min(F.when(is_end, F.col(column))).alias(f"{prefix}_{name}")
             for name, column in taken.items()
         ),
     ]

@@ -9,7 +9,9 @@ from __future__ import annotations
 import datetime as dt
 from typing import Final
 
-__all__ = ["count", "duration", "moment", "plain", "short", "size"]
+from bus.journal.wording import printable
+
+__all__ = ["count", "duration", "moment", "short", "size"]
 
 NAME_CHARACTERS_MAX: Final = 28
 
@@ -40,17 +42,9 @@ def moment(wall_us: int) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}.{rest_us // 1000:03d} UTC"
 
 
-def plain(text: str) -> str:
-    """Text without anything that is not there to be seen."""
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode("ascii")
-        for c in text
-    )
-
-
 def short(name: str, most: int = NAME_CHARACTERS_MAX) -> str:
     """A name as one line of at most so many characters."""
-    seen = plain(name)
+    seen = printable(name)
     if len(seen) <= most:
         return seen
     half = (most - 1) // 2

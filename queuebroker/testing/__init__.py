@@ -3,6 +3,7 @@
 Layout, each on top of those before it:
 
 - ``failure``, ``strategy``, ``task``, ``trouble``: words that the others share
+- ``unwinding``, ``ending``: how a run is brought to its end, well or badly
 - ``quiescence``, ``scheduler``: what it means that nobody can go on; whose turn it is
 - ``primitives``, ``threads``: locks, sleeping, parking, threads, as tasks see them
 - ``refusals``, ``stand_ins``, ``substitute``: what is exchanged, and put back
@@ -16,8 +17,8 @@ Layout, each on top of those before it:
 from __future__ import annotations
 
 from queuebroker.testing.explore import explore, replay
-from queuebroker.testing.failure import Failure, Kind, UncontrolledError
-from queuebroker.testing.history import PENDING, History, Operation
+from queuebroker.testing.failure import Failure, FailureKind, UncontrolledError
+from queuebroker.testing.history import PENDING, Call, History
 from queuebroker.testing.linearizability import (
     Model,
     NotLinearizableError,
@@ -38,12 +39,12 @@ __all__ = [  # noqa: RUF022 # grouped by module
     "Round",
     # failure
     "Failure",
-    "Kind",
+    "FailureKind",
     "UncontrolledError",
     # history
     "PENDING",
+    "Call",
     "History",
-    "Operation",
     # linearizability
     "Model",
     "NotLinearizableError",

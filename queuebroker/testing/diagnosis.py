@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queuebroker.testing.failure import Failure, Kind, UncontrolledError
+from queuebroker.testing.failure import Failure, FailureKind, UncontrolledError
 from queuebroker.testing.recorder import Recorder
 from queuebroker.testing.search import Forced, Reduced
 from queuebroker.testing.shorten import shortened, trimmed
@@ -37,21 +37,21 @@ def diagnose(
     experiment: Experiment, trouble: Trouble, schedule: Sequence[int], seed: str
 ) -> Failure:
     """Return the failure to raise for a schedule that ended in ``trouble``."""
-    if trouble.hung or trouble.kind is Kind.NONDETERMINISTIC:
+    if trouble.hung or trouble.kind is FailureKind.NONDETERMINISTIC:
         # Another run would hang again, or be another one.
         return failure_of(trouble, None, schedule, seed, experiment.spurious)
     short = list(schedule)
-    if trouble.kind is not Kind.UNCONTROLLED:
+    if trouble.kind is not FailureKind.UNCONTROLLED:
         short = shortened(experiment, trouble.kind, schedule)
     recorder = Recorder()
     outcome = experiment.run(Forced(short), recorder=recorder)
-    if trouble.kind is Kind.UNCONTROLLED and outcome.trouble is None:
+    if trouble.kind is FailureKind.UNCONTROLLED and outcome.trouble is None:
         # What the explorer does not control may do as it likes.
         return failure_of(trouble, None, short, seed, experiment.spurious)
     if outcome.trouble is None or outcome.trouble.kind is not trouble.kind:
         again = f"in {outcome.trouble.kind}" if outcome.trouble else "well"
         trouble = Trouble(
-            Kind.NONDETERMINISTIC,
+            FailureKind.NONDETERMINISTIC,
             f"a schedule that ended in {trouble.kind} ({trouble.text}) ended {again}"
             " when it was run again: the program does not do the same each time",
             error=trouble.error,
@@ -74,7 +74,7 @@ def failure_of(
     if seed:
         hint.append(f"seed: {seed}")
     story = tell(trouble, recorder or Recorder(), hint)
-    if trouble.kind is Kind.UNCONTROLLED:
+    if trouble.kind is FailureKind.UNCONTROLLED:
         failure: Failure = UncontrolledError(trouble.kind, story, schedule, seed)
     else:
         failure = Failure(trouble.kind, story, schedule, seed)

@@ -51,9 +51,9 @@ def explore(
     daemon has ended.
 
     bound: preemptions, that is switches away from a task that could have gone on. An
-      early deadline (a slow machine) and a wake-up for no reason count as one.
+      early deadline (a slow machine) and a spurious wake-up count as one.
     seed: makes the random part repeatable; "seed:index" runs just that one schedule.
-    spurious: wake-ups for no reason in a run, at most.
+    spurious: how often in a run, at most, a sleeper wakes though nobody woke it.
 
     Raises:
         Failure: a schedule goes wrong; its text tells how.

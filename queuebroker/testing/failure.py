@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Failure", "Kind", "UncontrolledError"]
+__all__ = ["Failure", "FailureKind", "UncontrolledError"]
 
 
-class Kind(enum.StrEnum):
+class FailureKind(enum.StrEnum):
     """What can be wrong with a schedule."""
 
     DEADLOCK = "deadlock"  # nobody can go on, no deadline is left
@@ -29,7 +29,7 @@ class Kind(enum.StrEnum):
 class Failure(AssertionError):  # noqa: N818 # it is no error of the program's making
     """One schedule of a program went wrong. The exception that did it is the cause.
 
-    kind: a `Kind`, equal to its text.
+    kind: a `FailureKind`, equal to its text.
     story: what happened, step by step; also the text of this exception.
     schedule: the choices that lead here; `replay` takes them.
     seed: what the search began with; `explore(seed=...)` takes it. For a failure of
@@ -37,7 +37,11 @@ class Failure(AssertionError):  # noqa: N818 # it is no error of the program's m
     """
 
     def __init__(
-        self, kind: Kind, story: str, schedule: Iterable[int] = (), seed: str = ""
+        self,
+        kind: FailureKind,
+        story: str,
+        schedule: Iterable[int] = (),
+        seed: str = "",
     ) -> None:
         super().__init__(story)
         self.kind = kind
@@ -58,7 +62,7 @@ class UncontrolledError(Failure):
 
     def __init__(
         self,
-        kind: Kind = Kind.UNCONTROLLED,
+        kind: FailureKind = FailureKind.UNCONTROLLED,
         story: str = "",
         schedule: Iterable[int] = (),
         seed: str = "",

@@ -19,7 +19,7 @@ from queuebroker import _sync
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["PENDING", "History", "Operation"]
+__all__ = ["PENDING", "Call", "History"]
 
 PENDING: Final = math.inf  # the end of an operation that has not come back
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 @attrs.frozen
-class Operation:
+class Call:
     """One call, from its beginning to its end.
 
     thread: the name of the thread that made it.
@@ -75,8 +75,8 @@ class History:
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
-        self._begun: dict[int, Operation] = {}
-        self._ended: list[Operation] = []
+        self._begun: dict[int, Call] = {}
+        self._ended: list[Call] = []
 
     def call(self, name: str, function: Callable[..., T], *args: Any) -> T:
         """Call ``function(*args)``, and note it as the operation ``name(*args)``.
@@ -84,7 +84,7 @@ class History:
         What it returns is returned; what it raises is raised. An exception that is no
         `Exception` leaves the operation pending: it was cut short, nobody knows where.
         """
-        operation = Operation(
+        operation = Call(
             thread=_sync.current_thread().name,
             name=name,
             args=args,
@@ -102,7 +102,7 @@ class History:
 
     def _end(
         self,
-        operation: Operation,
+        operation: Call,
         *,
         result: object = None,
         error: BaseException | None = None,
@@ -114,7 +114,7 @@ class History:
         del self._begun[operation.began]
 
     @property
-    def operations(self) -> list[Operation]:
+    def operations(self) -> list[Call]:
         """All operations, in the order in which they began."""
         pending = list(self._begun.values())
         ended = list(self._ended)
@@ -122,7 +122,7 @@ class History:
         pending = [one for one in pending if one.began not in known]
         return sorted(ended + pending, key=lambda operation: operation.began)
 
-    def __iter__(self) -> Iterator[Operation]:
+    def __iter__(self) -> Iterator[Call]:
         return iter(self.operations)
 
     def __len__(self) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
-    from queuebroker.testing.history import Operation
+    from queuebroker.testing.history import Call
 
 __all__ = ["Model", "NotLinearizableError", "check_linearizable"]
 
@@ -27,7 +27,7 @@ class Model(Protocol[State]):
     def initial(self) -> State:
         """The state before the first operation."""
 
-    def step(self, state: State, operation: Operation) -> Iterable[State]:
+    def step(self, state: State, operation: Call) -> Iterable[State]:
         """All states this operation, with the outcome it had, may lead to.
 
         None if it cannot happen in this state, or not with this outcome; several if
@@ -43,20 +43,18 @@ class NotLinearizableError(AssertionError):
     """
 
     def __init__(
-        self, explained: Sequence[Operation], stuck: Sequence[Operation], state: object
+        self, explained: Sequence[Call], stuck: Sequence[Call], state: object
     ) -> None:
         lines = ["not linearizable: after"]
         lines += [f"  {operation}" for operation in explained] or ["  nothing"]
         lines += [f"the state is {state!r}, and none of these can come next:"]
         lines += [f"  {operation}" for operation in stuck]
         super().__init__("\n".join(lines))
-        self.explained: list[Operation] = list(explained)
-        self.stuck: list[Operation] = list(stuck)
+        self.explained: list[Call] = list(explained)
+        self.stuck: list[Call] = list(stuck)
 
 
-def check_linearizable(
-    history: Iterable[Operation], model: Model[State]
-) -> list[Operation]:
+def check_linearizable(history: Iterable[Call], model: Model[State]) -> list[Call]:
     """Return the operations in an order that explains them all.
 
     The order respects time: an operation that ended before another began comes first.
@@ -104,7 +102,7 @@ class _Node(Generic[State]):
 
     def __init__(
         self,
-        operations: Sequence[Operation],
+        operations: Sequence[Call],
         model: Model[State],
         number: int,
         done: int,
@@ -120,7 +118,7 @@ class _Node(Generic[State]):
         )
 
 
-def _candidates(operations: Sequence[Operation], done: int) -> list[int]:
+def _candidates(operations: Sequence[Call], done: int) -> list[int]:
     """Number the operations that may come next: none of the others came before."""
     left = [number for number in range(len(operations)) if not done >> number & 1]
     horizon = min((operations[number].ended for number in left), default=0)

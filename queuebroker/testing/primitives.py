@@ -14,6 +14,7 @@ from __future__ import annotations
 import _thread
 from typing import TYPE_CHECKING, Final
 
+from queuebroker.testing.ending import pass_by
 from queuebroker.testing.scheduler import Scheduler
 from queuebroker.testing.task import NEVER, TIME
 
@@ -54,23 +55,24 @@ class SimulatedLock:
         "label",
         "maker",
         "owner",
-        "run",
+        "scheduler",
         "serial",
         "taken",
     )
 
-    def __init__(self, run: Scheduler, maker: Task) -> None:
-        self._join(run, maker)
+    def __init__(self, scheduler: Scheduler, maker: Task) -> None:
+        self._join(scheduler, maker)
 
-    def _join(self, run: Scheduler, maker: Task) -> None:
+    def _join(self, scheduler: Scheduler, maker: Task) -> None:
         maker.locks += 1
-        self.run: Scheduler = run
+        self.scheduler: Scheduler = scheduler
         self.maker: Task = maker
         self.serial: int = maker.locks
         self.taken: bool = False
         self.owner: Task | None = None
-        self._born = run.steps
-        self.label: str = "" if run.recorder is None else run.recorder.label(self)
+        self._born = scheduler.steps
+        recorder = scheduler.recorder
+        self.label: str = "" if recorder is None else recorder.label(self)
 
     def __repr__(self) -> str:
         state = f"taken by {self.owner.name}" if self.owner else "free"
@@ -88,14 +90,14 @@ class SimulatedLock:
         Nothing was acquired or released since it was made, so no other task can have
         come to it: its acquisition need be no switch point.
         """
-        return self._born == self.run.steps
+        return self._born == self.scheduler.steps
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Take it once it is free, as `threading.Lock` does."""
-        run = self.run
-        if _get_ident() != run.holder:
+        scheduler = self.scheduler
+        if _get_ident() != scheduler.holder:
             return self._stray_acquire(blocking)
-        me = run.running
+        me = scheduler.running
         patient = blocking and timeout == -1
         if not patient:
             # A real lock that is free knows what is wrong with the arguments.
@@ -104,47 +106,47 @@ class SimulatedLock:
         if self.taken or not self.is_private:
             if patient:
                 me.obstacle = self
-                run.switch()
+                scheduler.switch()
             elif not self._comes_free(blocking, timeout):
-                run.order += (self, -me.key)
-                if run.recorder is not None:
-                    run.recorder.goes_without(me, self, tried=not blocking)
+                scheduler.order.append((self, -me.key))
+                if scheduler.recorder is not None:
+                    scheduler.recorder.goes_without(me, self, tried=not blocking)
                 return False
         self.taken = True
         self.owner = me
-        run.order += (self, me.key)
-        if run.recorder is not None:
-            run.recorder.takes(me, self)
+        scheduler.order.append((self, me.key))
+        if scheduler.recorder is not None:
+            scheduler.recorder.takes(me, self)
         return True
 
     __enter__ = acquire
 
     def _comes_free(self, blocking: bool, timeout: float) -> bool:
         """Wait for a while, or not at all; tell whether it can be taken now."""
-        run = self.run
+        scheduler = self.scheduler
         if blocking:
-            wait_for(run, self, run.now + timeout)
+            wait_for(scheduler, self, scheduler.now + timeout)
         else:
-            run.switch_freely()
+            scheduler.switch_freely()
         return not self.taken
 
     def release(self) -> None:
         """Let it go; any task may."""
-        run = self.run
-        if _get_ident() != run.holder:
-            if run.here() is None:
+        scheduler = self.scheduler
+        if _get_ident() != scheduler.holder:
+            if scheduler.here() is None:
                 self.taken = False
             return
         if not self.taken:
             raise RuntimeError("release unlocked lock")
-        if run.recorder is not None:
-            run.recorder.releases(run.running, self)
+        if scheduler.recorder is not None:
+            scheduler.recorder.releases(scheduler.running, self)
         self.taken = False
         self.owner = None
-        if run.release_points:
-            run.switch_after_release()
+        if scheduler.release_points:
+            scheduler.switch_after_release()
         else:
-            run.steps += 1  # as many as with these points: see `is_private`
+            scheduler.steps += 1  # as many as with these points: see `is_private`
 
     def __exit__(
         self,
@@ -161,16 +163,17 @@ class SimulatedLock:
     def _is_owned(self) -> bool:
         # `Condition` would find out by trying, which would be a switch point. As in
         # its way, it is true whoever has the lock.
-        return self.taken or _get_ident() != self.run.holder
+        return self.taken or _get_ident() != self.scheduler.holder
 
     def _stray_acquire(self, blocking: bool) -> bool:
-        run = self.run
-        task = run.here()
+        scheduler = self.scheduler
+        task = scheduler.here()
         if task is not None:
-            run.pass_by(task)
+            pass_by(scheduler, task)
             return True
         now = Scheduler.active
-        if now is not None and now is not run and (task := now.here()) is not None:
+        task = None if now is None or now is scheduler else now.here()
+        if now is not None and task is not None:
             # The program has kept it from an earlier run; it begins this one free.
             self._join(now, task)
             return self.acquire(blocking)
@@ -185,9 +188,9 @@ class SimulatedWaiter(SimulatedLock):
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Take it; if it is taken, the caller is asleep until then."""
-        if not self.taken or _get_ident() != self.run.holder:
+        if not self.taken or _get_ident() != self.scheduler.holder:
             return super().acquire(blocking, timeout)
-        me = self.run.running
+        me = self.scheduler.running
         me.asleep = True
         try:
             return super().acquire(blocking, timeout)
@@ -202,16 +205,16 @@ class SimulatedRLock(SimulatedLock):
 
     __slots__ = ("_count",)
 
-    def __init__(self, run: Scheduler, maker: Task) -> None:
-        super().__init__(run, maker)
+    def __init__(self, scheduler: Scheduler, maker: Task) -> None:
+        super().__init__(scheduler, maker)
         self._count = 0
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Take it once it is free, or once more if the caller has it."""
-        run = self.run
-        if _get_ident() != run.holder:
+        scheduler = self.scheduler
+        if _get_ident() != scheduler.holder:
             return self._stray_acquire(blocking)
-        if self.owner is run.running:
+        if self.owner is scheduler.running:
             self._count += 1
             return True
         if not super().acquire(blocking, timeout):
@@ -223,9 +226,9 @@ class SimulatedRLock(SimulatedLock):
 
     def release(self) -> None:
         """Let it go once; the last time frees it."""
-        run = self.run
-        if _get_ident() == run.holder:
-            if self.owner is not run.running:
+        scheduler = self.scheduler
+        if _get_ident() == scheduler.holder:
+            if self.owner is not scheduler.running:
                 raise RuntimeError("cannot release un-acquired lock")
             self._count -= 1
             if self._count:
@@ -233,8 +236,8 @@ class SimulatedRLock(SimulatedLock):
         super().release()
 
     def _is_owned(self) -> bool:
-        run = self.run
-        return _get_ident() != run.holder or self.owner is run.running
+        scheduler = self.scheduler
+        return _get_ident() != scheduler.holder or self.owner is scheduler.running
 
     def _release_save(self) -> int:
         count, self._count = self._count, 1
@@ -249,32 +252,32 @@ class SimulatedRLock(SimulatedLock):
         return self._count if self._is_owned() else 0
 
 
-def wait_for(run: Scheduler, obstacle: Obstacle, deadline: float) -> None:
+def wait_for(scheduler: Scheduler, obstacle: Obstacle, deadline: float) -> None:
     """Let the running task wait until nothing is in its way, or until a deadline."""
-    me = run.running
+    me = scheduler.running
     me.obstacle = obstacle
     if deadline == NEVER:
-        run.switch()
+        scheduler.switch()
         return
     me.deadline = deadline
-    run.timed += 1
+    scheduler.timed += 1
     try:
-        run.switch()
+        scheduler.switch()
     finally:
         me.deadline = NEVER
-        run.timed -= 1
+        scheduler.timed -= 1
 
 
-def sleep(run: Scheduler, me: Task, seconds: float) -> None:
+def sleep(scheduler: Scheduler, me: Task, seconds: float) -> None:
     """Let a task sleep; for no time, let others go first."""
-    if not run.holder:
-        run.pass_by(me)
+    if not scheduler.holder:
+        pass_by(scheduler, me)
     elif seconds > 0:
-        wait_for(run, TIME, run.now + seconds)
+        wait_for(scheduler, TIME, scheduler.now + seconds)
     else:
         me.yields = True
         try:
-            run.switch_freely()
+            scheduler.switch_freely()
         finally:
             me.yields = False
 
@@ -283,28 +286,28 @@ def park(
     lock: SimulatedLock, predicate: Callable[[], bool], deadline: float | None
 ) -> bool:
     """Stands for `queuebroker._sync.park`: sleep until ``lock`` is released."""
-    run = lock.run
-    if _get_ident() != run.holder:
+    scheduler = lock.scheduler
+    if _get_ident() != scheduler.holder:
         return lock.acquire()
-    me = run.running
+    me = scheduler.running
     outer, me.predicate, me.asleep = me.predicate, predicate, True
-    if run.spurious:
-        me.rouse = me.wake_for_no_reason
+    if scheduler.spurious_left:
+        me.spurious_wake = me.wake_spuriously
     try:
-        wait_for(run, lock, NEVER if deadline is None else deadline)
+        wait_for(scheduler, lock, NEVER if deadline is None else deadline)
     finally:
-        me.predicate, me.asleep, me.rouse = outer, False, None
-    if me.phantom:
-        me.phantom = False
+        me.predicate, me.asleep, me.spurious_wake = outer, False, None
+    if me.spurious:
+        me.spurious = False
         return True
     if lock.taken:
-        run.order += (lock, _IN_VAIN)
-        if run.recorder is not None:
-            run.recorder.goes_without(me, lock, tried=False)
+        scheduler.order.append((lock, _IN_VAIN))
+        if scheduler.recorder is not None:
+            scheduler.recorder.goes_without(me, lock, tried=False)
         return False
     lock.taken = True
     lock.owner = me
-    run.order += (lock, me.key)
-    if run.recorder is not None:
-        run.recorder.note(me, "wakes up")
+    scheduler.order.append((lock, me.key))
+    if scheduler.recorder is not None:
+        scheduler.recorder.note(me, "wakes up")
     return True

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queuebroker.testing.failure import Kind
+from queuebroker.testing.ending import fail
+from queuebroker.testing.failure import FailureKind
 from queuebroker.testing.task import NEVER, OTHERS
 
 if TYPE_CHECKING:
@@ -18,46 +19,49 @@ if TYPE_CHECKING:
 __all__ = ["blame_errors", "who_goes_on"]
 
 
-def who_goes_on(run: Scheduler) -> list[Task]:
+def who_goes_on(scheduler: Scheduler) -> list[Task]:
     """Return who can go on although none is free; fail if there is nobody.
 
     A sleeper for whom all is as he wants it has been forgotten, also if a deadline or
     a test that has settled would carry on: the wake-up is lost, whatever masks it.
     """
-    for task in run.alive:
-        if task.asleep and task.predicate is not None and _is_true(run, task):
-            run.fail(
-                Kind.LOST_WAKEUP,
+    for task in scheduler.alive:
+        if task.asleep and task.predicate is not None and _is_true(scheduler, task):
+            fail(
+                scheduler,
+                FailureKind.LOST_WAKEUP,
                 f"{task.name} sleeps, what it sleeps for is true, and nobody will"
                 " wake it",
                 task,
             )
-    if run.settling:
-        return [task for task in run.alive if task.obstacle is OTHERS]
-    earliest = min((task.deadline for task in run.alive), default=NEVER)
+    if scheduler.settling:
+        return [task for task in scheduler.alive if task.obstacle is OTHERS]
+    earliest = min((task.deadline for task in scheduler.alive), default=NEVER)
     if earliest == NEVER:
-        blame_errors(run)
-        names = ", ".join(task.name for task in run.alive)
-        run.fail(Kind.DEADLOCK, f"nobody can go on: {names}")
-    run.go_to(earliest, early=False)
-    return [task for task in run.alive if task.deadline <= earliest]
+        blame_errors(scheduler)
+        names = ", ".join(task.name for task in scheduler.alive)
+        fail(scheduler, FailureKind.DEADLOCK, f"nobody can go on: {names}")
+    scheduler.go_to(earliest, early=False)
+    return [task for task in scheduler.alive if task.deadline <= earliest]
 
 
-def blame_errors(run: Scheduler) -> None:
+def blame_errors(scheduler: Scheduler) -> None:
     """Fail if an exception escaped from a task and nobody has looked at it."""
-    for task in run.ended_badly:
+    for task in scheduler.ended_badly:
         error = task.error
         if error is None or task.error_known or error is task.awaited:
             continue
         what = f"{type(error).__name__}: {error}" if str(error) else repr(error)
-        run.fail(Kind.EXCEPTION, f"{task.name} raised {what}", task, error)
+        fail(
+            scheduler, FailureKind.EXCEPTION, f"{task.name} raised {what}", task, error
+        )
 
 
-def _is_true(run: Scheduler, sleeper: Task) -> bool:
+def _is_true(scheduler: Scheduler, sleeper: Task) -> bool:
     """Evaluate what a task sleeps for; it can pass through all locks meanwhile."""
     assert sleeper.predicate is not None
-    holder, run.holder = run.holder, 0
-    run.inspected = sleeper
+    holder, scheduler.holder = scheduler.holder, 0
+    scheduler.inspected = sleeper
     flaw = None
     try:
         # In a copy: the sleeper's thread is inside its context, and stays there.
@@ -65,11 +69,12 @@ def _is_true(run: Scheduler, sleeper: Task) -> bool:
     except BaseException as error:  # noqa: BLE001 # a user's code, it is reported
         flaw = error
     finally:
-        run.inspected = None
-        run.holder = holder
+        scheduler.inspected = None
+        scheduler.holder = holder
     if flaw is not None:
-        run.fail(
-            Kind.EXCEPTION,
+        fail(
+            scheduler,
+            FailureKind.EXCEPTION,
             f"what {sleeper.name} sleeps for cannot be evaluated:"
             f" {type(flaw).__name__}: {flaw}",
             sleeper,

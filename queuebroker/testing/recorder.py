@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from queuebroker.testing.failure import Kind
+from queuebroker.testing.failure import FailureKind
 from queuebroker.testing.places import Place, assigned_name, place_of, place_of_code
 from queuebroker.testing.primitives import SimulatedLock, SimulatedWaiter
 from queuebroker.testing.task import NEVER, OTHERS, TIME, Task
@@ -71,7 +71,7 @@ class Recorder:
 
     def arrives(self, task: Task) -> None:
         """A task comes to a switch point; perhaps it cannot go on."""
-        if task.obstacle.taken and task.deadline > task.run.now:
+        if task.obstacle.taken and task.deadline > task.scheduler.now:
             self.note(task, _obstruction(task))
 
     def takes(self, task: Task, lock: SimulatedLock) -> None:
@@ -93,8 +93,8 @@ class Recorder:
 
     def releases(self, task: Task, lock: SimulatedLock) -> None:
         """A task lets go of a lock."""
-        sleepers = [t for t in task.run.alive if t.obstacle is lock and t.asleep]
-        if any(t.deadline > task.run.now for t in sleepers):
+        sleepers = [t for t in task.scheduler.alive if t.obstacle is lock and t.asleep]
+        if any(t.deadline > task.scheduler.now for t in sleepers):
             self.note(task, f"wakes {sleepers[0].name}")
         elif isinstance(lock, SimulatedWaiter):
             now = "is out of time" if lock in self._given_up else "is about to sleep"
@@ -115,8 +115,8 @@ class Recorder:
         why = "though not everybody waits: a slow machine" if early else "all wait"
         self.events.append(Remark(f"the clock goes to {now_s:g} s ({why})"))
 
-    def phantom(self, task: Task) -> None:
-        """A sleeper wakes for no reason."""
+    def spurious_wake(self, task: Task) -> None:
+        """A sleeper wakes though nobody has woken it."""
         self.events.append(Remark(f"{task.name} wakes up though nobody has woken it"))
 
     def ends(self, task: Task) -> None:
@@ -125,27 +125,29 @@ class Recorder:
         text = f"ends with {type(error).__name__}" if error is not None else "ends"
         self.events.append(Step(task.name, text, None))
 
-    def stopped(self, run: Scheduler) -> None:
+    def stopped(self, scheduler: Scheduler) -> None:
         """The run has failed: see where everybody stands."""
-        self.ended_at_s = run.now
+        self.ended_at_s = scheduler.now
         frames = sys._current_frames()
-        for task in run.alive:
-            self._see_ending(run, task, frames.get(task.ident))
+        for task in scheduler.alive:
+            self._see_ending(scheduler, task, frames.get(task.ident))
         # Our own frame is among them: a cycle that would keep all they hold.
         frames.clear()
 
-    def _see_ending(self, run: Scheduler, task: Task, frame: FrameType | None) -> None:
+    def _see_ending(
+        self, scheduler: Scheduler, task: Task, frame: FrameType | None
+    ) -> None:
         place = place_of(frame) if task.ident else None
         if not task.ident:
             text = "has not begun"
-        elif task.obstacle.taken and task.deadline > run.now:
+        elif task.obstacle.taken and task.deadline > scheduler.now:
             text = _obstruction(task)
         else:
             text = "could go on"
         self.endings.append(Step(task.name, text, place))
         code = getattr(task.predicate, "__code__", None)
         if task.asleep and code is not None:
-            text = f"what it sleeps for{_verdict(run.trouble, task)}"
+            text = f"what it sleeps for{_verdict(scheduler.trouble, task)}"
             self.endings.append(Step("", text, place_of_code(code)))
 
 
@@ -153,9 +155,9 @@ def _verdict(trouble: Trouble | None, sleeper: Task) -> str:
     """Whether what a task sleeps for is so, if that was looked at."""
     if trouble is None:
         return ""
-    if trouble.kind is Kind.LOST_WAKEUP and trouble.task is sleeper:
+    if trouble.kind is FailureKind.LOST_WAKEUP and trouble.task is sleeper:
         return " is true"
-    return " is not true" if trouble.kind is Kind.DEADLOCK else ""
+    return " is not true" if trouble.kind is FailureKind.DEADLOCK else ""
 
 
 def _obstruction(task: Task) -> str:

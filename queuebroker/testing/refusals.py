@@ -17,6 +17,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any, Final
 
+from queuebroker.testing import ending
 from queuebroker.testing.scheduler import caller
 
 if TYPE_CHECKING:
@@ -86,8 +87,9 @@ def _refusing(real: Any, what: str) -> Any:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         me = caller()
         if me is not None and not me.importing:
-            me.run.refuse(
-                f"{what} cannot be explored: it waits where the explorer cannot look"
+            ending.refuse(
+                me.scheduler,
+                f"{what} cannot be explored: it waits where the explorer cannot look",
             )
         return real(*args, **kwargs)
 

@@ -74,10 +74,10 @@ class Spawned(Generic[T]):
 
         It raises nothing: `result` does.
         """
-        run = _control(self._task.run, "join")
-        if run.holder:
-            deadline = NEVER if timeout is None else run.now + max(timeout, 0.0)
-            primitives.wait_for(run, self._task, deadline)
+        scheduler = _control(self._task.scheduler, "join")
+        if scheduler.holder:
+            deadline = NEVER if timeout is None else scheduler.now + max(timeout, 0.0)
+            primitives.wait_for(scheduler, self._task, deadline)
         return self.done
 
 
@@ -105,26 +105,26 @@ class Run:
 
         ``name`` is what stories call it, by default the function's name.
         """
-        run = _control(self._scheduler, "spawn")
+        scheduler = _control(self._scheduler, "spawn")
         spawned: Spawned[T] = Spawned()
 
         def body() -> None:
             spawned._result = function(*args)
 
-        task = run.create(self._distinct(name or _name_of(function)), body)
+        task = scheduler.create(self._distinct(name or _name_of(function)), body)
         spawned._task = task
         self._spawned.append(spawned)
-        if run.recorder is not None:
-            run.recorder.note(run.running, f"starts {task.name}")
-        if run.holder:
-            run.switch_freely()
+        if scheduler.recorder is not None:
+            scheduler.recorder.note(scheduler.running, f"starts {task.name}")
+        if scheduler.holder:
+            scheduler.switch_freely()
         return spawned
 
     def join(self) -> None:
         """Wait until all that was spawned is done. It raises nothing: results do."""
-        run = _control(self._scheduler, "join")
-        if run.holder:
-            primitives.wait_for(run, _All(self._spawned), NEVER)
+        scheduler = _control(self._scheduler, "join")
+        if scheduler.holder:
+            primitives.wait_for(scheduler, _All(self._spawned), NEVER)
 
     def settle(self) -> None:
         """Wait until nobody else can go on, unless by a deadline.
@@ -132,18 +132,18 @@ class Run:
         What has not happened by then does not happen by itself: a test says
         ``run.settle(); assert not receiver.done``. No deadline passes meanwhile.
         """
-        run = _control(self._scheduler, "settle")
-        run.settling += 1
+        scheduler = _control(self._scheduler, "settle")
+        scheduler.settling += 1
         try:
-            if run.holder:
-                primitives.wait_for(run, OTHERS, NEVER)
+            if scheduler.holder:
+                primitives.wait_for(scheduler, OTHERS, NEVER)
         finally:
-            run.settling -= 1
+            scheduler.settling -= 1
 
     def sleep(self, seconds: float) -> None:
         """Let virtual time pass for the caller, as `time.sleep` does."""
-        run = _control(self._scheduler, "sleep")
-        primitives.sleep(run, run.running, seconds)
+        scheduler = _control(self._scheduler, "sleep")
+        primitives.sleep(scheduler, scheduler.running, seconds)
 
     def interrupt(
         self, spawned: Spawned[Any], error: BaseException | type[BaseException]
@@ -159,10 +159,10 @@ class Run:
         thrown = error() if isinstance(error, type) else error
         task.thrown = task.awaited = thrown
         task.obstacle = FREE
-        run = self._scheduler
-        if run.recorder is not None:
-            run.recorder.note(
-                run.running, f"throws {type(thrown).__name__} into {task.name}"
+        scheduler = self._scheduler
+        if scheduler.recorder is not None:
+            scheduler.recorder.note(
+                scheduler.running, f"throws {type(thrown).__name__} into {task.name}"
             )
         return True
 
@@ -191,9 +191,9 @@ def _name_of(function: object) -> str:
     return "lambda" if name == "<lambda>" else str(name)
 
 
-def _control(run: Scheduler, what: str) -> Scheduler:
+def _control(scheduler: Scheduler, what: str) -> Scheduler:
     """Refuse callers that are no task of the run."""
     me = caller()
-    if me is None or me.run is not run:
+    if me is None or me.scheduler is not scheduler:
         raise RuntimeError(f"cannot {what}: the caller is no task of this run")
-    return run
+    return scheduler

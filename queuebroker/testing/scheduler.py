@@ -1,8 +1,8 @@
-"""The scheduler of one run: whose turn it is, what time it is, how it all ends.
+"""The scheduler of one run: whose turn it is, and what time it is.
 
 Tasks are real threads that hand one baton on: exactly one runs, all others wait at
 their gates. Whoever gives the baton away decides here, on its own thread, who gets it.
-Every decision is made in `_pick`, and every way to be wrong ends in `fail`.
+Every decision is made in `_pick`; every way to be wrong ends in `ending.fail`.
 
 This knows nothing of locks or conditions (only of obstacles and deadlines), nor of how
 schedules are searched (only of a ``choose`` that answers with a number).
@@ -14,15 +14,14 @@ import _thread
 import contextlib
 import sys
 import threading
-import warnings
-from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from queuebroker.testing.failure import Kind, UncontrolledError
+from queuebroker.testing.ending import fail, lose_control, unwind_next
+from queuebroker.testing.failure import FailureKind
 from queuebroker.testing.quiescence import blame_errors, who_goes_on
 from queuebroker.testing.strategy import DivergenceError
 from queuebroker.testing.task import FREE, Task
-from queuebroker.testing.trouble import Trouble
-from queuebroker.testing.unwinding import Unwind, insist
+from queuebroker.testing.unwinding import Unwind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from queuebroker.testing.primitives import SimulatedLock
     from queuebroker.testing.recorder import Recorder
     from queuebroker.testing.strategy import Strategy
+    from queuebroker.testing.trouble import Trouble
 
     Choose = Callable[[list[Task], int, int], int]
 
@@ -37,7 +37,6 @@ __all__ = ["Scheduler", "caller"]
 
 STEPS_MAX: Final = 20_000  # switch points in a run before it counts as a livelock
 READS_MAX: Final = 100_000  # looks at the clock before the same
-PASSES_MAX: Final = 100  # primitives a task may use while it is unwound
 
 # Taken when this module is loaded: the explorer exchanges the public names.
 _get_ident = _thread.get_ident
@@ -49,17 +48,51 @@ class Scheduler:
 
     Guarded by the baton: only the thread that has it reads or writes anything here,
     the supervisor apart, which looks on and steps in when a task never comes back.
+    Any module of the explorer may read; who writes is said of each group. In the end
+    ``ending.dispose`` empties it.
+
+    Settings, never written again:
+
+    release_points: whether a release is a switch point.
+    recorder: who writes the run down, None while it is only searched.
+
+    Written by the scheduler alone:
 
     now: virtual time in seconds.
+    preemptions: how many there were so far.
+    spurious_left: spurious wake-ups that may still come.
+    ended_badly: tasks that ended with an exception, in order.
+    by_ident: tasks by the numbers of their real threads, while these are there.
+
+    The baton, written by the scheduler and by ``ending``:
+
+    main: the task that runs the program. running: the one that has the baton.
+    alive: tasks that have not ended, oldest first.
     holder: the real thread that has the baton and runs a user's code under control;
-      0 while nobody does: a predicate is inspected, the run is over or being unwound.
-      Primitives compare it first of all.
-    order: (lock, task key) of each acquisition, flat: what a happens-before class is
-      made of.
+      0 while nobody does: the run is over or being unwound, or, which these set and
+      undo, a predicate is inspected (``quiescence``) or a thread made to look as if it
+      had begun (``threads``). Primitives compare it first of all.
+
+    Written by those that the tasks call:
+
+    steps: switch points passed; ``primitives`` count a release that is none.
+    timed: tasks that wait with a deadline (``primitives``).
+    order: (lock, task key) of each acquisition: what a happens-before class is made
+      of (``primitives``).
+    settling: tasks that wait for all others (``run``).
+    by_thread: tasks by the identity of their `Thread`s (``threads``).
+    inspected: the sleeper whose predicate is being evaluated (``quiescence``).
+
+    How it ends, written by ``ending`` alone:
+
+    trouble: what went wrong first. unwinding: whether control is lost.
+    over: released when the last task has ended.
+    quiet: what is silenced while tasks are cut short.
+    lost: threads of any run that will not end.
     """
 
-    active: ClassVar[Scheduler | None] = None
-    lost: ClassVar[int] = 0  # threads that will not end
+    active: ClassVar[Scheduler | None] = None  # written by the supervisor
+    lost: ClassVar[int] = 0
 
     def __init__(
         self,
@@ -72,33 +105,35 @@ class Scheduler:
         self._choose = strategy.choose
         self._choose_after_release = strategy.choose_after_release
         self.release_points: bool = release_points
-        self.spurious: int = spurious
         self.recorder: Recorder | None = recorder
+
         self.now: float = 0.0
-        self.steps: int = 0
-        self.reads: int = 0
         self.preemptions: int = 0
-        self.timed: int = 0  # tasks that wait with a deadline
-        self._early = 0  # of the last options, those that are a deadline come early
-        self.settling: int = 0  # tasks that wait for all others
-        self.holder: int = 0
-        self.main: Task
-        self.running: Task
-        self.created: int = 0
-        self.alive: list[Task] = []
+        self.spurious_left: int = spurious
         self.ended_badly: list[Task] = []
         self.by_ident: dict[int, Task] = {}
-        self.by_thread: dict[int, Task] = {}
-        self.order: list[SimulatedLock | int] = []
-        self.inspected: Task | None = None
-        self.unwinding: bool = False
-        self._quiet = contextlib.ExitStack()
-        self.trouble: Trouble | None = None
-        self.over: _thread.LockType = (
-            _thread.allocate_lock()
-        )  # released when the last task has ended
-        self.over.acquire()
+        self._created = 0
         self._unfinished = 0  # tasks that the run waits for
+        self._reads = 0  # looks at the clock
+        self._early = 0  # of the last options, those that are a deadline come early
+
+        self.main: Task
+        self.running: Task
+        self.alive: list[Task] = []
+        self.holder: int = 0
+
+        self.steps: int = 0
+        self.timed: int = 0
+        self.order: list[tuple[SimulatedLock, int]] = []
+        self.settling: int = 0
+        self.by_thread: dict[int, Task] = {}
+        self.inspected: Task | None = None
+
+        self.trouble: Trouble | None = None
+        self.unwinding: bool = False
+        self.over: _thread.LockType = _thread.allocate_lock()
+        self.over.acquire()
+        self.quiet: contextlib.ExitStack = contextlib.ExitStack()
 
     # Who is calling.
 
@@ -146,10 +181,11 @@ class Scheduler:
 
     def read_clock(self) -> float:
         """Return the virtual time. No switch point, but not for ever either."""
-        self.reads += 1
-        if self.reads > READS_MAX and self.holder:
-            self.fail(
-                Kind.LIVELOCK,
+        self._reads += 1
+        if self._reads > READS_MAX and self.holder:
+            fail(
+                self,
+                FailureKind.LIVELOCK,
                 f"{self.running.name} looked at the clock {READS_MAX:,} times;"
                 " virtual time passes only when all tasks wait",
             )
@@ -159,62 +195,63 @@ class Scheduler:
         """Decide who runs next; ``me`` had the baton, None if it has ended."""
         self.steps += 1
         if self.steps > STEPS_MAX:
-            self.fail(Kind.LIVELOCK, f"no end after {STEPS_MAX:,} steps")
+            fail(self, FailureKind.LIVELOCK, f"no end after {STEPS_MAX:,} steps")
         if self.recorder is not None and me is not None:
             self.recorder.arrives(me)
         now = self.now
         options = [
             t for t in self.alive if not t.obstacle.taken or t.deadline <= now
         ] or who_goes_on(self)
-        free = calm = len(options)
+        preempts_from = odd_from = len(options)
         if me is not None and me in options:
-            free = 1
-            if calm > 1:
+            preempts_from = 1
+            if odd_from > 1:
                 options.remove(me)
                 if me.yields:
                     options.append(me)
-                    free = calm - 1
+                    preempts_from = odd_from - 1
                 else:
                     options.insert(0, me)
-        if self.timed or self.spurious:
-            options += self._impatient(options)
+        if self.timed or self.spurious_left:
+            options += self._odd(options)
         if len(options) == 1:
             return options[0]
         try:
-            choice = choose(options, free, calm)
+            choice = choose(options, preempts_from, odd_from)
         except DivergenceError as error:
-            self.fail(Kind.NONDETERMINISTIC, str(error))
+            fail(self, FailureKind.NONDETERMINISTIC, str(error))
         chosen = options[choice]
-        if choice >= free:
+        if choice >= preempts_from:
             self.preemptions += 1
-            if choice >= calm:
-                self._rouse(chosen, early=choice < calm + self._early)
+            if choice >= odd_from:
+                self._be_odd(chosen, early=choice < odd_from + self._early)
             elif self.recorder is not None and me is not None:
                 self.recorder.preempted(me, chosen)
         return chosen
 
-    def _impatient(self, calm: list[Task]) -> list[Task]:
-        """Who could run only on a slow or odd machine."""
-        hasty = []
+    def _odd(self, options: list[Task]) -> list[Task]:
+        """Who else could run, but only on a slow or odd machine."""
+        odd = []
         if self.timed and not self.settling:
             earliest = min(t.deadline for t in self.alive)
-            hasty = [t for t in self.alive if t.deadline == earliest]
-            hasty = [t for t in hasty if t not in calm]
-        self._early = len(hasty)
-        if self.spurious:
-            hasty += [t for t in self.alive if t.asleep and t.rouse and t not in calm]
-        return hasty
+            odd = [t for t in self.alive if t.deadline == earliest]
+            odd = [t for t in odd if t not in options]
+        self._early = len(odd)
+        if self.spurious_left:
+            sleepers = [t for t in self.alive if t.asleep and t.spurious_wake]
+            odd += [t for t in sleepers if t not in options]
+        return odd
 
-    def _rouse(self, task: Task, *, early: bool) -> None:
-        """Let time go to a task's deadline, or wake it for no reason."""
+    def _be_odd(self, task: Task, *, early: bool) -> None:
+        """Let time go to a task's deadline early, or wake it spuriously."""
         if early:
             self.go_to(task.deadline, early=True)
         else:
-            self.spurious -= 1
-            assert task.rouse is not None
-            task.rouse()
+            self.spurious_left -= 1
+            assert task.spurious_wake is not None
+            task.spurious_wake()
             if self.recorder is not None:
-                self.recorder.phantom(task)
+                self.recorder.spurious_wake(task)
 
     def go_to(self, time_s: float, *, early: bool) -> None:
         """Let virtual time pass."""
@@ -229,12 +266,12 @@ class Scheduler:
     ) -> Task:
         """Make a task that is ready to run, a child of the one that runs."""
         key = 1
-        if self.created:
+        if self._created:
             parent = self.running
             parent.children += 1
             key = parent.key << 16 | parent.children
-        task = Task(self, self.created, key, name, body, daemon=daemon)
-        self.created += 1
+        task = Task(self, self._created, key, name, body, daemon=daemon)
+        self._created += 1
         self._unfinished += not daemon
         self.alive.append(task)
         return task
@@ -245,86 +282,7 @@ class Scheduler:
         try:
             self._hand_to(self.main)
         except Unwind:
-            self.unwind_next()
-
-    def fail(
-        self,
-        kind: Kind,
-        text: str,
-        task: Task | None = None,
-        error: BaseException | None = None,
-    ) -> NoReturn:
-        """End the run as a failure: every task is unwound, the caller first."""
-        self.give_up(Trouble(kind, text, task, error))
-        self.running.unwinding = True
-        raise Unwind
-
-    def refuse(self, what: str) -> NoReturn:
-        """End the run because the calling task uses what cannot be controlled."""
-        task = self.running
-        error = UncontrolledError(story=what)
-        self.give_up(Trouble(Kind.UNCONTROLLED, what, task, error))
-        task.unwinding = True
-        raise error
-
-    def give_up(self, trouble: Trouble) -> None:
-        """Note what is wrong, if nothing was, and let all tasks be unwound."""
-        if self.trouble is None:
-            self.trouble = trouble
-            if self.recorder is not None:
-                self.recorder.stopped(self)
-        self.lose_control()
-
-    def lose_control(self) -> None:
-        """From now on every task that is still there is unwound."""
-        if self.alive and not self.unwinding:
-            # What is left open because its task was cut short is nobody's mistake.
-            self._quiet.enter_context(warnings.catch_warnings())
-            warnings.simplefilter("ignore", ResourceWarning)
-        self.unwinding = True
-        self.holder = 0
-
-    def dispose(self) -> None:
-        """Let all that the run has made be freed now, not at some collection."""
-        for task in self.by_thread.values():
-            task.thread = None
-        self.by_thread.clear()
-        self.order.clear()
-        self.alive.clear()
-        self.ended_badly.clear()
-        del self.main, self.running
-        self._quiet.close()
-
-    def pass_by(self, task: Task) -> None:
-        """What a primitive does instead of blocking, for a task out of control.
-
-        For a predicate under inspection nothing. For a task that is being unwound
-        nothing either, so that its ``finally`` blocks work; yet not for ever.
-        """
-        if not self.unwinding:
-            return
-        task.passes += 1
-        if not task.unwinding or task.passes > PASSES_MAX:
-            task.unwinding = True
-            if task.passes > PASSES_MAX:
-                insist()
-            if task.passes > 2 * PASSES_MAX:
-                self._freeze(task)
-            raise Unwind
-
-    def _freeze(self, task: Task) -> NoReturn:
-        """Go on without a task that nothing can end: its thread waits for ever."""
-        self.let_go(task)
-        self.unwind_next()
-        while True:
-            task.gate.acquire()
-
-    def let_go(self, task: Task) -> None:
-        """Count a task as ended whose thread is not."""
-        Scheduler.lost += 1
-        if task in self.alive:
-            self.alive.remove(task)
-            task.taken = False
+            unwind_next(self)
 
     def _hand_to(self, task: Task) -> None:
         """Give the baton away. The caller then waits at its gate, or ends."""
@@ -336,7 +294,8 @@ class Scheduler:
         try:
             _start_new_thread(self._live, (task,))
         except RuntimeError as error:
-            self.fail(Kind.UNCONTROLLED, f"cannot start a thread: {error}", task, error)
+            what = f"cannot start a thread: {error}"
+            fail(self, FailureKind.UNCONTROLLED, what, task, error)
 
     def _live(self, task: Task) -> None:
         """What the real thread of a task does."""
@@ -378,7 +337,7 @@ class Scheduler:
                 if successor is not None:
                     self._hand_to(successor)
                     return
-            self.unwind_next()
+            unwind_next(self)
 
     def _after(self, task: Task) -> Task | None:
         """Judge how a task ended; return who goes on, None if the run is complete."""
@@ -392,23 +351,11 @@ class Scheduler:
         if self._unfinished:
             return self._pick(None, self._choose)
         blame_errors(self)
-        self.lose_control()
+        lose_control(self)
         return None
-
-    def unwind_next(self) -> None:
-        """Let the oldest task that is still there unwind, or release `over`."""
-        while self.alive:
-            task = self.alive[0]
-            if task.ident:
-                self.running = task
-                task.gate.release()
-                return
-            self.alive.remove(task)  # it never ran
-            task.taken = False
-        self.over.release()
 
 
 def caller() -> Task | None:
     """The task that calls, None for every thread that is not of the run."""
-    run = Scheduler.active
-    return None if run is None else run.here()
+    scheduler = Scheduler.active
+    return None if scheduler is None else scheduler.here()

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Final
 from queuebroker.testing.strategy import DivergenceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, MutableSequence, Sequence
 
     from queuebroker.testing.task import Task
 
-    # The key of the task that runs; whether its deadline came early, or it woke for no
-    # reason.
+    # The key of the task that runs; whether its deadline came early, or it woke
+    # spuriously.
     Turn = tuple[int, bool]
 
 __all__ = ["Branch", "Exhaustive", "Followed", "Forced", "RandomWalk", "Reduced"]
@@ -44,7 +44,9 @@ class Forced:
         self.choices: list[int] = []
         self.turns: list[Turn] = []
 
-    def choose(self, options: Sequence[Task], _free: int, calm: int) -> int:
+    def choose(
+        self, options: Sequence[Task], _preempts_from: int, odd_from: int
+    ) -> int:
         """Take the next of the given choices."""
         at = len(self.choices)
         choice = self._given[at] if at < len(self._given) else 0
@@ -56,13 +58,13 @@ class Forced:
                     " program does not do the same each time"
                 )
             choice = 0
-        return self._made(options, calm, choice)
+        return self._made(options, odd_from, choice)
 
     choose_after_release = choose
 
-    def _made(self, options: Sequence[Task], calm: int, choice: int) -> int:
+    def _made(self, options: Sequence[Task], odd_from: int, choice: int) -> int:
         self.choices.append(choice)
-        self.turns.append((options[choice].key, choice >= calm))
+        self.turns.append((options[choice].key, choice >= odd_from))
         return choice
 
 
@@ -76,15 +78,17 @@ class Followed(Forced):
         self._wanted = wanted
         self._next = 0
 
-    def choose(self, options: Sequence[Task], _free: int, calm: int) -> int:
+    def choose(
+        self, options: Sequence[Task], _preempts_from: int, odd_from: int
+    ) -> int:
         """Take the option that was wanted next; pass over what cannot be."""
-        there = [(task.key, at >= calm) for at, task in enumerate(options)]
+        there = [(task.key, at >= odd_from) for at, task in enumerate(options)]
         while self._next < len(self._wanted):
             turn = self._wanted[self._next]
             self._next += 1
             if turn in there:
-                return self._made(options, calm, there.index(turn))
-        return self._made(options, calm, 0)
+                return self._made(options, odd_from, there.index(turn))
+        return self._made(options, odd_from, 0)
 
     choose_after_release = choose
 
@@ -98,7 +102,9 @@ class Reduced(Forced):
         super().__init__(given)
         self._used = 0
 
-    def choose(self, options: Sequence[Task], _free: int, calm: int) -> int:
+    def choose(
+        self, options: Sequence[Task], _preempts_from: int, odd_from: int
+    ) -> int:
         """Take the next of the given choices."""
         used = self._used
         choice = self._given[used] if used < len(self._given) else 0
@@ -108,29 +114,29 @@ class Reduced(Forced):
                 f"at choice {used} there were more options the time before: the program"
                 " does not do the same each time"
             )
-        return self._made(options, calm, choice)
+        return self._made(options, odd_from, choice)
 
     def choose_after_release(
-        self, options: Sequence[Task], _free: int, calm: int
+        self, options: Sequence[Task], _preempts_from: int, odd_from: int
     ) -> int:
         """Go on."""
-        return self._made(options, calm, 0)
+        return self._made(options, odd_from, 0)
 
 
 class Branch:
     """One schedule of an exhaustive search; also the way to its neighbours.
 
     Follows the choices of ``parent`` up to ``point``, there takes ``turn``, then always
-    the first option. After the run ``choices``, ``options`` and ``free`` tell of each
-    point what was done and what else could have been.
+    the first option. After the run ``choices``, ``options`` and ``preempts_from`` tell
+    of each point what was done and what else could have been.
     """
 
-    __slots__ = ("_given", "_known", "choices", "free", "given", "options")
+    __slots__ = ("_given", "_known", "choices", "given", "options", "preempts_from")
 
     def __init__(self, parent: Branch | None, point: int, turn: int) -> None:
-        self.choices: Sequence[int] = []
-        self.options: Sequence[int] = []
-        self.free: Sequence[int] = []
+        self.choices: MutableSequence[int] = []
+        self.options: MutableSequence[int] = []
+        self.preempts_from: MutableSequence[int] = []
         self._known: Sequence[int] = []
         self._given: list[int] = []
         self.given: int = 0
@@ -139,11 +145,12 @@ class Branch:
             self._known = parent.options
             self.given = point + 1
 
-    def choose(self, options: Sequence[Task], free: int, _calm: int) -> int:
+    def choose(
+        self, options: Sequence[Task], preempts_from: int, _odd_from: int
+    ) -> int:
         """Take the next choice of the way here, then the first option."""
         count = len(options)
-        choices: list[int] = self.choices  # type: ignore[assignment] # a list until done
-        at = len(choices)
+        at = len(self.choices)
         choice = 0
         if at < self.given:
             choice = self._given[at]
@@ -154,9 +161,9 @@ class Branch:
                     " same each time (it may keep something from one run to the next,"
                     " or depend on a set's order, the date, a random number)"
                 )
-        choices.append(choice)
-        self.options.append(count)  # type: ignore[attr-defined] # a list until done
-        self.free.append(free)  # type: ignore[attr-defined] # a list until done
+        self.choices.append(choice)
+        self.options.append(count)
+        self.preempts_from.append(preempts_from)
         return choice
 
     choose_after_release = choose
@@ -167,14 +174,14 @@ class Branch:
         self._known = []
         self.choices = array("H", self.choices)
         self.options = array("H", self.options)
-        self.free = array("H", self.free)
+        self.preempts_from = array("H", self.preempts_from)
 
 
 class Exhaustive:
     """All schedules with at most ``bound`` preemptions, fewest first.
 
-    Call `take` for a schedule to run, then `done` with it; the bound that is being
-    searched is ``round``. ``complete`` lists the bounds that have been exhausted.
+    Iterating gives the schedules to run; call `done` with each before the next. The
+    bound that is being searched is ``round``; ``complete`` lists those exhausted.
     """
 
     def __init__(self, bound: int, limit: int) -> None:
@@ -205,11 +212,12 @@ class Exhaustive:
         branch.pack()
         wanted = self.round < self._bound and len(self._next) < self._limit
         for point in range(branch.given, len(branch.choices)):
-            free, options = branch.free[point], branch.options[point]
-            self._now += [(branch, point, turn) for turn in range(1, free)]
+            preempts_from = branch.preempts_from[point]
+            self._now += [(branch, point, turn) for turn in range(1, preempts_from)]
             if wanted:
                 self._next += [
-                    (branch, point, turn) for turn in range(max(free, 1), options)
+                    (branch, point, turn)
+                    for turn in range(max(preempts_from, 1), branch.options[point])
                 ]
 
 
@@ -229,11 +237,13 @@ class RandomWalk:
         self._haste = rng.choice(_HASTE)
         self.choices: list[int] = []
 
-    def choose(self, options: Sequence[Task], _free: int, calm: int) -> int:
+    def choose(
+        self, options: Sequence[Task], _preempts_from: int, odd_from: int
+    ) -> int:
         """Draw one of the options."""
         count = len(options)
-        if calm < count and self._draw() >= self._haste:
-            count = calm
+        if odd_from < count and self._draw() >= self._haste:
+            count = odd_from
         choice = int(self._draw() * count)
         self.choices.append(choice)
         return choice

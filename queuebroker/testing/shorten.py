@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from queuebroker.testing.experiment import Experiment
-    from queuebroker.testing.failure import Kind
+    from queuebroker.testing.failure import FailureKind
     from queuebroker.testing.search import Turn
 
 __all__ = ["shortened", "trimmed"]
@@ -26,7 +26,9 @@ TRIES_MAX: Final = 400  # runs spent on one schedule
 Segments = list[tuple["Turn", int]]
 
 
-def shortened(experiment: Experiment, kind: Kind, schedule: Sequence[int]) -> list[int]:
+def shortened(
+    experiment: Experiment, kind: FailureKind, schedule: Sequence[int]
+) -> list[int]:
     """Return a schedule that ends in trouble of the same kind, if possible simpler."""
     search = _Descent(experiment, kind, schedule)
     while search.improved:
@@ -43,7 +45,7 @@ class _Descent:
     """
 
     def __init__(
-        self, experiment: Experiment, kind: Kind, schedule: Sequence[int]
+        self, experiment: Experiment, kind: FailureKind, schedule: Sequence[int]
     ) -> None:
         self._experiment = experiment
         self._kind = kind

@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from queuebroker import _sync
 from queuebroker.testing import primitives, threads
+from queuebroker.testing.ending import refuse
 from queuebroker.testing.refusals import Imitation
 from queuebroker.testing.scheduler import caller
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from queuebroker.testing.scheduler import Scheduler
     from queuebroker.testing.task import Task
 
 __all__ = ["SEAMS", "STAND_INS"]
@@ -47,27 +49,24 @@ _real_import = builtins.__import__
 # Locks.
 
 
-def _lock() -> Any:
-    me = caller()
-    if me is None or me.importing:
-        return _real_lock()
-    return primitives.SimulatedLock(me.run, me)
+def _made(
+    real: Callable[[], Any], simulated: Callable[[Scheduler, Task], Any]
+) -> Callable[[], Any]:
+    """A function that makes the simulated thing for a task, else the real one."""
+
+    def make() -> Any:
+        me = caller()
+        if me is None or me.importing:
+            return real()
+        return simulated(me.scheduler, me)
+
+    return make
 
 
-def _rlock() -> Any:
-    me = caller()
-    if me is None or me.importing:
-        return _real_rlock()
-    return primitives.SimulatedRLock(me.run, me)
-
-
-def _waiter() -> Any:
-    """Stands for that by which `Condition.wait` makes its waiter."""
-    me = caller()
-    if me is None or me.importing:
-        return _real_lock()
-    return primitives.SimulatedWaiter(me.run, me)
-
+_lock = _made(_real_lock, primitives.SimulatedLock)
+_rlock = _made(_real_rlock, primitives.SimulatedRLock)
+# By this `Condition.wait` makes its waiter.
+_waiter = _made(_real_lock, primitives.SimulatedWaiter)
 
 # A class from 3.13 on, which people ask ``isinstance`` about.
 _Lock = Imitation("Lock", (_thread.LockType, primitives.SimulatedLock), _lock)
@@ -90,7 +89,7 @@ def _wait_for(
 
 
 def _wait(condition: threading.Condition, timeout: float | None = None) -> bool:
-    """Stands for `Condition.wait`: knows what was made before, and false wake-ups.
+    """Stands for `Condition.wait`: knows what was made before, and spurious wake-ups.
 
     `Event`, whose own code counts on being woken by `Event.set` only, has none.
     """
@@ -100,17 +99,18 @@ def _wait(condition: threading.Condition, timeout: float | None = None) -> bool:
     private: Any = condition
     if isinstance(private._lock, _REAL_LOCKS):
         # Its waiters would be simulated, and woken by whom it does not know.
-        me.run.refuse(
+        refuse(
+            me.scheduler,
             "a Condition, Event or Queue that was made before the run cannot be"
-            " explored: the program has to make what it waits for"
+            " explored: the program has to make what it waits for",
         )
     event_wait = threading.Event.wait.__code__
-    if me.run.spurious and sys._getframe(1).f_code is not event_wait:
-        me.rouse = functools.partial(_notify, condition, me)
+    if me.scheduler.spurious_left and sys._getframe(1).f_code is not event_wait:
+        me.spurious_wake = functools.partial(_notify, condition, me)
     try:
         return _real_wait(condition, timeout)
     finally:
-        me.rouse = None
+        me.spurious_wake = None
 
 
 def _notify(condition: Any, sleeper: Task) -> None:
@@ -144,7 +144,7 @@ def _import(*args: Any, **kwargs: Any) -> Any:
 def _clock(real: Callable[[], Any], of: Callable[[float], Any]) -> Callable[[], Any]:
     def read() -> Any:
         me = caller()
-        return real() if me is None else of(me.run.read_clock())
+        return real() if me is None else of(me.scheduler.read_clock())
 
     return read
 
@@ -172,7 +172,7 @@ def _sleep(seconds: float) -> None:
     elif seconds < 0:
         raise ValueError("sleep length must be non-negative")
     else:
-        primitives.sleep(me.run, me, seconds)
+        primitives.sleep(me.scheduler, me, seconds)
 
 
 # Real thing -> what stands for it, whatever it is called in a module.

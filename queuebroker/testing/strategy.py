@@ -16,18 +16,19 @@ class Strategy(Protocol):
     """Says which option is taken, by its number; asked only if there are several.
 
     An option is a task that would run. Option 0 is the one that runs already, if it
-    can go on; then come the others that can, oldest first. Options from ``calm`` on
-    are what only a slow or odd machine does: the earliest deadline passes early, a
-    sleeper wakes for no reason. Options from ``free`` on count as a preemption.
+    can go on; then come the others that can, oldest first. Options from number
+    ``odd_from`` on are what only a slow or odd machine does: the earliest deadline
+    passes early, a sleeper wakes spuriously. Those from ``preempts_from`` on count as
+    a preemption.
 
     Both methods raise `DivergenceError` if the options cannot be those they know.
     """
 
-    def choose(self, options: Sequence[Task], free: int, calm: int) -> int:
+    def choose(self, options: Sequence[Task], preempts_from: int, odd_from: int) -> int:
         """Choose where a task is about to take something, to wait, to start another."""
 
     def choose_after_release(
-        self, options: Sequence[Task], free: int, calm: int
+        self, options: Sequence[Task], preempts_from: int, odd_from: int
     ) -> int:
         """Choose where a task has just released something, and could go on."""
 

@@ -11,8 +11,8 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Final
 
-from queuebroker.testing import substitute, threads
-from queuebroker.testing.failure import Kind
+from queuebroker.testing import ending, substitute, threads
+from queuebroker.testing.failure import FailureKind
 from queuebroker.testing.scheduler import Scheduler
 from queuebroker.testing.trouble import Trouble
 from queuebroker.testing.unwinding import Unwind
@@ -31,71 +31,71 @@ WATCHDOG_S: float = 10.0
 _LOOKS: Final = 4  # how often the supervisor looks in that time
 
 
-def perform(run: Scheduler, body: Callable[[], object]) -> int:
+def perform(scheduler: Scheduler, body: Callable[[], object]) -> int:
     """Run ``body`` as the main task; return when every task has ended.
 
-    What went wrong is in ``run.trouble``; else the result is the fingerprint of the
-    order in which all happened.
+    What went wrong is in ``scheduler.trouble``; else the result is the fingerprint of
+    the order in which all happened.
     """
     substitute.freshen()
-    Scheduler.active = run
+    Scheduler.active = scheduler
     try:
-        run.begin(body)
-        _watch(run)
-        return _fingerprint(run)
+        scheduler.begin(body)
+        _watch(scheduler)
+        return _fingerprint(scheduler)
     except BaseException:
         # An interrupt of the person who waits: nobody may be left behind.
-        run.lose_control()
-        _watch(run)
+        ending.lose_control(scheduler)
+        _watch(scheduler)
         raise
     finally:
         Scheduler.active = None
-        for task in run.by_thread.values():
+        for task in scheduler.by_thread.values():
             if task.thread is not None:
                 threads.mark_ended(task.thread)
-        run.dispose()
+        ending.dispose(scheduler)
 
 
-def _watch(run: Scheduler) -> None:
+def _watch(scheduler: Scheduler) -> None:
     seen = (0, 0)
     still = 0
-    while not run.over.acquire(True, WATCHDOG_S / _LOOKS):
-        progress = (run.steps, run.running.passes)
+    while not scheduler.over.acquire(True, WATCHDOG_S / _LOOKS):
+        progress = (scheduler.steps, scheduler.running.passes)
         still = still + 1 if progress == seen else 0
         seen = progress
         if still >= _LOOKS:
-            _give_up(run, run.running)
+            _give_up(scheduler, scheduler.running)
             still = 0
 
 
-def _give_up(run: Scheduler, task: Task) -> None:
+def _give_up(scheduler: Scheduler, task: Task) -> None:
     """Let the others unwind without a task that does not come back."""
     frame = sys._current_frames().get(task.ident)
     stack = "".join(traceback.format_stack(frame)) if frame else ""
-    run.give_up(
+    ending.give_up(
+        scheduler,
         Trouble(
-            Kind.UNCONTROLLED,
+            FailureKind.UNCONTROLLED,
             f"{task.name} has not come to a switch point for {WATCHDOG_S:g} s: it waits"
             " for something that the explorer does not control (a lock made before the"
             f" run, input, another process), or it computes\n{stack}",
             task,
             hung=True,
-        )
+        ),
     )
-    run.let_go(task)
+    ending.let_go(scheduler, task)
     # Should it be in a loop, this ends it; else it strikes when the task comes back.
     import ctypes  # noqa: PLC0415 # slow to load, and hardly ever needed
 
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(task.ident), ctypes.py_object(Unwind)
     )
-    run.unwind_next()
+    ending.unwind_next(scheduler)
 
 
-def _fingerprint(run: Scheduler) -> int:
+def _fingerprint(scheduler: Scheduler) -> int:
     """Who took each lock, in order: equal in runs that are one to guarded code."""
-    order = iter(run.order)
     takers: dict[SimulatedLock, list[int]] = {}
-    for lock, taker in zip(order, order, strict=True):
-        takers.setdefault(lock, []).append(taker)  # type: ignore[arg-type] # in turns
+    for lock, taker in scheduler.order:
+        takers.setdefault(lock, []).append(taker)
     return hash(frozenset((lock.key, tuple(keys)) for lock, keys in takers.items()))

@@ -46,15 +46,42 @@ OTHERS: Final = _Constant(taken=True)  # of who waits until nobody else can go o
 
 
 class Task:
-    """One thread of a run. Only the scheduler and the primitives touch its fields.
+    """One thread of a run. A user never sees one; who writes is said of each group.
+
+    What it is, never written again:
 
     number: position in the order of creation in this run, 0 for the main task.
     key: the same in every schedule: built from the parent's key and the how-manieth
       child this is.
+    context: what its context variables hold.
+    gate: the baton: released to let it run.
+
+    Its life, written by the scheduler and by ``ending``:
+
+    ident: of its real thread, 0 before that exists.
     taken: False once it has ended.
-    asleep: it waits to be woken by somebody, as opposed to waiting for a lock.
-    predicate: what it sleeps for, if it said so.
-    thrown: an exception to be raised where it waits.
+    error: what it ended with, if that was an exception.
+    children: how many tasks it has made.
+    unwinding: it has been told to end. passes: primitives it has used since.
+
+    What it waits for, written by those that it calls:
+
+    obstacle, deadline: it can go on when one is free or the other has come.
+    yields: it lets others go first (``primitives``).
+    asleep: it waits to be woken by somebody, as opposed to waiting for a lock
+      (``primitives``).
+    predicate: what it sleeps for, if it said so (``primitives``, ``stand_ins``).
+    spurious_wake: wakes it though nobody has; None where that cannot be
+      (``primitives``, ``stand_ins``). spurious: that was done (``primitives``).
+    locks: how many it has made (``primitives``).
+    importing: how many imports it is in (``stand_ins``).
+    thread: its `Thread`, if anybody asked for that (``threads``, ``ending``).
+
+    What its test does to it, written by ``run``:
+
+    thrown: an exception to be raised where it waits; the scheduler takes it away.
+    awaited: the same, kept: that it escapes is no failure.
+    error_known: the test has looked at ``error``.
     """
 
     __slots__ = (
@@ -76,10 +103,10 @@ class Task:
         "number",
         "obstacle",
         "passes",
-        "phantom",
         "predicate",
-        "rouse",
-        "run",
+        "scheduler",
+        "spurious",
+        "spurious_wake",
         "taken",
         "thread",
         "thrown",
@@ -89,7 +116,7 @@ class Task:
 
     def __init__(
         self,
-        run: Scheduler,
+        scheduler: Scheduler,
         number: int,
         key: int,
         name: str,
@@ -97,40 +124,41 @@ class Task:
         *,
         daemon: bool,
     ) -> None:
-        self.run: Scheduler = run
+        self.scheduler: Scheduler = scheduler
         self.number: int = number
         self.key: int = key
         self.name: str = name
         self.body: Callable[[], object] | None = body
         self.daemon: bool = daemon
         self.context: Context = Context()
-        self.thread: threading.Thread | None = None
-        self.gate: _thread.LockType = (
-            _thread.allocate_lock()
-        )  # the baton: released to let it run
+        self.gate: _thread.LockType = _thread.allocate_lock()
         self.gate.acquire()
-        self.ident: int = 0  # of its real thread, 0 before that exists
-        self.obstacle: Obstacle = FREE
-        self.deadline: float = NEVER
+
+        self.ident: int = 0
         self.taken: bool = True
-        self.asleep: bool = False
-        self.predicate: Callable[[], object] | None = None
-        self.rouse: Callable[[], None] | None = None  # wakes it for no reason
-        self.phantom: bool = False  # it was
-        self.yields: bool = False  # at a switch point that lets others go first
-        self.thrown: BaseException | None = None
-        self.awaited: BaseException | None = None  # thrown by a test, so no failure
         self.error: BaseException | None = None
-        self.error_known: bool = False
         self.children: int = 0
-        self.locks: int = 0
-        self.importing: int = 0
         self.unwinding: bool = False
         self.passes: int = 0
+
+        self.obstacle: Obstacle = FREE
+        self.deadline: float = NEVER
+        self.yields: bool = False
+        self.asleep: bool = False
+        self.predicate: Callable[[], object] | None = None
+        self.spurious_wake: Callable[[], None] | None = None
+        self.spurious: bool = False
+        self.locks: int = 0
+        self.importing: int = 0
+        self.thread: threading.Thread | None = None
+
+        self.thrown: BaseException | None = None
+        self.awaited: BaseException | None = None
+        self.error_known: bool = False
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
 
-    def wake_for_no_reason(self) -> None:
+    def wake_spuriously(self) -> None:
         """Let its sleep end though nobody has released what it sleeps on."""
-        self.phantom = True
+        self.spurious = True

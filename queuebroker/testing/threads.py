@@ -14,6 +14,7 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
+from queuebroker.testing.ending import pass_by, refuse
 from queuebroker.testing.primitives import wait_for
 from queuebroker.testing.scheduler import Scheduler, caller
 from queuebroker.testing.task import NEVER
@@ -64,19 +65,21 @@ def current_thread() -> threading.Thread:
 def main_thread() -> threading.Thread:
     """Stands for `threading.main_thread`: that of the program under exploration."""
     me = caller()
-    return _real_main_thread() if me is None else _thread_of(me.run.main)
+    return _real_main_thread() if me is None else _thread_of(me.scheduler.main)
 
 
 def enumerate_threads() -> list[threading.Thread]:
     """Stands for `threading.enumerate`."""
     me = caller()
-    return _real_enumerate() if me is None else [_thread_of(t) for t in me.run.alive]
+    return (
+        _real_enumerate() if me is None else [_thread_of(t) for t in me.scheduler.alive]
+    )
 
 
 def active_count() -> int:
     """Stands for `threading.active_count`."""
     me = caller()
-    return _real_active_count() if me is None else len(me.run.alive)
+    return _real_active_count() if me is None else len(me.scheduler.alive)
 
 
 def start(thread: threading.Thread) -> None:
@@ -85,19 +88,19 @@ def start(thread: threading.Thread) -> None:
     if me is None:
         _real_start(thread)
         return
-    run = me.run
+    scheduler = me.scheduler
     if not getattr(thread, "_initialized", False):
         raise RuntimeError("thread.__init__() not called")
     if thread.ident is not None:
         raise RuntimeError("threads can only be started once")
-    if not run.holder:
-        run.pass_by(me)
+    if not scheduler.holder:
+        pass_by(scheduler, me)
         return
-    task = run.create(thread.name, _body(thread), daemon=thread.daemon)
+    task = scheduler.create(thread.name, _body(thread), daemon=thread.daemon)
     _adopt(task, thread)
-    if run.recorder is not None:
-        run.recorder.note(me, f"starts {task.name}")
-    run.switch_freely()
+    if scheduler.recorder is not None:
+        scheduler.recorder.note(me, f"starts {task.name}")
+    scheduler.switch_freely()
 
 
 def join(thread: threading.Thread, timeout: float | None = None) -> None:
@@ -106,22 +109,24 @@ def join(thread: threading.Thread, timeout: float | None = None) -> None:
     if me is None or thread.ident is None:
         _real_join(thread, timeout)
         return
-    run = me.run
-    task = run.by_thread.get(id(thread))
+    scheduler = me.scheduler
+    task = scheduler.by_thread.get(id(thread))
     if task is None:
-        run.refuse(f"cannot join {thread.name!r}: this run did not start it")
+        refuse(scheduler, f"cannot join {thread.name!r}: this run did not start it")
     if task is me:
         raise RuntimeError("cannot join current thread")
-    if not run.holder:
-        run.pass_by(me)
+    if not scheduler.holder:
+        pass_by(scheduler, me)
         return
-    wait_for(run, task, NEVER if timeout is None else run.now + max(timeout, 0.0))
+    wait_for(
+        scheduler, task, NEVER if timeout is None else scheduler.now + max(timeout, 0.0)
+    )
 
 
 def is_alive(thread: threading.Thread) -> bool:
     """Stands for `Thread.is_alive`."""
-    run = Scheduler.active
-    task = None if run is None else run.by_thread.get(id(thread))
+    scheduler = Scheduler.active
+    task = None if scheduler is None else scheduler.by_thread.get(id(thread))
     return _real_is_alive(thread) if task is None else task.taken
 
 
@@ -156,17 +161,17 @@ def _thread_of(task: Task) -> threading.Thread:
 
 def _adopt(task: Task, thread: threading.Thread) -> None:
     """Make ``thread`` that of ``task``, and let it look as if it had been started."""
-    run = task.run
+    scheduler = task.scheduler
     task.thread = thread
-    run.by_thread[id(thread)] = task
+    scheduler.by_thread[id(thread)] = task
     private: Any = thread
     private._ident = _ident(task)
     # It is an event; its lock is passed through as for a predicate under inspection.
-    holder, run.holder = run.holder, 0
+    holder, scheduler.holder = scheduler.holder, 0
     try:
         private._started.set()
     finally:
-        run.holder = holder
+        scheduler.holder = holder
 
 
 def _ident(task: Task) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
-    from queuebroker.testing.failure import Kind
+    from queuebroker.testing.failure import FailureKind
     from queuebroker.testing.task import Task
 
 __all__ = ["Trouble"]
@@ -21,7 +21,7 @@ class Trouble:
     hung: that task's thread never came back, so that no replay is worth trying.
     """
 
-    kind: Kind
+    kind: FailureKind
     text: str
     task: Task | None = None
     error: BaseException | None = None

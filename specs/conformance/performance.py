@@ -11,7 +11,7 @@ import attrs
 from queuebroker.testing import Failure, UncontrolledError
 from specs.conformance import explored, real
 from specs.conformance.level import run_level
-from specs.conformance.scenario import Kind, Scenario
+from specs.conformance.scenario import Scenario, Style
 from specs.conformance.stage import Driver, Stage
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def perform(subject: Subject, scenario: Scenario, level: Level) -> Outcome:
 
     driver = real.NAME
     try:
-        if subject.trial.explored and scenario.kind is not Kind.CROWD:
+        if subject.trial.explored and scenario.style is not Style.CROWD:
             try:
                 driver = explored.NAME
                 explored.perform(scenario, stage, level)

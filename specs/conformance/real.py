@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specs.conformance.call import Call
-from specs.conformance.scenario import Kind, Scenario
+from specs.conformance.scenario import Scenario, Style
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -156,7 +156,7 @@ def perform(scenario: Scenario, make_stage: MakeStage, level: Level) -> None:
         AssertionError: a clause is broken, or the program hangs.
         Exception: what the implementation raised in the program's own thread.
     """
-    races = scenario.kind is Kind.RACE
+    races = scenario.style is Style.RACE
     interval = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_INTERVAL_S if races else interval)
     try:
@@ -179,7 +179,7 @@ def try_program(program: Callable[[RealDriver], None]) -> None:
 
 
 def _perform_once(scenario: Scenario, make_stage: MakeStage) -> None:
-    crowd = scenario.kind is Kind.CROWD
+    crowd = scenario.style is Style.CROWD
     driver = RealDriver(CROWD_HANG_S if crowd else HANG_S)
     stages: list[Stage] = []
 

@@ -7,13 +7,12 @@ exceptions and by names of classes, and what is tested here has names of its own
 from __future__ import annotations
 
 import itertools
-import math
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 __all__ = ["Recorded", "Recorder"]
 
@@ -27,27 +26,16 @@ class Recorded:
     """One operation that came back.
 
     args: as the model takes them, which is not always as they were given.
-    invoked, returned: numbers of these two events in the whole history.
+    began, ended: numbers of these two events in the whole history.
     """
 
     name: str
     args: tuple[Any, ...]
-    invoked: int
-    returned: int
+    began: int
+    ended: float
     result: Any = None
     error: BaseException | None = None
-    kwargs: Mapping[str, object] = attrs.field(factory=dict)
-    pending: bool = False
-
-    @property
-    def began(self) -> int:
-        """What the checker calls `invoked`."""
-        return self.invoked
-
-    @property
-    def ended(self) -> float:
-        """What the checker calls `returned`."""
-        return self.returned if not self.pending else math.inf
+    pending: bool = False  # as every model asks; what does not come back is not noted
 
     def __str__(self) -> str:
         call = f"{self.name}({', '.join(map(repr, self.args))})"
@@ -76,7 +64,7 @@ class Recorder:
         *given: Any,
     ) -> Any:
         """Make the call and note it under ``name`` and ``args``; None if it raised."""
-        invoked = next(self._numbers)
+        began = next(self._numbers)
         result, error = None, None
         try:
             result = function(*given)
@@ -84,7 +72,7 @@ class Recorder:
             error = raised
             if self._closed_error and isinstance(raised, self._closed_error):
                 error = BrokerClosedError(*raised.args)
-        returned = next(self._numbers)
-        recorded = Recorded(name, args, invoked, returned, result, error)
+        ended = next(self._numbers)
+        recorded = Recorded(name, args, began, ended, result, error)
         self.operations.append(recorded)
         return result

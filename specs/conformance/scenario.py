@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     Program = Callable[[Stage], None]
 
-__all__ = ["Kind", "Scenario", "enter", "registered", "scenario"]
+__all__ = ["Scenario", "Style", "enter", "registered", "scenario"]
 
 
-class Kind(enum.Enum):
+class Style(enum.Enum):
     """What makes a scenario fail, and so how it is run."""
 
     STEPS = "steps"  # one thing after the other, waiters apart
@@ -38,7 +38,7 @@ class Scenario:
 
     needs: the optional members it uses, as `subject.has` spells them; an
       implementation that lacks one is not run.
-    spurious: wake-ups for no reason that the explorer adds to each schedule.
+    spurious: how many spurious wake-ups the explorer adds to each schedule.
     channels: the program is run over the byte channels, one byte a message.
     """
 
@@ -46,7 +46,7 @@ class Scenario:
     clauses: tuple[str, ...]
     program: Program
     needs: tuple[str, ...] = ()
-    kind: Kind = Kind.STEPS
+    style: Style = Style.STEPS
     spurious: int = 0
     channels: bool = False
 
@@ -65,7 +65,7 @@ _registry: dict[str, Scenario] = {}
 
 
 def scenario(
-    *needs: str, kind: Kind = Kind.STEPS, spurious: int = 0
+    *needs: str, style: Style = Style.STEPS, spurious: int = 0
 ) -> Callable[[Program], Program]:
     """Register the program beneath, which `specs.clauses.clause` has decorated."""
 
@@ -74,7 +74,7 @@ def scenario(
         group = program.__module__.rpartition(".")[2]
         name = f"{group}.{program.__name__}"
         assert clauses, f"scenario {name} names no clause"
-        enter(Scenario(name, tuple(clauses), program, needs, kind, spurious))
+        enter(Scenario(name, tuple(clauses), program, needs, style, spurious))
         return program
 
     return register

@@ -15,12 +15,12 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Answer", "Kind", "Operation", "answer_of", "changed"]
+__all__ = ["Answer", "Ending", "Operation", "answer_of", "changed"]
 
 Recorded = TypeVar("Recorded", bound="Operation")
 
 
-class Kind(enum.Enum):
+class Ending(enum.Enum):
     """The ways in which an operation can end, or not end yet."""
 
     DONE = enum.auto()
@@ -35,16 +35,19 @@ class Kind(enum.Enum):
     BROKEN = enum.auto()  # struck from outside: it happened, or it did not
 
 
+Kind = Ending  # its former name
+
+
 @attrs.frozen
 class Answer:
     """The end of an operation; `value` is what it returned if it is DONE."""
 
-    kind: Kind
+    kind: Ending
     value: object = None
 
 
 class Operation(Protocol):
-    """One recorded call.
+    """One recorded call; `queuebroker.testing.Call` is such.
 
     name, args: what was called; each model says what it expects.
     result, error: how it ended; both None while `pending`, it then never returned.
@@ -70,15 +73,15 @@ class Operation(Protocol):
 
 # By class name, nearest class first, so that an implementation that has the classes of
 # QB-ERR-1 is understood without being imported.
-_KINDS: Mapping[str, Kind] = {
-    "ConnectionError": Kind.DISCONNECTED,
-    "TimeoutError": Kind.TIMED_OUT,
-    "BrokerClosedError": Kind.BROKER_CLOSED,
-    "UnknownBrokerError": Kind.UNKNOWN_BROKER,
-    "BrokerNameInUseError": Kind.NAME_IN_USE,
-    "PortInUseError": Kind.PORT_IN_USE,
-    "TypeError": Kind.REFUSED,
-    "ValueError": Kind.REFUSED,
+_ENDINGS: Mapping[str, Ending] = {
+    "ConnectionError": Ending.DISCONNECTED,
+    "TimeoutError": Ending.TIMED_OUT,
+    "BrokerClosedError": Ending.BROKER_CLOSED,
+    "UnknownBrokerError": Ending.UNKNOWN_BROKER,
+    "BrokerNameInUseError": Ending.NAME_IN_USE,
+    "PortInUseError": Ending.PORT_IN_USE,
+    "TypeError": Ending.REFUSED,
+    "ValueError": Ending.REFUSED,
 }
 
 
@@ -94,13 +97,13 @@ def answer_of(
         return None
     error = operation.error
     if error is None:
-        return Answer(Kind.DONE, operation.result)
+        return Answer(Ending.DONE, operation.result)
     if isinstance(error, disconnected_error):
-        return Answer(Kind.DISCONNECTED)
+        return Answer(Ending.DISCONNECTED)
     for each in type(error).__mro__:
-        if each.__name__ in _KINDS:
-            return Answer(_KINDS[each.__name__])
-    return Answer(Kind.BROKEN)
+        if each.__name__ in _ENDINGS:
+            return Answer(_ENDINGS[each.__name__])
+    return Answer(Ending.BROKEN)
 
 
 def changed(operation: Recorded, **changes: object) -> Recorded:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import attrs
 
-from specs.models.answers import Answer, Kind
+from specs.models.answers import Answer, Ending
 from specs.models.connection import Connection, Status, disconnect, status
 
 __all__ = ["Bytes", "ChannelPair", "open_channel", "read", "write"]
 
 Bytes = Connection[bytes]
 
-_WAITS = Answer(Kind.WAITS)
-_DISCONNECTED = Answer(Kind.DISCONNECTED)
+_WAITS = Answer(Ending.WAITS)
+_DISCONNECTED = Answer(Ending.DISCONNECTED)
 
 
 def open_channel(capacity: int, *, strict_half: bool = False) -> Bytes:
@@ -43,14 +43,15 @@ def write(
             return _DISCONNECTED, channel
         case Status.HALF:
             refused = waited or channel.strict_half
-            return (_DISCONNECTED if refused else Answer(Kind.DONE, len(data))), channel
+            taken = Answer(Ending.DONE, len(data))
+            return (_DISCONNECTED if refused else taken), channel
         case Status.CONNECTED:
             count = min(len(data), channel.free(peer))
             count = count if most is None else min(count, most)
             if data and not count:
                 return _WAITS, channel
             unread = channel.inbound[peer] + data[:count]
-            return Answer(Kind.DONE, count), channel.with_inbound(peer, unread)
+            return Answer(Ending.DONE, count), channel.with_inbound(peer, unread)
 
 
 def read(
@@ -64,7 +65,7 @@ def read(
     if length and not unread[:count]:
         return _WAITS, channel
     rest = channel.with_inbound(end, unread[count:])
-    return Answer(Kind.DONE, unread[:count]), rest
+    return Answer(Ending.DONE, unread[:count]), rest
 
 
 @attrs.define

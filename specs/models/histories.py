@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import attrs
 
-from specs.models.answers import Answer, Kind, answer_of
+from specs.models.answers import Answer, Ending, answer_of
 from specs.models.channel import Bytes, open_channel, read, write
 from specs.models.connection import Connection, Status, disconnect, status
 from specs.models.queue import Messages, open_queue, receive, send
@@ -82,14 +82,14 @@ class PairModel(Generic[Unread]):
             ValueError: the model has no operation of that name.
         """
         seen = answer_of(operation, self.disconnected_error)
-        if seen is not None and seen.kind is Kind.REFUSED:
+        if seen is not None and seen.kind is Ending.REFUSED:
             return [state]
         ends = [
             after
             for answer, after in self._ends(state, operation)
             if _agree(seen, answer)
         ]
-        if seen is not None and seen.kind is Kind.BROKEN:
+        if seen is not None and seen.kind is Ending.BROKEN:
             ends.append(state)
         return list(dict.fromkeys(ends))
 
@@ -98,10 +98,10 @@ class PairModel(Generic[Unread]):
     ) -> Iterator[tuple[Answer, Known[Unread]]]:
         end = cast("int", operation.args[0])
         if operation.name in {"disconnect", "close"}:
-            yield Answer(Kind.DONE), _hang_up(state, end, operation)
+            yield Answer(Ending.DONE), _hang_up(state, end, operation)
         elif operation.name in _QUESTIONS:
             value = _QUESTIONS[operation.name](state.connection, end)
-            yield Answer(Kind.DONE, value), state
+            yield Answer(Ending.DONE, value), state
         elif operation.name in self.rules:
             late = _may_have_waited(state, 1 - end, operation)
             rule = self.rules[operation.name]
@@ -174,8 +174,8 @@ def _fails(rule: _MessageRule) -> _MessageRule:
         queue: Messages, operation: Operation, late: bool
     ) -> Iterator[tuple[Answer, Messages]]:
         for answer, _ in rule(queue, operation, late):
-            if answer.kind is not Kind.DONE:
-                yield Answer(Kind.DONE), queue
+            if answer.kind is not Ending.DONE:
+                yield Answer(Ending.DONE), queue
 
     return look
 
@@ -213,10 +213,10 @@ _QUESTIONS: Mapping[str, Callable[[Connection[Any], int], object]] = {
 
 def _agree(seen: Answer | None, answer: Answer) -> bool:
     """Whether the record can be of an operation that ended so."""
-    if answer.kind is Kind.WAITS:
+    if answer.kind is Ending.WAITS:
         # Not enabled: the only way out is a timeout, and it leaves all as it was.
-        return seen is not None and seen.kind is Kind.TIMED_OUT
-    if seen is None or seen.kind is Kind.BROKEN:
+        return seen is not None and seen.kind is Ending.TIMED_OUT
+    if seen is None or seen.kind is Ending.BROKEN:
         return True
     return seen == answer
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import attrs
 
-from specs.models.answers import Answer, Kind, answer_of, changed
+from specs.models.answers import Answer, Ending, answer_of, changed
 from specs.models.rendezvous import (
     Medium,
     Rooms,
@@ -87,7 +87,7 @@ class BrokerModel:
             ValueError: the model has no operation of that name.
         """
         seen = answer_of(operation)
-        if seen is not None and seen.kind is Kind.REFUSED:
+        if seen is not None and seen.kind is Ending.REFUSED:
             return [state]
         call, _, half = operation.name.rpartition("_")
         if call in _CALLS:
@@ -99,7 +99,7 @@ class BrokerModel:
         after = attrs.evolve(state, rooms=rooms)
         if seen is None:
             return [after]
-        if seen.kind is Kind.BROKEN:
+        if seen.kind is Ending.BROKEN:
             return [state, after]
         if operation.name != "get":
             # What a constructor returns is the object itself: nothing to compare.
@@ -111,7 +111,7 @@ def _at_once(rooms: Rooms, operation: Operation) -> tuple[Answer, Rooms]:
     match operation.name:
         case "get":
             found = rooms.named(cast("str", operation.args[0]))
-            return Answer(Kind.DONE, found and found.label), rooms
+            return Answer(Ending.DONE, found and found.label), rooms
         case "close":
             return close(rooms, operation.args[0])
         case "create" | "create_plain" as call:
@@ -136,7 +136,7 @@ def _begin(state: Met, operation: Operation) -> Met:
         answer, rooms = accept(
             state.rooms, ticket, label, port, medium=medium, exclusive=exclusive
         )
-    if answer.kind is not Kind.WAITS:
+    if answer.kind is not Ending.WAITS:
         rooms = attrs.evolve(rooms, ended=rooms.ended | {(ticket, answer)})
     return attrs.evolve(state, rooms=rooms)
 
@@ -147,22 +147,22 @@ def _end(state: Met, operation: Operation, seen: Answer | None) -> list[Met]:
     if ended is None:
         # In line, or not begun yet: one can leave only from within the line.
         answer, rooms = withdraw(state.rooms, ticket)
-        gives_up = seen is not None and seen.kind in {Kind.TIMED_OUT, Kind.BROKEN}
+        gives_up = seen is not None and seen.kind in {Ending.TIMED_OUT, Ending.BROKEN}
         left = attrs.evolve(state, rooms=rooms)
-        return [left] if gives_up and answer.kind is Kind.DONE else []
-    if seen is None or seen.kind is Kind.BROKEN:
+        return [left] if gives_up and answer.kind is Ending.DONE else []
+    if seen is None or seen.kind is Ending.BROKEN:
         # Nobody has the end, whatever it was (QB-RDV-12).
         return [state]
-    if ended.kind is Kind.DONE:
+    if ended.kind is Ending.DONE:
         return _returns(state, frozenset({ticket, ended.value}), seen)
-    unknown = seen == Answer(Kind.DONE, None) or seen.kind is Kind.UNKNOWN_BROKER
-    told = unknown if ended.kind is Kind.UNKNOWN_BROKER else seen.kind is ended.kind
+    unknown = seen == Answer(Ending.DONE, None) or seen.kind is Ending.UNKNOWN_BROKER
+    told = unknown if ended.kind is Ending.UNKNOWN_BROKER else seen.kind is ended.kind
     return [state] if told else []
 
 
 def _returns(state: Met, pair: frozenset[object], seen: Answer) -> list[Met]:
     """Both of a pair return the same connection, and nobody else does (QB-RDV-5)."""
-    if seen.kind is not Kind.DONE or seen.value is None:
+    if seen.kind is not Ending.DONE or seen.value is None:
         return []
     known = dict(state.connections)
     if pair in known:

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import attrs
 
-from specs.models.answers import Answer, Kind
+from specs.models.answers import Answer, Ending
 from specs.models.connection import Connection, Status, disconnect, status
 
 __all__ = ["Messages", "QueuePair", "open_queue", "receive", "send"]
 
 Messages = Connection[tuple[bytes, ...]]
 
-_SENT = Answer(Kind.DONE)
-_WAITS = Answer(Kind.WAITS)
-_DISCONNECTED = Answer(Kind.DISCONNECTED)
+_SENT = Answer(Ending.DONE)
+_WAITS = Answer(Ending.WAITS)
+_DISCONNECTED = Answer(Ending.DISCONNECTED)
 
 
 def open_queue(capacity: int, *, strict_half: bool = False) -> Messages:
@@ -55,7 +55,7 @@ def receive(queue: Messages, end: int) -> tuple[Answer, Messages]:
     if not queue.inbound[end]:
         return _WAITS, queue
     oldest, *rest = queue.inbound[end]
-    return Answer(Kind.DONE, oldest), queue.with_inbound(end, tuple(rest))
+    return Answer(Ending.DONE, oldest), queue.with_inbound(end, tuple(rest))
 
 
 @attrs.define
@@ -105,7 +105,7 @@ class QueuePair:
         """Send one message."""
         dropped = self.status(end) is Status.HALF
         answer, self.state = send(self.state, end, message, waited=waited)
-        if answer.kind is Kind.DONE:
+        if answer.kind is Ending.DONE:
             self.sent[end] += 1
             self.half_disconnected[end] += dropped
         return answer
@@ -113,26 +113,26 @@ class QueuePair:
     def receive(self, end: int) -> Answer:
         """Receive one message."""
         answer, self.state = receive(self.state, end)
-        self.received[1 - end] += answer.kind is Kind.DONE
+        self.received[1 - end] += answer.kind is Ending.DONE
         return answer
 
     def send_many(self, end: int, messages: list[bytes]) -> Answer:
         """Send until one would not end well; DONE with how many did (QB-BULK-1)."""
         for count, message in enumerate(messages):
             answer = self.send(end, message)
-            if answer.kind is not Kind.DONE:
-                return Answer(Kind.DONE, count) if count else answer
-        return Answer(Kind.DONE, len(messages))
+            if answer.kind is not Ending.DONE:
+                return Answer(Ending.DONE, count) if count else answer
+        return Answer(Ending.DONE, len(messages))
 
     def receive_many(self, end: int, limit: int | None = None) -> Answer:
         """Receive what is there, up to ``limit``; DONE with the list (QB-BULK-2)."""
         first = self.receive(end)
-        if first.kind is not Kind.DONE:
+        if first.kind is not Ending.DONE:
             return first
         got = [first.value]
         while self.pending(end) and (limit is None or len(got) < limit):
             got.append(self.receive(end).value)
-        return Answer(Kind.DONE, got)
+        return Answer(Ending.DONE, got)
 
     def disconnect(self, end: int) -> None:
         """Hang up one end."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from specs.models.answers import Answer, Kind
+from specs.models.answers import Answer, Ending
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -35,9 +35,9 @@ __all__ = [
     "withdraw",
 ]
 
-_WAITS = Answer(Kind.WAITS)
-_CLOSED = Answer(Kind.BROKER_CLOSED)
-_UNKNOWN = Answer(Kind.UNKNOWN_BROKER)
+_WAITS = Answer(Ending.WAITS)
+_CLOSED = Answer(Ending.BROKER_CLOSED)
+_UNKNOWN = Answer(Ending.UNKNOWN_BROKER)
 
 
 class Role(enum.Enum):
@@ -124,15 +124,15 @@ def create(
 ) -> tuple[Answer, Rooms]:
     """Register a new broker; DONE with its label."""
     if rooms.named(name) is not None:
-        return Answer(Kind.NAME_IN_USE), rooms
+        return Answer(Ending.NAME_IN_USE), rooms
     live = rooms.live | {Broker(label, name, queue)}
-    return Answer(Kind.DONE, label), attrs.evolve(rooms, live=live)
+    return Answer(Ending.DONE, label), attrs.evolve(rooms, live=live)
 
 
 def close(rooms: Rooms, label: Hashable) -> tuple[Answer, Rooms]:
     """Close a broker: whoever waits on it, and its own connects, end (QB-NAME-6)."""
     touched = [each for each in rooms.waiting if label in (each.broker, each.source)]
-    return Answer(Kind.DONE), Rooms(
+    return Answer(Ending.DONE), Rooms(
         live=frozenset(each for each in rooms.live if each.label != label),
         waiting=tuple(each for each in rooms.waiting if each not in touched),
         ended=rooms.ended | {(each.ticket, _CLOSED) for each in touched},
@@ -158,7 +158,7 @@ def accept(
         if each.place == waiter.place and each.role is Role.ACCEPT
     ]
     if rivals and (exclusive or any(each.exclusive for each in rivals)):
-        return Answer(Kind.PORT_IN_USE), rooms
+        return Answer(Ending.PORT_IN_USE), rooms
     return _meet(rooms, waiter)
 
 
@@ -189,16 +189,16 @@ def withdraw(rooms: Rooms, ticket: Hashable) -> tuple[Answer, Rooms]:
     rest = tuple(each for each in rooms.waiting if each.ticket != ticket)
     if len(rest) == len(rooms.waiting):
         return _WAITS, rooms
-    return Answer(Kind.DONE), attrs.evolve(rooms, waiting=rest)
+    return Answer(Ending.DONE), attrs.evolve(rooms, waiting=rest)
 
 
 def _meet(rooms: Rooms, waiter: Waiter) -> tuple[Answer, Rooms]:
     for other in rooms.waiting:
         if other.place == waiter.place and other.role is not waiter.role:
             rest = tuple(each for each in rooms.waiting if each is not other)
-            told = (other.ticket, Answer(Kind.DONE, waiter.ticket))
+            told = (other.ticket, Answer(Ending.DONE, waiter.ticket))
             met = attrs.evolve(rooms, waiting=rest, ended=rooms.ended | {told})
-            return Answer(Kind.DONE, other.ticket), met
+            return Answer(Ending.DONE, other.ticket), met
     return _WAITS, attrs.evolve(rooms, waiting=(*rooms.waiting, waiter))
 
 

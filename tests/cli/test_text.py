@@ -4,27 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
-from bus.cli.text import id_text, printable, route, show_table, wall_text
+from bus.cli.text import route, show_table, wall_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pytest
+
 ROWS = [("a", 1, "PASS"), ("long name", 22, "[red]FAIL")]
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("plain é 中", "plain é 中"),
-        ("\x1b[31m\n\t", r"\x1b[31m\n\t"),
-        ("\ud800", r"\ud800"),
-        ("\u202e", r"\u202e"),
-    ],
-)
-def test_only_what_can_be_shown_is_shown(text: str, shown: str) -> None:
-    assert printable(text) == shown
 
 
 def test_a_flow_is_shown_with_what_is_known_of_it() -> None:
@@ -32,8 +19,7 @@ def test_a_flow_is_shown_with_what_is_known_of_it() -> None:
     assert route("", "b\n", None) == r"? -> b\n port ?"
 
 
-def test_numbers_and_times_have_one_form() -> None:
-    assert id_text(255) == "00000000000000ff"
+def test_a_time_is_in_utc_to_the_microsecond() -> None:
     assert wall_text(1_700_000_000_000_001_999) == "2023-11-14T22:13:20.000001Z"
     assert wall_text(0) == "?"
 

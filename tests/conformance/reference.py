@@ -56,7 +56,7 @@ class World:
 
     def channels(self, name: str, capacity: int = 64) -> Broker:
         """A broker of bytes."""
-        return Broker(self, name, "byte", None, capacity)
+        return Broker(self, name, "channel", None, capacity)
 
     def close(self) -> None:
         """Close every broker."""

@@ -8,7 +8,7 @@ import pytest
 
 from specs.conformance.level import run_level
 from specs.conformance.performance import perform
-from specs.conformance.scenario import Kind
+from specs.conformance.scenario import Style
 from specs.conformance.scenarios import SCENARIOS
 from specs.conformance.subject import Subject, load
 from tests.conformance.faults import FAULTS
@@ -21,7 +21,7 @@ BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 # What needs crowds of real threads, or seconds of real time, to go wrong. Correct
 # implementations show that they pass; no fault is left for them alone.
 WITHOUT_A_FAULT = {
-    scenario.name for scenario in SCENARIOS if scenario.kind is Kind.CROWD
+    scenario.name for scenario in SCENARIOS if scenario.style is Style.CROWD
 }
 
 

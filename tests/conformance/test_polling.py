@@ -6,7 +6,7 @@ import pytest
 
 from specs.conformance.level import Level
 from specs.conformance.performance import perform
-from specs.conformance.scenario import Kind
+from specs.conformance.scenario import Style
 from specs.conformance.scenarios import SCENARIOS
 from specs.conformance.subject import Subject, load
 
@@ -25,7 +25,7 @@ def test_polling_breaks_the_clause_against_polling_only(polling: Subject) -> Non
     outcomes = {
         scenario: perform(polling, scenario, QUICK)
         for scenario in SCENARIOS
-        if scenario.kind is not Kind.CROWD  # a look in 30 ms makes that minutes
+        if scenario.style is not Style.CROWD  # a look in 30 ms makes that minutes
     }
 
     failed = {s.name: o.trouble for s, o in outcomes.items() if not o.passed}

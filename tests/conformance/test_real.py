@@ -10,7 +10,7 @@ from specs.conformance import real
 from specs.conformance.call import Call
 from specs.conformance.level import Level
 from specs.conformance.real import RealDriver
-from specs.conformance.scenario import Kind, Scenario
+from specs.conformance.scenario import Scenario, Style
 from specs.conformance.stage import Driver, Stage
 
 LEVEL = Level("test", 0, 0, limit=1, rounds=3, seconds=60.0, volume=1)
@@ -113,16 +113,16 @@ def test_a_program_that_hangs_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_race_is_run_again_and_again() -> None:
     """On real threads only luck picks the schedule; other programs run once."""
-    runs: list[Kind] = []
-    for kind in Kind:
+    runs: list[Style] = []
+    for style in Style:
 
-        def program(stage: Stage, kind: Kind = kind) -> None:
-            runs.append(kind)
+        def program(stage: Stage, style: Style = style) -> None:
+            runs.append(style)
 
-        scenario = Scenario(f"test.{kind.value}", ("QB-RDV-1",), program, kind=kind)
+        scenario = Scenario(f"test.{style.value}", ("QB-RDV-1",), program, style=style)
         real.perform(scenario, lambda driver: Stage(World, driver), LEVEL)
 
-    assert [runs.count(kind) for kind in (Kind.STEPS, Kind.RACE, Kind.CROWD)] == [
+    assert [runs.count(style) for style in (Style.STEPS, Style.RACE, Style.CROWD)] == [
         1,
         3,
         1,

@@ -21,7 +21,7 @@ def test_every_file_is_done_once_in_each_pass() -> None:
             run.spawn(work)
         run.join()
         assert sorted(done) == [(1, 0), (1, 1), (2, 0), (2, 1)]
-        assert agenda.turns == 2
+        assert agenda.passes == 2
 
     assert explore(program, bound=2, random=100).exhausted
 
@@ -58,8 +58,8 @@ def test_no_pass_begins_before_the_one_before_it_is_complete() -> None:
     assert second == (1, 1)
 
     agenda.done(first)
-    assert agenda.turns == 1
+    assert agenda.passes == 1
     agenda.done(second)
 
-    assert agenda.turns == 2
+    assert agenda.passes == 2
     assert agenda.take() == (2, 0)

@@ -9,7 +9,8 @@ import pytest
 from bus.demo.files import list_files
 from bus.demo.messages import HungUp, News, PassDone, Took
 from bus.demo.plant import FAULTS
-from bus.demo.run import take_stock
+from bus.demo.run import Outcome, take_stock
+from bus.demo.stock import Stock
 from bus.journal.checker import check
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
@@ -37,7 +38,7 @@ def test_a_run_is_equal_to_the_serial_one_and_keeps_every_promise(
 
     outcome = take_stock(files, tmp_path / "journal", news=told.append)
 
-    assert [stock.compare(outcome.serial).equal for stock in outcome.stocks] == [True]
+    assert [comparison.equal for comparison in outcome.comparisons] == [True]
     assert outcome.stocks[0].files == 30
     assert len([news for news in told if isinstance(news, Took)]) == 30
     assert told[-1] == PassDone(1)
@@ -62,7 +63,7 @@ def test_passes_go_on_until_the_time_is_up(folder: Path, tmp_path: Path) -> None
     outcome = take_stock(list_files(folder), tmp_path / "journal", seconds=0.3)
 
     assert len(outcome.stocks) > 1
-    assert all(stock.compare(outcome.serial).equal for stock in outcome.stocks)
+    assert outcome.equal
 
 
 def test_a_file_that_vanishes_is_said_and_the_rest_is_done(
@@ -75,7 +76,18 @@ def test_a_file_that_vanishes_is_said_and_the_rest_is_done(
 
     assert outcome.stocks[0].unread == {7: "No such file or directory"}
     assert outcome.stocks[0].files == 29
-    assert outcome.stocks[0].compare(outcome.serial).equal
+    assert outcome.equal
+
+
+def test_one_pass_that_differs_makes_a_run_unequal() -> None:
+    serial, other = Stock(), Stock()
+    serial.add(0, 1, "aa")
+    other.add(0, 1, "bb")
+
+    outcome = Outcome((serial, other), serial, 0.0)
+
+    assert [comparison.equal for comparison in outcome.comparisons] == [True, False]
+    assert not outcome.equal
 
 
 _NAMED_BY = {"lost": "Q5", "duplicate": "Q3", "reorder": "Q2", "half": "Q7"}
@@ -87,7 +99,7 @@ def test_a_planted_fault_is_found_and_its_message_named(
 ) -> None:
     outcome = take_stock(list_files(folder), tmp_path / "journal", fault=fault)
 
-    assert outcome.stocks[0].compare(outcome.serial).equal
+    assert outcome.equal
     result = check(open_journals(tmp_path / "journal"))
     [violation] = result.violations
     assert (violation.rule, violation.verdict) == (_NAMED_BY[fault], Verdict.FAIL)

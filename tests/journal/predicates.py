@@ -86,7 +86,7 @@ def _q1(seen: list[Seen], channel_records: list[Seen]) -> Iterator[Part]:
 
 
 def _meet(seen: list[Seen], a: Seen, c: Seen) -> bool:
-    if a.record.mid != c.record.mid:
+    if a.record.port != c.record.port:
         return False
     for name, called in ((a.task, c.peer), (a.peer, c.task)):
         if name and called and name != called:

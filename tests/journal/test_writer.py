@@ -35,7 +35,7 @@ def test_an_operation_is_recorded_with_everything_it_was_told(tmp_path: Path) ->
     (record,) = told(stored)
     assert record.kind == Kind.RECEIVE
     assert (record.flow, record.seq, record.size) == (flow, 4, 70_000)
-    assert (record.depth, record.wait_us, record.mid) == (2, 1234, 5)
+    assert (record.depth, record.wait_us, record.port) == (2, 1234, 5)
     assert record.reason == Reason.DISCARDED
     assert stored.name(record.task) == "near"
     assert stored.name(record.peer) == "far"
@@ -98,7 +98,7 @@ def test_no_port_is_recorded_as_zero(tmp_path: Path) -> None:
         tell(journal, operation=Operation.BIND, channel=0, port=-1)
 
     (record,) = told(only(tmp_path))
-    assert record.mid == 0
+    assert record.port == 0
     assert only(tmp_path).facts().complete
 
 

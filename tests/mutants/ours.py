@@ -39,8 +39,13 @@ _OWNED = (
 
 def _table(old: str, new: str) -> tuple[Edit, ...]:
     """One row of the tables of a connection, changed."""
-    return (Edit("connection.py", f"    {old},\n", f"    {new},\n"),)
+    return (Edit("status.py", f"    {old},\n", f"    {new},\n"),)
 
+
+_DISCONNECTS = (
+    "        connection.critical("
+    "lambda: connection.close_locked(self._side, error, reason))\n"
+)
 
 _RENDEZVOUS = (
     Mutant(
@@ -208,6 +213,15 @@ _SENDING = (
         "O17",
         "a send on a disconnected end waits while the peer's buffer is full",
         ("QB-SEND-10",),
+        (
+            *_table("(_D, False, False): _REFUSE", "(_D, False, False): _WAIT"),
+            *_table("(_D, False, True): _REFUSE", "(_D, False, True): _WAIT"),
+        ),
+    ),
+    Mutant(
+        "O50",
+        "a disconnected end whose peer's buffer is full tells a poll to come back",
+        ("QB-SEND-10",),
         _table("(_D, False, False): _REFUSE", "(_D, False, False): _WAIT"),
     ),
 )
@@ -325,8 +339,8 @@ _RECEIVING = (
         (
             Edit(
                 "connection.py",
-                "        unread = flow.buffer.clear_locked()\n",
-                "        unread = flow.buffer.clear_locked()\n"
+                "        flow.discarded += len(flow.buffer.clear_locked())\n",
+                "        flow.discarded += len(flow.buffer.clear_locked())\n"
                 "        if len(self.flows[1 - side].buffer):\n"
                 "            self.flows[1 - side].buffer.pull_locked()\n",
             ),
@@ -375,8 +389,8 @@ _HANGING_UP = (
         (
             Edit(
                 "connection.py",
-                "            return  # an interrupted disconnect that is repeated",
-                "            raise RuntimeError  # an interrupted disconnect that is",
+                "        if self.hung_up[side]:\n            return\n",
+                "        if self.hung_up[side]:\n            raise RuntimeError\n",
             ),
         ),
     ),
@@ -384,7 +398,13 @@ _HANGING_UP = (
         "O34",
         "what was unread is kept after the hang-up",
         ("QB-DISC-11",),
-        (Edit("connection.py", "unread = flow.buffer.clear_locked()", "unread = ()"),),
+        (
+            Edit(
+                "connection.py",
+                "        flow.discarded += len(flow.buffer.clear_locked())\n",
+                "",
+            ),
+        ),
     ),
     Mutant(
         "O35",
@@ -414,19 +434,12 @@ _HANGING_UP = (
         (
             Edit(
                 "end.py",
-                "        try:\n"
-                "            with connection.lock:\n"
-                "                try:\n"
-                "                    connection.close_locked(self._side, error, reason)\n",
+                _DISCONNECTS,
                 "        def later():\n"
                 "            with connection.lock:\n"
                 "                connection.close_locked(self._side, error, reason)\n"
                 "        from queuebroker import _sync\n"
-                "        _sync.Thread(target=later, daemon=True).start()\n"
-                "        try:\n"
-                "            with connection.lock:\n"
-                "                try:\n"
-                "                    pass\n",
+                "        _sync.Thread(target=later, daemon=True).start()\n",
             ),
         ),
     ),
@@ -510,16 +523,10 @@ _TIME = (
         (
             Edit(
                 "end.py",
-                "        try:\n"
-                "            with connection.lock:\n"
-                "                try:\n"
-                "                    verdict = attempt(0)\n",
+                "        verdict = connection.critical(partial(attempt, 0))\n",
                 "        if timeout == 0 and connection.lock.locked():\n"
                 "            return Verdict.WAIT\n"
-                "        try:\n"
-                "            with connection.lock:\n"
-                "                try:\n"
-                "                    verdict = attempt(0)\n",
+                "        verdict = connection.critical(partial(attempt, 0))\n",
             ),
         ),
     ),
@@ -570,8 +577,8 @@ _CONCURRENCY = (
         (
             Edit(
                 "connection.py",
-                "        if not self.lock.locked():\n            self.settle()\n",
-                "        self.settle()\n",
+                "                taken.extend(map(self.lock.acquire, (False,)))\n",
+                "                taken.extend(map(self.lock.acquire, (True,)))\n",
             ),
         ),
     ),

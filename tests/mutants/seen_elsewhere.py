@@ -38,12 +38,9 @@ _ONE_AT_A_TIME = (
     ),
     Edit(
         "end.py",
-        "            with connection.lock:\n"
-        "                try:\n"
-        "                    verdict = attempt(0)\n",
-        "            with self._busy, connection.lock:\n"
-        "                try:\n"
-        "                    verdict = attempt(0)\n",
+        "        verdict = connection.critical(partial(attempt, 0))\n",
+        "        with self._busy:\n"
+        "            verdict = connection.critical(partial(attempt, 0))\n",
     ),
 )
 
@@ -119,12 +116,9 @@ SEEN_ELSEWHERE = (
             *_ONE_AT_A_TIME,
             Edit(
                 "end.py",
-                "            with connection.lock:\n"
-                "                try:\n"
-                "                    connection.close_locked(",
-                "            with self._busy, connection.lock:\n"
-                "                try:\n"
-                "                    connection.close_locked(",
+                "        connection.critical(lambda: connection.close_locked(",
+                "        with self._busy:\n"
+                "            connection.critical(lambda: connection.close_locked(",
             ),
         ),
     ),
@@ -164,8 +158,8 @@ SEEN_ELSEWHERE = (
         (
             Edit(
                 "connection.py",
-                "        unread = flow.buffer.clear_locked()\n",
-                "        unread = flow.buffer.clear_locked()\n"
+                "        flow.discarded += len(flow.buffer.clear_locked())\n",
+                "        flow.discarded += len(flow.buffer.clear_locked())\n"
                 "        self.flows[1 - side].buffer.clear_locked()\n",
             ),
         ),
@@ -339,13 +333,9 @@ SEEN_ELSEWHERE = (
         (
             Edit(
                 "meeting.py",
-                "            if rdv.waiting:\n"
-                "                withdraw_locked(rdv, Reason.TIMED_OUT)\n"
-                "    if rdv.end is None:\n",
-                "            if rdv.waiting:\n"
+                "                withdraw_locked(rdv, Reason.TIMED_OUT)\n",
                 "                rdv.reason = Reason.TIMED_OUT\n"
-                "                raise _refusal(rdv)\n"
-                "    if rdv.end is None:\n",
+                "                raise _refusal(rdv)\n",
             ),
             Edit(
                 "meeting.py",

@@ -19,8 +19,8 @@ from tests.journal.histories import Condition, Entry, History, journal_id, store
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bus.journal.results import Result
     from bus.journal.rules import Violation
-    from bus.pipeline.results import Result
 
 __all__ = ["Batch", "Case", "Judged", "judge"]
 
@@ -91,4 +91,4 @@ def judge(journals: Path, out: Path) -> Judged:
     """Run the pipeline without the report, on the session of the fixture `spark`."""
     result = run_pipeline(journals, out, report=False)
     folder = OutFolder(out)
-    return Judged(result, folder, first_violations(folder, per_rule=10**6))
+    return Judged(result, folder, list(first_violations(folder, per_rule=10**6)))

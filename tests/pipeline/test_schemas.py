@@ -14,7 +14,6 @@ from bus.pipeline.schemas import (
     Column,
     arrow_schema,
     ddl,
-    hex64,
     signed,
     unsigned,
 )
@@ -56,4 +55,3 @@ def test_names_of_columns_are_told_once() -> None:
 def test_64_bits_keep_their_identity(bits: int, number: int) -> None:
     assert signed(bits) == number
     assert unsigned(number) == bits
-    assert hex64(bits) == hex64(number) == f"{bits:016x}"

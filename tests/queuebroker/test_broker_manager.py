@@ -186,6 +186,49 @@ def test_brokers_do_not_survive_a_fork_in_the_child() -> None:
     assert (done.returncode, done.stderr) == (6, b"")
 
 
+FORK_WHILE_LOCKED = """
+import os, signal, sys, threading
+from queuebroker import *
+
+broker = QueueBroker("b")
+manager = default_manager()
+held, over = threading.Event(), threading.Event()
+
+def hold():
+    with manager.lock:
+        held.set()
+        over.wait()
+
+holder = threading.Thread(target=hold)
+holder.start()
+held.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)  # hanging would kill it
+    with broker:
+        pass
+    manager.close()
+    with QueueBroker("b"):
+        os._exit(0)
+over.set()
+holder.join()
+_, status = os.waitpid(child, 0)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def test_the_child_of_a_fork_can_close_what_another_thread_had_locked() -> None:
+    """Nothing waits there for a thread that is not there; the names are free."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FORK_WHILE_LOCKED],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 @pytest.mark.parametrize(
     "act",
     [

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from queuebroker import CircularBufferQueue, Operation, Reason, Status, _sync
-from queuebroker.connection import RECEIVE, SEND, STATUS, Flow, Verdict
+from queuebroker.connection import Flow
 from queuebroker.queue_connection import Message, QueueConnection
+from queuebroker.status import RECEIVE, SEND, STATUS, Verdict
 from specs.clauses import clause
 from specs.models import connection as oracle
 from specs.models import queue as rules
 from specs.models.answers import Kind
+from tests.pairs import queue_pair
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -131,6 +133,30 @@ def _balanced(connection: QueueConnection) -> bool:
         flow.accepted == flow.received + flow.discarded + len(flow.buffer)
         for flow in connection.flows
     )
+
+
+@clause("QB-DISC-1")
+def test_a_status_is_read_in_the_order_that_never_takes_it_back() -> None:
+    """A message and a hang-up between two readings are no disconnect that is undone."""
+    with queue_pair(3) as (left, right):
+
+        class Late(CircularBufferQueue[Message]):
+            """A buffer that, found empty, is sent to, and the sender hangs up."""
+
+            __slots__ = ()
+
+            def empty(self) -> bool:
+                answer = super().empty()
+                if answer and not right.closed:
+                    right.send(b"m")
+                    right.disconnect()
+                return answer
+
+        left._connection.flows[0].buffer.__class__ = Late
+
+        seen = [left.status, left.status]
+
+        assert seen == [Status.CONNECTED, Status.HALF_DISCONNECTED]
 
 
 def test_a_verdict_reads_buffers_and_flags() -> None:

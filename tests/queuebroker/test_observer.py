@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import logging
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker import BrokerManager, Observer, Operation, QueueBroker, Reason
+from queuebroker import BrokerManager, Operation, QueueBroker, Reason
 from queuebroker.observer import Watch
 from tests.meetings import channels, queues
 from tests.records import Recorder
@@ -39,13 +38,6 @@ def test_what_is_told_is_passed_on_unchanged() -> None:
     observe_once(Watch(observer), port=7)
 
     assert told == [(O.SEND, 1, 0, 1, 5, 1, 0, "a", "b", 7, R.NONE)]
-
-
-def test_the_guard_takes_what_an_observer_takes() -> None:
-    """Parameter by parameter, so that one can stand for the other."""
-    guarded = inspect.signature(Watch.__call__)
-
-    assert guarded == inspect.signature(Observer.__call__)
 
 
 def test_one_that_raises_is_switched_off_with_one_line(

@@ -8,6 +8,7 @@ import pytest
 
 from queuebroker import Broker, BrokerManager
 from queuebroker.rendezvous import Kind, RdV, RdVEvent, RdVMap, RdVState, Terms
+from specs.clauses import clause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +39,7 @@ def call(
 # The table.
 
 
+@clause("QB-RDV-16")
 @pytest.mark.parametrize("event", RdVEvent)
 @pytest.mark.parametrize("state", RdVState)
 def test_step_follows_the_table(

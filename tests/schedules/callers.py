@@ -10,7 +10,7 @@ from tests.schedules.outcome import outcome
 if TYPE_CHECKING:
     from queuebroker.testing import Run, Spawned
 
-__all__ = ["accepting", "brokers", "connecting", "met", "nobody_waits", "talk"]
+__all__ = ["accepting", "brokers", "connecting", "met", "talk"]
 
 
 def brokers(names: str = "ab") -> list[QueueBroker]:
@@ -26,17 +26,6 @@ def talk(left: MessageQueue, right: MessageQueue) -> None:
     assert left.receive() == b"from right"
     left.disconnect()
     right.disconnect()
-
-
-def nobody_waits(*brokers: QueueBroker) -> None:
-    """No list of any broker holds anybody: no ghost, no growth (QB-RDV-8)."""
-    for broker in brokers:
-        assert not broker.waiting_accepts()
-        assert not broker.waiting_connects()
-        assert not broker.outgoing()
-        assert len(broker._broker.waiting) == 0
-        assert not broker._broker.waiting._waiting
-        assert not broker._broker.departing
 
 
 def accepting(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from specs.conformance import explored
 from specs.conformance.level import run_level
 from specs.conformance.performance import make_stage
-from specs.conformance.scenario import Kind
+from specs.conformance.scenario import Style
 from specs.conformance.scenarios import SCENARIOS
 from specs.conformance.subject import load
 from tests.schedules.scenario import Scenario
@@ -32,7 +32,7 @@ def shared_scenarios() -> tuple[Scenario, ...]:
     return tuple(
         _adapted(subject, one)
         for one in SCENARIOS
-        if one.kind is Kind.RACE and one.groups & GROUPS
+        if one.style is Style.RACE and one.groups & GROUPS
     )
 
 

@@ -16,12 +16,12 @@ from queuebroker import (
     QueueBroker,
 )
 from specs.clauses import clause
+from tests.meetings import nobody_waits
 from tests.schedules.callers import (
     accepting,
     brokers,
     connecting,
     met,
-    nobody_waits,
     talk,
 )
 from tests.schedules.outcome import outcome

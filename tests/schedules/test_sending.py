@@ -12,7 +12,6 @@ from queuebroker import (
     DisconnectedQueueError,
     MessageQueue,
     Operation,
-    SendTimeoutError,
     Status,
 )
 from specs.clauses import clause
@@ -20,21 +19,16 @@ from tests.pairs import queue_pair
 from tests.schedules.outcome import failed, finish, outcome
 from tests.schedules.scenario import Scenario, of_module, scenario
 from tests.schedules.survey import check
+from tests.traffic import fits
 
 if TYPE_CHECKING:
     from queuebroker.testing import Run, Spawned
 
 
-def _fits(sender: MessageQueue, receiver: MessageQueue) -> int:
+def _room(sender: MessageQueue, receiver: MessageQueue) -> int:
     """How many messages fit now, as counted by sending; they are received again."""
-    count = 0
-    while True:
-        try:
-            sender.send_nowait(b"fit")
-        except SendTimeoutError:
-            break
-        count += 1
-    assert receiver.receive_many() == [b"fit"] * count
+    count = fits(sender)
+    assert receiver.receive_many() == [b"+"] * count
     return count
 
 
@@ -188,7 +182,7 @@ def an_interrupted_send_passes_its_turn_on(run: Run) -> None:
             rest.append(right.receive())
         assert outcome(other) is None
         assert b"other" in rest
-        assert _fits(left, right) == 1, "a slot is lost, or one too many"
+        assert _room(left, right) == 1, "a slot is lost, or one too many"
 
 
 @scenario()
@@ -211,7 +205,7 @@ def the_capacity_is_whole_after_interrupts(run: Run) -> None:
         assert books.sent == peers.received + peers.pending
         if right.pending:
             right.receive_many()
-        assert _fits(left, right) == 2
+        assert _room(left, right) == 2
 
 
 @scenario(quick=1)
@@ -234,7 +228,7 @@ def many_that_are_struck_were_sent_up_to_there(run: Run) -> None:
         if right.pending:
             received += right.receive_many()
         assert received == messages[: len(received)]
-        assert _fits(left, right) == 1
+        assert _room(left, right) == 1
 
 
 @scenario()

@@ -15,12 +15,12 @@ from queuebroker import (
     UnknownBrokerError,
 )
 from specs.clauses import clause
+from tests.meetings import nobody_waits
 from tests.schedules.callers import (
     accepting,
     brokers,
     connecting,
     met,
-    nobody_waits,
     talk,
 )
 from tests.schedules.outcome import failed, finish, outcome

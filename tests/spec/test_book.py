@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import random
 from typing import TYPE_CHECKING
@@ -20,9 +19,10 @@ from queuebroker import (
 )
 from queuebroker.testing import explore
 from specs.clauses import clause
-from tests.meetings import meet, meet_bytes
+from tests.meetings import accepts_wait, meet, meet_bytes
 from tests.pairs import channel_pair, queue_pair
 from tests.support import Threads, until
+from tests.traffic import tried
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,7 +188,7 @@ def test_a_broker_tells_who_waits_at_any_moment() -> None:
         until(lambda: len(b._broker.waiting) == 7, "not all wait")
         until(lambda: len(a._broker.departing) == 4, "not all wait")
         until(lambda: plain.outgoing() == {("b", 1): 1}, "not all wait")
-        until(lambda: plain.waiting_accepts() == {1: 1}, "not all wait")
+        accepts_wait(plain, {1: 1})
 
         for _ in range(3):
             assert manager.names() == ["b", "a", "p"]
@@ -316,15 +316,10 @@ def test_a_random_life_balances_at_every_step() -> None:
                 if act == "go" and rng.random() < 0.3:
                     end.disconnect()
                 elif act == "send":
-                    _tried(end.send_nowait, b"x")
+                    tried(end.send_nowait, b"x")
                 elif act == "many":
-                    _tried(lambda end=end: end.send_many([b"x"] * 3, timeout=0))
+                    tried(lambda end=end: end.send_many([b"x"] * 3, timeout=0))
                 else:
-                    _tried(end.receive_nowait)
+                    tried(end.receive_nowait)
                 assert balances(ends[0].stats(), ends[1].stats())
                 assert balances(ends[1].stats(), ends[0].stats())
-
-
-def _tried(call: Callable[..., object], *args: object) -> None:
-    with contextlib.suppress(TimeoutError, ConnectionError):
-        call(*args)

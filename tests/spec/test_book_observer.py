@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import logging
 from collections import deque
@@ -10,13 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queuebroker import BrokerManager, Operation, QueueBroker, Reason
+from queuebroker import (
+    BrokerClosedError,
+    BrokerManager,
+    Operation,
+    QueueBroker,
+    Reason,
+)
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.meetings import channels, meet, queues
 from tests.pairs import queue_pair
 from tests.records import Recorder
 from tests.support import Threads
+from tests.traffic import tried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -88,9 +94,9 @@ def test_the_records_are_true_in_every_schedule(hangs_up: int) -> None:
         with queue_pair(1, observer=recorder) as ends:
             left, right = ends
             for task in (
-                lambda: _tried(left.send, b"1"),
-                lambda: _tried(left.send, b"22"),
-                lambda: _tried(right.receive),
+                lambda: tried(left.send, b"1"),
+                lambda: tried(left.send, b"22"),
+                lambda: tried(right.receive),
                 ends[hangs_up].disconnect,
             ):
                 run.spawn(task)
@@ -103,11 +109,6 @@ def test_the_records_are_true_in_every_schedule(hangs_up: int) -> None:
         assert (received, discarded) == (theirs.received, mine.discarded)
 
     explore(program, bound=1, random=100, seed=1, limit=1500)
-
-
-def _tried(call: Callable[..., object], *args: object) -> None:
-    with contextlib.suppress(ConnectionError):
-        call(*args)
 
 
 @clause("QB-BOOK-4")
@@ -203,8 +204,8 @@ def test_a_fault_planted_in_the_real_buffer_shows_in_the_records(
         monkeypatch.undo()
 
     rows = recorder.rows
-    assert [row[3] for row in rows if row[0] is SEND] == [1, 2, 3, 4]
-    assert [row[3] for row in rows if row[0] is RECEIVE] == expected
+    assert [row.seq for row in rows if row.operation is SEND] == [1, 2, 3, 4]
+    assert [row.seq for row in rows if row.operation is RECEIVE] == expected
     assert [len(message) for message in received] == expected
     if fault != "none":
         with pytest.raises(AssertionError):
@@ -265,3 +266,19 @@ def test_without_an_observer_nothing_is_kept_for_one() -> None:
         assert connection.now_ns() == 0
         assert connection.flows[1].buffer.peek_locked() == b"x"
         assert right.receive() == b"x"
+
+
+@clause("QB-BOOK-4")
+@pytest.mark.parametrize("act", ["accept", "connect"])
+def test_what_never_began_is_not_told_of(act: str) -> None:
+    """A call on a closed broker is an error of the caller, no rendez-vous."""
+    told: list[object] = []
+    with BrokerManager(observer=lambda *event: told.append(event)) as manager:
+        broker = QueueBroker("b", manager=manager)
+        broker.close()
+        told.clear()
+
+        with pytest.raises(BrokerClosedError):
+            broker.accept(1) if act == "accept" else broker.connect("b", 1)
+
+        assert told == []

@@ -20,6 +20,7 @@ from queuebroker import (
     SendTimeoutError,
 )
 from specs.clauses import clause
+from tests.meetings import accepts_wait, connects_wait
 from tests.pairs import channel_pair, queue_pair
 from tests.support import Threads, until
 
@@ -218,11 +219,11 @@ def test_the_acceptor_decides_the_capacity_of_a_channel(first: str) -> None:
     with Threads() as threads:
         if first == "accept":
             other = threads.start(server.accept, 1)
-            until(lambda: server.waiting_accepts() == {1: 1}, "the accept waits")
+            accepts_wait(server, {1: 1})
             left, right = client.connect("server", 1, required=True), other.result()
         else:
             other = threads.start(client.connect, "server", 1, required=True)
-            until(lambda: server.waiting_connects() == {1: 1}, "the connect waits")
+            connects_wait(server, {1: 1})
             left, right = server.accept(1), other.result()
 
     with left, right:

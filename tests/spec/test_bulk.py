@@ -16,7 +16,7 @@ from queuebroker import (
     Status,
 )
 from specs.clauses import clause
-from specs.models.answers import Kind
+from specs.models.answers import Ending
 from specs.models.queue import QueuePair
 from tests.pairs import queue_pair
 
@@ -95,10 +95,10 @@ def test_send_many_agrees_with_the_model_wherever_the_peer_hangs_up(
         for part in (messages[:goodbye], messages[goodbye:]):
             answer = model.send_many(0, part)
             said = _at_once(left, part)
-            if answer.kind is Kind.DONE:
+            if answer.kind is Ending.DONE:
                 assert said == answer.value
             else:
-                waits = answer.kind is Kind.WAITS
+                waits = answer.kind is Ending.WAITS
                 assert said is (SendTimeoutError if waits else DisconnectedQueueError)
             right.disconnect()
             model.disconnect(1)

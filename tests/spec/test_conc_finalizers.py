@@ -17,11 +17,14 @@ import pytest
 from queuebroker import (
     CircularBufferQueue,
     DisconnectedQueueError,
+    Operation,
     QueueBrokerError,
+    _sync,
 )
 from queuebroker.connection import Connection
 from queuebroker.parking import WaitList
 from queuebroker.queue_connection import QueueConnection
+from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.pairs import loose_queue_pair, queue_pair
 from tests.support import Threads, until
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from queuebroker import MessageQueue
+    from queuebroker.testing import Run
 
 # A thread that was not released is a failure, soon: nothing here takes any time.
 LIMIT_S = 10.0
@@ -221,3 +225,90 @@ def test_a_peer_collected_while_everybody_is_roused_releases_a_sender() -> None:
             _refused(left)
 
         assert isinstance(sender.error(LIMIT_S), DisconnectedQueueError)
+
+
+class _Locking:
+    """An observer with a lock of its own, in which the last reference to an end goes.
+
+    It does not wait for itself: what happens within it is not told.
+    """
+
+    def __init__(self, channel: int, held: list[object]) -> None:
+        self._lock = _sync.Lock()
+        self._inside = _sync.Local()
+        self._channel, self._held = channel, held
+
+    def __call__(self, operation: Operation, channel: int, *_: object) -> None:
+        if getattr(self._inside, "busy", False):
+            return
+        self._inside.busy = True
+        try:
+            with self._lock:
+                if operation is Operation.SEND and channel == self._channel:
+                    self._held.clear()
+        finally:
+            self._inside.busy = False
+
+
+@clause("QB-CONC-9", "QB-CONC-8")
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_finalizer_does_not_even_wait_for_another_thread() -> None:
+    """That one may wait, in the observer, for a lock which this thread holds."""
+
+    def program(run: Run) -> None:
+        told: list[_Locking] = []
+
+        def observer(operation: Operation, channel: int, *rest: object) -> None:
+            told[0](operation, channel, *rest)
+
+        told.append(_Locking(0, []))
+        left, right = loose_queue_pair(2, observer=observer)
+        other, forgotten = loose_queue_pair(2, observer=observer)
+        told[0] = _Locking(left._connection.number, [forgotten])
+        del forgotten
+
+        def write() -> None:
+            with suppress(DisconnectedQueueError):
+                other.send(b"m")
+
+        with left, right, other:
+            sends = [run.spawn(left.send, b"m"), run.spawn(write)]
+            for send in sends:
+                send.join()
+            assert other.remote_disconnected
+
+    explore(program, bound=2, random=100, seed=1, limit=3000)
+
+
+class _Unlocking:
+    """A lock at the end of which the last reference to an end goes."""
+
+    def __init__(self, lock: Any, held: list[object]) -> None:
+        self._lock, self._held = lock, held
+        self.acquire, self.release = lock.acquire, lock.release
+        self.locked = lock.locked
+
+    def __enter__(self) -> None:
+        self._lock.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._held.clear()
+        self._lock.release()
+
+
+@clause("QB-CONC-9")
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_who_does_a_finalizers_wish_looks_once_more_after_that() -> None:
+    """An end that is collected just before the lock is let go is closed as well."""
+    left, right = loose_queue_pair(2)
+    left.send(b"keeps the peer half-disconnected")
+    connection = left._connection
+    with left:
+        connection.deferred.append(0)
+        connection.lock = _Unlocking(connection.lock, [right])  # type: ignore[assignment]  # it does what is asked of it
+        del right
+
+        connection.settle()
+
+        assert connection.closed == [True, True]
+        assert not connection.deferred

@@ -26,8 +26,8 @@ from queuebroker import (
     UnknownBrokerError,
 )
 from specs.clauses import clause
-from tests.meetings import meet, meet_bytes
-from tests.support import Threads, until
+from tests.meetings import accepts_wait, connects_wait, meet, meet_bytes
+from tests.support import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -175,7 +175,7 @@ def test_an_exclusive_accept_that_is_refused_changes_nothing() -> None:
     with BrokerManager() as manager, Threads() as threads:
         b, a = (QueueBroker(name, manager=manager) for name in "ba")
         first = threads.start(b.accept, 1)
-        until(lambda: b.waiting_accepts() == {1: 1}, "the accept does not wait")
+        accepts_wait(b, {1: 1})
 
         with pytest.raises(PortInUseError):
             b.accept(1, exclusive=True)
@@ -354,8 +354,8 @@ def test_an_error_of_a_broker_that_was_closed_names_it() -> None:
         b, a = (QueueBroker(name, manager=manager) for name in "ba")
         accept = threads.start(b.accept, 7)
         connect = threads.start(a.connect, "b", 8)
-        until(lambda: b.waiting_accepts() == {7: 1}, "the accept does not wait")
-        until(lambda: b.waiting_connects() == {8: 1}, "the connect does not wait")
+        accepts_wait(b, {7: 1})
+        connects_wait(b, {8: 1})
         b.close()
         errors = [accept.error(), connect.error()]
 

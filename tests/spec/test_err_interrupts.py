@@ -7,7 +7,6 @@ meanwhile, the same again.
 
 from __future__ import annotations
 
-import itertools
 import subprocess
 import sys
 from contextlib import suppress
@@ -18,13 +17,13 @@ import pytest
 from queuebroker import (
     DisconnectedError,
     QueueBrokerTimeoutError,
-    SendTimeoutError,
 )
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.pairs import channel_pair, queue_pair
 from tests.strikes import Blow, everywhere
 from tests.support import Threads, until
+from tests.traffic import fill, fits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,7 +129,7 @@ def test_a_thousand_signals_in_each_blocking_call_change_nothing() -> None:
 QUEUE_CALLS: dict[str, QueueCall] = {
     "send": lambda left, right: left.send(b"x"),
     "send part": lambda left, right: left.send(bytearray(b"abc"), 1, 1),
-    "send, full": lambda left, right: _expiring(lambda: _fill(left, 0.0005)),
+    "send, full": lambda left, right: _expiring(lambda: fill(left, 0.0005)),
     "send_many": lambda left, right: left.send_many([b"x"] * 3, timeout=0.0005),
     "receive": lambda left, right: left.receive(),
     "receive, empty": lambda left, right: _expiring(lambda: _drain(left, 0.0005)),
@@ -155,9 +154,9 @@ def test_an_interrupt_anywhere_in_a_call_costs_no_place(name: str) -> None:
             assert not left._connection.lock.locked()
             for sender, receiver in ((left, right), (right, left)):
                 room = 3 - receiver.pending
-                assert _fits(sender) == room
+                assert fits(sender) == room
                 assert len(receiver.receive_many()) == 3
-                assert _fits(sender) == 3
+                assert fits(sender) == 3
 
     everywhere(case)
 
@@ -228,15 +227,15 @@ WOKEN: dict[str, tuple[QueueCall, QueueCall]] = {
     ),
     "receive": (
         lambda left, right: left.receive(),
-        lambda left, right: _fill(right, None),
+        lambda left, right: fill(right, None),
     ),
     "receive_many": (
         lambda left, right: left.receive_many(),
-        lambda left, right: _fill(right, None),
+        lambda left, right: fill(right, None),
     ),
     "receive_into": (
         lambda left, right: left.receive_into(bytearray(9)),
-        lambda left, right: _fill(right, None),
+        lambda left, right: fill(right, None),
     ),
 }
 
@@ -307,8 +306,8 @@ def test_an_interrupt_at_any_wait_point_costs_no_place(victim: str) -> None:
             assert len(set(heard)) == len(heard)
             assert set(heard) <= set(tokens)
             assert len(set(done) - set(heard)) <= (victim == "receive")
-            assert _fits(left) == 1
-            assert _fits(right) == 1
+            assert fits(left) == 1
+            assert fits(right) == 1
 
     explore(program, bound=1, random=60, seed=1, limit=400)
 
@@ -323,22 +322,6 @@ def _expiring(call: Callable[[], object]) -> None:
         call()
 
 
-def _fill(end: MessageQueue, timeout: float | None) -> None:
-    """Send until it would take longer than the timeout."""
-    while True:
-        end.send(b"f", timeout=timeout)
-
-
 def _drain(end: MessageQueue, timeout: float) -> None:
     while True:
         end.receive(timeout=timeout)
-
-
-def _fits(end: MessageQueue) -> int:
-    """Send until the buffer is full; return how many fitted."""
-    for sent in itertools.count():
-        try:
-            end.send_nowait(b"+")
-        except SendTimeoutError:
-            return sent
-    raise AssertionError

@@ -19,14 +19,13 @@ from queuebroker import (
 )
 from queuebroker.testing import History, check_linearizable, explore
 from specs.clauses import clause
-from tests.meetings import meet
-from tests.support import Threads, until
+from tests.meetings import accepts_wait, connects_wait, meet
+from tests.support import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from queuebroker.testing import Run
-    from queuebroker.testing.history import Operation
+    from queuebroker.testing import Call, Run
 
 Face = type[Broker] | type[QueueBroker]
 FACES: list[Face] = [Broker, QueueBroker]
@@ -107,7 +106,7 @@ class Names:
         return frozenset()
 
     def step(
-        self, state: frozenset[tuple[str, object]], operation: Operation
+        self, state: frozenset[tuple[str, object]], operation: Call
     ) -> Iterable[frozenset[tuple[str, object]]]:
         """Where the operation leads, if it can have come to what it came to."""
         live = dict(state)
@@ -275,8 +274,8 @@ def test_a_refused_name_leaves_its_owner_untouched(manager: BrokerManager) -> No
     with Threads() as threads:
         accept = threads.start(b.accept, 1)
         connect = threads.start(a.connect, "b", 2)
-        until(lambda: b.waiting_accepts() == {1: 1}, "the accept does not wait")
-        until(lambda: b.waiting_connects() == {2: 1}, "the connect does not wait")
+        accepts_wait(b, {1: 1})
+        connects_wait(b, {2: 1})
 
         for face in FACES:
             with pytest.raises(BrokerNameInUseError):

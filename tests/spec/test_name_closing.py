@@ -15,8 +15,8 @@ from queuebroker import (
 )
 from queuebroker.testing import explore
 from specs.clauses import clause
-from tests.meetings import meet, meet_bytes
-from tests.support import Threads, until
+from tests.meetings import accepts_wait, connects_wait, meet, meet_bytes
+from tests.support import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ def test_a_name_is_free_after_close_and_its_heir_inherits_nothing(
     old, a = (QueueBroker(name, manager=manager) for name in "xa")
     with Threads() as threads:
         orphan = threads.start(a.connect, "x", 1)
-        until(lambda: old.waiting_connects() == {1: 1}, "the connect does not wait")
+        connects_wait(old, {1: 1})
         left, right = meet(old, a, 2)
 
         old.close()
@@ -50,7 +50,7 @@ def test_a_name_is_free_after_close_and_its_heir_inherits_nothing(
         accept = threads.start(heir.accept, 1)
 
         assert isinstance(orphan.error(), BrokerClosedError)
-        until(lambda: heir.waiting_accepts() == {1: 1}, "the accept does not wait")
+        accepts_wait(heir, {1: 1})
         assert (heir.waiting_connects(), a.outgoing()) == ({}, {})
         assert (old.closed, heir.closed) == (True, False)
         old.close()
@@ -76,10 +76,10 @@ def test_close_releases_whoever_waits_at_a_broker_or_for_it(
         going = threads.start(lambda: b.connect("far", 3))
         to_itself = threads.start(lambda: b.connect("b", 4))
         stranger = threads.start(lambda: far.accept(5))
-        until(lambda: b.waiting_accepts() == {1: 1}, "the accept does not wait")
-        until(lambda: b.waiting_connects() == {2: 1, 4: 1}, "a connect does not wait")
-        until(lambda: far.waiting_connects() == {3: 1}, "a connect does not wait")
-        until(lambda: far.waiting_accepts() == {5: 1}, "the accept does not wait")
+        accepts_wait(b, {1: 1})
+        connects_wait(b, {2: 1, 4: 1})
+        connects_wait(far, {3: 1})
+        accepts_wait(far, {5: 1})
 
         b.close()
         b.close()

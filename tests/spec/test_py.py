@@ -18,7 +18,7 @@ from queuebroker import (
     java,
 )
 from specs.clauses import clause
-from tests.meetings import channels, queues
+from tests.meetings import accepts_wait, channels, queues
 from tests.pairs import channel_pair, queue_pair
 from tests.support import Threads, until
 
@@ -183,7 +183,7 @@ def test_accept_iter_gives_ends_until_the_broker_closes(
         server = threads.start(serve)
         for _ in range(3):
             a.connect("b", 3, required=True).disconnect()
-        until(lambda: b.waiting_accepts() == {3: 1}, "the server does not wait")
+        accepts_wait(b, {3: 1})
 
         b.close()
 

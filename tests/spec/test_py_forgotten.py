@@ -18,6 +18,7 @@ from queuebroker import (
 from specs.clauses import clause
 from tests.meetings import meet
 from tests.support import Threads, until
+from tests.traffic import fill
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +64,7 @@ def test_an_end_in_a_cycle_of_garbage_hangs_up_when_it_is_collected() -> None:
 
     with _loose(QueueBroker) as (left, right), right, Threads() as threads:
         waiter = threads.start(right.receive)
-        full = threads.start(_fill, right)
+        full = threads.start(fill, right)
         until(lambda: bool(_parked(right)), "nobody waits")
         holder = Holder()
         holder.end, holder.me = left, holder
@@ -107,11 +108,6 @@ def _loose(face: type[Broker | QueueBroker]) -> Iterator[tuple[Any, Any]]:
         a: Any = face("a", manager=manager)
         box = [meet(b, a)]
         yield box.pop()
-
-
-def _fill(end: MessageQueue) -> None:
-    while True:
-        end.send(b"x")
 
 
 def _parked(end: MessageQueue) -> bool:

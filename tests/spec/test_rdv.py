@@ -26,10 +26,10 @@ from queuebroker import (
 )
 from queuebroker.testing import explore
 from specs.clauses import clause
-from specs.models.answers import Kind
+from specs.models.answers import Ending
 from specs.models.rendezvous import Brokers, Medium
-from tests.meetings import meet
-from tests.support import Threads, until
+from tests.meetings import accepts_wait, connects_wait, meet, nobody_waits
+from tests.support import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,16 +48,6 @@ def manager() -> Iterator[BrokerManager]:
     """Give a name space of its own."""
     with BrokerManager() as manager:
         yield manager
-
-
-def nobody_waits(*brokers: QueueBroker) -> None:
-    """Check that brokers and their lists are as if nobody ever had waited."""
-    for broker in brokers:
-        assert broker.waiting_accepts() == {}
-        assert broker.waiting_connects() == {}
-        assert broker.outgoing() == {}
-        assert broker._broker.waiting._waiting == {}
-        assert broker._broker.departing == {}
 
 
 # One call of a script: accepts or connects, the broker it is called on, the broker it
@@ -97,10 +87,10 @@ def test_name_port_and_kind_must_agree(script: Script) -> None:
                 answer = model.connect(ticket, source, name, port, medium=medium)
                 calls[ticket] = run.spawn(broker.connect, name, port)
             run.settle()
-            assert calls[ticket].done is (answer.kind is not Kind.WAITS)
-            if answer.kind is Kind.UNKNOWN_BROKER:
+            assert calls[ticket].done is (answer.kind is not Ending.WAITS)
+            if answer.kind is Ending.UNKNOWN_BROKER:
                 assert calls[ticket].result is None
-            elif answer.kind is Kind.DONE:
+            elif answer.kind is Ending.DONE:
                 other = calls[typing.cast("int", answer.value)]
                 assert other.done
                 _are_a_pair(calls[ticket].result, other.result)
@@ -129,7 +119,7 @@ def test_connects_on_one_port_are_served_in_their_order(manager: BrokerManager) 
         for number, caller in enumerate(callers):
             threads.start(_greet, caller, b"%d" % number)
             wanted = {1: number + 1}
-            until(lambda wanted=wanted: b.waiting_connects() == wanted, "no connect")  # type: ignore[misc]  # a lambda with a default
+            connects_wait(b, wanted)
 
         served = []
         for _ in callers:
@@ -180,7 +170,7 @@ def test_accepts_on_one_port_are_served_in_their_order(
         for number in range(5):
             accepts.append(threads.start(lambda: b.accept(1)))
             wanted = {1: number + 1}
-            until(lambda wanted=wanted: b.waiting_accepts() == wanted, "no accept")  # type: ignore[misc]  # a lambda with a default
+            accepts_wait(b, wanted)
 
         for accept in accepts:
             with a.connect("b", 1, required=True) as end, accept.result() as peer:
@@ -205,14 +195,14 @@ def test_an_exclusive_accept_and_another_refuse_one_another(
     b, a = face("b", manager=manager), face("a", manager=manager)
     with Threads() as threads:
         earlier = threads.start(lambda: b.accept(1, exclusive=first))
-        until(lambda: b.waiting_accepts() == {1: 1}, "the accept does not wait")
+        accepts_wait(b, {1: 1})
         later = threads.start(lambda: b.accept(1, exclusive=second))
 
         if refused:
             assert isinstance(later.error(), PortInUseError)
             assert b.waiting_accepts() == {1: 1}
         else:
-            until(lambda: b.waiting_accepts() == {1: 2}, "the accept does not wait")
+            accepts_wait(b, {1: 2})
         with a.connect("b", 1, required=True) as end, earlier.result() as peer:
             _are_a_pair(end, peer)
         if not refused:
@@ -232,9 +222,9 @@ def test_an_exclusive_accept_minds_only_accepts_of_its_port_and_kind(
         other_port = threads.start(b.accept, 2)
         other_kind = threads.start(plain.accept, 1)
         connect = threads.start(lambda: a.connect("b", 1, required=True))
-        until(lambda: b.waiting_accepts() == {2: 1}, "the accept does not wait")
-        until(lambda: plain.waiting_accepts() == {1: 1}, "the accept does not wait")
-        until(lambda: b.waiting_connects() == {1: 1}, "the connect does not wait")
+        accepts_wait(b, {2: 1})
+        accepts_wait(plain, {1: 1})
+        connects_wait(b, {1: 1})
 
         with b.accept(1, exclusive=True) as end, connect.result() as peer:
             _are_a_pair(end, peer)

@@ -21,21 +21,12 @@ from queuebroker import (
     RendezvousTimeoutError,
 )
 from specs.clauses import clause
+from tests.meetings import nobody_waits
 from tests.strikes import Blow, everywhere
 from tests.support import Threads, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-def nobody_waits(*brokers: QueueBroker) -> None:
-    """Check that no list of any broker holds anybody."""
-    for broker in brokers:
-        assert broker.waiting_accepts() == {}
-        assert broker.waiting_connects() == {}
-        assert broker.outgoing() == {}
-        assert broker._broker.waiting._waiting == {}
-        assert broker._broker.departing == {}
 
 
 @clause("QB-ERR-9", "QB-RDV-11")

@@ -19,6 +19,7 @@ from queuebroker import (
 from queuebroker.rendezvous import RdVState
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.meetings import accepts_wait, connects_wait, nobody_waits
 from tests.support import Threads, until
 
 if TYPE_CHECKING:
@@ -52,16 +53,6 @@ def calls(
     return (accept, connect) if accepts else (connect, accept)
 
 
-def nobody_waits(*brokers: QueueBroker) -> None:
-    """Check that no list of any broker holds anybody."""
-    for broker in brokers:
-        assert broker.waiting_accepts() == {}
-        assert broker.waiting_connects() == {}
-        assert broker.outgoing() == {}
-        assert broker._broker.waiting._waiting == {}
-        assert broker._broker.departing == {}
-
-
 both_roles = pytest.mark.parametrize(
     "accepts", [True, False], ids=["accept", "connect"]
 )
@@ -90,7 +81,7 @@ def test_who_was_released_by_a_close_cannot_be_met() -> None:
     b, a = two_brokers()
     with Threads() as threads:
         leaver = threads.start(a.connect, "b", 1)
-        until(lambda: b.waiting_connects() == {1: 1}, "the connect does not wait")
+        connects_wait(b, {1: 1})
 
         a.close()
 
@@ -339,7 +330,7 @@ def test_a_call_that_has_ended_takes_no_further_part(how: str) -> None:
     b, a = two_brokers()
     with Threads() as threads:
         waiter = threads.start(b.accept, 1)
-        until(lambda: b.waiting_accepts() == {1: 1}, "the accept does not wait")
+        accepts_wait(b, {1: 1})
         [rdv] = b._broker.waiting
         assert rdv.state is RdVState.WAITING_ACCEPT
 

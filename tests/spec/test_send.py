@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queuebroker import MessageTooLargeError
+from queuebroker import DisconnectedQueueError, MessageTooLargeError
 from specs.clauses import clause
 from tests.pairs import queue_pair
 
@@ -178,3 +178,13 @@ def test_a_wrong_argument_is_found_before_anything_else(mistake: str) -> None:
         assert (end.status, end.pending, end.stats()) == before, state
         states += 1
     assert states == 7
+
+
+@clause("QB-SEND-10")
+def test_a_poll_of_a_full_and_disconnected_end_is_refused() -> None:
+    """With timeout 0 too it is the disconnect that is told, not the full buffer."""
+    with queue_pair() as (left, _):
+        left.send(b"1")
+        left.disconnect()
+        with pytest.raises(DisconnectedQueueError):
+            left.send_nowait(b"2")

@@ -27,8 +27,8 @@ from queuebroker import (
 )
 from queuebroker.testing import explore
 from specs.clauses import clause
-from tests.pairs import channel_pair, queue_pair
-from tests.support import Threads
+from tests.pairs import channel_pair, loose_queue_pair, queue_pair
+from tests.support import Threads, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -228,6 +228,53 @@ def test_a_timeout_of_zero_tries_once_and_takes_no_time(call: str) -> None:
             releasing.join()
 
     explore(program, bound=0, random=2, seed=1)
+
+
+class _AnnouncedLock:
+    """A lock that tells of a thread that is about to wait for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.wanted = threading.Event()
+
+        self.acquire, self.locked = self._lock.acquire, self._lock.locked
+
+    def __enter__(self) -> bool:
+        self.wanted.set()
+        return self._lock.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+@clause("QB-TIME-8")
+@pytest.mark.parametrize("polls", ["a receive", "a send"])
+def test_a_poll_waits_for_who_is_at_it(
+    polls: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Empty or full with an operation in flight, timeout 0 answers after that."""
+    with monkeypatch.context() as patched:
+        patched.setattr(_sync, "Lock", _AnnouncedLock)
+        left, right = loose_queue_pair(capacity=1)
+    connection = left._connection
+    lock: Any = connection.lock
+    with left, right, Threads() as threads:
+        if polls == "a send":
+            left.send(b"1")
+        with lock:
+            lock.wanted.clear()
+            poll = (
+                threads.start(left.send_nowait, b"2")
+                if polls == "a send"
+                else threads.start(right.receive_nowait)
+            )
+            until(lambda: lock.wanted.is_set() or poll.done, "nobody polls")
+            if polls == "a send":
+                connection.take_locked(1, 0)
+            else:
+                connection.send_locked(0, b"2")
+        poll.result()
+        assert right.pending == (polls == "a send")
 
 
 @clause("QB-TIME-2")

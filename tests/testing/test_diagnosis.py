@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker.testing import Failure, Kind, explore, replay
+from queuebroker.testing import Failure, FailureKind, explore, replay
 from tests.testing.bounded import Bounded, GivesUpItsTurn, LooksOnce, program
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def test_locks_made_along_the_way_do_not_confuse_the_translation() -> None:
     with pytest.raises(Failure) as caught:
         explore(program, random=0)
 
-    assert caught.value.kind is Kind.DEADLOCK
+    assert caught.value.kind is FailureKind.DEADLOCK
 
 
 def test_a_schedule_of_the_exhaustive_search_is_told_as_replay_takes_it() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import queuebroker
-from queuebroker.testing import Failure, Kind, UncontrolledError, explore, replay
+from queuebroker.testing import Failure, FailureKind, UncontrolledError, explore, replay
 from tests.support import LIMIT_S, Threads
 from tests.testing.bounded import Bounded, LooksOnce, program
 
@@ -185,7 +185,7 @@ def test_replay_of_a_schedule_of_another_program_is_told() -> None:
     with pytest.raises(Failure, match="choice 1 of the schedule is option 9") as caught:
         replay(_tracer([]), [0, 9])
 
-    assert caught.value.kind is Kind.NONDETERMINISTIC
+    assert caught.value.kind is FailureKind.NONDETERMINISTIC
 
 
 def test_a_program_that_keeps_something_between_runs_is_told() -> None:
@@ -199,7 +199,7 @@ def test_a_program_that_keeps_something_between_runs_is_told() -> None:
     with pytest.raises(Failure) as caught:
         explore(forgetful)
 
-    assert caught.value.kind is Kind.NONDETERMINISTIC
+    assert caught.value.kind is FailureKind.NONDETERMINISTIC
     assert "the program does not do the same each time" in caught.value.story
 
 
@@ -213,7 +213,7 @@ def test_a_failure_that_does_not_come_again_is_told() -> None:
     with pytest.raises(Failure) as caught:
         explore(fickle)
 
-    assert caught.value.kind is Kind.NONDETERMINISTIC
+    assert caught.value.kind is FailureKind.NONDETERMINISTIC
     assert "ended well when it was run again" in caught.value.story
 
 
@@ -229,7 +229,7 @@ def test_a_failure_that_comes_again_as_another_is_told() -> None:
     with pytest.raises(Failure) as caught:
         explore(fickle)
 
-    assert caught.value.kind is Kind.NONDETERMINISTIC
+    assert caught.value.kind is FailureKind.NONDETERMINISTIC
     assert "ended in deadlock when it was run again" in caught.value.story
 
 

@@ -7,11 +7,11 @@ import pickle
 
 import pytest
 
-from queuebroker.testing import Failure, Kind, UncontrolledError
+from queuebroker.testing import Failure, FailureKind, UncontrolledError
 
 FAILURES = [
-    Failure(Kind.DEADLOCK, "a story", [0, 2], "7:1"),
-    UncontrolledError(Kind.UNCONTROLLED, "another", [1], "7"),
+    Failure(FailureKind.DEADLOCK, "a story", [0, 2], "7:1"),
+    UncontrolledError(FailureKind.UNCONTROLLED, "another", [1], "7"),
 ]
 
 
@@ -30,7 +30,7 @@ def test_a_failure_survives_copying_and_pickling(failure: Failure) -> None:
 
 
 def test_kinds_are_their_text() -> None:
-    assert [str(kind) for kind in Kind] == [
+    assert [str(kind) for kind in FailureKind] == [
         "deadlock",
         "lost wake-up",
         "exception",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker.testing import Failure, Kind, explore, replay
+from queuebroker.testing import Failure, FailureKind, explore, replay
 from tests.testing.bounded import (
     Bounded,
     Closed,
@@ -67,19 +67,23 @@ def put_and_close(queue: Bounded) -> None:
 FAULTS = {
     "one condition for both sides": (
         program(OneForBoth, get, get, put, put),
-        Kind.LOST_WAKEUP,
+        FailureKind.LOST_WAKEUP,
         10,
     ),
-    "if for while": (program(LooksOnce, get, get, put, put), Kind.EXCEPTION, 50),
-    "look and sleep in two steps": (program(LooksTwice, get, put), Kind.DEADLOCK, 10),
+    "if for while": (program(LooksOnce, get, get, put, put), FailureKind.EXCEPTION, 50),
+    "look and sleep in two steps": (
+        program(LooksTwice, get, put),
+        FailureKind.DEADLOCK,
+        10,
+    ),
     "closing wakes one": (
         program(ForgetsTheOthers, get, get, close),
-        Kind.LOST_WAKEUP,
+        FailureKind.LOST_WAKEUP,
         1,
     ),
     "a timeout eats a wake-up": (
         program(GivesUpItsTurn, get_in_time, get, put_twice),
-        Kind.DEADLOCK,
+        FailureKind.DEADLOCK,
         4_000,
     ),
 }
@@ -158,7 +162,7 @@ def test_a_timeout_does_not_mask_a_lost_wake_up() -> None:
     with pytest.raises(Failure) as caught:
         explore(close_one_of_two)
 
-    assert caught.value.kind is Kind.LOST_WAKEUP
+    assert caught.value.kind is FailureKind.LOST_WAKEUP
 
 
 def _get_or_give_up(queue: Bounded) -> None:

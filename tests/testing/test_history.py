@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker.testing import PENDING, History, Operation, explore
+from queuebroker.testing import PENDING, Call, History, explore
 from tests.support import Threads
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def test_an_operation_cut_short_is_pending() -> None:
 
 def test_an_operation_under_way_is_pending() -> None:
     history = History()
-    seen: list[list[Operation]] = []
+    seen: list[list[Call]] = []
 
     history.call("look", lambda: seen.append(history.operations))
 

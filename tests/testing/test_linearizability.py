@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from queuebroker.testing import (
     PENDING,
+    Call,
     History,
     NotLinearizableError,
-    Operation,
     check_linearizable,
     explore,
 )
@@ -34,7 +34,7 @@ class Fifo:
     def initial(self) -> Items:
         return ()
 
-    def step(self, state: Items, operation: Operation) -> Iterable[Items]:
+    def step(self, state: Items, operation: Call) -> Iterable[Items]:
         if operation.name == "put":
             return [(*state, *operation.args)]
         if operation.pending:
@@ -68,12 +68,12 @@ class Queue(Stack):
             return self.items.pop(0) if self.items else None
 
 
-def put(item: object, began: int, ended: float) -> Operation:
-    return Operation("t", "put", (item,), began, ended)
+def put(item: object, began: int, ended: float) -> Call:
+    return Call("t", "put", (item,), began, ended)
 
 
-def get(result: object, began: int, ended: float) -> Operation:
-    return Operation("t", "get", (), began, ended, result)
+def get(result: object, began: int, ended: float) -> Call:
+    return Call("t", "get", (), began, ended, result)
 
 
 def test_an_order_that_explains_is_returned() -> None:
@@ -144,7 +144,7 @@ def test_a_model_may_have_several_outcomes() -> None:
     class Bag(Fifo):
         """Any of the items may come out."""
 
-        def step(self, state: Items, operation: Operation) -> Iterable[Items]:
+        def step(self, state: Items, operation: Call) -> Iterable[Items]:
             if operation.name == "put":
                 return [(*state, *operation.args)]
             rest = list(state)
@@ -159,7 +159,7 @@ def test_a_model_may_have_several_outcomes() -> None:
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[Operation]:
+def histories(draw: st.DrawFn) -> list[Call]:
     """Up to five operations with any intervals and any outcomes."""
     count = draw(st.integers(0, 5))
     numbers = draw(st.permutations(range(1, 2 * count + 1)))
@@ -175,7 +175,7 @@ def histories(draw: st.DrawFn) -> list[Operation]:
     return operations
 
 
-def _explained_by_brute_force(history: list[Operation]) -> bool:
+def _explained_by_brute_force(history: list[Call]) -> bool:
     """Try every order of every choice of pending operations."""
     must = [one for one in history if not one.pending]
     may = [one for one in history if one.pending]
@@ -187,14 +187,14 @@ def _explained_by_brute_force(history: list[Operation]) -> bool:
     return False
 
 
-def _respects_time(order: tuple[Operation, ...]) -> bool:
+def _respects_time(order: tuple[Call, ...]) -> bool:
     return all(
         later.ended > earlier.began
         for earlier, later in itertools.combinations(order, 2)
     )
 
 
-def _allowed(order: tuple[Operation, ...]) -> bool:
+def _allowed(order: tuple[Call, ...]) -> bool:
     states: set[Items] = {()}
     for operation in order:
         states = {after for state in states for after in Fifo().step(state, operation)}
@@ -202,7 +202,7 @@ def _allowed(order: tuple[Operation, ...]) -> bool:
 
 
 @given(histories())
-def test_it_agrees_with_trying_everything(history: list[Operation]) -> None:
+def test_it_agrees_with_trying_everything(history: list[Call]) -> None:
     try:
         order = check_linearizable(history, Fifo())
     except NotLinearizableError:

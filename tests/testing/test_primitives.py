@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from queuebroker import _sync
-from queuebroker.testing import Failure, Kind, explore
+from queuebroker.testing import Failure, FailureKind, explore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -279,7 +279,7 @@ def test_a_parked_task_that_is_forgotten_is_a_lost_wake_up() -> None:
     with pytest.raises(Failure) as caught:
         explore(program)
 
-    assert caught.value.kind is Kind.LOST_WAKEUP
+    assert caught.value.kind is FailureKind.LOST_WAKEUP
 
 
 @pytest.mark.parametrize("sleep", ["park", "condition"])

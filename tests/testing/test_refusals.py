@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker.testing import Kind, UncontrolledError, explore
+from queuebroker.testing import FailureKind, UncontrolledError, explore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ def test_it_is_refused_by_name(name: str) -> None:
         explore(lambda run: USES[name](), seed=1)
 
     failure = caught.value
-    assert failure.kind is Kind.UNCONTROLLED
+    assert failure.kind is FailureKind.UNCONTROLLED
     first_line = failure.story.splitlines()[0]
     assert first_line.startswith("uncontrolled: ")
     assert name in first_line

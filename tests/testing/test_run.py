@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queuebroker import _sync
-from queuebroker.testing import Failure, Kind, explore
+from queuebroker.testing import Failure, FailureKind, explore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +64,7 @@ def test_an_error_that_nobody_looked_at_is_a_failure_and_its_cause() -> None:
     with pytest.raises(Failure, match="divmod raised ZeroDivisionError") as caught:
         explore(program)
 
-    assert caught.value.kind is Kind.EXCEPTION
+    assert caught.value.kind is FailureKind.EXCEPTION
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
@@ -87,7 +87,7 @@ def test_an_error_that_leaves_others_waiting_is_told_before_the_deadlock() -> No
     with pytest.raises(Failure) as caught:
         explore(program)
 
-    assert caught.value.kind is Kind.EXCEPTION
+    assert caught.value.kind is FailureKind.EXCEPTION
 
 
 def test_names_are_those_of_functions_made_distinct() -> None:
@@ -198,7 +198,7 @@ def test_a_sleeper_forgotten_before_settle_is_a_lost_wake_up() -> None:
     with pytest.raises(Failure) as caught:
         explore(program)
 
-    assert caught.value.kind is Kind.LOST_WAKEUP
+    assert caught.value.kind is FailureKind.LOST_WAKEUP
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
-import contextlib
 import contextvars
 import threading
 import time
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker.testing import Failure, Kind, Report, explore
+from queuebroker.testing import Failure, FailureKind, Report, explore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,7 +163,7 @@ def test_locks_taken_in_two_orders_are_a_deadlock() -> None:
     assert explore(program, bound=0, random=0).exhausted
     failure = _failure(program, bound=1, random=0)
 
-    assert failure.kind is Kind.DEADLOCK
+    assert failure.kind is FailureKind.DEADLOCK
     assert "waits for second, which backward has" in failure.story
     assert "waits for first, which forward has" in failure.story
 
@@ -178,7 +176,7 @@ def test_a_lock_taken_twice_is_a_deadlock() -> None:
 
     failure = _failure(program)
 
-    assert failure.kind is Kind.DEADLOCK
+    assert failure.kind is FailureKind.DEADLOCK
     assert "waits for lock, which it has itself" in failure.story
 
 
@@ -187,7 +185,7 @@ def test_waiting_for_ever_beside_a_daemon_is_a_deadlock() -> None:
         threading.Thread(target=threading.Event().wait, daemon=True).start()
         threading.Event().wait()
 
-    assert _failure(program).kind is Kind.DEADLOCK
+    assert _failure(program).kind is FailureKind.DEADLOCK
 
 
 def test_daemons_may_be_left() -> None:
@@ -216,7 +214,7 @@ def test_steps_without_end_are_a_livelock() -> None:
 
     failure = _failure(program)
 
-    assert failure.kind is Kind.LIVELOCK
+    assert failure.kind is FailureKind.LIVELOCK
     assert "no end after 20,000 steps" in failure.story
 
 
@@ -227,7 +225,7 @@ def test_looking_at_the_clock_without_end_is_a_livelock() -> None:
 
     failure = _failure(program)
 
-    assert failure.kind is Kind.LIVELOCK
+    assert failure.kind is FailureKind.LIVELOCK
     assert "looked at the clock" in failure.story
 
 
@@ -246,7 +244,7 @@ def test_a_predicate_that_raises_is_told() -> None:
 
     failure = _failure(program)
 
-    assert failure.kind is Kind.EXCEPTION
+    assert failure.kind is FailureKind.EXCEPTION
     assert (
         "what wait sleeps for cannot be evaluated: KeyError: 'apples'" in failure.story
     )
@@ -297,7 +295,7 @@ def test_a_predicate_is_evaluated_as_the_sleeper_would() -> None:
         run.settle()
         woken.append("forgotten")
 
-    assert _failure(program).kind is Kind.LOST_WAKEUP
+    assert _failure(program).kind is FailureKind.LOST_WAKEUP
 
 
 # What a task is to itself.
@@ -323,79 +321,6 @@ def test_what_is_thread_local_does_not_last_from_run_to_run() -> None:
         assert not spawned.result
 
     explore(program)
-
-
-def test_a_task_that_fails_lets_go_of_what_it_holds() -> None:
-    """Blocked tasks are unwound: their ``finally`` blocks run, and nothing blocks."""
-    events: list[str] = []
-
-    def program(run: Run) -> None:
-        events.clear()
-        lock = threading.Lock()
-        condition = threading.Condition(lock)
-
-        def wait() -> None:
-            try:
-                with condition:
-                    condition.wait()
-            finally:
-                with lock:
-                    condition.notify_all()
-                time.sleep(1)
-                threading.Thread(target=print).start()
-                events.append("unwound")
-
-        run.spawn(wait)
-
-    assert _failure(program).kind is Kind.DEADLOCK
-    assert events == ["unwound"]
-
-
-def _suppressing(lock: threading.Lock) -> None:
-    while True:
-        with contextlib.suppress(BaseException):
-            lock.acquire()
-
-
-def _catching(lock: threading.Lock) -> None:
-    while True:
-        try:
-            lock.acquire()
-        except BaseException:  # noqa: BLE001 # as the loop of many a worker does
-            continue
-
-
-@pytest.mark.parametrize("wait", [_suppressing, _catching])
-def test_a_task_that_swallows_its_end_is_ended_all_the_same(
-    wait: Callable[[threading.Lock], None],
-) -> None:
-    def program(run: Run) -> None:
-        lock = threading.Lock()
-        lock.acquire()
-        run.spawn(wait, lock)
-
-    before = _thread._count()
-
-    assert _failure(program).kind is Kind.DEADLOCK
-    assert _thread._count() == before
-
-
-def test_what_is_cut_short_warns_of_nothing() -> None:
-    class Open:
-        def __del__(self) -> None:
-            import warnings  # noqa: PLC0415 # in the finalizer, as `open` does
-
-            warnings.warn("unclosed", ResourceWarning, stacklevel=1)
-
-    def program(run: Run) -> None:
-        def hold() -> None:
-            kept = Open()
-            threading.Event().wait()
-            del kept
-
-        run.spawn(hold)
-
-    assert _failure(program).kind is Kind.DEADLOCK
 
 
 def test_an_unlocked_counter_needs_finer_switch_points() -> None:

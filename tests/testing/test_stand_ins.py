@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queuebroker import _sync
-from queuebroker.testing import Failure, Kind, UncontrolledError, explore
+from queuebroker.testing import Failure, FailureKind, UncontrolledError, explore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -292,4 +292,4 @@ def test_a_lost_wake_up_of_wait_for_inside_wait_for_is_of_the_inner_one() -> Non
     with pytest.raises(Failure) as caught:
         explore(program, seed=1)
 
-    assert caught.value.kind is Kind.LOST_WAKEUP
+    assert caught.value.kind is FailureKind.LOST_WAKEUP

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker.testing import Kind, UncontrolledError, explore, supervise
+from queuebroker.testing import FailureKind, UncontrolledError, explore, supervise
 from tests.support import until
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def test_a_task_blocked_in_a_real_lock_is_told_with_its_stack() -> None:
     lock.release()
 
     story = caught.value.story
-    assert caught.value.kind is Kind.UNCONTROLLED
+    assert caught.value.kind is FailureKind.UNCONTROLLED
     assert "main has not come to a switch point for 0.1 s" in story
     assert "lock.acquire()  # blocks for real" in story
     assert unwound == ["the other"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queuebroker.testing import Failure, Kind, UncontrolledError, explore
+from queuebroker.testing import Failure, FailureKind, UncontrolledError, explore
 from tests.support import LIMIT_S
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def test_an_exception_that_escapes_a_thread_is_a_failure() -> None:
     with pytest.raises(Failure, match="divider raised ZeroDivisionError") as caught:
         explore(program, seed=1)
 
-    assert caught.value.kind is Kind.EXCEPTION
+    assert caught.value.kind is FailureKind.EXCEPTION
 
 
 def test_a_thread_may_exit() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from specs.clauses import clause
 from specs.conformance.expectation import expect, require
-from specs.conformance.scenario import Kind, scenario
+from specs.conformance.scenario import Style, scenario
 
 if TYPE_CHECKING:
     from specs.conformance.stage import Stage
@@ -41,7 +41,7 @@ def send_many_waits_for_room(stage: Stage) -> None:
     expect(stage.value(call), len(messages), "send_many() returned")
 
 
-@scenario("queue.send_many", "bounded", kind=Kind.RACE)
+@scenario("queue.send_many", "bounded", style=Style.RACE)
 @clause("QB-BULK-1")
 def send_many_counts_what_went(stage: Stage) -> None:
     """Interrupted by a goodbye of its own end, it returns how many were accepted."""
@@ -105,7 +105,7 @@ def receive_many_waits_for_the_first(stage: Stage) -> None:
     stage.refuses(None, right.receive_many)
 
 
-@scenario("queue.receive_many", kind=Kind.RACE)
+@scenario("queue.receive_many", style=Style.RACE)
 @clause("QB-BULK-2")
 def receive_many_against_a_sender_loses_nothing(stage: Stage) -> None:
     """Taken in bulk while the sender sends and hangs up, all arrive in order."""

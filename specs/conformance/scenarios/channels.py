@@ -9,7 +9,7 @@ import attrs
 
 from specs.clauses import clause
 from specs.conformance.expectation import expect, require
-from specs.conformance.scenario import Kind, enter, registered, scenario
+from specs.conformance.scenario import Style, enter, registered, scenario
 
 if TYPE_CHECKING:
     from specs.conformance.stage import Stage
@@ -91,7 +91,7 @@ def cuts_do_not_show(stage: Stage) -> None:
         expect(read, data, f"bytes read through a buffer of {capacity}")
 
 
-@scenario(CHANNELS, kind=Kind.RACE)
+@scenario(CHANNELS, style=Style.RACE)
 @clause("QB-CHAN-5")
 def a_read_that_finds_a_byte_returns_it(stage: Stage) -> None:
     """Bytes written before the goodbye are read, then the error comes."""

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from specs.clauses import clause
 from specs.conformance.expectation import expect, require
-from specs.conformance.scenario import Kind, scenario
+from specs.conformance.scenario import Style, scenario
 
 if TYPE_CHECKING:
     from specs.conformance.stage import Stage
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-DISC-1")
 def an_end_never_comes_back(stage: Stage) -> None:
     """Whoever looks in the middle of a goodbye: disconnected() never turns false."""
@@ -33,7 +33,7 @@ def an_end_never_comes_back(stage: Stage) -> None:
     expect([left.disconnected(), right.disconnected()], [True, True], "at the end")
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-DISC-4")
 def a_local_disconnect_against_a_send(stage: Stage) -> None:
     """At every point of a send that must wait, a disconnect of its end ends it."""
@@ -52,7 +52,7 @@ def a_local_disconnect_against_a_send(stage: Stage) -> None:
     stage.drain(right)
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-DISC-4")
 def a_local_disconnect_against_a_receive(stage: Stage) -> None:
     """At every point of a receive, a disconnect of its own end releases it."""
@@ -64,7 +64,7 @@ def a_local_disconnect_against_a_receive(stage: Stage) -> None:
     stage.raises(None, receive)
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-DISC-7")
 def a_remote_disconnect_against_a_receive(stage: Stage) -> None:
     """At every point of a receive, a disconnect of the peer releases it."""
@@ -76,7 +76,7 @@ def a_remote_disconnect_against_a_receive(stage: Stage) -> None:
     stage.raises(None, receive)
 
 
-@scenario("bounded", kind=Kind.RACE)
+@scenario("bounded", style=Style.RACE)
 @clause("QB-DISC-7")
 def a_remote_disconnect_against_a_send(stage: Stage) -> None:
     """At every point of a send that must wait, a disconnect of the peer ends it."""
@@ -88,7 +88,7 @@ def a_remote_disconnect_against_a_send(stage: Stage) -> None:
     stage.raises(None, send)
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-DISC-9")
 def both_hang_up_at_once(stage: Stage) -> None:
     """Both ends disconnect at the same time: both calls return, both ends are done."""
@@ -103,7 +103,7 @@ def both_hang_up_at_once(stage: Stage) -> None:
         stage.refuses(None, end.send, b"d")
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-DISC-9")
 def both_hang_up_with_receives_waiting(stage: Stage) -> None:
     """Both disconnect while a receive waits at each end: no other error comes out."""
@@ -116,7 +116,7 @@ def both_hang_up_with_receives_waiting(stage: Stage) -> None:
     stage.raises(None, *receives)
 
 
-@scenario("bounded", kind=Kind.RACE)
+@scenario("bounded", style=Style.RACE)
 @clause("QB-DISC-9")
 def both_hang_up_with_a_send_waiting(stage: Stage) -> None:
     """Both disconnect while a send waits for room: no other error comes out."""
@@ -132,7 +132,7 @@ def both_hang_up_with_a_send_waiting(stage: Stage) -> None:
     expect([left.disconnected(), right.disconnected()], [True, True], "disconnected()")
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-DISC-10")
 def many_hang_up_one_end(stage: Stage) -> None:
     """disconnect() from several threads at once returns to all of them."""
@@ -144,7 +144,7 @@ def many_hang_up_one_end(stage: Stage) -> None:
     expect([left.disconnected(), right.disconnected()], [True, True], "disconnected()")
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-DISC-14")
 def no_operation_succeeds_after_a_failure(stage: Stage) -> None:
     """Once a send on an end was refused, every later one is, whoever hung up."""
@@ -178,7 +178,7 @@ def as_many_receives_return_as_there_are_messages(stage: Stage) -> None:
         _share_out(stage, messages, settle=True)
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-DISC-15")
 def a_goodbye_among_receivers_loses_nothing(stage: Stage) -> None:
     """In every interleaving of 3 receives, 2 messages and a goodbye, 2 return."""

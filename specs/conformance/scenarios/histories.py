@@ -11,7 +11,7 @@ import attrs
 from queuebroker.testing import check_linearizable
 from specs.clauses import clause
 from specs.conformance.recorder import Recorded, Recorder
-from specs.conformance.scenario import Kind, Scenario, enter
+from specs.conformance.scenario import Scenario, Style, enter
 from specs.models.histories import queue_model
 from specs.models.meetings import BrokerModel, meetings
 
@@ -60,7 +60,7 @@ def _enter(name: str, program: Any, script: Script, needs: tuple[str, ...]) -> N
     told = " | ".join("; ".join(f"{what} {at}" for what, at in part) for part in script)
     program.__doc__ = f"In every schedule linearizable: {told}."
     clauses = register_histories.__clauses__  # type: ignore[attr-defined] # set by clause
-    enter(Scenario(f"histories.{name}", clauses, program, needs, Kind.RACE))
+    enter(Scenario(f"histories.{name}", clauses, program, needs, Style.RACE))
 
 
 def _talk(script: Script, stage: Stage) -> None:
@@ -119,11 +119,11 @@ def _with_connections(stage: Stage, operations: list[Recorded]) -> list[Recorded
     accepted = [one for one in operations if one.name == "accept" and one.result]
     for number, operation in enumerate(accepted):
         operation.result.send(b"%d" % number)
-        numbers[operation.invoked] = number
+        numbers[operation.began] = number
     for operation in operations:
         if operation.name == "connect" and operation.result is not None:
-            numbers[operation.invoked] = int(stage.at_once(operation.result.receive))
+            numbers[operation.began] = int(stage.at_once(operation.result.receive))
             operation.result.disconnect()
     for operation in accepted:
         operation.result.disconnect()
-    return [attrs.evolve(one, result=numbers.get(one.invoked)) for one in operations]
+    return [attrs.evolve(one, result=numbers.get(one.began)) for one in operations]

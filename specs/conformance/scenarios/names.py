@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from specs.clauses import clause
 from specs.conformance.expectation import expect, require
-from specs.conformance.scenario import Kind, scenario
+from specs.conformance.scenario import Style, scenario
 
 if TYPE_CHECKING:
     from specs.conformance.stage import Stage
@@ -85,7 +85,7 @@ def a_live_name_is_refused(stage: Stage) -> None:
     stage.talk(*stage.pair())
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-NAME-4")
 def one_of_many_wins_a_name(stage: Stage) -> None:
     """Of several that race for a name exactly one gets it, and it can be reached."""
@@ -156,7 +156,7 @@ def a_connect_released_by_close_leaves_no_trace(stage: Stage) -> None:
     stage.talk(stage.value(accept), stage.value(connect))
 
 
-@scenario(*CLOSES, kind=Kind.RACE)
+@scenario(*CLOSES, style=Style.RACE)
 @clause("QB-NAME-6")
 def close_against_match_is_all_or_nothing(stage: Stage) -> None:
     """In a race of close and match both sides get an end or neither does."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from specs.clauses import clause
 from specs.conformance.expectation import expect
-from specs.conformance.scenario import Kind, scenario
+from specs.conformance.scenario import Style, scenario
 
 if TYPE_CHECKING:
     from specs.conformance.stage import Stage
@@ -22,7 +22,7 @@ def _receive(end: Any, count: int) -> list[bytes]:
     return [end.receive() for _ in range(count)]
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-FIFO-1")
 def each_direction_keeps_its_order(stage: Stage) -> None:
     """In both directions at once messages arrive in the order of their sends."""
@@ -36,7 +36,7 @@ def each_direction_keeps_its_order(stage: Stage) -> None:
     stage.values(*senders)
 
 
-@scenario(kind=Kind.CROWD)
+@scenario(style=Style.CROWD)
 @clause("QB-FIFO-1")
 def a_long_stream_keeps_its_order(stage: Stage) -> None:
     """Ten thousand messages arrive in order."""
@@ -54,7 +54,7 @@ def a_long_stream_keeps_its_order(stage: Stage) -> None:
     expect(wrong[:3], [], "places at which the wrong message came")
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-FIFO-2")
 def a_send_that_returned_goes_first(stage: Stage) -> None:
     """If one send returned before another was called, it is received before it."""
@@ -82,7 +82,7 @@ def what_waited_comes_after_what_lay_there(stage: Stage) -> None:
     stage.value(waiting)
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-FIFO-3")
 def nothing_is_lost_between_many(stage: Stage) -> None:
     """Two senders, two receivers: what is received is what was sent."""
@@ -96,7 +96,7 @@ def nothing_is_lost_between_many(stage: Stage) -> None:
     expect(sorted(received), sorted(chain(*batches)), "received by the two together")
 
 
-@scenario(kind=Kind.CROWD)
+@scenario(style=Style.CROWD)
 @clause("QB-FIFO-3")
 def nothing_is_lost_in_a_crowd(stage: Stage) -> None:
     """Four senders and four receivers on one end each, thousands of messages."""
@@ -162,7 +162,7 @@ def connections_do_not_mix(stage: Stage) -> None:
     )
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-FIFO-6")
 def a_goodbye_delivers_everything_accepted(stage: Stage) -> None:
     """Whenever the sender's end hangs up, all it accepted is received, in order."""
@@ -185,7 +185,7 @@ def a_goodbye_delivers_everything_accepted(stage: Stage) -> None:
         stage.raises(None, sender)
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-FIFO-6")
 def a_receiver_that_hangs_up_has_a_prefix(stage: Stage) -> None:
     """Whenever the receiving end hangs up, what it had is a prefix of what was sent."""

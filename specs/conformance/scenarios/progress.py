@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from specs.clauses import clause
 from specs.conformance.expectation import expect, require
-from specs.conformance.scenario import Kind, scenario
+from specs.conformance.scenario import Style, scenario
 
 if TYPE_CHECKING:
     from specs.conformance.stage import Stage
@@ -18,7 +18,7 @@ BLOCKED_S = 1.0
 ROUND_TRIP_S_MAX = 0.005
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-CONC-1")
 def everything_at_once(stage: Stage) -> None:
     """All operations from threads of their own: nothing but values and goodbyes."""
@@ -81,7 +81,7 @@ def an_end_belongs_to_no_thread(stage: Stage) -> None:
     stage.raises(None, stage.spawn(right.receive))
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-CONC-4")
 def no_wake_up_is_lost_in_a_narrow_queue(stage: Stage) -> None:
     """Two senders and two receivers on a small buffer all come through, promptly."""
@@ -96,7 +96,7 @@ def no_wake_up_is_lost_in_a_narrow_queue(stage: Stage) -> None:
     expect(sorted(stage.values(*receives)), [b"1", b"2"], "received")
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-CONC-4")
 def no_wake_up_is_lost_in_a_rendezvous(stage: Stage) -> None:
     """Accepts and connects on two ports all come through, promptly."""
@@ -116,7 +116,7 @@ def no_wake_up_is_lost_in_a_rendezvous(stage: Stage) -> None:
     stage.talk(near, far)
 
 
-@scenario(kind=Kind.CROWD)
+@scenario(style=Style.CROWD)
 @clause("QB-CONC-4")
 def a_long_ping_pong_never_stops(stage: Stage) -> None:
     """Thousands of messages to and fro through a small buffer."""
@@ -156,7 +156,7 @@ def a_sleeper_is_woken_by_the_event(stage: Stage) -> None:
     stage.promptly(began, receive, accept, connect)
 
 
-@scenario(kind=Kind.CROWD)
+@scenario(style=Style.CROWD)
 @clause("QB-CONC-5")
 def a_blocked_call_uses_no_processor_time(stage: Stage) -> None:
     """Blocked for a second, receive and accept use less than 5 ms of processor time."""
@@ -180,7 +180,7 @@ def a_blocked_call_uses_no_processor_time(stage: Stage) -> None:
         require(used_s < CPU_S_MAX, text)
 
 
-@scenario(kind=Kind.CROWD)
+@scenario(style=Style.CROWD)
 @clause("QB-CONC-5")
 def a_round_trip_takes_milliseconds(stage: Stage) -> None:
     """The median round trip between two threads is below 5 ms."""
@@ -216,7 +216,7 @@ def a_receive_woken_in_vain_goes_on_waiting(stage: Stage) -> None:
     expect(sorted(stage.values(*receives)), [b"1", b"2"], "received")
 
 
-@scenario(kind=Kind.RACE, spurious=1)
+@scenario(style=Style.RACE, spurious=1)
 @clause("QB-CONC-6")
 def a_receive_that_was_overtaken_goes_on_waiting(stage: Stage) -> None:
     """A receive woken for a message that another one took waits for the next."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from specs.clauses import clause
 from specs.conformance.expectation import expect, require
-from specs.conformance.scenario import Kind, scenario
+from specs.conformance.scenario import Style, scenario
 
 if TYPE_CHECKING:
     from specs.conformance.stage import Stage
@@ -58,7 +58,7 @@ def what_was_accepted_is_received_then_it_raises(stage: Stage) -> None:
         stage.refuses(None, right.receive)
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-RECV-3")
 def a_receiver_that_races_the_goodbye_gets_all(stage: Stage) -> None:
     """While one side sends and hangs up, the other side receives every message."""
@@ -93,7 +93,7 @@ def a_receive_on_a_disconnected_end_raises(stage: Stage) -> None:
         stage.refuses(None, right.receive)
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-RECV-5")
 def a_disconnect_releases_waiting_receives(stage: Stage) -> None:
     """Every receive on an empty buffer raises promptly when either side hangs up."""
@@ -123,7 +123,7 @@ def a_disconnect_releases_four_sleepers(stage: Stage) -> None:
         stage.raises(None, *receives)
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-RECV-6")
 def a_taken_message_is_returned(stage: Stage) -> None:
     """A receive that found a message returns it though the peer hangs up meanwhile."""
@@ -138,7 +138,7 @@ def a_taken_message_is_returned(stage: Stage) -> None:
     stage.refuses(None, right.receive)
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-RECV-6")
 def a_message_is_taken_whole_or_not_at_all(stage: Stage) -> None:
     """A receive against a disconnect of its own end: the message or the error."""
@@ -183,7 +183,7 @@ def an_end_does_not_receive_what_it_sent(stage: Stage) -> None:
     expect(stage.value(own), b"to the left", "received by the end that waited")
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-RECV-8")
 def no_message_is_received_twice(stage: Stage) -> None:
     """Several receivers share the messages: each is received exactly once."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from specs.clauses import clause
 from specs.conformance.expectation import expect, require
-from specs.conformance.scenario import Kind, scenario
+from specs.conformance.scenario import Style, scenario
 
 if TYPE_CHECKING:
     from specs.conformance.call import Call
@@ -55,7 +55,7 @@ def accept_may_come_first(stage: Stage) -> None:
     stage.talk(stage.value(accept), stage.value(connect))
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-RDV-2")
 def accept_and_connect_at_once(stage: Stage) -> None:
     """In no interleaving of one accept and one connect does either stay waiting."""
@@ -183,7 +183,7 @@ class _Place:
             expect(got, place, "where the connect came to, against the accept's place")
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-RDV-5")
 def racing_callers_are_paired_off(stage: Stage) -> None:
     """Accepts and connects that race are matched one to one, both ways."""

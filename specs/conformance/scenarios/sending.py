@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from specs.clauses import clause
 from specs.conformance.expectation import expect, require
-from specs.conformance.scenario import Kind, scenario
+from specs.conformance.scenario import Style, scenario
 
 if TYPE_CHECKING:
     from specs.conformance.stage import Stage
@@ -42,7 +42,7 @@ def a_send_transmits_all_and_returns_none(stage: Stage) -> None:
     expect(right.receive(), b"whole", "received")
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-SEND-2")
 def a_send_is_all_or_nothing(stage: Stage) -> None:
     """Against a disconnect of its end: a send that returned is received, else not."""
@@ -113,7 +113,7 @@ def lengths_at_the_edges_arrive(stage: Stage) -> None:
         stage.value(send)
 
 
-@scenario(kind=Kind.CROWD)
+@scenario(style=Style.CROWD)
 @clause("QB-SEND-4")
 def long_messages_arrive(stage: Stage) -> None:
     """Messages of 64 KiB, a byte less and more, and of a mebibyte arrive unchanged."""
@@ -127,7 +127,7 @@ def long_messages_arrive(stage: Stage) -> None:
         require(received == pattern[:length], f"{length} bytes came out altered")
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-SEND-5")
 def a_released_send_shows_no_piece(stage: Stage) -> None:
     """When the sender's end disconnects in mid-send, only whole messages are seen."""

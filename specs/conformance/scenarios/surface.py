@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from specs.clauses import clause
 from specs.conformance.expectation import expect
-from specs.conformance.scenario import Kind, scenario
+from specs.conformance.scenario import Style, scenario
 
 if TYPE_CHECKING:
     from specs.conformance.stage import Stage
@@ -39,7 +39,7 @@ def iteration_raises_an_abnormal_goodbye(stage: Stage) -> None:
     expect(seen, [b"1"], "messages iterated over before the error")
 
 
-@scenario("queue.__iter__", kind=Kind.RACE)
+@scenario("queue.__iter__", style=Style.RACE)
 @clause("QB-PY-2")
 def iterators_share_the_messages(stage: Stage) -> None:
     """Two threads iterate over one end: each message goes to one of them."""

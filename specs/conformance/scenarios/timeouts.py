@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from specs.clauses import clause
 from specs.conformance.expectation import expect, require
-from specs.conformance.scenario import Kind, scenario
+from specs.conformance.scenario import Style, scenario
 from specs.conformance.stage import PROMPT_S, Stage
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def who_expired_can_not_be_met(stage: Stage) -> None:
     stage.talk(stage.value(accept), right)
 
 
-@scenario(*RENDEZVOUS, kind=Kind.RACE)
+@scenario(*RENDEZVOUS, style=Style.RACE)
 @clause("QB-TIME-4", "QB-TIME-5")
 def expiry_against_match_is_all_or_nothing(stage: Stage) -> None:
     """A call that comes at the other's deadline: both get an end or both time out."""
@@ -192,7 +192,7 @@ def an_expired_send_left_nothing(stage: Stage) -> None:
     stage.value(waiting)
 
 
-@scenario("queue.send(timeout)", "bounded", kind=Kind.RACE)
+@scenario("queue.send(timeout)", "bounded", style=Style.RACE)
 @clause("QB-TIME-6", "QB-TIME-5")
 def expiry_against_room_is_all_or_nothing(stage: Stage) -> None:
     """Room made at a send's deadline: its message is received, or the send raised."""
@@ -210,7 +210,7 @@ def expiry_against_room_is_all_or_nothing(stage: Stage) -> None:
     expect(stage.drain(right), rest, "received after a send at its deadline")
 
 
-@scenario("queue.receive(timeout)", kind=Kind.RACE)
+@scenario("queue.receive(timeout)", style=Style.RACE)
 @clause("QB-TIME-7")
 def an_expired_receive_lost_nothing(stage: Stage) -> None:
     """A message sent at a receive's deadline is returned by it or by the next one."""
@@ -245,7 +245,7 @@ def what_can_be_done_at_once_is_done(stage: Stage) -> None:
         expect(stage.at_once(met.receive, timeout=0), b"m", "received")
 
 
-@scenario("broker.accept(capacity)", *QUEUE, kind=Kind.RACE)
+@scenario("broker.accept(capacity)", *QUEUE, style=Style.RACE)
 @clause("QB-TIME-8")
 def no_buffer_is_full_and_empty_at_once(stage: Stage) -> None:
     """Capacity 1, a receive in progress: found empty, there is room for a send."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from specs.clauses import clause
 from specs.conformance.expectation import expect, require
-from specs.conformance.scenario import Kind, scenario
+from specs.conformance.scenario import Style, scenario
 
 if TYPE_CHECKING:
     from specs.conformance.stage import Stage
@@ -85,7 +85,7 @@ def a_third_caller_meets_no_dead_match(stage: Stage) -> None:
         stage.talk(left, right)
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-RDV-8")
 def a_port_serves_again_and_again(stage: Stage) -> None:
     """Matches in a row on one port each make a fresh, working connection."""
@@ -164,7 +164,7 @@ def an_exclusive_accept_shares_with_nobody(stage: Stage) -> None:
             stage.talk(stage.value(later), right)
 
 
-@scenario(kind=Kind.RACE)
+@scenario(style=Style.RACE)
 @clause("QB-RDV-10")
 def a_broker_connects_to_itself(stage: Stage) -> None:
     """Two threads of one broker meet, on several brokers at once."""
@@ -226,7 +226,7 @@ def an_interrupted_waiter_is_met_by_nobody(stage: Stage) -> None:
         stage.talk(stage.at_once(*again), stage.value(waiter))
 
 
-@scenario(kind=Kind.CROWD)
+@scenario(style=Style.CROWD)
 @clause("QB-RDV-15")
 def a_crowd_meets_on_one_broker(stage: Stage) -> None:
     """Many threads accept and connect on one broker, all are served, none twice."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from specs.models.answers import Answer, Kind
+from specs.models.answers import Answer, Ending
 from specs.models.queue import QueuePair
 from specs.models.rendezvous import Brokers
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["BrokerWorld", "QueueWorld", "simulate"]
 
-_ERRORS: dict[Kind, BaseException] = {
-    Kind.DISCONNECTED: ConnectionError("disconnected"),
-    Kind.TIMED_OUT: TimeoutError("timed out"),
-    Kind.BROKER_CLOSED: type("BrokerClosedError", (Exception,), {})("closed"),
-    Kind.NAME_IN_USE: type("BrokerNameInUseError", (ValueError,), {})("in use"),
-    Kind.PORT_IN_USE: type("PortInUseError", (Exception,), {})("in use"),
+_ERRORS: dict[Ending, BaseException] = {
+    Ending.DISCONNECTED: ConnectionError("disconnected"),
+    Ending.TIMED_OUT: TimeoutError("timed out"),
+    Ending.BROKER_CLOSED: type("BrokerClosedError", (Exception,), {})("closed"),
+    Ending.NAME_IN_USE: type("BrokerNameInUseError", (ValueError,), {})("in use"),
+    Ending.PORT_IN_USE: type("PortInUseError", (Exception,), {})("in use"),
 }
 
 
@@ -68,9 +68,9 @@ def _caller(
         answer = yield from world.perform(call)
         yield
         done = attrs.evolve(history[place], ended=_clock())
-        if answer.kind is Kind.DONE:
+        if answer.kind is Ending.DONE:
             history[place] = attrs.evolve(done, result=answer.value)
-        elif answer.kind is not Kind.UNKNOWN_BROKER:
+        elif answer.kind is not Ending.UNKNOWN_BROKER:
             history[place] = attrs.evolve(done, error=_ERRORS[answer.kind])
         else:
             history[place] = done
@@ -94,10 +94,10 @@ class QueueWorld:
             case "receive_many":
                 return (yield from self._receive_many(call, *args))
             case "disconnected":
-                return Answer(Kind.DONE, self.pair.disconnected(*args))
+                return Answer(Ending.DONE, self.pair.disconnected(*args))
             case _:
                 self.pair.disconnect(*args)
-                return Answer(Kind.DONE)
+                return Answer(Ending.DONE)
 
     def _single(
         self, call: Call, end: int, *message: bytes
@@ -108,10 +108,10 @@ class QueueWorld:
                 answer = self.pair.send(end, *message, waited=waited)
             else:
                 answer = self.pair.receive(end)
-            if answer.kind is not Kind.WAITS:
+            if answer.kind is not Ending.WAITS:
                 return answer
             if call.gives_up:
-                return Answer(Kind.TIMED_OUT)
+                return Answer(Ending.TIMED_OUT)
             waited = True
             yield
 
@@ -120,23 +120,23 @@ class QueueWorld:
     ) -> Generator[None, None, Answer]:
         for count, message in enumerate(messages):
             answer = yield from self._single(call, end, message)
-            if answer.kind is not Kind.DONE:
-                return Answer(Kind.DONE, count) if count else answer
+            if answer.kind is not Ending.DONE:
+                return Answer(Ending.DONE, count) if count else answer
             yield
-        return Answer(Kind.DONE, len(messages))
+        return Answer(Ending.DONE, len(messages))
 
     def _receive_many(
         self, call: Call, end: int, limit: int | None
     ) -> Generator[None, None, Answer]:
         answer = yield from self._single(call, end)
         got: list[object] = []
-        while answer.kind is Kind.DONE:
+        while answer.kind is Ending.DONE:
             got.append(answer.value)
             if len(got) == limit:
                 break
             yield
             answer = self.pair.receive(end)
-        return Answer(Kind.DONE, got) if got else answer
+        return Answer(Ending.DONE, got) if got else answer
 
 
 class BrokerWorld:
@@ -155,7 +155,7 @@ class BrokerWorld:
                 return self.brokers.close(*args)
             case "get":
                 found = self.brokers.state.named(*args)
-                return Answer(Kind.DONE, found and found.label)
+                return Answer(Ending.DONE, found and found.label)
             case name:
                 return (yield from self._meet(name, call, args))
 
@@ -166,15 +166,15 @@ class BrokerWorld:
         ticket = self.tickets
         operation = getattr(self.brokers, name)
         answer: Answer = operation(ticket, *args)
-        while answer.kind is Kind.WAITS:
+        while answer.kind is Ending.WAITS:
             yield
             end = self.brokers.end_of(ticket)
             if end is not None:
                 answer = end
             elif call.gives_up:
                 self.brokers.withdraw(ticket)
-                return Answer(Kind.TIMED_OUT)
-        if answer.kind is not Kind.DONE:
+                return Answer(Ending.TIMED_OUT)
+        if answer.kind is not Ending.DONE:
             return answer
         # The connection: the same for both of a match, and for nobody else.
-        return Answer(Kind.DONE, frozenset({ticket, answer.value}))
+        return Answer(Ending.DONE, frozenset({ticket, answer.value}))

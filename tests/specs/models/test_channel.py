@@ -11,15 +11,15 @@ from hypothesis.stateful import (
     rule,
 )
 
-from specs.models.answers import Answer, Kind
+from specs.models.answers import Answer, Ending
 from specs.models.channel import ChannelPair, read, write
 from specs.models.connection import Status
 
 ENDS = st.sampled_from([0, 1])
 LENGTHS = st.integers(0, 5)
 
-DISCONNECTED = Answer(Kind.DISCONNECTED)
-WAITS = Answer(Kind.WAITS)
+DISCONNECTED = Answer(Ending.DISCONNECTED)
+WAITS = Answer(Ending.WAITS)
 
 
 class AgainstBytearrays(RuleBasedStateMachine):
@@ -43,11 +43,11 @@ class AgainstBytearrays(RuleBasedStateMachine):
         if self.closed[end] or (self.closed[1 - end] and not self.unread[end]):
             assert answer == DISCONNECTED
         elif self.closed[1 - end]:
-            assert answer == (DISCONNECTED if waited else Answer(Kind.DONE, length))
+            assert answer == (DISCONNECTED if waited else Answer(Ending.DONE, length))
         elif length and not room:
             assert answer == WAITS
         else:
-            assert answer == Answer(Kind.DONE, min(room, length))
+            assert answer == Answer(Ending.DONE, min(room, length))
             self.unread[1 - end] += data[:room]
             self.count += min(room, length)
         assert ready == (answer != WAITS)
@@ -63,7 +63,7 @@ class AgainstBytearrays(RuleBasedStateMachine):
         elif length and not self.unread[end]:
             assert answer == WAITS
         else:
-            assert answer == Answer(Kind.DONE, bytes(self.unread[end][:length]))
+            assert answer == Answer(Ending.DONE, bytes(self.unread[end][:length]))
             del self.unread[end][:length]
         assert ready == (answer != WAITS)
 
@@ -88,10 +88,10 @@ def test_a_call_may_move_fewer_bytes_than_it_could() -> None:
     pair = ChannelPair.open(4)
 
     answer, written = write(pair.state, 0, b"abcd", most=3)
-    assert answer == Answer(Kind.DONE, 3)
+    assert answer == Answer(Ending.DONE, 3)
 
     answer, rest = read(written, 1, 4, most=2)
-    assert answer == Answer(Kind.DONE, b"ab")
+    assert answer == Answer(Ending.DONE, b"ab")
     assert rest.inbound[1] == b"c"
 
 
@@ -99,8 +99,8 @@ def test_nothing_can_be_moved_at_once_on_a_connected_end() -> None:
     pair = ChannelPair.open(1)
     pair.write(0, b"x")
 
-    assert pair.write(0, b"") == Answer(Kind.DONE, 0)
-    assert pair.read(0, 0) == Answer(Kind.DONE, b"")
+    assert pair.write(0, b"") == Answer(Ending.DONE, 0)
+    assert pair.read(0, 0) == Answer(Ending.DONE, b"")
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -111,7 +111,7 @@ def test_a_write_in_half_is_dropped_whole_unless_strict(strict: bool) -> None:
 
     answer = pair.write(0, b"dropped")
 
-    assert answer == (DISCONNECTED if strict else Answer(Kind.DONE, 7))
+    assert answer == (DISCONNECTED if strict else Answer(Ending.DONE, 7))
     assert pair.status(0) is Status.HALF
 
 

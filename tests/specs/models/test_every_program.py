@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from specs.models.answers import Answer, Kind
+from specs.models.answers import Answer, Ending
 from specs.models.channel import open_channel, read, write
 from specs.models.connection import disconnect, status
 from specs.models.queue import open_queue, receive, send
@@ -51,7 +51,7 @@ def message_rule(
         return send(queue, end, message, waited=waited)
     if what == "receive":
         return receive(queue, end)
-    return Answer(Kind.DONE), disconnect(queue, end)
+    return Answer(Ending.DONE), disconnect(queue, end)
 
 
 def byte_rule(
@@ -62,7 +62,7 @@ def byte_rule(
         return write(channel, end, byte, waited=waited)
     if what == "receive":
         return read(channel, end, 1)
-    return Answer(Kind.DONE), disconnect(channel, end)
+    return Answer(Ending.DONE), disconnect(channel, end)
 
 
 class Exploration:
@@ -104,7 +104,7 @@ class Exploration:
             action = what, end = program[thread][next_[thread]]
             message = MESSAGES[thread, next_[thread]]
             answer, after = self.do(connection, action, message, waited[thread])
-            if answer.kind is Kind.WAITS:
+            if answer.kind is Ending.WAITS:
                 if not waited[thread]:
                     now = put(waited, thread, True)
                     yield connection, next_, now, accepted, received
@@ -112,7 +112,7 @@ class Exploration:
             in_, out = accepted, received
             if len(after.inbound[1 - end]) > len(connection.inbound[1 - end]):
                 in_ = put(accepted, 1 - end, accepted[1 - end] + message)
-            if what == "receive" and answer.kind is Kind.DONE:
+            if what == "receive" and answer.kind is Ending.DONE:
                 assert isinstance(answer.value, bytes)
                 out = put(received, end, received[end] + answer.value)
             self.check(connection, after, in_, out)

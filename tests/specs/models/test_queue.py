@@ -12,7 +12,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from specs.models.answers import Answer, Kind
+from specs.models.answers import Answer, Ending
 from specs.models.connection import Status
 from specs.models.queue import QueuePair
 from tests.specs.models.lists import ListPair
@@ -20,9 +20,9 @@ from tests.specs.models.lists import ListPair
 ENDS = st.sampled_from([0, 1])
 BOTH = (0, 1)
 
-DONE = Answer(Kind.DONE)
-DISCONNECTED = Answer(Kind.DISCONNECTED)
-WAITS = Answer(Kind.WAITS)
+DONE = Answer(Ending.DONE)
+DISCONNECTED = Answer(Ending.DISCONNECTED)
+WAITS = Answer(Ending.WAITS)
 
 ANSWERS = {"ok": DONE, "disconnected": DISCONNECTED, None: WAITS}
 
@@ -61,7 +61,7 @@ class AgainstLists(RuleBasedStateMachine):
         answer = self.pair.receive(end)
         expected = self.lists.receive(end)
         if isinstance(expected, bytes):
-            assert answer == Answer(Kind.DONE, expected)
+            assert answer == Answer(Ending.DONE, expected)
         else:
             assert answer == ANSWERS[expected]
         assert ready == (answer != WAITS)
@@ -114,7 +114,7 @@ def test_strict_half_refuses_what_would_be_dropped() -> None:
     pair.disconnect(1)
 
     assert pair.send(0, b"refused") == DISCONNECTED
-    assert pair.receive(0) == Answer(Kind.DONE, b"unread")
+    assert pair.receive(0) == Answer(Ending.DONE, b"unread")
 
 
 @pytest.mark.parametrize("unread", range(4))
@@ -124,7 +124,7 @@ def test_an_end_is_half_until_the_last_message_is_taken(unread: int) -> None:
     for number in range(unread):
         assert not pair.disconnected(0)
         assert pair.remote_disconnected(0)
-        assert pair.receive(0) == Answer(Kind.DONE, b"%d" % number)
+        assert pair.receive(0) == Answer(Ending.DONE, b"%d" % number)
 
     assert pair.disconnected(0)
     assert pair.receive(0) == pair.send(0, b"") == DISCONNECTED
@@ -135,7 +135,7 @@ def test_an_empty_message_is_a_message() -> None:
     pair.send(0, b"")
 
     assert pair.pending(1) == 1
-    assert pair.receive(1) == Answer(Kind.DONE, b"")
+    assert pair.receive(1) == Answer(Ending.DONE, b"")
 
 
 @given(
@@ -157,7 +157,7 @@ def test_send_many_is_sends_one_after_another(
     if messages and not normally:
         assert answer == answers[0]
     else:
-        assert answer == Answer(Kind.DONE, normally)
+        assert answer == Answer(Ending.DONE, normally)
     assert many.state == one.state
 
 
@@ -174,6 +174,6 @@ def test_receive_many_takes_what_is_there_up_to_its_limit(
     answer = pair.receive_many(0, limit)
 
     if unread:
-        assert answer == Answer(Kind.DONE, sent[:limit])
+        assert answer == Answer(Ending.DONE, sent[:limit])
     else:
         assert answer == (DISCONNECTED if hung_up else WAITS)

@@ -13,7 +13,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from specs.models.answers import Answer, Kind
+from specs.models.answers import Answer, Ending
 from specs.models.rendezvous import Brokers, Medium, Role
 from tests.specs.models.lists import ListPorts
 
@@ -25,11 +25,11 @@ PORTS = st.integers(0, 1)
 # Labels are given in the order of creation; some were never given.
 LABELS = st.integers(0, 5)
 
-WAITS = Answer(Kind.WAITS)
-DONE = Answer(Kind.DONE)
-CLOSED = Answer(Kind.BROKER_CLOSED)
-UNKNOWN = Answer(Kind.UNKNOWN_BROKER)
-IN_USE = Answer(Kind.PORT_IN_USE)
+WAITS = Answer(Ending.WAITS)
+DONE = Answer(Ending.DONE)
+CLOSED = Answer(Ending.BROKER_CLOSED)
+UNKNOWN = Answer(Ending.UNKNOWN_BROKER)
+IN_USE = Answer(Ending.PORT_IN_USE)
 
 ENDS = {"closed": CLOSED, "unknown": UNKNOWN, "in use": IN_USE}
 
@@ -59,9 +59,9 @@ class AgainstLists(RuleBasedStateMachine):
     def create(self, name: str) -> None:
         answer = self.brokers.create(self.labels, name)
         if self.ports.create(self.labels, name):
-            assert answer == Answer(Kind.DONE, self.labels)
+            assert answer == Answer(Ending.DONE, self.labels)
         else:
-            assert answer == Answer(Kind.NAME_IN_USE)
+            assert answer == Answer(Ending.NAME_IN_USE)
         self.labels += 1
 
     @rule(label=LABELS)
@@ -105,7 +105,7 @@ class AgainstLists(RuleBasedStateMachine):
             elif isinstance(end, str):
                 assert answer == ENDS[end]
             else:
-                assert answer == Answer(Kind.DONE, end)
+                assert answer == Answer(Ending.DONE, end)
                 assert self.ports.ended[end] == ticket
 
     @invariant()
@@ -179,8 +179,8 @@ def test_a_broker_may_connect_to_itself() -> None:
     one = brokers("a")
 
     assert one.accept(1, "a", 7) == WAITS
-    assert one.connect(2, "a", "a", 7) == Answer(Kind.DONE, 1)
-    assert one.end_of(1) == Answer(Kind.DONE, 2)
+    assert one.connect(2, "a", "a", 7) == Answer(Ending.DONE, 1)
+    assert one.end_of(1) == Answer(Ending.DONE, 2)
 
 
 def test_a_plain_broker_is_unknown_for_messages() -> None:
@@ -229,4 +229,4 @@ def test_an_exclusive_accept_may_meet_a_waiting_connect() -> None:
     both = brokers("a", "b")
     both.connect(1, "a", "b", 7)
 
-    assert both.accept(2, "b", 7, exclusive=True) == Answer(Kind.DONE, 1)
+    assert both.accept(2, "b", 7, exclusive=True) == Answer(Ending.DONE, 1)

@@ -1,0 +1,50 @@
+"""What the tasks of the demo tell while they work, as a person sees it.
+
+What is worth keeping, a worker that hung up, is said as a line of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bus.demo.messages import HungUp, PassDone, Took
+from bus.journal.wording import printable
+
+if TYPE_CHECKING:
+    from bus.cli.progress import Progress
+    from bus.demo.files import FileList
+    from bus.demo.messages import News
+
+__all__ = ["Ticker"]
+
+
+class Ticker:
+    """Shows news of the tasks, and how far the pass is."""
+
+    def __init__(self, files: FileList, progress: Progress) -> None:
+        self._files = files
+        self._progress = progress
+        self._count = 0
+        self._bytes = 0
+
+    def tell(self, news: News) -> None:
+        """Show one piece of news."""
+        match news:
+            case Took(pass_number=number, size=size):
+                self._count += 1
+                self._bytes += size
+                self._progress.say(
+                    f"pass {number}: {self._count:,} of {len(self._files):,} files,"
+                    f" {self._bytes / 1e6:,.1f} MB"
+                )
+            case PassDone():
+                self._count = self._bytes = 0
+            case HungUp(worker=worker, drained=drained, unfinished=unfinished):
+                name = "its file"
+                if unfinished is not None:
+                    name = printable(self._files.paths[unfinished])
+                messages = "1 message" if drained == 1 else f"{drained} messages"
+                self._progress.keep(
+                    f"{worker} hung up in the middle of {name}: the collector drained"
+                    f" {messages} after that, another worker did the file"
+                )

@@ -1,0 +1,128 @@
+"""`Result`: what a checker found, summed up; and how results are written for programs.
+
+Either checker leaves the same: ``verdicts.json`` with the result and the journals,
+``violations.jsonl`` with one violation a line. In JSON, 64-bit numbers are hexadecimal
+text, since JSON readers make floats of them. Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+import json
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import attrs
+
+from bus.journal.rules import RULES, worst
+from bus.journal.wording import hex64
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from bus.journal.rules import RuleVerdict, Verdict, Violation
+
+__all__ = [
+    "FIRST_PER_RULE",
+    "Result",
+    "first_of_each",
+    "result_fields",
+    "violation_fields",
+    "write",
+]
+
+_T = TypeVar("_T")
+
+FIRST_PER_RULE: Final = 10
+
+_IDENTIFIERS: Final = ("journal", "flow")
+
+
+@attrs.frozen
+class Result:
+    """What came out of a check.
+
+    verdicts: one for each rule, in their order.
+    violations: how many would-be violations there are, FAIL and UNKNOWN.
+    first: the first `FIRST_PER_RULE` of them of each rule.
+    problems: what could not be read, one line each.
+    report: the HTML file, None if none was drawn.
+    """
+
+    verdicts: tuple[RuleVerdict, ...]
+    violations: int
+    first: tuple[Violation, ...]
+    problems: tuple[str, ...]
+    report: Path | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of all rules together: FAIL if any is; else UNKNOWN if any is; else PASS."""
+        return worst(each.verdict for each in self.verdicts)
+
+
+def first_of_each(
+    per_rule: int,
+    violations: Iterable[_T],
+    rule_of: Callable[[_T], str] = attrgetter("rule"),
+) -> Iterator[_T]:
+    """The first so many violations of each rule, in the order in which they come.
+
+    rule_of: the rule of a violation, for other forms of it than `Violation`.
+    """
+    left = dict.fromkeys(RULES, per_rule)
+    for violation in violations:
+        rule = rule_of(violation)
+        if left[rule] > 0:
+            left[rule] -= 1
+            yield violation
+
+
+def result_fields(
+    result: Result, journals: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """A result as JSON, without its violations but for their number.
+
+    journals: a row for each, with any columns.
+    """
+    return {
+        "verdict": result.verdict.value,
+        "verdicts": [attrs.asdict(each) for each in result.verdicts],
+        "violations": result.violations,
+        "journals": [_in_hex(row) for row in journals],
+        "problems": list(result.problems),
+    }
+
+
+def violation_fields(violation: Violation) -> dict[str, Any]:
+    """A violation as JSON."""
+    return _in_hex(attrs.asdict(violation))
+
+
+def write(
+    result: Result,
+    violations: Iterable[Violation],
+    journals: Iterable[Mapping[str, Any]],
+    *,
+    verdicts_path: Path,
+    violations_path: Path,
+) -> None:
+    """Write both files.
+
+    violations: those to list, all or the first of them; ``listed`` in the file of
+      verdicts says how many they were.
+    """
+    listed = 0
+    with violations_path.open("w", encoding="utf-8") as lines:
+        for violation in violations:
+            lines.write(json.dumps(violation_fields(violation)) + "\n")
+            listed += 1
+    fields = result_fields(result, journals) | {"listed": listed}
+    verdicts_path.write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
+
+
+def _in_hex(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: hex64(value) if name in _IDENTIFIERS and value is not None else value
+        for name, value in row.items()
+    }

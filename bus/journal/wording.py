@@ -1,0 +1,39 @@
+"""How what stands in a record is said: numbers, names, reasons.
+
+For the names of kinds see `bus.journal.format.kind_name`. A name was chosen by whoever
+was recorded: it reaches people only through `printable`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from queuebroker.observer import Reason
+
+__all__ = ["hex64", "printable", "reason_name"]
+
+_64_BITS: Final = 2**64 - 1
+
+
+def hex64(number: int) -> str:
+    """A 64-bit number as everybody shows it: 16 hexadecimal digits.
+
+    The same bits have the same digits, whether they are taken as signed or not.
+    """
+    return f"{number & _64_BITS:016x}"
+
+
+def printable(text: str) -> str:
+    """Text without anything a terminal would obey or could not show."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii")
+        for c in text
+    )
+
+
+def reason_name(number: int) -> str:
+    """The lower-case name of a reason, ``reason-77`` for one this version knows not."""
+    try:
+        return Reason(number).name.lower()
+    except ValueError:
+        return f"reason-{number}"

@@ -1,0 +1,81 @@
+"""What an end is, and what a send or a receive may do: the specification's tables.
+
+Every decision about an end is looked up here (the sequential model, QB-DISC); no
+status is stored anywhere. Only strictness is asked for beside them (QB-PY-8), and a
+Channel's empty ranges, which never wait (QB-CHAN-1, 2).
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["RECEIVE", "SEND", "STATUS", "Status", "Verdict"]
+
+
+class Status(enum.Enum):
+    """What an end is; it moves down this list only, perhaps skipping (QB-DISC-1)."""
+
+    CONNECTED = "connected"
+    HALF_DISCONNECTED = "half-disconnected"
+    DISCONNECTED = "disconnected"
+
+    # By identity, as members are compared: the hash of Enum is Python code, and every
+    # operation looks something up in the tables.
+    __hash__ = object.__hash__
+
+
+class Verdict(enum.Enum):
+    """What happens to a send or a receive that looks at its end."""
+
+    DO = enum.auto()
+    WAIT = enum.auto()
+    DROP = enum.auto()
+    REFUSE = enum.auto()
+
+    __hash__ = object.__hash__  # as above
+
+
+_C, _H, _D = Status.CONNECTED, Status.HALF_DISCONNECTED, Status.DISCONNECTED
+_DO, _WAIT, _DROP, _REFUSE = Verdict.DO, Verdict.WAIT, Verdict.DROP, Verdict.REFUSE
+
+# (this end closed, its peer closed, something unread here) -> status
+STATUS: Final[Mapping[tuple[bool, bool, bool], Status]] = {
+    (False, False, False): _C,
+    (False, False, True): _C,
+    (False, True, True): _H,
+    (False, True, False): _D,
+    (True, False, False): _D,
+    (True, False, True): _D,
+    (True, True, False): _D,
+    (True, True, True): _D,
+}
+
+# (status, room in the peer's buffer, this call has waited) -> what a send does
+SEND: Final[Mapping[tuple[Status, bool, bool], Verdict]] = {
+    (_C, True, False): _DO,
+    (_C, True, True): _DO,
+    (_C, False, False): _WAIT,
+    (_C, False, True): _WAIT,
+    (_H, True, False): _DROP,
+    (_H, False, False): _DROP,
+    (_H, True, True): _REFUSE,
+    (_H, False, True): _REFUSE,
+    (_D, True, False): _REFUSE,
+    (_D, False, False): _REFUSE,
+    (_D, True, True): _REFUSE,
+    (_D, False, True): _REFUSE,
+}
+
+# (status, something unread here) -> what a receive does; half without anything unread
+# is not a status an end can have
+RECEIVE: Final[Mapping[tuple[Status, bool], Verdict]] = {
+    (_C, True): _DO,
+    (_C, False): _WAIT,
+    (_H, True): _DO,
+    (_D, True): _REFUSE,
+    (_D, False): _REFUSE,
+}

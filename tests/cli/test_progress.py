@@ -1,0 +1,69 @@
+"""What moves while a verb works, where nobody looks, and what is kept of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bus.cli.news import Ticker
+from bus.cli.progress import Progress
+from bus.demo.files import FileList
+from bus.demo.messages import HungUp, PassDone, Took
+
+if TYPE_CHECKING:
+    import pytest
+
+FILES = FileList(Path(), "files", ("a", "b\n"))
+
+
+class Told(Progress):
+    """Keeps what it is to show."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+        self.kept: list[str] = []
+
+    def say(self, what: str) -> None:
+        self.said.append(what)
+
+    def keep(self, line: str) -> None:
+        self.kept.append(line)
+
+
+def test_only_what_is_kept_is_written_where_nobody_looks(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for stderr in (False, True):
+        with Progress(stderr=stderr) as progress:
+            progress.say("working")
+            progress.keep("a line")
+
+        shown = capsys.readouterr()
+        assert (shown.out, shown.err) == (
+            ("", "a line\n") if stderr else ("a line\n", "")
+        )
+
+
+def test_a_pass_is_counted_from_its_beginning() -> None:
+    progress = Told()
+    ticker = Ticker(FILES, progress)
+
+    for news in (Took(1, 0, 10**6), Took(1, 1, 10**6), PassDone(1), Took(2, 0, 10**6)):
+        ticker.tell(news)
+
+    assert progress.said == [
+        "pass 1: 1 of 2 files, 1.0 MB",
+        "pass 1: 2 of 2 files, 2.0 MB",
+        "pass 2: 1 of 2 files, 1.0 MB",
+    ]
+
+
+def test_who_hung_up_is_named_with_its_file() -> None:
+    progress = Told()
+
+    Ticker(FILES, progress).tell(HungUp("worker-1", 1, 1))
+
+    (line,) = progress.kept
+    assert line.startswith(r"worker-1 hung up in the middle of b\n: ")
+    assert "drained 1 message after that" in line

@@ -1,0 +1,221 @@
+"""QB-ERR-9: what an interrupt leaves half done is finished by whoever comes next.
+
+The interrupt comes at every point at which the interpreter can deliver one; then the
+same or another call goes on, and nothing that was to be told, woken or counted is lost.
+"""
+
+from __future__ import annotations
+
+import selectors
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queuebroker import (
+    BrokerClosedError,
+    BrokerManager,
+    CircularBufferQueue,
+    DisconnectedQueueError,
+    Operation,
+    QueueBroker,
+    ReceiveTimeoutError,
+    RendezvousTimeoutError,
+    SendTimeoutError,
+)
+from specs.clauses import clause
+from tests.pairs import loose_queue_pair, queue_pair
+from tests.strikes import Blow, everywhere
+from tests.support import Threads, until
+
+if TYPE_CHECKING:
+    from queuebroker import MessageQueue
+
+BRIEF_S = 0.01
+
+
+class Forgetful:
+    """An observer in which, at the first send, the last reference to an end goes."""
+
+    def __init__(self) -> None:
+        self.held: list[MessageQueue] = []
+
+    def __call__(self, operation: Operation, *_: object) -> None:
+        if operation is Operation.SEND:
+            self.held.clear()
+
+
+@clause("QB-PY-7", "QB-CONC-9", "QB-ERR-9")
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_forgotten_end_is_closed_though_an_interrupt_strikes_that() -> None:
+    """Its peer is told, by this call or by the next one."""
+
+    def case(struck: Blow) -> None:
+        forgetful = Forgetful()
+        left, right = loose_queue_pair(2, observer=forgetful)
+        forgetful.held.append(right)
+        del right
+        with left:
+            struck(lambda: left.send(b"m"))
+
+            forgetful.held.clear()
+            with pytest.raises(DisconnectedQueueError):
+                left.receive(timeout=BRIEF_S)
+
+    everywhere(case)
+
+
+@clause("QB-RDV-11", "QB-TIME-4", "QB-NAME-6")
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+@pytest.mark.parametrize("role", ["accept", "connect"])
+@pytest.mark.parametrize("leaves", ["its broker closes", "its time runs out"])
+def test_a_match_that_was_struck_leaves_nothing_with_the_other(
+    role: str, leaves: str
+) -> None:
+    """Who still waits after it is refused like anybody who waited in vain."""
+    late = leaves == "its time runs out"
+
+    def case(struck: Blow) -> None:
+        manager = BrokerManager()
+        b, a = (QueueBroker(name, manager=manager) for name in "ba")
+
+        def meet(side: str, timeout: float | None = None) -> MessageQueue:
+            if side == "accept":
+                return b.accept(1, timeout=timeout)
+            return a.connect("b", 1, timeout=timeout, required=True)
+
+        with Threads() as threads:
+            other = "connect" if role == "accept" else "accept"
+            opposite = threads.start(meet, other, 0.2 if late else None)
+            until(lambda: len(b._broker.waiting) == 1, "the opposite does not wait")
+            struck(lambda: meet(role).disconnect())
+            waits = len(b._broker.waiting) == 1
+            if not late:
+                b.close()
+            error = opposite.error()
+            if waits:
+                wanted = RendezvousTimeoutError if late else BrokerClosedError
+                assert isinstance(error, wanted), error
+            elif error is None:
+                opposite.result().disconnect()
+        manager.close()
+
+    if not late:
+        everywhere(case)
+    else:
+        # Only where the ends are handed out; each point costs the whole timeout.
+        everywhere(case, points=range(40, 70))
+
+
+@clause("QB-BOOK-5", "QB-ERR-9")
+def test_a_descriptor_whose_making_was_struck_is_right_the_next_time() -> None:
+    """A message that is here makes it readable."""
+
+    def case(struck: Blow) -> None:
+        with queue_pair(3) as (left, right):
+            right.send(b"1")
+            struck(left.fileno)
+
+            with selectors.DefaultSelector() as selector:
+                selector.register(left, selectors.EVENT_READ)
+                assert selector.select(0)
+
+    everywhere(case)
+
+
+@clause("QB-BUF-4", "QB-ERR-9")
+def test_a_pull_that_was_struck_makes_room_all_the_same() -> None:
+    """A push that waits goes on, and as many fit as before."""
+
+    def case(struck: Blow) -> None:
+        buffer: CircularBufferQueue[bytes] = CircularBufferQueue(2)
+        buffer.push(b"1")
+        buffer.push(b"2")
+        with Threads() as threads:
+            push = threads.start(buffer.push, b"3")
+            until(lambda: bool(buffer.room), "the push does not wait")
+            struck(buffer.pull)
+            if push.done or len(buffer) < 2:
+                push.result()
+            while buffer.pull() is not None:
+                pass
+            push.result()
+        while buffer.pull() is not None:
+            pass
+        buffer.push(b"4", timeout=0)
+        buffer.push(b"5", timeout=0)
+        with pytest.raises(SendTimeoutError):
+            buffer.push(b"6", timeout=0)
+
+    everywhere(case)
+
+
+@clause("QB-BOOK-1", "QB-BOOK-3", "QB-ERR-9")
+def test_a_close_of_everything_that_was_struck_can_be_repeated() -> None:
+    """Then every end is disconnected, and the books balance."""
+
+    def case(struck: Blow) -> None:
+        manager = BrokerManager()
+        b, a = (QueueBroker(name, manager=manager, capacity=3) for name in "ba")
+        with Threads() as threads:
+            accept = threads.start(b.accept, 1)
+            right = a.connect("b", 1, required=True)
+            left = accept.result()
+        left.send(b"1")
+        right.send(b"2")
+
+        struck(lambda: manager.close(disconnect=True))
+        manager.close(disconnect=True)
+
+        assert left.closed
+        assert right.closed
+        for sender, receiver in ((left, right), (right, left)):
+            sent, got = sender.stats(), receiver.stats()
+            assert sent.sent == got.received + sent.dropped + got.pending
+
+    everywhere(case)
+
+
+@clause("QB-BOOK-4", "QB-ERR-9")
+def test_a_send_that_was_struck_is_told_of_before_it_is_received() -> None:
+    """An observer never sees a message received that it has not seen sent."""
+
+    def case(struck: Blow) -> None:
+        told: list[tuple[Operation, int]] = []
+        with queue_pair(3, observer=Noting(told)) as (left, right):
+            struck(lambda: left.send(b"x"))
+            with suppress(ReceiveTimeoutError):
+                right.receive(timeout=0)
+        if (Operation.RECEIVE, 1) in told:
+            assert told.index((Operation.SEND, 1)) < told.index((Operation.RECEIVE, 1))
+
+    everywhere(case)
+
+
+@clause("QB-BOOK-4", "QB-DISC-11", "QB-ERR-9")
+def test_a_disconnect_that_was_struck_and_repeated_is_told_of_whole() -> None:
+    """What was discarded, and the close itself."""
+
+    def case(struck: Blow) -> None:
+        told: list[tuple[Operation, int]] = []
+        with queue_pair(3, observer=Noting(told)) as (left, right):
+            left.send(b"x")
+            struck(right.disconnect)
+            right.disconnect()
+
+            assert (Operation.DROP, 1) in told
+            assert (Operation.CLOSE_LOCAL, 0) in told
+
+    everywhere(case)
+
+
+class Noting:
+    """An observer that keeps what was done and the number of the message."""
+
+    def __init__(self, told: list[tuple[Operation, int]]) -> None:
+        self._told = told
+
+    def __call__(
+        self, operation: Operation, channel: int, direction: int, seq: int, *_: object
+    ) -> None:
+        self._told.append((operation, seq))

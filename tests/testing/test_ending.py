@@ -1,0 +1,97 @@
+"""How tasks are unwound when a run has failed: they let go, and they do end."""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queuebroker.testing import Failure, FailureKind, explore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker.testing import Run
+
+
+def _deadlocks(program: Callable[[Run], object]) -> None:
+    with pytest.raises(Failure) as caught:
+        explore(program)
+    assert caught.value.kind is FailureKind.DEADLOCK
+
+
+def test_a_task_that_fails_lets_go_of_what_it_holds() -> None:
+    """Blocked tasks are unwound: their ``finally`` blocks run, and nothing blocks."""
+    events: list[str] = []
+
+    def program(run: Run) -> None:
+        events.clear()
+        lock = threading.Lock()
+        condition = threading.Condition(lock)
+
+        def wait() -> None:
+            try:
+                with condition:
+                    condition.wait()
+            finally:
+                with lock:
+                    condition.notify_all()
+                time.sleep(1)
+                threading.Thread(target=print).start()
+                events.append("unwound")
+
+        run.spawn(wait)
+
+    _deadlocks(program)
+    assert events == ["unwound"]
+
+
+def _suppressing(lock: threading.Lock) -> None:
+    while True:
+        with contextlib.suppress(BaseException):
+            lock.acquire()
+
+
+def _catching(lock: threading.Lock) -> None:
+    while True:
+        try:
+            lock.acquire()
+        except BaseException:  # noqa: BLE001 # as the loop of many a worker does
+            continue
+
+
+@pytest.mark.parametrize("wait", [_suppressing, _catching])
+def test_a_task_that_swallows_its_end_is_ended_all_the_same(
+    wait: Callable[[threading.Lock], None],
+) -> None:
+    def program(run: Run) -> None:
+        lock = threading.Lock()
+        lock.acquire()
+        run.spawn(wait, lock)
+
+    before = _thread._count()
+
+    _deadlocks(program)
+    assert _thread._count() == before
+
+
+def test_what_is_cut_short_warns_of_nothing() -> None:
+    class Open:
+        def __del__(self) -> None:
+            import warnings  # noqa: PLC0415 # in the finalizer, as `open` does
+
+            warnings.warn("unclosed", ResourceWarning, stacklevel=1)
+
+    def program(run: Run) -> None:
+        def hold() -> None:
+            kept = Open()
+            threading.Event().wait()
+            del kept
+
+        run.spawn(hold)
+
+    _deadlocks(program)
