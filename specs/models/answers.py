@@ -35,7 +35,6 @@ class Ending(enum.Enum):
     BROKEN = enum.auto()  # struck from outside: it happened, or it did not
 
 
-Kind = Ending  # its former name
 
 
 @attrs.frozen

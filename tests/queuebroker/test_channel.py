@@ -26,7 +26,7 @@ from queuebroker import (
 )
 from specs.clauses import clause
 from specs.models import connection as oracle
-from specs.models.answers import Answer, Kind
+from specs.models.answers import Answer, Ending
 from specs.models.channel import ChannelPair
 from tests.pairs import channel_pair
 from tests.support import Threads, until
@@ -87,11 +87,11 @@ class TwoEnds(RuleBasedStateMachine):
 
     def _compare(self, expected: Answer, operation: Callable[[], object]) -> None:
         try:
-            seen = Answer(Kind.DONE, operation())
+            seen = Answer(Ending.DONE, operation())
         except (SendTimeoutError, ReceiveTimeoutError):
-            seen = Answer(Kind.WAITS)
+            seen = Answer(Ending.WAITS)
         except DisconnectedChannelError:
-            seen = Answer(Kind.DISCONNECTED)
+            seen = Answer(Ending.DISCONNECTED)
         assert seen == expected
 
     @invariant()

@@ -18,7 +18,7 @@ from queuebroker.status import RECEIVE, SEND, STATUS, Verdict
 from specs.clauses import clause
 from specs.models import connection as oracle
 from specs.models import queue as rules
-from specs.models.answers import Kind
+from specs.models.answers import Ending
 from tests.pairs import queue_pair
 
 if TYPE_CHECKING:
@@ -48,9 +48,11 @@ def _states() -> Iterator[Messages]:
 
 def _verdict(before: Messages, end: tuple[Answer, Messages]) -> Verdict:
     answer, after = end
-    if answer.kind is Kind.DONE:
+    if answer.kind is Ending.DONE:
         return Verdict.DROP if after == before else Verdict.DO
-    return {Kind.WAITS: Verdict.WAIT, Kind.DISCONNECTED: Verdict.REFUSE}[answer.kind]
+    return {Ending.WAITS: Verdict.WAIT, Ending.DISCONNECTED: Verdict.REFUSE}[
+        answer.kind
+    ]
 
 
 def _table(rows: Iterable[tuple[K, V]]) -> dict[K, V]:

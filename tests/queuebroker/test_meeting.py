@@ -38,8 +38,7 @@ from queuebroker import (
 from queuebroker.meeting import begin_locked, finish
 from queuebroker.rendezvous import Kind, RdV, RdVState, Terms
 from specs.clauses import clause
-from specs.models.answers import Answer
-from specs.models.answers import Kind as Ending
+from specs.models.answers import Answer, Ending
 from specs.models.rendezvous import Brokers, Medium
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from queuebroker import (
 )
 from specs.clauses import clause
 from specs.models import connection as oracle
-from specs.models.answers import Answer, Kind
+from specs.models.answers import Answer, Ending
 from specs.models.queue import QueuePair
 from tests.pairs import queue_pair
 
@@ -155,11 +155,11 @@ class TwoEnds(RuleBasedStateMachine):
     ) -> None:
         refused: DisconnectedQueueError | None = None
         try:
-            seen = Answer(Kind.DONE, operation())
+            seen = Answer(Ending.DONE, operation())
         except (SendTimeoutError, ReceiveTimeoutError):
-            seen = Answer(Kind.WAITS)
+            seen = Answer(Ending.WAITS)
         except DisconnectedQueueError as error:
-            seen = Answer(Kind.DISCONNECTED)
+            seen = Answer(Ending.DISCONNECTED)
             refused = error
         assert seen == expected
         if refused is not None:
