@@ -77,8 +77,8 @@ class Channel(End[Connection[CircularBuffer]]):
                 waited = True
                 return verdict if part else Verdict.DO
             if verdict is Verdict.DO:
+                before = flow.accepted
                 count = flow.buffer.write_locked(part)
-                before, flow.accepted = flow.accepted, flow.accepted + count
                 connection.note(
                     Operation.WRITE,
                     side,
@@ -139,8 +139,8 @@ class Channel(End[Connection[CircularBuffer]]):
                 return Verdict.DO
             if verdict is Verdict.DO:
                 flow = connection.flows[side]
+                before = flow.received
                 count = flow.buffer.read_locked(part)
-                before, flow.received = flow.received, flow.received + count
                 connection.note(
                     Operation.READ,
                     side,

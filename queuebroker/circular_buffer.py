@@ -40,12 +40,24 @@ class CircularBufferQueue(Generic[M]):
     I2. a message is in ``_messages`` and nowhere else here: a slot that was pulled
         keeps no reference to it (QB-BUF-7).
 
+    An interrupt strikes only where a call has returned. So each change below makes its
+    one call where nothing is half done, and there is nothing to repair (QB-ERR-9).
+
     Raises:
         ValueError: capacity below 1.
         TypeError: capacity is no int.
     """
 
-    __slots__ = ("_free", "_messages", "arrived", "capacity", "lock", "room")
+    __slots__ = (
+        "_free",
+        "_messages",
+        "_pulled",
+        "arrived",
+        "capacity",
+        "discarded",
+        "lock",
+        "room",
+    )
 
     def __init__(self, capacity: int, *, lock: _thread.LockType | None = None) -> None:
         self.capacity: int = positive("capacity", capacity)
@@ -55,6 +67,8 @@ class CircularBufferQueue(Generic[M]):
         # fetched. With the lock held throughout, counting messages would do as well;
         # taken slots are what keeps the capacity exact for an end without a lock.
         self._free: list[None] = [None] * self.capacity
+        self._pulled = 0
+        self.discarded = 0  # removed without being pulled
         self.room: WaitList = WaitList()
         self.arrived: WaitList = WaitList()
 
@@ -97,7 +111,7 @@ class CircularBufferQueue(Generic[M]):
         """Remove and return the oldest message, None if there is none (QB-BUF-5)."""
         with self.lock:
             try:
-                return self.pull_locked() if self._messages else None
+                return self.pull_locked()
             except BaseException:
                 self.recover_locked()
                 raise
@@ -108,23 +122,32 @@ class CircularBufferQueue(Generic[M]):
         """Store a message and wake a waiting reader; False if there is no room."""
         if not self._free:
             return False
-        self._free.pop()
+        del self._free[-1]
         self._messages.append(message)
-        if self.arrived:
-            self.arrived.wake_one()
-        if self._free and self.room:
-            self.room.wake_one()
+        self.wake_locked()
         return True
 
-    def pull_locked(self) -> M:
-        """Remove the oldest message, which must be there, and wake a writer."""
-        message = self._messages.popleft()
+    def pull_locked(self) -> M | None:
+        """Remove the oldest message and wake a writer; None if there is none."""
+        if not self._messages:
+            return None
+        message = self._messages[0]
+        del self._messages[0]
+        self._pulled += 1
         self._free.append(None)
-        if self.room:
-            self.room.wake_one()
-        if self._messages and self.arrived:
-            self.arrived.wake_one()
+        self.wake_locked()
         return message
+
+    def wake_locked(self) -> None:
+        """Wake one of those who can go on, on either side."""
+        if self.arrived and self._messages:
+            self.arrived.wake_one()
+        if self.room and self._free:
+            self.room.wake_one()
+
+    def pulled(self) -> int:
+        """Return how many messages were ever pulled."""
+        return self._pulled
 
     def peek_locked(self) -> M:
         """Return the oldest message, which must be there, and leave it."""
@@ -134,12 +157,11 @@ class CircularBufferQueue(Generic[M]):
         """Return everything, oldest first, and leave it."""
         return list(self._messages)
 
-    def clear_locked(self) -> list[M]:
-        """Remove everything; return what it was, oldest first."""
-        discarded = list(self._messages)
+    def discard_locked(self) -> None:
+        """Remove everything."""
+        self.discarded += len(self._messages)
         self._messages.clear()
         self._free[:] = [None] * self.capacity
-        return discarded
 
     def rouse_locked(self) -> None:
         """Wake everybody who waits on this buffer."""
@@ -147,8 +169,7 @@ class CircularBufferQueue(Generic[M]):
         self.arrived.wake_all()
 
     def recover_locked(self) -> None:
-        """Find a slot that an interrupt lost, wake everybody who waits (QB-ERR-9)."""
-        self._free[:] = [None] * (self.capacity - len(self._messages))
+        """Wake everybody who waits; an interrupt leaves nothing half done here."""
         self.rouse_locked()
 
     def settle(self) -> None:
@@ -169,7 +190,17 @@ class CircularBuffer:
         TypeError: capacity is no int.
     """
 
-    __slots__ = ("_count", "_ring", "_start", "arrived", "capacity", "lock", "room")
+    __slots__ = (
+        "_count",
+        "_pulled",
+        "_ring",
+        "_start",
+        "arrived",
+        "capacity",
+        "discarded",
+        "lock",
+        "room",
+    )
 
     def __init__(self, capacity: int, *, lock: _thread.LockType | None = None) -> None:
         self.capacity: int = positive("capacity", capacity)
@@ -177,6 +208,8 @@ class CircularBuffer:
         self._ring = bytearray(self.capacity)
         self._start = 0
         self._count = 0
+        self._pulled = 0
+        self.discarded = 0  # removed without being pulled
         self.room: WaitList = WaitList()
         self.arrived: WaitList = WaitList()
 
@@ -244,10 +277,7 @@ class CircularBuffer:
         self._ring[begin : begin + first] = view[:first]
         self._ring[: count - first] = view[first:count]
         self._count += count
-        if self.arrived:
-            self.arrived.wake_one()
-        if not self.full() and self.room:
-            self.room.wake_one()
+        self.wake_locked()
         return count
 
     def read_locked(self, view: memoryview) -> int:
@@ -259,21 +289,29 @@ class CircularBuffer:
         view[:first] = self._ring[self._start : self._start + first]
         view[first:count] = self._ring[: count - first]
         # One statement without a call in it: no interrupt falls between the two.
-        self._start, self._count = (
+        self._start, self._count, self._pulled = (
             (self._start + count) % self.capacity,
             self._count - count,
+            self._pulled + count,
         )
-        if self.room:
-            self.room.wake_one()
-        if self._count and self.arrived:
-            self.arrived.wake_one()
+        self.wake_locked()
         return count
 
-    def clear_locked(self) -> bytes:
-        """Remove everything; return what it was."""
-        discarded = bytearray(self._count)
-        self.read_locked(memoryview(discarded))
-        return bytes(discarded)
+    def wake_locked(self) -> None:
+        """Wake one of those who can go on, on either side."""
+        if self.arrived and not self.empty():
+            self.arrived.wake_one()
+        if self.room and not self.full():
+            self.room.wake_one()
+
+    def pulled(self) -> int:
+        """Return how many bytes were ever read."""
+        return self._pulled
+
+    def discard_locked(self) -> None:
+        """Remove everything."""
+        self.discarded += self._count
+        self._start = self._count = 0
 
     def rouse_locked(self) -> None:
         """Wake everybody who waits on this buffer."""

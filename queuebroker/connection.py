@@ -16,7 +16,7 @@ from queuebroker.status import RECEIVE, SEND, STATUS, Status, Verdict
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from queuebroker.parking import WaitList
     from queuebroker.readiness import Readiness
@@ -30,13 +30,16 @@ class Buffer(Protocol):
     """What a connection needs of a buffer of either kind."""
 
     capacity: int
+    discarded: int
     room: WaitList
     arrived: WaitList
 
     def __len__(self) -> int: ...
     def full(self) -> bool: ...
     def empty(self) -> bool: ...
-    def clear_locked(self) -> Sequence[object]: ...
+    def pulled(self) -> int: ...
+    def discard_locked(self) -> None: ...
+    def wake_locked(self) -> None: ...
     def rouse_locked(self) -> None: ...
     def recover_locked(self) -> None: ...
 
@@ -50,20 +53,31 @@ _numbers = itertools.count(1)
 class Flow(Generic[B]):
     """One direction: its buffer, and its books (QB-BOOK-1).
 
-    Guarded by the connection's lock. Units are messages, or bytes on a Channel.
-
-    Invariant: ``accepted == received + discarded + len(buffer)``.
+    Units are messages, or bytes on a Channel. The buffer counts what leaves it; what
+    came in follows from that, so that the books balance by construction.
     """
 
-    __slots__ = ("accepted", "buffer", "discarded", "half", "received", "told")
+    __slots__ = ("buffer", "half", "told")
 
     def __init__(self, buffer: B) -> None:
         self.buffer: B = buffer
-        self.accepted: int = 0
-        self.received: int = 0
-        self.discarded: int = 0  # unread when the receiver disconnected
         self.half: int = 0  # sent after the receiver had disconnected, never accepted
         self.told: int = 0  # the last number whose SEND an observer knows of
+
+    @property
+    def received(self) -> int:
+        """How much was received."""
+        return self.buffer.pulled()
+
+    @property
+    def discarded(self) -> int:
+        """How much was unread when the receiver disconnected."""
+        return self.buffer.discarded
+
+    @property
+    def accepted(self) -> int:
+        """How much was stored for the receiver."""
+        return self.received + self.discarded + len(self.buffer)
 
 
 class Connection(Generic[B]):
@@ -179,8 +193,7 @@ class Connection(Generic[B]):
             self.errors[side] = error
             self.closed[side] = True
         self.note_discarded_locked(side)
-        flow = self.flows[side]
-        flow.discarded += len(flow.buffer.clear_locked())
+        self.flows[side].buffer.discard_locked()
         self.note(Operation.CLOSE_LOCAL, side, side, reason=reason)
         self.rouse_locked()
         self.refresh_locked(0)
@@ -229,24 +242,14 @@ class Connection(Generic[B]):
                 raise
 
     def recover_locked(self) -> None:
-        """Put right what an exception left half done, and wake everybody (QB-ERR-9).
+        """Wake everybody, and set descriptors right, after an exception (QB-ERR-9).
 
-        Every operation changes its buffer first and its count after that. So if the
-        buffer has more than the books know of, a send was not counted; if it has less,
-        what was taken out was not: received, or discarded by a side that is closed.
+        It may have come after a change and before its wake-up; the changes themselves
+        are never half done, see `CircularBufferQueue`.
         """
         sides: tuple[Side, Side] = (0, 1)
         for side in sides:
-            flow = self.flows[side]
-            known = flow.accepted - flow.received - flow.discarded
-            excess = len(flow.buffer) - known
-            if excess > 0:
-                flow.accepted += excess
-            elif self.closed[side]:
-                flow.discarded -= excess
-            else:
-                flow.received -= excess
-            flow.buffer.recover_locked()
+            self.flows[side].buffer.recover_locked()
             readiness = self.readiness[side]
             if readiness is not None:
                 waits = self.receive_verdict(side) is Verdict.WAIT

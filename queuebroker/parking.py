@@ -44,13 +44,19 @@ class WaitList:
     Guarded by the lock of the state it belongs to. Who enlists a parker takes it off
     again; a waker only releases it. If a waker both released and removed, an interrupt
     between the two would leave a sleeper that nobody can find any more.
+
+    asleep: false only if nobody needs to be told that the condition is true. Who makes
+    it true without the lock reads this afterwards; who waits sets it first, and then
+    looks once more.
     """
 
-    __slots__ = ("_parkers",)
+    __slots__ = ("_parkers", "_pinned", "asleep")
 
     def __init__(self) -> None:
         # Made at the first wait: most wait lists of most connections never have one.
         self._parkers: list[_thread.LockType] | None = None
+        self._pinned = False
+        self.asleep = False
 
     def __bool__(self) -> bool:
         return bool(self._parkers)
@@ -60,11 +66,17 @@ class WaitList:
         if self._parkers is None:
             self._parkers = []
         self._parkers.append(parker)
+        self.asleep = True
 
     def leave(self, parker: _thread.LockType) -> None:
         """Take a parker off, if it is listed."""
         if self._parkers and parker in self._parkers:
             self._parkers.remove(parker)
+        self._review()
+
+    def pin(self) -> None:
+        """Let everybody who acts without the lock come and look from now on."""
+        self._pinned = self.asleep = True
 
     def wake_one(self) -> None:
         """Release the oldest parker that is still taken.
@@ -75,13 +87,20 @@ class WaitList:
         for parker in self._parkers or ():
             if parker.locked():
                 parker.release()
-                return
+                break
+        self._review()
 
     def wake_all(self) -> None:
         """Release every parker that is taken."""
         for parker in self._parkers or ():
             if parker.locked():
                 parker.release()
+        self._review()
+
+    def _review(self) -> None:
+        self.asleep = self._pinned or any(
+            parker.locked() for parker in self._parkers or ()
+        )
 
 
 class Waitable(Protocol):
@@ -127,6 +146,10 @@ def wait_for(
                     if outcome is not PENDING or expired:
                         return outcome
                     waiters.enlist(parker)
+                    if ready():
+                        # Who acts without the lock may have come between these two
+                        # lines and the attempt, and not have seen us.
+                        continue
                 except BaseException:
                     state.recover_locked()
                     raise

@@ -53,18 +53,18 @@ class QueueConnection(Connection[CircularBufferQueue[Message]]):
 
     def _store_locked(self, peer: Side, message: bytes, waited_ns: int) -> None:
         flow = self.flows[peer]
-        seq = flow.accepted + 1
-        flow.buffer.push_locked(message if self.watch is None else (seq, message))
-        flow.accepted = seq  # after the push, see `Connection.recover_locked`
-        if self.watch is not None:
+        if self.watch is None:
+            flow.buffer.push_locked(message)
+        else:
+            seq = flow.told + 1
+            flow.buffer.push_locked((seq, message))
             self._tell_sent_locked(peer, seq, len(message), waited_ns)
         self.refresh_locked(peer)
 
     def take_locked(self, side: Side, waited_ns: int) -> bytes:
         """Remove the oldest message for ``side``, which must be there."""
-        flow = self.flows[side]
-        item = flow.buffer.pull_locked()
-        flow.received += 1
+        item = self.flows[side].buffer.pull_locked()
+        assert item is not None  # QB-RECV-2: the table said that there is one
         self.refresh_locked(side)
         if not isinstance(item, tuple):
             return item

@@ -11,7 +11,8 @@ call into C has returned. `everywhere` goes through all of these in one call::
 
     everywhere(case)
 
-Only the code of the library is struck, not that of the test or the interpreter.
+Only the code of the library is struck, not that of the test or the interpreter; which
+packages are the library, a test may say.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ import dis
 import functools
 import gc
 import itertools
+import os
 import sys
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import queuebroker
 
 if TYPE_CHECKING:
-    from types import CodeType, FrameType
+    from types import CodeType, FrameType, ModuleType
 
 __all__ = ["Blow", "everywhere", "strike"]
 
 # Makes the call it is given, and interrupts it.
 Blow = Callable[[Callable[[], object]], None]
 
-_LIBRARY = str(Path(queuebroker.__file__).parent)
+_LIBRARY: Final = (queuebroker,)
 
 # After these the interpreter looks for what is to be done; a call counts if what was
 # called is written in C, since a Python function has looked when it began.
@@ -44,12 +45,16 @@ _CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 
 
 def everywhere(
-    case: Callable[[Blow], None], points: Iterable[int] | None = None
+    case: Callable[[Blow], None],
+    points: Iterable[int] | None = None,
+    *,
+    packages: Sequence[ModuleType] = _LIBRARY,
 ) -> None:
     """Run a case again and again, each time with the interrupt one point later.
 
     The last time the call ends without one; there must be several points before.
     points: only these.
+    packages: whose code is struck.
     """
     for point in itertools.count() if points is None else points:
         blows: list[bool] = []
@@ -57,7 +62,7 @@ def everywhere(
         def blow(
             act: Callable[[], object], point: int = point, blows: list[bool] = blows
         ) -> None:
-            blows.append(strike(act, point))
+            blows.append(strike(act, point, packages=packages))
 
         case(blow)
         if not any(blows):
@@ -65,7 +70,12 @@ def everywhere(
     assert point > 5
 
 
-def strike(act: Callable[[], object], point: int) -> bool:
+def strike(
+    act: Callable[[], object],
+    point: int,
+    *,
+    packages: Sequence[ModuleType] = _LIBRARY,
+) -> bool:
     """Make a call and raise `KeyboardInterrupt` at the point of that number, from 0.
 
     False if the call ended before there were so many points; it was not struck then.
@@ -73,7 +83,7 @@ def strike(act: Callable[[], object], point: int) -> bool:
     Raises:
         AssertionError: the interrupt did not come out of the call.
     """
-    tracer = _Tracer(point)
+    tracer = _Tracer(point, packages)
     before = sys.gettrace()
     gc.disable()  # a finalizer's interrupt goes nowhere, and would not repeat itself
     sys.settrace(tracer.enter)
@@ -94,8 +104,11 @@ def strike(act: Callable[[], object], point: int) -> bool:
 class _Tracer:
     """Counts the points of one thread and strikes once."""
 
-    def __init__(self, point: int) -> None:
+    def __init__(self, point: int, packages: Sequence[ModuleType]) -> None:
         self.struck = False
+        self._folders = tuple(
+            f"{folder}{os.sep}" for each in packages for folder in each.__path__
+        )
         self._left = point
         self._last: dict[FrameType, str | None] = {}
 
@@ -105,7 +118,7 @@ class _Tracer:
         # A class is called in C, which then calls its __init__.
         if caller in self._last and frame.f_code.co_name != "__init__":
             self._last[caller] = None
-        if not frame.f_code.co_filename.startswith(_LIBRARY):
+        if not frame.f_code.co_filename.startswith(self._folders):
             return None
         if self.struck or _finalizes(frame):
             return None

@@ -34,6 +34,7 @@ class _Faulty(CircularBufferQueue[Message]):
         self.room, self.arrived = replaced.room, replaced.arrived
         # This is a buffer too: it may take over another's parts.
         self._messages, self._free = replaced._messages, replaced._free
+        self._pulled, self.discarded = replaced.pulled(), replaced.discarded
         self._connection = connection
         self._side: Side = side
         self._struck = False
@@ -84,7 +85,7 @@ class _Half(_Faulty):
 
     __slots__ = ()
 
-    def pull_locked(self) -> Message:
+    def pull_locked(self) -> Message | None:
         message = super().pull_locked()
         if not self._struck:
             self._struck = True

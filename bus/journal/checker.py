@@ -58,12 +58,15 @@ def check(journals: Iterable[StoredJournal]) -> CheckResult:
     traffic = Traffic()
     facts: dict[int, JournalFacts] = {}
     problems: list[str] = []
+    read: list[tuple[StoredJournal, FactsBuilder]] = []
     for journal in journals:
         traffic.enter(journal.id, journal.name)
         builder = FactsBuilder(journal)
         for segment in journal.segments(builder.add_damaged):
             builder.add(segment)
             traffic.take(segment.records())
+        read.append((journal, builder))
+    for journal, builder in read:
         facts[journal.id] = builder.result()
         problems += journal.problems
     violations = [*_incomplete(facts.values()), *_judged(traffic, facts)]

@@ -83,6 +83,7 @@ class SegmentHeader:
     mono, wall: one instant on both clocks, in nanoseconds.
     seal: None while it is open.
     lost: records the journal had lost when this was read.
+    seal_flaw: how its seal contradicts itself, "" if it does not; `seal` is None then.
     """
 
     journal: int
@@ -94,6 +95,7 @@ class SegmentHeader:
     wall: int
     seal: Seal | None = None
     lost: int = 0
+    seal_flaw: str = ""
 
     def pack(self) -> bytes:
         """The whole head of a segment that is just being made."""
@@ -119,7 +121,10 @@ class SegmentHeader:
 
     @classmethod
     def unpack(cls, buffer: bytes) -> SegmentHeader:
-        """Read a head; ValueError says what is wrong with it, and at which byte."""
+        """Read a head; ValueError says what is wrong with it, and at which byte.
+
+        A damaged seal is no such error: the slots can be read without one.
+        """
         if len(buffer) < HEADER_BYTES:
             msg = f"the header ends at byte {len(buffer)}, expected {HEADER_BYTES}"
             raise ValueError(msg)
@@ -137,6 +142,11 @@ class SegmentHeader:
             msg = f"record version {version} of {size} bytes is not known here"
             raise ValueError(msg)
         (lost,) = LOST.unpack_from(buffer, LOST_OFFSET)
+        seal, seal_flaw = None, ""
+        try:
+            seal = Seal.unpack(buffer)
+        except ValueError as error:
+            seal_flaw = str(error)
         return cls(
             journal=journal,
             segment=segment,
@@ -145,6 +155,7 @@ class SegmentHeader:
             boot_id=boot,
             mono=mono,
             wall=wall,
-            seal=Seal.unpack(buffer),
+            seal=seal,
             lost=lost,
+            seal_flaw=seal_flaw,
         )

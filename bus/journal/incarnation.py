@@ -7,7 +7,9 @@ when the hot path in `recorder` has no slot to draw.
 
 from __future__ import annotations
 
+import collections
 import datetime as dt
+import itertools
 import logging
 import os
 import re
@@ -25,6 +27,7 @@ from queuebroker import _sync
 
 if TYPE_CHECKING:
     import _thread
+    from collections.abc import Callable
 
     from bus.journal.recorder import Recorder
     from bus.journal.segment import Slot
@@ -45,10 +48,11 @@ class Incarnation:
     folder: where it records.
     base: upper half of its channel numbers, drawn at random with its own number.
 
-    Lock: ``_lock`` guards ``_closed``, ``_parker`` and every change of the current
-    segment. It is held for no system call. A writer can be interrupted by a finalizer
-    that hangs up a queue and so records, too: the inner one then loses its record
-    instead of waiting for itself.
+    Locks: ``_closing`` is held by whoever closes and never waited for; ``_lock``, taken
+    second, guards ``_closed``, ``_parker`` and every change of the current segment. It
+    is held for no system call. A writer can be interrupted by a finalizer that hangs up
+    a queue and so records, too: the inner one then loses its record instead of waiting
+    for itself.
     """
 
     def __init__(
@@ -68,6 +72,8 @@ class Incarnation:
         self._inside = _sync.Local()
         self._closed = False
         self._told_late = False
+        self._closing = _sync.Lock()
+        self._last: list[Slot] = []  # for the CLOSE record, once it is drawn
         self._parker: _thread.LockType | None = None
         self._lost_told = 0
         self._anchored = _sync.monotonic()
@@ -86,6 +92,22 @@ class Incarnation:
             target=self._keep_house, name="journal", daemon=True
         )
         self._housekeeper.start()
+        # What a close has still to do. A step that was struck is done again, by the
+        # next close, and so is one that was struck right after its end.
+        self._to_close: collections.deque[Callable[[], object]] = collections.deque(
+            (
+                self._take_no_more,
+                self._housekeeper.join,
+                self._write_last,
+                self._seal_all,
+                self.meta.close,
+            )
+        )
+
+    @property
+    def finished(self) -> bool:
+        """Whether a close has come to its end."""
+        return not self._to_close
 
     @property
     def lost(self) -> int:
@@ -108,26 +130,60 @@ class Incarnation:
         """Count a record that could not be written; after the close, say late."""
         if not self._closed:
             self._supply.lose()
-        elif not self._told_late:
-            self._told_late = True
+            if not self._closed:
+                return
+            # The close may have looked at the count before this one was added to it,
+            # and sealed what it would stand in: then nothing else tells of it.
+        if not self._told_late:
             self.meta.late()
+            self._told_late = True  # only now: an interrupt must not keep it untold
 
     def close(self) -> None:
-        """Write the last record, wait for late writers a moment, seal. Idempotent."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            self._wake_locked()
+        """Write the last record, wait for late writers a moment, seal. Idempotent.
+
+        After an interrupt the next call goes on. If somebody is closing already,
+        perhaps this very thread whom a finalizer interrupted, return at once.
+        """
+        taken: list[bool] = []
+        try:
+            # One call in C: an interrupt cannot fall between taking the lock and
+            # knowing that it is taken.
+            taken.extend(map(self._closing.acquire, (False,)))
+            while taken == [True] and self._to_close:
+                self._to_close[0]()
+                self._to_close.popleft()
+        finally:
+            if taken == [True]:
+                self._closing.release()
+
+    # The steps of a close.
+
+    def _take_no_more(self) -> None:
+        # As in `draw`: a finalizer may strike while the lock is held.
+        self._inside.drawing = True
+        try:
+            with self._lock:
+                self._closed = True
+                self._wake_locked()
+        finally:
+            self._inside.drawing = False
         self._recorder.switch(exhausted)
-        self._housekeeper.join()
-        self._supply.refill()
-        self._tell_lost()
-        slot = self._draw_locked()
-        if slot is not None:
-            _write(slot, Kind.CLOSE)
-        self._supply.finish(None if slot is None else slot[0] + 1)
-        self.meta.close()
+
+    def _write_last(self) -> None:
+        if not self._last:
+            self._supply.refill()
+            self._tell_lost()
+        while not self._last:
+            # One call in C draws the slot and keeps it: one that was drawn and
+            # forgotten would be a hole.
+            draws = iter(self._supply.current.take, None)
+            self._last.extend(itertools.islice(draws, 1))
+            if not self._last and not self._supply.advance():
+                return
+        _write(self._last[0], Kind.CLOSE)
+
+    def _seal_all(self) -> None:
+        self._supply.finish(self._last[0][0] + 1 if self._last else None)
 
     def abandon(self) -> None:
         """In a forked child: close its copy of what the parent goes on using."""

@@ -100,13 +100,15 @@ class Meta:
 
     def late(self) -> None:
         """Say, after the close, that operations are still being reported."""
-        line = {"is": "late", "mono": _sync.monotonic_ns()}
+        data = _encoded({"is": "late", "mono": _sync.monotonic_ns()})
+        if self._torn:
+            data = b"\n" + data
         # If the journal was removed nobody is left to be told: do not make a new file.
         with (
             contextlib.suppress(OSError),
             FileIO(self._path, "ab", opener=_existing) as file,
         ):
-            file.write(_encoded(line))
+            file.write(data)
 
     def close(self) -> None:
         """Close the file. Whoever still has a name to write is told that it cannot."""

@@ -107,8 +107,15 @@ class StoredJournal:
         return self.meta.machine or self.path.parent.name
 
     def refresh(self) -> None:
-        """Read the side file again: a living process goes on naming things."""
+        """Read the side file again if it has grown.
+
+        What is written to it, be it a name or that operations came after the close, is
+        written before the records that rest on it: so read the records first.
+        """
         try:
+            size = (self.path / META_FILE).stat().st_size
+            if size and size == self.meta.file_bytes:
+                return
             self.meta = read_meta(self.path)
         except OSError as error:
             self.tell(f"cannot read {self.path / META_FILE}: {error.strerror}")
@@ -193,10 +200,7 @@ class StoredJournal:
         for problem in segment.problems:
             self.tell(problem)
         self._anchor(segment.header.mono, segment.header.wall)
-        if segment.header.seal is None:
-            # Names are written before the records that use them: what was just read
-            # may use names that are new since the side file was.
-            self.refresh()
+        self.refresh()
         return segment
 
     def _header_id(self) -> int:
@@ -242,7 +246,14 @@ class FactsBuilder:
         self._damaged += 1
 
     def result(self) -> JournalFacts:
-        """What they come to."""
+        """What they come to; call it when the records of all journals have been read.
+
+        The side file is read last of all. A process that lived when its journal was
+        opened may have closed it since and gone on working: an operation that its
+        records lack is then told of before any record, here or in another journal,
+        of what came of it.
+        """
+        self._journal.refresh()
         return JournalFacts(
             journal=self._journal.id,
             records=self._records,

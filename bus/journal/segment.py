@@ -64,7 +64,7 @@ class Segment:
       are drawn. One call in C: atomic under the interpreter lock.
     """
 
-    __slots__ = ("_map", "_path", "_view", "header", "take")
+    __slots__ = ("_map", "_path", "_seal", "_view", "header", "take")
 
     def __init__(self, folder: Path, header: SegmentHeader) -> None:
         """Make the file. OSError if there is no room; nothing is left behind then."""
@@ -74,8 +74,9 @@ class Segment:
         # Made under another name: a reader never meets a segment without a header.
         unborn = folder / f"seg-{header.segment:05d}.new"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        file = os.open(unborn, flags, 0o666)
+        file = -1
         try:
+            file = os.open(unborn, flags, 0o666)
             _allocate(file, size)
             os.pwrite(file, header.pack(), 0)
             unborn.rename(self._path)
@@ -85,7 +86,9 @@ class Segment:
             self._path.unlink(missing_ok=True)
             raise
         finally:
-            os.close(file)
+            if file >= 0:
+                os.close(file)
+        self._seal: Seal | None = None
         self._view = memoryview(self._map)
         draw = zip(
             itertools.count(header.first_n),
@@ -119,8 +122,23 @@ class Segment:
     def seal(self, lost: int) -> Seal:
         """Close the segment for good: count, checksum, cut the file, rename it.
 
-        Writers that have drawn and not written yet find their target released.
+        Writers that have drawn and not written yet find their target released. After an
+        interrupt, or an OSError, call it again.
         """
+        if self._seal is None:
+            self._seal = self._sum_up(lost)
+        seal = self._seal
+        # An interrupted call may live on in a traceback, and its view of the map too.
+        with contextlib.suppress(BufferError):
+            self._map.close()
+        if self.sealed_path.exists():
+            return seal
+        if seal.used < self.header.slots:
+            os.truncate(self._path, HEADER_BYTES + seal.used * RECORD_BYTES)
+        self._path.rename(self.sealed_path)
+        return seal
+
+    def _sum_up(self, lost: int) -> Seal:
         self._view.release()
         # Only now: a slot drawn from here on cannot be written any more.
         used = self._drawn()
@@ -135,10 +153,6 @@ class Segment:
         seal = Seal(used=used, count=used - len(missing), crc32=checksum, lost=lost)
         packed = seal.pack()
         self._map[SEAL_OFFSET : SEAL_OFFSET + len(packed)] = packed
-        self._map.close()
-        if used < self.header.slots:
-            os.truncate(self._path, HEADER_BYTES + used * RECORD_BYTES)
-        self._path.rename(self.sealed_path)
         return seal
 
     def _drawn(self) -> int:

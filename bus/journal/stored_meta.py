@@ -29,6 +29,7 @@ class StoredMeta:
     names, threads: texts by number; numbers that are not there are unknown.
     late: operations were reported after the close.
     unreadable: lines that could not be read.
+    file_bytes: how much of the file was read; it only grows.
     """
 
     journal: int | None = None
@@ -41,12 +42,14 @@ class StoredMeta:
     threads: dict[int, str] = attrs.field(factory=lambda: {0: ""})
     late: bool = False
     unreadable: int = 0
+    file_bytes: int = 0
 
 
 def read_meta(folder: Path) -> StoredMeta:
     """Read the side file of a journal's folder; OSError if that fails."""
-    meta = StoredMeta()
-    for line in (folder / META_FILE).read_bytes().splitlines():
+    data = (folder / META_FILE).read_bytes()
+    meta = StoredMeta(file_bytes=len(data))
+    for line in data.splitlines():
         if not line.strip():
             continue
         try:

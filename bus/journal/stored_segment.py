@@ -16,7 +16,7 @@ import attrs
 
 from bus.errors import JournalError
 from bus.journal.format import RECORD, RECORD_BYTES, Kind, Record, dtype
-from bus.journal.header import HEADER_BYTES, SegmentHeader
+from bus.journal.header import HEADER_BYTES, LOST, LOST_OFFSET, SegmentHeader
 from bus.journal.segment import OPEN_SUFFIX, SEALED_SUFFIX
 from bus.journal.slots import invalid_slots
 from bus.journal.wording import hex64
@@ -131,12 +131,17 @@ def read_segment(path: Path, journal: int | None = None) -> StoredSegment:
         # Never ask for more than there is: it would be allocated first.
         file_bytes = os.fstat(file.fileno()).st_size
         body = file.read(min(header.slots * RECORD_BYTES, file_bytes))
-    flaws: list[str] = []
+        # Read again: what was lost before a record that was just read is counted.
+        file.seek(LOST_OFFSET)
+        (lost,) = LOST.unpack(file.read(LOST.size))
+    header = attrs.evolve(header, lost=max(header.lost, lost))
+    flaws = [header.seal_flaw] if header.seal_flaw else []
     body = _sealed_body(header, body, flaws) if header.seal else _open_body(body)
     used = len(body) // RECORD_BYTES
     invalid = invalid_slots(memoryview(body), header.first_n, used)
-    if header.seal:
+    if header.seal or header.seal_flaw:
         flaws += _torn(body, invalid)
+    if header.seal:
         count = used - len(invalid)
         if count != header.seal.count:
             flaws.append(f"it holds {count} records, its seal says {header.seal.count}")

@@ -9,6 +9,7 @@ open, whoever closes it afterwards. This knows nothing of records.
 from __future__ import annotations
 
 import collections
+import itertools
 import logging
 import operator
 from typing import TYPE_CHECKING, Final
@@ -65,20 +66,19 @@ class Tally:
 class Supply:
     """All segments of one incarnation.
 
-    current: the one that slots are drawn from.
     lost: records that found no slot.
     short: a spare is wanted that could not be made.
     """
 
     __slots__ = (
+        "_awaited",
         "_folder",
+        "_line",
         "_max_segments",
         "_next",
         "_retired",
         "_sealed",
-        "_spares",
         "_template",
-        "current",
         "lost",
         "short",
     )
@@ -95,23 +95,28 @@ class Supply:
         self._template = template
         self._max_segments = max_segments
         self._next = 1
-        self._spares: collections.deque[Segment] = collections.deque()
+        self._awaited = False
         self._retired: collections.deque[Segment] = collections.deque()
         self._sealed: collections.deque[Path] = collections.deque()
         self.short = False
         self.lost = Tally()
-        self.current = Segment(folder, template)
+        # The current one, and behind it the spares.
+        self._line = collections.deque([Segment(folder, template)])
+
+    @property
+    def current(self) -> Segment:
+        """The segment that slots are drawn from."""
+        return self._line[0]
 
     def advance(self) -> bool:
         """Put a spare in the place of the current segment; False if there is none.
 
-        Under the journal's lock. The current one goes first: nobody may be shown it
-        both retired and current.
+        Under the journal's lock. One call in C: a writer who is interrupted here leaves
+        no segment in both places, where it would be sealed twice, and none in neither.
         """
-        if not self._spares:
+        if len(self._line) < 2:
             return False
-        self._retired.append(self.current)
-        self.current = self._spares.popleft()
+        self._retired.extend(map(collections.deque.popleft, (self._line,)))
         return True
 
     def lose(self) -> None:
@@ -121,7 +126,7 @@ class Supply:
 
     def tend(self) -> None:
         """Make spares, seal what is whole, delete what is too old."""
-        while len(self._spares) < self._spares_due():
+        while len(self._line) - 1 < self._spares_due():
             if not self._make_spare():
                 break
         for _ in range(len(self._retired)):
@@ -135,7 +140,7 @@ class Supply:
 
     def refill(self) -> None:
         """See that there is a spare, if there is room: the last words need a place."""
-        if not self._spares:
+        if len(self._line) < 2:
             self._make_spare()
 
     @property
@@ -144,19 +149,23 @@ class Supply:
         return bool(self._retired)
 
     def finish(self, end: int | None) -> None:
-        """Seal everything; nobody draws any more.
+        """Seal everything; nobody draws any more. After an interrupt, call it again.
 
         end: the number after the last record that will be written, None if all slots
           of the current segment were drawn.
         """
-        header = self.current.header
-        self._await_stragglers(header.slots if end is None else end - header.first_n)
-        self._retired.append(self.current)
+        if not self._awaited:
+            header = self.current.header
+            used = header.slots if end is None else end - header.first_n
+            self._await_stragglers(used)
+            self._awaited = True
+        while len(self._line) > 1:
+            self._line[-1].discard()
+            self._line.pop()
         while self._retired:
-            self._seal(self._retired.popleft())
-        for spare in self._spares:
-            spare.discard()
-        self._spares.clear()
+            self._seal(self._retired[0])
+            self._retired.popleft()
+        self._seal(self.current)
         self._prune()
 
     def _spares_due(self) -> int:
@@ -177,14 +186,16 @@ class Supply:
             wall=_sync.wall_ns(),
         )
         try:
-            self._spares.append(Segment(self._folder, header))
+            segment = Segment(self._folder, header)
         except OSError as error:
             if not self.short:
                 _log.warning("cannot make a journal segment: %s", error)
             self.short = True
             return False
         self.short = False
+        # No interrupt falls between these two: each number is given once.
         self._next += 1
+        self._line.append(segment)
         return True
 
     def _await_stragglers(self, used: int) -> None:
@@ -205,18 +216,21 @@ class Supply:
         except OSError as error:
             _log.warning("cannot seal %s: %s", segment.sealed_path, error)
         else:
-            self._sealed.append(segment.sealed_path)
+            # A close that was interrupted here does it again.
+            if segment.sealed_path not in itertools.islice(reversed(self._sealed), 1):
+                self._sealed.append(segment.sealed_path)
 
     def _prune(self) -> None:
         if self._max_segments is None:
             return
-        others = len(self._spares) + len(self._retired) + 1
+        others = len(self._line) + len(self._retired)
         while self._sealed and len(self._sealed) + others > self._max_segments:
-            oldest = self._sealed.popleft()
+            oldest = self._sealed[0]
             try:
                 oldest.unlink(missing_ok=True)
             except OSError as error:
                 _log.warning("cannot delete %s: %s", oldest, error)
+            self._sealed.popleft()
 
 
 def _pause(until: float) -> None:

@@ -129,11 +129,15 @@ class Journal:
         """Write the last record, wait for late writers a moment, seal. Idempotent.
 
         Operations that are reported later are not recorded; the journal then says so.
+        A close that was interrupted is finished by the next one, at the latest by that
+        at the end of the program. While another thread closes, this does nothing.
         """
         self._closed = True
-        atexit.unregister(self.close)
-        if self._incarnation is not None:
-            self._incarnation.close()
+        incarnation = self._incarnation
+        if incarnation is not None:
+            incarnation.close()
+        if incarnation is None or incarnation.finished:
+            atexit.unregister(self.close)
 
     def __enter__(self) -> Self:
         return self

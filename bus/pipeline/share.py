@@ -75,6 +75,7 @@ class Share:
             segment = read_segment(Path(self.path), self.journal)
         except (JournalError, OSError):
             return  # `facts` tells
+        journal.refresh()  # names are written before the records that use them
         yield from event_batches(journal, segment)
 
     def facts(self) -> pa.RecordBatch:
@@ -95,11 +96,14 @@ class Share:
             # Not damage: when the folder was listed, it told whose journal it is.
             problems.append(str(error))
         else:
-            problems += journal.problems
+            contents: list[str] = []
+            if self.path is not None:
+                row |= self._contents(Path(self.path), contents)
+            # After the segment: the process may have closed it, and gone on, meanwhile.
+            journal.refresh()
+            problems += [*journal.problems, *contents]
             row |= {"machine": journal.machine, "program": journal.meta.program}
             row["late"] = journal.meta.late
-            if self.path is not None:
-                row |= self._contents(Path(self.path), problems)
         row["problems"] = "\n".join(problems) or None
         texts = {name: storable(it) for name, it in row.items() if isinstance(it, str)}
         return pa.RecordBatch.from_pylist([row | texts], schema=arrow_schema(SEGMENTS))

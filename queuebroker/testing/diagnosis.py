@@ -39,7 +39,7 @@ def diagnose(
     """Return the failure to raise for a schedule that ended in ``trouble``."""
     if trouble.hung or trouble.kind is FailureKind.NONDETERMINISTIC:
         # Another run would hang again, or be another one.
-        return failure_of(trouble, None, schedule, seed, experiment.spurious)
+        return failure_of(experiment, trouble, None, schedule, seed)
     short = list(schedule)
     if trouble.kind is not FailureKind.UNCONTROLLED:
         short = shortened(experiment, trouble.kind, schedule)
@@ -47,7 +47,7 @@ def diagnose(
     outcome = experiment.run(Forced(short), recorder=recorder)
     if trouble.kind is FailureKind.UNCONTROLLED and outcome.trouble is None:
         # What the explorer does not control may do as it likes.
-        return failure_of(trouble, None, short, seed, experiment.spurious)
+        return failure_of(experiment, trouble, None, short, seed)
     if outcome.trouble is None or outcome.trouble.kind is not trouble.kind:
         again = f"in {outcome.trouble.kind}" if outcome.trouble else "well"
         trouble = Trouble(
@@ -56,20 +56,23 @@ def diagnose(
             " when it was run again: the program does not do the same each time",
             error=trouble.error,
         )
-        return failure_of(trouble, None, short, seed, experiment.spurious)
-    return failure_of(outcome.trouble, recorder, short, seed, experiment.spurious)
+        return failure_of(experiment, trouble, None, short, seed)
+    return failure_of(experiment, outcome.trouble, recorder, short, seed)
 
 
 def failure_of(
+    experiment: Experiment,
     trouble: Trouble,
     recorder: Recorder | None,
     schedule: Sequence[int],
     seed: str,
-    spurious: int,
 ) -> Failure:
     """Return a failure with its story, the exception behind it as its cause."""
     schedule = trimmed(schedule)
-    extra = f", spurious={spurious}" if spurious else ""
+    extra = f", spurious={experiment.spurious}" if experiment.spurious else ""
+    if experiment.modules:
+        names = ", ".join(module.__name__ for module in experiment.modules)
+        extra += f", modules=[{names}]"
     hint = [f"replay with: replay(program, {schedule}{extra})"]
     if seed:
         hint.append(f"seed: {seed}")

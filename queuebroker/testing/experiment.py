@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from queuebroker.testing.renewal import renew, renewable
 from queuebroker.testing.run import Run
 from queuebroker.testing.scheduler import Scheduler
 from queuebroker.testing.supervise import perform
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from types import ModuleType
 
     from queuebroker.testing.housekeeping import Housekeeper
     from queuebroker.testing.recorder import Recorder
@@ -43,10 +45,13 @@ class Experiment:
         housekeeper: Housekeeper,
         *,
         spurious: int = 0,
+        modules: Sequence[ModuleType] = (),
     ) -> None:
         self._program = program
         self._housekeeper = housekeeper
+        self._made_before = renewable(modules)
         self.spurious = spurious
+        self.modules = modules
 
     def run(
         self,
@@ -64,7 +69,12 @@ class Experiment:
         )
         program = self._program
         run = Run(scheduler)
-        fingerprint = perform(scheduler, lambda: program(run))
+
+        def body() -> None:
+            renew(self._made_before)
+            program(run)
+
+        fingerprint = perform(scheduler, body)
         self._housekeeper.tidy()
         return Outcome(
             scheduler.trouble, fingerprint, scheduler.steps, scheduler.preemptions

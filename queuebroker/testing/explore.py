@@ -22,7 +22,8 @@ from queuebroker.testing.search import Exhaustive, Forced, RandomWalk
 from queuebroker.testing.substitute import substituted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from types import ModuleType
 
     from queuebroker.testing.run import Run
 
@@ -42,6 +43,7 @@ def explore(
     seed: int | str | None = None,
     limit: int = 20_000,
     spurious: int = 0,
+    modules: Iterable[ModuleType] = (),
 ) -> Report:
     """Run ``program(run)`` under many schedules, and raise what is wrong with one.
 
@@ -54,6 +56,9 @@ def explore(
       early deadline (a slow machine) and a spurious wake-up count as one.
     seed: makes the random part repeatable; "seed:index" runs just that one schedule.
     spurious: how often in a run, at most, a sleeper wakes though nobody woke it.
+    modules: where names of the standard library are held on to, as by ``from threading
+      import Lock``: they are exchanged there, too. Locks, conditions and queues that
+      such a module made when it was imported are new in every run.
 
     Raises:
         Failure: a schedule goes wrong; its text tells how.
@@ -71,7 +76,7 @@ def explore(
             msg = f"{name} must be >= 0, got {number}"
             raise ValueError(msg)
     base, index = _parsed(seed)
-    with _laboratory(program, spurious) as experiment:
+    with _laboratory(program, spurious, modules) as experiment:
         survey = _Survey(experiment)
         if index is not None:
             survey.walk(base, range(index, index + 1))
@@ -82,7 +87,11 @@ def explore(
 
 
 def replay(
-    program: Callable[[Run], object], schedule: Sequence[int], *, spurious: int = 0
+    program: Callable[[Run], object],
+    schedule: Sequence[int],
+    *,
+    spurious: int = 0,
+    modules: Iterable[ModuleType] = (),
 ) -> Report:
     """Run ``program(run)`` once, under a schedule that a `Failure` has told.
 
@@ -91,27 +100,28 @@ def replay(
           it is not deterministic.
         RuntimeError: another exploration is under way in this process.
     """
-    with _laboratory(program, spurious) as experiment:
+    with _laboratory(program, spurious, modules) as experiment:
         survey = _Survey(experiment)
         recorder = Recorder()
         outcome = experiment.run(Forced(list(schedule)), recorder=recorder)
         if outcome.trouble is not None:
-            raise failure_of(outcome.trouble, recorder, schedule, "", spurious)
+            raise failure_of(experiment, outcome.trouble, recorder, schedule, "")
         survey.add(outcome)
         return survey.report("")
 
 
 @contextmanager
 def _laboratory(
-    program: Callable[[Run], object], spurious: int
+    program: Callable[[Run], object], spurious: int, modules: Iterable[ModuleType]
 ) -> Iterator[Experiment]:
     """Prepare the process for runs, and put all back afterwards."""
     if not _exploring.acquire(blocking=False):
         msg = "cannot explore: an exploration is under way in this process"
         raise RuntimeError(msg)
     try:
-        with substituted(), housekeeping() as housekeeper:
-            yield Experiment(program, housekeeper, spurious=spurious)
+        named = tuple(modules)
+        with substituted(modules=named), housekeeping() as housekeeper:
+            yield Experiment(program, housekeeper, spurious=spurious, modules=named)
     finally:
         _exploring.release()
 

@@ -17,6 +17,7 @@ from queuebroker.testing.primitives import SimulatedLock, SimulatedWaiter
 from queuebroker.testing.task import NEVER, OTHERS, TIME, Task
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from types import FrameType
 
     from queuebroker.testing.scheduler import Scheduler
@@ -41,6 +42,15 @@ class Remark:
     text: str
 
 
+@attrs.frozen
+class _Notice:
+    """That a condition was notified; ``waiters`` are those it has at any time."""
+
+    waiters: Collection[object]
+    step: Step
+    in_vain: bool
+
+
 class Recorder:
     """The record of one run: ``events`` in order, and at the end who stands where.
 
@@ -54,6 +64,7 @@ class Recorder:
         self._labels: dict[str, int] = {}
         self._given_up: set[SimulatedLock] = set()
         self._private: set[SimulatedLock] = set()
+        self._notices: list[_Notice] = []
 
     # Told by primitives and the scheduler, on the thread of the task they are about.
 
@@ -104,6 +115,16 @@ class Recorder:
         else:
             self.note(task, f"lets go of {lock.label}")
 
+    def notifies(self, task: Task, waiters: Collection[object]) -> None:
+        """A task notifies a condition, perhaps while nobody sleeps there."""
+        place = place_of(sys._getframe(1))
+        step = Step(task.name, "notifies nobody", place)
+        self._notices.append(_Notice(waiters, step, in_vain=not waiters))
+        # In `Event.set` and the like that is what happens most of the time.
+        by_user = place is not None and place.call in {"", "Condition.notify_all"}
+        if by_user and not waiters:
+            self.events.append(step)
+
     def preempted(self, task: Task, chosen: Task) -> None:
         """A task that could go on has to wait for another."""
         self.events.append(
@@ -149,6 +170,18 @@ class Recorder:
         if task.asleep and code is not None:
             text = f"what it sleeps for{_verdict(scheduler.trouble, task)}"
             self.endings.append(Step("", text, place_of_code(code)))
+        bare = place is not None and place.call == "Condition.wait"
+        if task.asleep and task.predicate is None and bare:
+            self._see_notices(task)
+
+    def _see_notices(self, sleeper: Task) -> None:
+        """Tell of a bare wait, of which nobody knows what for, who notified it when."""
+        notices = [n for n in self._notices if sleeper.obstacle in n.waiters]
+        if not notices:
+            self.endings.append(Step("", "nobody has ever notified it", None))
+        elif (last := notices[-1]).in_vain:
+            text = f"{last.step.task} notified it before it slept"
+            self.endings.append(Step("", text, last.step.place))
 
 
 def _verdict(trouble: Trouble | None, sleeper: Task) -> str:

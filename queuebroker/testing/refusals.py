@@ -7,7 +7,9 @@ in another process. Threads that are no tasks of a run may use it as ever.
 from __future__ import annotations
 
 import _thread
+import contextlib
 import functools
+import importlib
 import os
 import queue
 import select
@@ -68,14 +70,35 @@ REFUSALS: Final[list[tuple[Any, str, str]]] = [
     (os, "fork", "os.fork"),
     (os, "forkpty", "os.forkpty"),
     (_thread, "start_new_thread", "_thread.start_new_thread"),
+    (_thread, "start_joinable_thread", "_thread.start_joinable_thread"),
+]
+
+# The same, looked at only if the program may use it: module, class, and as above.
+_OF_PROCESSES: Final[list[tuple[str, str, str, str]]] = [
+    ("multiprocessing.process", "BaseProcess", "start", "multiprocessing.Process"),
+    (
+        "multiprocessing.synchronize",
+        "SemLock",
+        "__init__",
+        "what multiprocessing has of locks, queues and pools",
+    ),
+    (
+        "multiprocessing.connection",
+        "_ConnectionBase",
+        "__init__",
+        "multiprocessing.Pipe",
+    ),
 ]
 
 
 def refusals() -> Iterator[tuple[Any, str, Any]]:
     """Yield owner, attribute and stand-in of all that is here to be refused."""
     table = list(REFUSALS)
-    if (process := sys.modules.get("multiprocessing.process")) is not None:
-        table.append((process.BaseProcess, "start", "multiprocessing.Process"))
+    if "multiprocessing" in sys.modules:
+        for path, kind, attribute, what in _OF_PROCESSES:
+            with contextlib.suppress(ImportError):  # not every platform has them all
+                module = importlib.import_module(path)
+                table.append((getattr(module, kind), attribute, what))
     for owner, attribute, what in table:
         real = getattr(owner, attribute, None)  # not every platform has them all
         if real is not None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import _thread
 import builtins
 import functools
+import importlib
 import sys
 import threading
 import time
@@ -41,9 +42,9 @@ _real_rlock = threading.RLock
 _REAL_LOCKS: Final = (type(_real_lock()), type(_real_rlock()))
 _real_wait = threading.Condition.wait
 _real_wait_for = threading.Condition.wait_for
+_real_notify = threading.Condition.notify
 _real_park = _sync.park
 _real_sleep = time.sleep
-_real_import = builtins.__import__
 
 
 # Locks.
@@ -70,6 +71,7 @@ _waiter = _made(_real_lock, primitives.SimulatedWaiter)
 
 # A class from 3.13 on, which people ask ``isinstance`` about.
 _Lock = Imitation("Lock", (_thread.LockType, primitives.SimulatedLock), _lock)
+_RLock = Imitation("RLock", (type(_real_rlock()), primitives.SimulatedRLock), _rlock)
 
 
 def _wait_for(
@@ -106,18 +108,28 @@ def _wait(condition: threading.Condition, timeout: float | None = None) -> bool:
         )
     event_wait = threading.Event.wait.__code__
     if me.scheduler.spurious_left and sys._getframe(1).f_code is not event_wait:
-        me.spurious_wake = functools.partial(_notify, condition, me)
+        me.spurious_wake = functools.partial(_wake, condition, me)
     try:
         return _real_wait(condition, timeout)
     finally:
         me.spurious_wake = None
 
 
-def _notify(condition: Any, sleeper: Task) -> None:
+def _wake(condition: Any, sleeper: Task) -> None:
     """Wake one certain sleeper, which `Condition.notify` cannot."""
     waiter: Any = sleeper.obstacle
     condition._waiters.remove(waiter)
     waiter.taken = False
+
+
+def _notify(condition: threading.Condition, n: int = 1) -> None:
+    """Stands for `Condition.notify`: the record tells also of one that woke nobody."""
+    me = caller()
+    recorder = None if me is None else me.scheduler.recorder
+    private: Any = condition
+    if me is not None and recorder is not None and private._is_owned():
+        recorder.notifies(me, private._waiters)
+    _real_notify(condition, n)
 
 
 def _park(lock: Any, predicate: Callable[[], bool], deadline: float | None) -> bool:
@@ -126,16 +138,21 @@ def _park(lock: Any, predicate: Callable[[], bool], deadline: float | None) -> b
     return _real_park(lock, predicate, deadline)
 
 
-def _import(*args: Any, **kwargs: Any) -> Any:
-    """Stands for ``import``: notes that the task is about it."""
-    me = caller()
-    if me is None:
-        return _real_import(*args, **kwargs)
-    me.importing += 1
-    try:
-        return _real_import(*args, **kwargs)
-    finally:
-        me.importing -= 1
+def _importing(real: Callable[..., Any]) -> Callable[..., Any]:
+    """Stands for a way to import: notes that the task is about it."""
+
+    @functools.wraps(real)
+    def import_(*args: Any, **kwargs: Any) -> Any:
+        me = caller()
+        if me is None:
+            return real(*args, **kwargs)
+        me.importing += 1
+        try:
+            return real(*args, **kwargs)
+        finally:
+            me.importing -= 1
+
+    return import_
 
 
 # Time.
@@ -204,7 +221,11 @@ SEAMS: Final[list[tuple[Any, str, Any]]] = [
     (threading.Thread, "is_alive", threads.is_alive),
     (threading.Condition, "wait", _wait),
     (threading.Condition, "wait_for", _wait_for),
-    (builtins, "__import__", _import),
+    (threading.Condition, "notify", _notify),
+    (builtins, "__import__", _importing(builtins.__import__)),
+    (importlib, "import_module", _importing(importlib.import_module)),
+    (_thread, "allocate_lock", _Lock),
+    (_thread, "RLock", _RLock),
 ]
 
 # So that a task that is named after its function is called ``sleep``, not ``_sleep``.

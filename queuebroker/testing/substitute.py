@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from queuebroker import _sync
 from queuebroker.testing import stand_ins
 from queuebroker.testing.refusals import refusals
+from queuebroker.testing.renewal import renewable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -34,8 +35,8 @@ FRESH: Final[list[tuple[str, str, Callable[[], object]]]] = [
     ("threading", "_counter", lambda: itertools.count(1).__next__),
 ]
 
-# Rebound by identity. Users' modules that say ``from threading import Lock`` can be
-# given to `substituted` to be treated alike.
+# Rebound by identity; so are users' modules that say ``from threading import Lock``, if
+# they are given to `substituted`.
 _MODULES: Final[tuple[ModuleType, ...]] = (threading, time, queue, _sync)
 
 
@@ -43,12 +44,23 @@ _MODULES: Final[tuple[ModuleType, ...]] = (threading, time, queue, _sync)
 def substituted(*, modules: Iterable[ModuleType] = ()) -> Iterator[None]:
     """Let stand-ins take the place of real things within the block."""
     changes: list[tuple[Any, str, Any]] = []
-    for module in (*_MODULES, *modules):
+    refused = list(refusals())
+    named = tuple(modules)
+    for module in (*_MODULES, *named):
         for name, value in vars(module).items():
             if (stand_in := _stand_in(value)) is not None:
                 changes.append((module, name, stand_in))
+    # Also what a user's module holds on to: ``from queue import SimpleQueue``.
+    by_identity = {id(getattr(owner, name)): what for owner, name, what in refused}
+    changes += [
+        (module, name, by_identity[id(value)])
+        for module in named
+        for name, value in vars(module).items()
+        if id(value) in by_identity
+    ]
+    changes += renewable(named)  # as it is: every run exchanges it, none puts it back
     changes += stand_ins.SEAMS
-    changes += refusals()
+    changes += refused
     changes += [(module, name, first()) for module, name, first in _fresh_attributes()]
     before = [(owner, name, vars(owner)[name]) for owner, name, _ in changes]
     try:

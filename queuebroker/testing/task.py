@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FREE", "NEVER", "OTHERS", "TIME", "Obstacle", "Task"]
 
+# Taken when this module is loaded: the explorer exchanges the public name.
+_allocate_lock = _thread.allocate_lock
+
 NEVER: Final = math.inf  # the deadline of who has none
 
 
@@ -131,7 +134,7 @@ class Task:
         self.body: Callable[[], object] | None = body
         self.daemon: bool = daemon
         self.context: Context = Context()
-        self.gate: _thread.LockType = _thread.allocate_lock()
+        self.gate: _thread.LockType = _allocate_lock()
         self.gate.acquire()
 
         self.ident: int = 0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from bus.journal.format import RECORD, RECORD_BYTES, RECORD_VERSION, Kind, mark
-from bus.journal.header import Seal, SegmentHeader
+from bus.journal.header import SEAL_OFFSET, Seal, SegmentHeader
 from tests.journal.history import Entry
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ class Condition:
     closed: with a CLOSE record. sealed: its last segment, too. lost: records its
     writer counted as lost. holes: record numbers whose slots are empty. beginning:
     how many segments at its beginning were deleted. damaged: a byte was changed after
-    the seal. late: operations were reported after the close.
+    the seal. seal_damaged: a byte of the last seal was. late: operations were reported
+    after the close.
     """
 
     closed: bool = True
@@ -48,6 +49,7 @@ class Condition:
     holes: tuple[int, ...] = ()
     beginning: int = 0
     damaged: bool = False
+    seal_damaged: bool = False
     late: bool = False
 
 
@@ -139,9 +141,12 @@ def _write_segments(
             body = body.ljust(slots * RECORD_BYTES, b"\0")
         if condition.damaged and number == count - 1:
             body = _flipped(body)
+        head = bytearray(header.pack())
+        if condition.seal_damaged and sealed and number == count - 1:
+            head[SEAL_OFFSET + 8] ^= 1
         suffix = ".qbj" if sealed else ".open.qbj"
         file = path / f"seg-{number:05d}{suffix}"
-        file.write_bytes(header.pack() + body)
+        file.write_bytes(head + body)
 
 
 def _flipped(body: bytes) -> bytes:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import bus
+import queuebroker
 from bus.demo.plant import FAULTS, plant
 from bus.journal.checker import CheckResult, check
 from bus.journal.format import Kind
@@ -14,11 +18,11 @@ from bus.journal.rules import RULES, Verdict
 from bus.journal.writer import Journal
 from queuebroker import Broker, BrokerManager, DisconnectedQueueError, QueueBroker
 from specs.clauses import clause
+from tests.journal.telling import SMALL
+from tests.strikes import Blow, everywhere
 from tests.support import Threads
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from queuebroker import MessageQueue
 
 PORT = 80
@@ -149,6 +153,36 @@ def test_a_byte_channel_is_recorded_and_breaks_no_promise(tmp_path: Path) -> Non
     (journal_,) = open_journals(tmp_path)
     kinds = {record.kind for record in journal_.records()}
     assert {Kind.WRITE, Kind.READ} <= kinds
+
+
+@clause("QB-BOOK-4")
+def test_a_send_that_is_interrupted_anywhere_breaks_no_rule() -> None:
+    """What can be received was told as sent, or the journal says what it lacks."""
+    outcomes: set[tuple[bool, bool]] = set()
+
+    def case(struck: Blow) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            with (
+                Journal(folder, segment_bytes=SMALL) as journal,
+                BrokerManager(observer=journal.observe) as manager,
+            ):
+                accepted, connected = pair(manager)
+                connected.send(b"before")
+                struck(lambda: connected.send(b"struck"))
+                connected.send(b"after")
+                received = accepted.receive_many()
+                accepted.disconnect()
+                connected.disconnect()
+            result = judged(Path(folder))
+
+        assert received in ([b"before", b"struck", b"after"], [b"before", b"after"])
+        assert [one for one in result.violations if one.verdict is Verdict.FAIL] == []
+        assert result.verdict is not Verdict.FAIL
+        outcomes.add((b"struck" in received, result.verdict is Verdict.PASS))
+
+    everywhere(case, packages=[queuebroker, bus])
+    # It was struck before the message could be received, and after.
+    assert {(False, True), (True, True)} <= outcomes
 
 
 FINDS = {

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bus.errors import JournalError
+from bus.journal.checker import check
 from bus.journal.format import RECORD_BYTES, Kind
-from bus.journal.header import HEADER_BYTES, SEAL_OFFSET
+from bus.journal.header import HEADER_BYTES, SEAL_OFFSET, SegmentHeader
 from bus.journal.reader import open_journals, read_segment_array
 from bus.journal.stored_segment import read_segment
 from bus.journal.writer import Journal
@@ -22,9 +23,10 @@ from tests.journal.histories import Condition, Entry, History, clean, journal_id
 from tests.journal.telling import SMALL, only, tell
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from bus.journal.reader import JournalFacts
+    from bus.journal.reader import JournalFacts, StoredJournal
 
 
 def entries(count: int, journal: int = 0) -> list[Entry]:
@@ -233,6 +235,106 @@ def test_a_crc_that_does_not_fit_leaves_the_records(tmp_path: Path) -> None:
 
     damaged(tmp_path, "the checksum of bytes 4096 to 7296 is wrong")
     assert facts(tmp_path).records == 100
+
+
+def test_a_damaged_seal_leaves_the_records(tmp_path: Path) -> None:
+    path = stored(tmp_path, seal_damaged=True) / "seg-00002.qbj"
+
+    journal = only(tmp_path)
+    facts = journal.facts()
+
+    assert journal.problems == [f"{path} is damaged: the seal at byte 512 is damaged"]
+    assert (facts.damaged, facts.records, facts.gaps) == (1, 100, 0)
+    assert (facts.segments, facts.sealed, facts.closed) == (3, 2, True)
+    assert not facts.complete
+
+
+def test_damage_to_seal_and_record_is_told_of_both(tmp_path: Path) -> None:
+    path = stored(tmp_path, seal_damaged=True) / "seg-00002.qbj"
+    at = HEADER_BYTES + 2 * RECORD_BYTES
+    patch(path, at + 76, b"\xff\xff\xff\xff")
+
+    journal = only(tmp_path)
+
+    assert journal.facts().records == 99
+    assert journal.problems == [
+        f"{path} is damaged: the seal at byte 512 is damaged",
+        f"{path} is damaged: 1 damaged records, the first at byte {at}",
+    ]
+
+
+# What changes while it is read.
+
+
+def test_operations_after_a_close_are_seen_by_who_began_to_read_before(
+    tmp_path: Path,
+) -> None:
+    journal = Journal(tmp_path, segment_bytes=SMALL)
+    tell(journal, seq=1)
+    begun = open_journals(tmp_path)
+    journal.close()
+    tell(journal, seq=2)
+
+    (facts,) = check(begun).facts
+
+    assert facts.complete
+    assert facts.late
+    assert not facts.conclusive
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_whether_a_journal_is_late_is_read_after_the_records_of_all(
+    tmp_path: Path, first: int
+) -> None:
+    """What came after the close of one may be in the records of the other."""
+    one = Journal(tmp_path, segment_bytes=SMALL)
+    other = Journal(tmp_path, segment_bytes=SMALL)
+    for journal in (one, other):
+        journal.close()
+    stored_ = {journal.path: journal for journal in open_journals(tmp_path)}
+
+    def one_after_another() -> Iterator[StoredJournal]:
+        for journal in (one, other)[:: -1 if first else 1]:
+            assert journal.folder is not None
+            yield stored_[journal.folder]
+            tell(journal)
+
+    assert [facts.late for facts in check(one_after_another()).facts] == [True, True]
+
+
+def test_names_are_known_of_what_was_sealed_after_the_journal_was_opened(
+    tmp_path: Path,
+) -> None:
+    journal = Journal(tmp_path, segment_bytes=SMALL)
+    begun = only(tmp_path)
+    tell(journal, local="new")
+    journal.close()
+
+    names = [begun.name(record.task) for record in begun.records() if record.task]
+
+    assert names == ["new"]
+
+
+def test_a_loss_between_the_reading_of_header_and_records_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path, segment_bytes=SMALL)
+    begun = only(tmp_path)
+    unpack = SegmentHeader.unpack
+
+    def meanwhile(buffer: bytes) -> SegmentHeader:
+        header = unpack(buffer)
+        if not journal.lost:
+            assert journal._incarnation is not None
+            journal._incarnation.lose()
+            journal.close()
+        return header
+
+    monkeypatch.setattr(SegmentHeader, "unpack", meanwhile)
+    facts = begun.facts()
+
+    assert facts.closed
+    assert facts.lost == 1
 
 
 # What goes away, and what cannot be read.

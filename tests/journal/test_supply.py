@@ -17,6 +17,7 @@ from bus.journal.checker import check
 from bus.journal.format import Kind
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
+from bus.journal.supply import Tally
 from bus.journal.writer import Journal
 from specs.clauses import clause
 from tests.journal.processes import run
@@ -185,6 +186,28 @@ def test_a_disk_that_is_full_to_the_end_is_told_by_the_seal(
     assert facts.sealed == facts.segments
 
 
+def test_a_loss_that_the_close_did_not_count_makes_the_journal_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer is suspended before its loss is counted; the journal is closed."""
+    journal = Journal(tmp_path, segment_bytes=SMALL)
+    assert journal._incarnation is not None
+    add = Tally.add
+
+    def suspended(tally: Tally) -> None:
+        journal.close()
+        add(tally)
+
+    monkeypatch.setattr(Tally, "add", suspended)
+    journal._incarnation.lose()
+
+    facts = only(tmp_path).facts()
+    assert journal.lost == 1
+    assert (facts.closed, facts.lost) == (True, 0)
+    assert facts.late
+    assert not facts.conclusive
+
+
 def test_without_room_for_one_segment_there_is_no_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,3 +270,25 @@ def test_where_names_cannot_be_written_they_are_unknown(
     assert [stored.name(record.task) for record in told(stored)] == ["", "known"]
     assert stored.facts().complete
     assert [p.startswith("cannot read 2 lines of") for p in stored.problems] == [True]
+
+
+def test_lateness_is_told_though_the_line_before_it_is_torn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room: list[int | None] = [None]
+
+    class Cramped(FileIO):
+        def write(self, data: Buffer) -> int:
+            return super().write(bytes(data)[: room[0]])
+
+    monkeypatch.setattr("bus.journal.meta.FileIO", Cramped)
+    journal = Journal(tmp_path)
+    room[0] = 9
+    tell(journal, local="lost", remote="")
+    room[0] = None
+    journal.close()
+    assert not only(tmp_path).meta.late
+
+    tell(journal)
+
+    assert only(tmp_path).meta.late

@@ -10,7 +10,11 @@ __all__ = ["OURS", "WITHOUT"]
 WITHOUT: dict[str, str] = {}
 
 _LIFO = (
-    Edit("circular_buffer.py", "self._messages.popleft()", "self._messages.pop()"),
+    Edit(
+        "circular_buffer.py",
+        "        message = self._messages[0]\n        del self._messages[0]\n",
+        "        message = self._messages[-1]\n        del self._messages[-1]\n",
+    ),
 )
 
 _OWNED = (
@@ -339,8 +343,8 @@ _RECEIVING = (
         (
             Edit(
                 "connection.py",
-                "        flow.discarded += len(flow.buffer.clear_locked())\n",
-                "        flow.discarded += len(flow.buffer.clear_locked())\n"
+                "        self.flows[side].buffer.discard_locked()\n",
+                "        self.flows[side].buffer.discard_locked()\n"
                 "        if len(self.flows[1 - side].buffer):\n"
                 "            self.flows[1 - side].buffer.pull_locked()\n",
             ),
@@ -401,7 +405,7 @@ _HANGING_UP = (
         (
             Edit(
                 "connection.py",
-                "        flow.discarded += len(flow.buffer.clear_locked())\n",
+                "        self.flows[side].buffer.discard_locked()\n",
                 "",
             ),
         ),
@@ -589,9 +593,9 @@ _CONCURRENCY = (
         (
             Edit(
                 "circular_buffer.py",
-                "        if self._messages and self.arrived:\n"
-                "            self.arrived.wake_one()\n",
-                "",
+                "        self._free.append(None)\n        self.wake_locked()\n",
+                "        self._free.append(None)\n"
+                "        if self.room:\n            self.room.wake_one()\n",
             ),
         ),
     ),

@@ -97,7 +97,7 @@ SEEN_ELSEWHERE = (
                 "parking.py",
                 "            if parker.locked():\n"
                 "                parker.release()\n"
-                "                return\n",
+                "                break\n",
                 "            pass\n",
             ),
         ),
@@ -158,9 +158,9 @@ SEEN_ELSEWHERE = (
         (
             Edit(
                 "connection.py",
-                "        flow.discarded += len(flow.buffer.clear_locked())\n",
-                "        flow.discarded += len(flow.buffer.clear_locked())\n"
-                "        self.flows[1 - side].buffer.clear_locked()\n",
+                "        self.flows[side].buffer.discard_locked()\n",
+                "        self.flows[side].buffer.discard_locked()\n"
+                "        self.flows[1 - side].buffer.discard_locked()\n",
             ),
         ),
     ),

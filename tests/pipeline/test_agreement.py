@@ -64,6 +64,7 @@ conditions = st.builds(
     holes=st.lists(st.integers(1, 40), max_size=2).map(tuple),
     beginning=st.sampled_from([0, 0, 0, 1, 9]),
     damaged=st.sampled_from([False, False, False, True]),
+    seal_damaged=st.sampled_from([False, False, False, True]),
     late=st.sampled_from([False, False, True]),
 )
 # Some faults look for what others have taken away; these can stand together.

@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.errors import JournalError
+from bus.journal.format import Kind
 from bus.journal.reader import StoredJournal
+from bus.journal.writer import Journal
 from bus.pipeline import share as module
 from bus.pipeline.share import Share, packed
 from tests.journal.histories import Condition, History, journal_id, store
+from tests.journal.telling import tell
 from tests.pipeline.reading import facts, long_history, read, reader
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from bus.journal.stored_segment import StoredSegment
 
 
 def test_small_segments_share_a_task_and_large_ones_do_not(
@@ -147,3 +152,30 @@ def test_an_unreadable_side_file_costs_names_and_nothing_else(tmp_path: Path) ->
     assert [row["n"] for row in rows] == [row["n"] for row in before]
     assert {row["task"] for row in rows} == {None}
     assert StoredJournal(folder).id == journal_id(0)
+
+
+def test_what_a_process_says_while_its_segment_is_read_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names somebody, closes its journal and works on, all before the records."""
+    living: list[Journal] = []
+    read_segment = module.read_segment
+
+    def meanwhile(path: Path, journal: int) -> StoredSegment:
+        if living:
+            writer = living.pop()
+            tell(writer, local="new")
+            writer.close()
+            tell(writer)
+        return read_segment(path, journal)
+
+    monkeypatch.setattr(module, "read_segment", meanwhile)
+    living.append(Journal(tmp_path / "one"))
+    (share, *_) = Share.list_all(tmp_path / "one")
+    rows = [row for batch in share.events() for row in batch.to_pylist()]
+    living.append(Journal(tmp_path / "other"))
+    (share, *_) = Share.list_all(tmp_path / "other")
+    (fact,) = share.facts().to_pylist()
+
+    assert [row["task"] for row in rows if row["code"] == Kind.SEND] == ["new"]
+    assert fact["late"]

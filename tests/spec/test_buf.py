@@ -177,7 +177,7 @@ def test_a_message_that_was_pulled_is_not_held() -> None:
             alive = [one() is not None for one in held]
             assert alive == [False] * (number - 1) + [True, True]
 
-    buffer.clear_locked()
+    buffer.discard_locked()
     assert not any(one() for one in held)
 
 

@@ -93,7 +93,7 @@ STRIKES = {
         Connection, "refresh_locked", lambda end: end.fileno()
     ),
     "a disconnect discards": Strike(
-        CircularBufferQueue, "clear_locked", lambda end: end.disconnect()
+        CircularBufferQueue, "discard_locked", lambda end: end.disconnect()
     ),
     "a disconnect wakes": Strike(WaitList, "wake_all", lambda end: end.disconnect()),
     "a receive goes to sleep": Strike(

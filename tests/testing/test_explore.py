@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -270,8 +270,10 @@ def _get(queue: Bounded) -> None:
 
 @pytest.mark.parametrize("name", ["bound", "random", "limit", "spurious"])
 def test_negative_numbers_are_refused(name: str) -> None:
+    options: dict[str, Any] = {name: -1}
+
     with pytest.raises(ValueError, match=f"{name} must be >= 0, got -1"):
-        explore(lambda run: None, **{name: -1})
+        explore(lambda run: None, **options)
 
 
 def test_a_seed_that_is_none_is_refused() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,7 +20,7 @@ _name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="nob
 _local = threading.local()
 
 
-def _failure(program: Callable[[Run], object], **options: int) -> Failure:
+def _failure(program: Callable[[Run], object], **options: Any) -> Failure:
     with pytest.raises(Failure) as caught:
         explore(program, **options)
     return caught.value

@@ -6,7 +6,7 @@ import queue
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from queuebroker.testing import Run
 
 
-def _explored(program: Callable[[Run], None], **options: int) -> None:
+def _explored(program: Callable[[Run], None], **options: Any) -> None:
     explore(program, seed=1, **{"random": 50, **options})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import re
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from queuebroker.testing import Run
 
 
-def _told(program: Callable[[Run], object], **options: int) -> str:
+def _told(program: Callable[[Run], object], **options: Any) -> str:
     """The story, with the numbers of lines in this file taken out."""
     with pytest.raises(Failure) as caught:
         explore(program, random=0, **options)

@@ -1,0 +1,183 @@
+"""A close that is interrupted, at every point, is finished by the next one."""
+
+from __future__ import annotations
+
+import atexit
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import bus
+from bus.journal import segment as segments
+from bus.journal.format import RECORD, Kind
+from bus.journal.header import SegmentHeader
+from bus.journal.stored_segment import read_segment
+from bus.journal.supply import Supply
+from bus.journal.writer import Journal
+from tests.journal.telling import SLOTS, SMALL, only, spares_ready, tell, told
+from tests.strikes import Blow, everywhere
+from tests.support import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.journal.segment import Slot
+
+FIRST = SegmentHeader(
+    journal=1, segment=0, first_n=0, slots=3, boot_id=bytes(16), mono=0, wall=0
+)
+
+
+def write(slot: Slot) -> None:
+    n, offset, mark, target = slot
+    RECORD.pack_into(target, offset, 77, 0, 0, 0, n, *[0] * 11, 1, mark)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("records", [1, SLOTS - 1])
+def test_a_close_that_was_interrupted_is_finished_by_the_next(records: int) -> None:
+    """With room for the last record in the current segment, or in a spare one."""
+
+    def case(struck: Blow) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            journal = Journal(folder, segment_bytes=SMALL)
+            for seq in range(1, records + 1):
+                tell(journal, seq=seq)
+            struck(journal.close)
+            journal.close()
+
+            stored = only(Path(folder))
+            facts = stored.facts()
+            assert facts.conclusive
+            assert facts.segments == facts.sealed == 1 + (records == SLOTS - 1)
+            assert facts.records == 2 + records
+            kinds = [record.kind for record in stored.records()]
+            assert kinds == [Kind.OPEN, *[Kind.SEND] * records, Kind.CLOSE]
+            sealed = [f"seg-{number:05d}.qbj" for number in range(facts.segments)]
+            assert names(stored.path) == ["meta.jsonl", *sealed]
+            assert stored.problems == []
+
+    everywhere(case, packages=[bus])
+
+
+def test_the_end_of_the_program_finishes_a_close_that_was_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at_end: list[Callable[[], None]] = []
+    monkeypatch.setattr(atexit, "register", at_end.append)
+    monkeypatch.setattr(atexit, "unregister", at_end.remove)
+
+    def case(struck: Blow) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            journal = Journal(folder, segment_bytes=SMALL)
+            struck(journal.close)
+            while at_end:
+                at_end[-1]()
+
+            assert only(Path(folder)).facts().conclusive
+
+    everywhere(case, packages=[bus])
+
+
+def test_an_interrupted_close_that_lives_on_in_a_traceback_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its frames hold views of the mapped file, which can then not be unmapped."""
+
+    def interrupted(slots: memoryview, *_: object) -> list[int]:
+        view = slots[:80]
+        raise KeyboardInterrupt(len(view))
+
+    journal = Journal(tmp_path, segment_bytes=SMALL)
+    with monkeypatch.context() as patched:
+        patched.setattr(Supply, "_await_stragglers", lambda *_: None)
+        patched.setattr(segments, "invalid_slots", interrupted)
+        with pytest.raises(KeyboardInterrupt) as struck:
+            journal.close()
+
+    journal.close()
+
+    assert struck.value.args == (80,)
+    assert only(tmp_path).facts().conclusive
+    assert only(tmp_path).facts().sealed == 1
+
+
+def supply_of_three(folder: Path) -> Supply:
+    """One sealed, one full and not sealed, and a current one with one record."""
+    supply = Supply(folder, FIRST, max_segments=None)
+    for _ in range(2):
+        supply.tend()
+        for _ in range(3):
+            write(supply.current.take())
+        assert supply.advance()
+    write(supply.current.take())
+    return supply
+
+
+def test_all_segments_are_sealed_once_though_that_is_interrupted() -> None:
+    def case(struck: Blow) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            supply = supply_of_three(folder)
+            struck(lambda: supply.finish(7))
+            supply.finish(7)
+
+            assert names(folder) == [f"seg-{number:05d}.qbj" for number in range(3)]
+            stored = [read_segment(path) for path in sorted(folder.iterdir())]
+            assert [each.count for each in stored] == [3, 3, 1]
+            assert not any(each.flaws for each in stored)
+
+    everywhere(case, packages=[bus])
+
+
+def test_a_change_of_segments_that_is_interrupted_leaves_each_in_one_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At most the record that was struck is missing; nothing is sealed twice."""
+    monkeypatch.setattr("bus.journal.supply.STRAGGLER_S", 0.0)
+
+    def case(struck: Blow) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            with Journal(folder, segment_bytes=SMALL) as journal:
+                until(partial(spares_ready, folder, 1), "spares lie ready")
+                for seq in range(1, SLOTS):
+                    tell(journal, seq=seq)
+                struck(lambda: tell(journal, seq=SLOTS))
+                tell(journal, seq=SLOTS + 1)
+
+            facts = only(folder).facts()
+            assert facts.closed
+            assert (facts.segments, facts.sealed, facts.damaged) == (2, 2, 0)
+            assert facts.gaps <= 1
+            seqs = [record.seq for record in told(only(folder))]
+            seqs = [seq for seq in seqs if seq != SLOTS]
+            assert seqs == [*range(1, SLOTS), SLOTS + 1]
+
+    everywhere(case, packages=[bus])
+
+
+def test_a_spare_whose_making_is_interrupted_is_made_again() -> None:
+    def case(struck: Blow) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            supply = Supply(folder, FIRST, max_segments=None)
+            struck(supply.refill)
+            supply.refill()
+            assert not supply.short
+            for n in range(4):
+                if n == 3:
+                    assert supply.advance()
+                write(supply.current.take())
+            supply.refill()
+            supply.finish(4)
+
+            assert names(folder) == ["seg-00000.qbj", "seg-00001.qbj"]
+
+    everywhere(case, packages=[bus])
