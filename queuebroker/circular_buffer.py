@@ -20,6 +20,7 @@ from queuebroker.parking import PENDING, Pending, WaitList, wait_for
 
 if TYPE_CHECKING:
     import _thread
+    from collections.abc import MutableSequence
 
     from typing_extensions import Buffer
 
@@ -66,7 +67,7 @@ class CircularBufferQueue(Generic[M]):
         # A slot is taken before its message is stored and given back after that was
         # fetched. With the lock held throughout, counting messages would do as well;
         # taken slots are what keeps the capacity exact for an end without a lock.
-        self._free: list[None] = [None] * self.capacity
+        self._free: MutableSequence[int | None] = [None] * self.capacity
         self._pulled = 0
         self.discarded = 0  # removed without being pulled
         self.room: WaitList = WaitList()
@@ -85,6 +86,10 @@ class CircularBufferQueue(Generic[M]):
     def empty(self) -> bool:
         """Whether a pull would return None."""
         return not self._messages
+
+    def drained(self) -> bool:
+        """Whether nothing is here, nor on its way here."""
+        return self.empty()
 
     def push(self, message: M, *, timeout: float | None = None) -> None:
         """Store a message, waiting while the buffer is full (QB-BUF-4).
@@ -159,9 +164,10 @@ class CircularBufferQueue(Generic[M]):
 
     def discard_locked(self) -> None:
         """Remove everything."""
-        self.discarded += len(self._messages)
+        count = len(self._messages)
+        self.discarded += count
+        self._free += [None] * count
         self._messages.clear()
-        self._free[:] = [None] * self.capacity
 
     def rouse_locked(self) -> None:
         """Wake everybody who waits on this buffer."""
@@ -226,6 +232,10 @@ class CircularBuffer:
     def empty(self) -> bool:
         """Whether there is no byte to read."""
         return self._count == 0
+
+    def drained(self) -> bool:
+        """Whether nothing is here, nor on its way here."""
+        return self.empty()
 
     def push(self, byte: int) -> None:
         """Store one byte, 0 to 255.

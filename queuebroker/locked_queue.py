@@ -67,9 +67,18 @@ class LockedMessageQueue(MessageQueue):
     def send_many(
         self, messages: Iterable[Buffer], *, timeout: float | None = None
     ) -> int:
-        deadline = deadline_after(timeout)
+        deadline_after(timeout)  # arguments are looked at first (QB-SEND-8)
         sendable, flaw = self._snapshots(messages)
-        sent = 0
+        sent = self._send_rest(sendable, 0, timeout)
+        if flaw is not None and not sent:
+            raise flaw
+        return sent
+
+    def _send_rest(
+        self, sendable: list[bytes], sent: int, timeout: float | None
+    ) -> int:
+        """Send what was not sent yet; return how many of all were sent."""
+        deadline = deadline_after(timeout)
         while sent < len(sendable):
             run = partial(self._send_run_locked, sendable, sent)
             sent, verdict = self._connection.critical(run)
@@ -81,8 +90,6 @@ class LockedMessageQueue(MessageQueue):
                 if not sent:
                     raise self._unsent(verdict)
                 return sent
-        if flaw is not None and not sent:
-            raise flaw
         return sent
 
     def _snapshots(
@@ -141,12 +148,14 @@ class LockedMessageQueue(MessageQueue):
             msg = "cannot receive: buffer is read-only"
             raise TypeError(msg)
 
-        def take(side: Side, waited_ns: int) -> int:
+        def take(side: Side, waited_ns: int) -> int | None:
             size = self._connection.next_size_locked(side)
             if size > len(view):
                 msg = f"cannot receive: message of {size} bytes, buffer of {len(view)}"
                 raise ValueError(msg)
             message = self._connection.take_locked(side, waited_ns)
+            if message is None:
+                return None
             if size:  # what stands for an empty buffer is read-only
                 view[:size] = message
             return size
@@ -158,15 +167,21 @@ class LockedMessageQueue(MessageQueue):
     ) -> list[bytes]:
         most = None if limit is None else positive("limit", limit)
 
-        def take(side: Side, waited_ns: int) -> list[bytes]:
+        def take(side: Side, waited_ns: int) -> list[bytes] | None:
             count = self.pending if most is None else min(most, self.pending)
             take_one = self._connection.take_locked
-            return [take_one(side, waited_ns) for _ in range(count)]
+            taken = (take_one(side, waited_ns) for _ in range(count))
+            return [message for message in taken if message is not None] or None
 
         return self._receive(take, timeout)
 
-    def _receive(self, take: Callable[[Side, int], T], timeout: float | None) -> T:
-        """Do ``take(side, waited_ns)`` under the lock once something is here."""
+    def _receive(
+        self, take: Callable[[Side, int], T | None], timeout: float | None
+    ) -> T:
+        """Do ``take(side, waited_ns)`` under the lock once something is here.
+
+        None stands for nothing: then it waits on.
+        """
         connection, side = self._connection, self._side
         taken: list[T] = []
         slept = False
@@ -175,7 +190,10 @@ class LockedMessageQueue(MessageQueue):
             nonlocal slept
             verdict = connection.receive_verdict(side)
             if verdict is Verdict.DO:
-                taken.append(take(side, waited_ns))
+                took = take(side, waited_ns)
+                if took is None:  # somebody without the lock was faster
+                    return Verdict.WAIT
+                taken.append(took)
             elif verdict is Verdict.REFUSE:
                 connection.see_close_locked(side)
             elif timeout != 0 and not slept:

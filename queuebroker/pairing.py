@@ -6,12 +6,16 @@ no other: nobody else knows the connection yet.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
 
 from queuebroker import _sync
 from queuebroker.channel import Channel
 from queuebroker.circular_buffer import CircularBuffer, CircularBufferQueue
 from queuebroker.connection import Connection, Flow
+from queuebroker.fast_queue import FastMessageQueue, LaneConnection
+from queuebroker.lane import Lane
 from queuebroker.locked_queue import LockedMessageQueue
 from queuebroker.queue_connection import Message, QueueConnection
 from queuebroker.rendezvous import Kind
@@ -22,6 +26,12 @@ if TYPE_CHECKING:
     from queuebroker.rendezvous import RdV
 
 __all__ = ["pair"]
+
+# The fast kind rests on the interpreter lock (design, decision 5).
+LOCKED: Final = (
+    os.environ.get("QUEUEBROKER_LOCKED") == "1"
+    or not getattr(sys, "_is_gil_enabled", lambda: True)()
+)
 
 
 def pair(
@@ -45,6 +55,13 @@ def pair(
             lock, bytes_flows, names, acceptor.port, strict=strict, watch=watch
         )
         return stream, Channel(stream, 0), Channel(stream, 1)
+    if watch is None and not LOCKED:
+        lanes = (Lane(capacity, lock=lock), Lane(capacity, lock=lock))
+        limit = acceptor.terms.limit
+        fast = LaneConnection(
+            lock, lanes, names, acceptor.port, limit=limit, strict=strict
+        )
+        return fast, FastMessageQueue(fast, 0), FastMessageQueue(fast, 1)
     messages: tuple[CircularBufferQueue[Message], CircularBufferQueue[Message]] = (
         CircularBufferQueue(capacity, lock=lock),
         CircularBufferQueue(capacity, lock=lock),

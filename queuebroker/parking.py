@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable
 
-__all__ = ["PENDING", "Pending", "WaitList", "Waitable", "wait_for"]
+__all__ = ["PENDING", "Pending", "WaitList", "WaitLists", "Waitable", "wait_for"]
 
 T = TypeVar("T")
 
@@ -103,6 +103,25 @@ class WaitList:
         )
 
 
+class WaitLists:
+    """Several lists of one state that somebody waits on at once."""
+
+    __slots__ = ("_lists",)
+
+    def __init__(self, *lists: WaitList) -> None:
+        self._lists = lists
+
+    def enlist(self, parker: _thread.LockType) -> None:
+        """Add a taken lock to each."""
+        for one in self._lists:
+            one.enlist(parker)
+
+    def leave(self, parker: _thread.LockType) -> None:
+        """Take a parker off each."""
+        for one in self._lists:
+            one.leave(parker)
+
+
 class Waitable(Protocol):
     """A state somebody can wait on: its lock, and what goes with letting go of it."""
 
@@ -119,7 +138,7 @@ class Waitable(Protocol):
 
 def wait_for(
     state: Waitable,
-    waiters: WaitList,
+    waiters: WaitList | WaitLists,
     attempt: Callable[[], T | Pending],
     ready: Callable[[], bool],
     deadline: float | None,

@@ -17,15 +17,16 @@ from queuebroker.status import Verdict
 if TYPE_CHECKING:
     from queuebroker.connection import Side
 
-__all__ = ["Message", "QueueConnection"]
+__all__ = ["Message", "Messages", "QueueConnection"]
 
 # What lies in a buffer: the message, or, where somebody observes, its number too. The
 # number travels with the message, so that the receiver's record proves the order
 # instead of being made to fit (QB-BOOK-4).
 Message = bytes | tuple[int, bytes]
+Messages = CircularBufferQueue[Message]
 
 
-class QueueConnection(Connection[CircularBufferQueue[Message]]):
+class QueueConnection(Connection[Messages]):
     """A connection whose buffers hold whole messages."""
 
     __slots__ = ()
@@ -37,7 +38,8 @@ class QueueConnection(Connection[CircularBufferQueue[Message]]):
         peer = self.peer_of(side)
         verdict = self.send_verdict(side, waited=waited)
         if verdict is Verdict.DO:
-            self._store_locked(peer, message, waited_ns)
+            if not self._store_locked(peer, message, waited_ns):
+                return Verdict.WAIT  # somebody without the lock took the last slot
         elif verdict is Verdict.DROP:
             self.flows[peer].half += 1
             self.note(
@@ -51,21 +53,23 @@ class QueueConnection(Connection[CircularBufferQueue[Message]]):
             self.see_close_locked(side)
         return verdict
 
-    def _store_locked(self, peer: Side, message: bytes, waited_ns: int) -> None:
+    def _store_locked(self, peer: Side, message: bytes, waited_ns: int) -> bool:
         flow = self.flows[peer]
         if self.watch is None:
-            flow.buffer.push_locked(message)
+            stored = flow.buffer.push_locked(message)
         else:
             seq = flow.told + 1
-            flow.buffer.push_locked((seq, message))
+            stored = flow.buffer.push_locked((seq, message))
             self._tell_sent_locked(peer, seq, len(message), waited_ns)
         self.refresh_locked(peer)
+        return stored
 
-    def take_locked(self, side: Side, waited_ns: int) -> bytes:
-        """Remove the oldest message for ``side``, which must be there."""
+    def take_locked(self, side: Side, waited_ns: int) -> bytes | None:
+        """Remove the oldest message for ``side``; None if there is none after all."""
         item = self.flows[side].buffer.pull_locked()
-        assert item is not None  # QB-RECV-2: the table said that there is one
         self.refresh_locked(side)
+        if item is None:
+            return None
         if not isinstance(item, tuple):
             return item
         seq, message = item

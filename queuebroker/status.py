@@ -42,7 +42,7 @@ class Verdict(enum.Enum):
 _C, _H, _D = Status.CONNECTED, Status.HALF_DISCONNECTED, Status.DISCONNECTED
 _DO, _WAIT, _DROP, _REFUSE = Verdict.DO, Verdict.WAIT, Verdict.DROP, Verdict.REFUSE
 
-# (this end closed, its peer closed, something unread here) -> status
+# (this end closed, its peer closed, something unread here or on its way) -> status
 STATUS: Final[Mapping[tuple[bool, bool, bool], Status]] = {
     (False, False, False): _C,
     (False, False, True): _C,
@@ -70,12 +70,13 @@ SEND: Final[Mapping[tuple[Status, bool, bool], Verdict]] = {
     (_D, False, True): _REFUSE,
 }
 
-# (status, something unread here) -> what a receive does; half without anything unread
-# is not a status an end can have
+# (status, something unread here) -> what a receive does; half-disconnected with nothing
+# here, what was sent before the peer hung up is still on its way
 RECEIVE: Final[Mapping[tuple[Status, bool], Verdict]] = {
     (_C, True): _DO,
     (_C, False): _WAIT,
     (_H, True): _DO,
+    (_H, False): _WAIT,
     (_D, True): _REFUSE,
     (_D, False): _REFUSE,
 }

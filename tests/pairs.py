@@ -19,9 +19,13 @@ if TYPE_CHECKING:
 
     from queuebroker.observer import Observer
 
-__all__ = ["channel_pair", "loose_queue_pair", "queue_pair"]
+__all__ = ["channel_pair", "look_away", "loose_queue_pair", "queue_pair"]
 
 PORT = 7
+
+
+def look_away(*_: object) -> None:
+    """An observer that notes nothing: what it observes is of the locked kind."""
 
 
 @contextmanager

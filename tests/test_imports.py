@@ -43,6 +43,8 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "channel",
         "message_queue",
         "locked_queue",
+        "lane",
+        "fast_queue",
         "pairing",
         "broker_manager",
         "meeting",

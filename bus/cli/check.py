@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -51,14 +53,20 @@ def check(directory: str, *, as_json: bool, limit: int) -> None:
         warn(found.problems)
     else:
         others = f": --limit {len(found.violations)} shows all"
-        show_result(found.summary, found.violations[:limit], others)
+        show_result(found.summary, found.violations[:limit], others, directory)
     sys.exit(EXIT_CODES[found.verdict])
 
 
-def show_result(result: Result, shown: Sequence[Violation], others: str) -> None:
-    """Write verdicts, some violations, and what else there is.
+def show_result(
+    result: Result,
+    shown: Sequence[Violation],
+    others: str,
+    journals: str | os.PathLike[str],
+) -> None:
+    """Write verdicts, some violations, what else there is, and where to look.
 
     others: where the violations are that are not shown.
+    journals: the folder that was read.
     """
     _show_verdicts(result.verdicts)
     for violation in shown:
@@ -66,6 +74,8 @@ def show_result(result: Result, shown: Sequence[Violation], others: str) -> None
     rest = result.violations - len(shown)
     if rest > 0:
         click.echo(f"and {rest:,} more{others}")
+    if shown:
+        click.echo(f"look: {_look(shown[0], os.fspath(journals))}")
     if result.report is not None:
         click.echo(f"report: {result.report}")
     warn(result.problems)
@@ -96,6 +106,19 @@ def _violation_line(violation: Violation) -> str:
         f"{violation.rule} {violation.verdict}: {_subject(violation)}"
         f"{printable(violation.explanation)} ({where}{whose})"
     )
+
+
+def _look(violation: Violation, journals: str) -> str:
+    """The command that shows the records about a violation."""
+    if violation.flow is None:
+        return f"bus journal ls {printable(shlex.quote(journals))}"
+    chosen = []
+    # What concerns a channel as a whole may lie in either of its flows.
+    if violation.seq is not None or violation.n is None:
+        chosen += ["--flow", hex64(violation.flow)]
+    if violation.n is not None:
+        chosen += ["--around", str(violation.n)]
+    return " ".join(["bus journal cat", printable(shlex.quote(journals)), *chosen])
 
 
 def _subject(violation: Violation) -> str:

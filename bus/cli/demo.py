@@ -2,7 +2,7 @@
 
 What the tasks do is in `bus.demo`; here is what a person sees of it. Exit 0 if the
 result equals the serial run and every verdict is PASS, 1 if not, 3 if some verdict is
-only UNKNOWN.
+only UNKNOWN; 4, as everywhere, if there is nothing to read or nowhere to write.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from bus.cli.news import Ticker
 from bus.cli.progress import Progress
 from bus.cli.text import warn
 from bus.demo.files import list_files
-from bus.demo.plant import FAULTS
-from bus.errors import DemoError
-from bus.journal.wording import printable
+from bus.demo.plant import DEEDS, FAULTS
+from bus.demo.roles import NEWS
+from bus.journal.rules import Verdict
+from bus.journal.wording import counted, printable
 
 if TYPE_CHECKING:
     from bus.demo.files import FileList
     from bus.demo.run import Outcome
+    from bus.journal.results import Result
 
 __all__ = ["demo"]
 
 FAILED: Final = 1
-USAGE: Final = 2
-INTERRUPTED: Final = 130
 LARGEST: Final = 3
 NAMED: Final = 5
 SHOWN: Final = 10
@@ -68,45 +68,51 @@ def demo(path: str | None, seconds: float, out: str, plant: str | None) -> None:
     from bus.demo.judge import claim, journals_of, judge  # noqa: PLC0415 - slow to load
     from bus.demo.run import take_stock  # noqa: PLC0415 - likewise
 
-    try:
-        files = list_files(None if path is None else Path(path))
-        folder = claim(Path(out))
-    except DemoError as error:
-        # Nothing was begun: a wrong word on the command line, not a verdict.
-        click.echo(f"bus: {error}", err=True)
-        sys.exit(USAGE)
-    click.echo(f"taking stock of {len(files):,} {printable(files.title)}")
+    files = list_files(None if path is None else Path(path))
+    folder = claim(Path(out))
+    journals = journals_of(folder)
+    click.echo(f"taking stock of {printable(files.title)}")
     warn(files.problems)
-    try:
-        with Progress() as progress:
-            outcome = take_stock(
-                files,
-                journals_of(folder),
-                seconds=seconds,
-                fault=plant,
-                news=Ticker(files, progress).tell,
-            )
-        _show_found(files, outcome)
-        _show_comparison(files, outcome)
-        with Progress() as progress:
-            judgement = judge(folder, progress.say)
-    except KeyboardInterrupt:
-        click.echo("bus: interrupted", err=True)
-        sys.exit(INTERRUPTED)
+    if plant is not None:
+        click.echo(
+            f"planted on purpose: {plant}, between collector and console, port {NEWS}:"
+            f" {DEEDS[plant]}"
+        )
+    with Progress() as progress:
+        outcome = take_stock(
+            files,
+            journals,
+            seconds=seconds,
+            fault=plant,
+            news=Ticker(files, progress).tell,
+        )
+    _show_found(files, outcome)
+    _show_comparison(files, outcome)
+    with Progress() as progress:
+        judgement = judge(folder, progress.say)
     result = judgement.result
-    show_result(result, result.first[:SHOWN], " in violations.jsonl")
+    show_result(result, result.first[:SHOWN], " in violations.jsonl", journals)
+    if plant is not None:
+        click.echo(f"planted on purpose: {plant}, {_finders(result)}")
     if judgement.lack is not None:
         click.echo(f"no report: {judgement.lack}")
-    sys.exit(EXIT_CODES[result.verdict] if outcome.equal else FAILED)
+    found = plant is None or result.verdict is Verdict.FAIL
+    sys.exit(EXIT_CODES[result.verdict] if outcome.equal and found else FAILED)
 
 
 def _show_found(files: FileList, outcome: Outcome) -> None:
     found = outcome.stocks[-1]
     groups = found.duplicates()
     copies = sum(len(group) - 1 for group in groups)
+    read = counted(found.files, "file")
+    if found.unread:
+        read = (
+            f"{found.files:,} of {counted(len(files), 'file')}"
+            f" ({len(found.unread):,} could not be read)"
+        )
     click.echo(
-        f"found {found.files:,} files, {found.bytes:,} bytes, {copies:,} duplicates"
-        f" in {len(groups):,} groups"
+        f"found {read}, {counted(found.bytes, 'byte')},"
+        f" {counted(copies, 'duplicate')} in {counted(len(groups), 'group')}"
     )
     for index in found.largest(LARGEST):
         click.echo(f"  {found.sizes[index]:>12,}  {printable(files.paths[index])}")
@@ -114,7 +120,8 @@ def _show_found(files: FileList, outcome: Outcome) -> None:
         reason = printable(found.unread[index])
         warn([f"cannot read {files.paths[index]}: {reason}"])
     if len(found.unread) > NAMED:
-        warn([f"and {len(found.unread) - NAMED:,} more files could not be read"])
+        more = counted(len(found.unread) - NAMED, "more file")
+        warn([f"and {more} could not be read"])
 
 
 def _show_comparison(files: FileList, outcome: Outcome) -> None:
@@ -122,10 +129,10 @@ def _show_comparison(files: FileList, outcome: Outcome) -> None:
         for index in comparison.differing[:NAMED]:
             click.echo(f"  pass {number} differs in {printable(files.paths[index])}")
     passes = len(outcome.comparisons)
-    count = "the pass" if passes == 1 else f"each of {passes:,} passes"
+    which = "the pass" if passes == 1 else f"each of {passes:,} passes"
     if outcome.equal:
         click.echo(
-            f"compared with a serial hashlib run: {count} is equal"
+            f"compared with a serial hashlib run: {which} is equal"
             " (files, bytes, duplicates)"
         )
     else:
@@ -133,5 +140,12 @@ def _show_comparison(files: FileList, outcome: Outcome) -> None:
     vanished = {index for each in outcome.comparisons for index in each.vanished}
     if vanished:
         click.echo(
-            f"  {len(vanished):,} files vanished or came meanwhile and are left out"
+            f"  left out, since they vanished or came meanwhile:"
+            f" {counted(len(vanished), 'file')}"
         )
+
+
+def _finders(result: Result) -> str:
+    """Which rules found what was planted."""
+    rules = [each.rule for each in result.verdicts if each.verdict is Verdict.FAIL]
+    return f"found by {', '.join(rules)}" if rules else "NOT FOUND"

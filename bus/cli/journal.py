@@ -1,10 +1,15 @@
-"""``bus journal ls|cat|verify``: what was recorded, as it was found."""
+"""``bus journal ls|cat|verify``: what was recorded, as it was found.
+
+What cannot be read is told, and the rest is shown; the exit code says that it is not
+all.
+"""
 
 from __future__ import annotations
 
 import itertools
 import json
 import sys
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -15,15 +20,17 @@ from bus.journal.reader import open_journals
 from bus.journal.wording import hex64, printable, reason_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from bus.journal.format import Record
-    from bus.journal.reader import StoredJournal
+    from bus.journal.reader import JournalFacts, StoredJournal
 
 __all__ = ["journal"]
 
 _KINDS: Final = {kind.name.lower(): int(kind) for kind in Kind}
 _DAMAGED: Final = 1
+_ERROR: Final = 4
+_AROUND: Final = 5
 
 
 @click.group()
@@ -34,13 +41,16 @@ def journal() -> None:
 @journal.command()
 @click.argument("directory", metavar="DIR")
 def ls(directory: str) -> None:
-    """List the journals at or below DIR."""
+    """List the journals at or below DIR.
+
+    The state is ? where no segment could be read. Ends with 4 if something could not
+    be read.
+    """
     head = "journal machine pid records holes lost segments sealed state opened"
     rows = []
     problems: list[str] = []
     for each in open_journals(directory):
         facts = each.facts()
-        state = "closed" if facts.closed else "open"
         rows.append(
             (
                 hex64(each.id),
@@ -51,13 +61,13 @@ def ls(directory: str) -> None:
                 facts.lost,
                 facts.segments,
                 facts.sealed,
-                "damaged" if facts.damaged else state,
+                _state(facts),
                 wall_text(each.meta.wall),
             )
         )
         problems += each.problems
     show_table(head.split(), rows, colours={"damaged": "bold red", "open": "yellow"})
-    warn(problems)
+    _end(problems)
 
 
 @journal.command()
@@ -71,6 +81,18 @@ def ls(directory: str) -> None:
 )
 @click.option("--flow", metavar="HEX", help="Only records of this flow.")
 @click.option(
+    "--record",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Only the record of that number, of each journal.",
+)
+@click.option(
+    "--around",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help=f"That record, and the {_AROUND} before and after it that are chosen.",
+)
+@click.option(
     "--limit", metavar="N", type=click.IntRange(min=0), help="Stop after N records."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
@@ -79,24 +101,31 @@ def cat(
     *,
     kinds: tuple[str, ...],
     flow: str | None,
+    record: int | None,
+    around: int | None,
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Show the records of the journals at or below DIR, one line each."""
+    """Show the records of the journals at or below DIR, one line each.
+
+    Ends with 4 if something could not be read.
+    """
     wanted_kinds = {_KINDS[kind] for kind in kinds}
     wanted_flow = None if flow is None else _flow(flow)
+
+    def wanted(one: Record) -> bool:
+        return (
+            (not wanted_kinds or one.kind in wanted_kinds)
+            and wanted_flow in (None, one.flow)
+            and record in (None, one.n)
+        )
+
     journals = open_journals(directory)
-    found = (
-        (each, record)
-        for each in journals
-        for record in each.records()
-        if (not wanted_kinds or record.kind in wanted_kinds)
-        and wanted_flow in (None, record.flow)
-    )
+    found = ((each, one) for each in journals for one in _chosen(each, wanted, around))
     line = _json_line if as_json else _line
-    for each, record in itertools.islice(found, limit):
-        click.echo(line(each, record))
-    warn(problem for each in journals for problem in each.problems)
+    for each, one in itertools.islice(found, limit):
+        click.echo(line(each, one))
+    _end([problem for each in journals for problem in each.problems])
 
 
 @journal.command()
@@ -118,6 +147,41 @@ def verify(directory: str) -> None:
             click.echo(f"{hex64(each.id)} ok: {held}")
     warn(problems)
     sys.exit(_DAMAGED if damaged else 0)
+
+
+def _end(problems: list[str]) -> None:
+    """Tell what could not be read, and by the exit code that it is not all."""
+    warn(problems)
+    sys.exit(_ERROR if problems else 0)
+
+
+def _state(facts: JournalFacts) -> str:
+    if facts.damaged:
+        return "damaged"
+    if not facts.segments:
+        return "?"
+    return "closed" if facts.closed else "open"
+
+
+def _chosen(
+    journal: StoredJournal, wanted: Callable[[Record], bool], around: int | None
+) -> Iterator[Record]:
+    """The wanted records of a journal; of these, with `around`, those about it."""
+    records = filter(wanted, journal.records())
+    if around is None:
+        yield from records
+        return
+    before: deque[Record] = deque(maxlen=_AROUND)
+    for one in records:
+        if one.n < around:
+            before.append(one)
+            continue
+        yield from before
+        yield one
+        # The record itself may not be there, or not be wanted.
+        yield from itertools.islice(records, _AROUND - (one.n > around))
+        return
+    yield from before
 
 
 def _flow(text: str) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bus.demo.messages import HungUp, PassDone, Took
-from bus.journal.wording import printable
+from bus.journal.wording import counted, printable
 
 if TYPE_CHECKING:
     from bus.cli.progress import Progress
@@ -34,7 +34,8 @@ class Ticker:
                 self._count += 1
                 self._bytes += size
                 self._progress.say(
-                    f"pass {number}: {self._count:,} of {len(self._files):,} files,"
+                    f"pass {number}: {self._count:,} of"
+                    f" {counted(len(self._files), 'file')},"
                     f" {self._bytes / 1e6:,.1f} MB"
                 )
             case PassDone():
@@ -43,8 +44,8 @@ class Ticker:
                 name = "its file"
                 if unfinished is not None:
                     name = printable(self._files.paths[unfinished])
-                messages = "1 message" if drained == 1 else f"{drained} messages"
                 self._progress.keep(
                     f"{worker} hung up in the middle of {name}: the collector drained"
-                    f" {messages} after that, another worker did the file"
+                    f" {counted(drained, 'message')} after that, another worker did"
+                    " the file"
                 )

@@ -97,5 +97,5 @@ def _run(journals: Path, out: Path, master: str, *, report: bool) -> None:
             journals, out, report=report, master=master, progress=progress.say
         )
     shown = list(first_of_each(SHOWN_PER_RULE, result.first))
-    show_result(result, shown, f" in {OutFolder(out).violations}")
+    show_result(result, shown, f" in {OutFolder(out).violations}", journals)
     sys.exit(EXIT_CODES[result.verdict])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from bus.errors import DemoError
+from bus.journal.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,7 @@ _APART = frozenset({"site-packages", "dist-packages", "__pycache__"})
 class FileList:
     """Files of one folder, by their path relative to it, sorted.
 
-    title: what they are, for people.
+    title: how many they are and where, for people.
     problems: a line for each folder that could not be read.
     """
 
@@ -54,12 +55,12 @@ def list_files(folder: Path | None) -> FileList:
     """
     if folder is None:
         root = Path(sysconfig.get_paths()["stdlib"])
-        title = ".py files of Python's standard library"
+        what, whose = ".py file", "Python's standard library"
     else:
-        root, title = folder, f"files of {folder}"
+        root, what, whose = folder, "file", str(folder)
         if not root.is_dir():
-            what = "is not a folder" if root.exists() else "does not exist"
-            msg = f"cannot take stock: {folder} {what}"
+            lack = "is not a folder" if root.exists() else "does not exist"
+            msg = f"cannot take stock: {folder} {lack}"
             raise DemoError(msg)
     problems: list[str] = []
     paths = sorted(_walk(root, problems, python_only=folder is None))
@@ -67,6 +68,7 @@ def list_files(folder: Path | None) -> FileList:
         reason = f": {problems[0]}" if problems else ""
         msg = f"cannot take stock: no file in {root}{reason}"
         raise DemoError(msg)
+    title = f"{counted(len(paths), what)} of {whose}"
     return FileList(root, title, tuple(paths), tuple(problems))
 
 

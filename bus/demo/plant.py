@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from queuebroker.connection import Side
     from queuebroker.queue_connection import QueueConnection
 
-__all__ = ["FAULTS", "plant"]
+__all__ = ["DEEDS", "FAULTS", "plant"]
 
 
 class _Faulty(CircularBufferQueue[Message]):
@@ -98,6 +98,14 @@ FAULTS: Final[dict[str, Callable[[QueueConnection, Side], _Faulty]]] = {
     "duplicate": _Duplicate,
     "reorder": _Reorder,
     "half": _Half,
+}
+
+# What each does, for people.
+DEEDS: Final[dict[str, str]] = {
+    "lost": "one message is lost",
+    "duplicate": "one message arrives twice",
+    "reorder": "one message is overtaken by the next",
+    "half": "a side hangs up while it receives, and receives nevertheless",
 }
 
 

@@ -15,6 +15,7 @@ from bus.journal.reader import FactsBuilder
 from bus.journal.results import FIRST_PER_RULE, Result, first_of_each
 from bus.journal.rules import RULES, Basis, RuleVerdict, Verdict, Violation, worst
 from bus.journal.traffic import Traffic
+from bus.journal.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -176,7 +177,9 @@ def _why(rule: str, unknown: list[Violation], lossy: int) -> str:
         return unknown[0].explanation
     if unknown:
         return f"{len(unknown)} cannot be judged: a journal is not conclusive"
-    return f"{lossy} journals lack records, which may have broken it"
+    return (
+        f"records of {counted(lossy, 'journal')} are missing, which may have broken it"
+    )
 
 
 def _place(violation: Violation) -> tuple[int, int, int, int]:

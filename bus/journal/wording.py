@@ -10,9 +10,14 @@ from typing import Final
 
 from queuebroker.observer import Reason
 
-__all__ = ["hex64", "printable", "reason_name"]
+__all__ = ["counted", "hex64", "printable", "reason_name"]
 
 _64_BITS: Final = 2**64 - 1
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: "1 file", "2,000 files"; for nouns that take an s."""
+    return f"{number:,} {noun if number == 1 else f'{noun}s'}"
 
 
 def hex64(number: int) -> str:

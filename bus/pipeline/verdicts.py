@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from bus.journal.rules import RULES, RuleVerdict, Verdict
+from bus.journal.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -77,7 +78,8 @@ def _verdict(
         why = f"{unknown} cannot be judged: a journal is not conclusive"
     elif lossy:
         verdict = Verdict.UNKNOWN
-        why = f"{lossy} journals lack records, which may have broken it"
+        lacking = counted(lossy, "journal")
+        why = f"records of {lacking} are missing, which may have broken it"
     return RuleVerdict(rule, verdict, checked, violated, unknown, why)
 
 

@@ -5,27 +5,38 @@ Layout, each on top of those before it:
 - ``failure``, ``strategy``, ``task``, ``trouble``: words that the others share
 - ``unwinding``, ``ending``: how a run is brought to its end, well or badly
 - ``quiescence``, ``scheduler``: what it means that nobody can go on; whose turn it is
+- ``instructions``, ``bytecode``: switch points inside of lines
 - ``primitives``, ``threads``: locks, sleeping, parking, threads, as tasks see them
-- ``refusals``, ``stand_ins``, ``substitute``: what is exchanged, and put back
-- ``places``, ``recorder``, ``story``: a failed run in words
+- ``refusals``, ``stand_ins``, ``renewal``, ``substitute``: what is exchanged, put back
+- ``places``, ``notices``, ``recorder``, ``story``: a failed run in words
 - ``run``, ``search``, ``supervise``, ``experiment``: one run, under one strategy
 - ``housekeeping``, ``report``, ``explore``: many runs, one verdict
 - ``shorten``, ``diagnosis``: from a failing run to one worth reading
 - ``history``, ``linearizability``: what operations came to, and whether that can be
+- ``program_file``, ``command``, ``plugin``: from a shell, and from pytest
+
+All of it is loaded when it is first asked for: ``plugin`` lies here, and every pytest
+of whoever has the package installed imports that.
 """
 
 from __future__ import annotations
 
-from queuebroker.testing.explore import explore, replay
-from queuebroker.testing.failure import Failure, FailureKind, UncontrolledError
-from queuebroker.testing.history import PENDING, Call, History
-from queuebroker.testing.linearizability import (
-    Model,
-    NotLinearizableError,
-    check_linearizable,
-)
-from queuebroker.testing.report import Report, Round
-from queuebroker.testing.run import Run, Spawned
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from queuebroker.testing.explore import explore, replay
+    from queuebroker.testing.failure import Failure, FailureKind, UncontrolledError
+    from queuebroker.testing.history import PENDING, Call, History
+    from queuebroker.testing.linearizability import (
+        Model,
+        NotLinearizableError,
+        check_linearizable,
+    )
+    from queuebroker.testing.report import Report, Round
+    from queuebroker.testing.run import Run, Spawned
 
 __all__ = [  # noqa: RUF022 # grouped by module
     # explore
@@ -50,3 +61,46 @@ __all__ = [  # noqa: RUF022 # grouped by module
     "NotLinearizableError",
     "check_linearizable",
 ]
+
+_HOMES: Final = {
+    "explore": "explore",
+    "replay": "explore",
+    "Run": "run",
+    "Spawned": "run",
+    "Report": "report",
+    "Round": "report",
+    "Failure": "failure",
+    "FailureKind": "failure",
+    "UncontrolledError": "failure",
+    "PENDING": "history",
+    "Call": "history",
+    "History": "history",
+    "Model": "linearizability",
+    "NotLinearizableError": "linearizability",
+    "check_linearizable": "linearizability",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """This package: `explore` is its function, also once the module is loaded."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # The import system puts each module of a package into it, under its name.
+        if name not in _HOMES or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queuebroker.testing.failure import Failure, FailureKind, UncontrolledError
+from queuebroker.testing.notices import Notices
 from queuebroker.testing.recorder import Recorder
 from queuebroker.testing.search import Forced, Reduced
 from queuebroker.testing.shorten import shortened, trimmed
@@ -69,10 +70,14 @@ def failure_of(
 ) -> Failure:
     """Return a failure with its story, the exception behind it as its cause."""
     schedule = trimmed(schedule)
+    if trouble.kind is FailureKind.DEADLOCK and recorder is not None:
+        trouble = _looked_into(experiment, trouble, recorder, schedule)
     extra = f", spurious={experiment.spurious}" if experiment.spurious else ""
     if experiment.modules:
         names = ", ".join(module.__name__ for module in experiment.modules)
         extra += f", modules=[{names}]"
+    if experiment.bytecode is not None:
+        extra += f", bytecode=[{', '.join(experiment.bytecode.names)}]"
     hint = [f"replay with: replay(program, {schedule}{extra})"]
     if seed:
         hint.append(f"seed: {seed}")
@@ -83,3 +88,23 @@ def failure_of(
         failure = Failure(trouble.kind, story, schedule, seed)
     failure.__cause__ = trouble.error
     return failure
+
+
+def _looked_into(
+    experiment: Experiment,
+    trouble: Trouble,
+    recorder: Recorder,
+    schedule: Sequence[int],
+) -> Trouble:
+    """Say that a deadlock is a lost wake-up, if all ends well with that wake-up."""
+    if not recorder.missed:
+        return trouble
+    keeping = Recorder(Notices(keeping=True))
+    outcome = experiment.run(Forced(schedule, lenient=True), recorder=keeping)
+    if outcome.trouble is not None:
+        return trouble
+    sleeper, notice = recorder.missed[0]
+    return Trouble(
+        FailureKind.LOST_WAKEUP,
+        f"{sleeper} sleeps, {notice.task} notified it too early, and nobody will again",
+    )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import ModuleType
 
+    from queuebroker.testing.bytecode import Bytecode
     from queuebroker.testing.housekeeping import Housekeeper
     from queuebroker.testing.recorder import Recorder
     from queuebroker.testing.strategy import Strategy
@@ -46,12 +47,14 @@ class Experiment:
         *,
         spurious: int = 0,
         modules: Sequence[ModuleType] = (),
+        bytecode: Bytecode | None = None,
     ) -> None:
         self._program = program
         self._housekeeper = housekeeper
         self._made_before = renewable(modules)
         self.spurious = spurious
         self.modules = modules
+        self.bytecode = bytecode
 
     def run(
         self,
@@ -65,6 +68,7 @@ class Experiment:
             strategy,
             release_points=release_points,
             spurious=self.spurious,
+            bytecode=self.bytecode,
             recorder=recorder,
         )
         program = self._program

@@ -10,9 +10,10 @@ from __future__ import annotations
 import _thread
 import os
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from queuebroker.testing.bytecode import Bytecode
 from queuebroker.testing.diagnosis import diagnose, failure_of, translate
 from queuebroker.testing.experiment import Experiment, Outcome
 from queuebroker.testing.housekeeping import housekeeping
@@ -44,6 +45,7 @@ def explore(
     limit: int = 20_000,
     spurious: int = 0,
     modules: Iterable[ModuleType] = (),
+    bytecode: Iterable[object] = (),
 ) -> Report:
     """Run ``program(run)`` under many schedules, and raise what is wrong with one.
 
@@ -59,12 +61,17 @@ def explore(
     modules: where names of the standard library are held on to, as by ``from threading
       import Lock``: they are exchanged there, too. Locks, conditions and queues that
       such a module made when it was imported are new in every run.
+    bytecode: functions, classes and modules in whose code each instruction is a switch
+      point that others could notice. What they call is not, unless it is named too: a
+      base class by itself, a module with all that it defines.
 
     Raises:
         Failure: a schedule goes wrong; its text tells how.
         UncontrolledError: the program uses what cannot be controlled.
+        TypeError: what ``bytecode`` names has no code in Python.
         ValueError: a number is negative, or the seed is none.
-        RuntimeError: another exploration is under way in this process.
+        RuntimeError: another exploration is under way in this process; or, with
+          ``bytecode``, threads are traced already, as by a debugger.
     """
     for name, number in (
         ("bound", bound),
@@ -76,7 +83,7 @@ def explore(
             msg = f"{name} must be >= 0, got {number}"
             raise ValueError(msg)
     base, index = _parsed(seed)
-    with _laboratory(program, spurious, modules) as experiment:
+    with _laboratory(program, spurious, modules, bytecode) as experiment:
         survey = _Survey(experiment)
         if index is not None:
             survey.walk(base, range(index, index + 1))
@@ -92,6 +99,7 @@ def replay(
     *,
     spurious: int = 0,
     modules: Iterable[ModuleType] = (),
+    bytecode: Iterable[object] = (),
 ) -> Report:
     """Run ``program(run)`` once, under a schedule that a `Failure` has told.
 
@@ -100,7 +108,7 @@ def replay(
           it is not deterministic.
         RuntimeError: another exploration is under way in this process.
     """
-    with _laboratory(program, spurious, modules) as experiment:
+    with _laboratory(program, spurious, modules, bytecode) as experiment:
         survey = _Survey(experiment)
         recorder = Recorder()
         outcome = experiment.run(Forced(list(schedule)), recorder=recorder)
@@ -112,7 +120,10 @@ def replay(
 
 @contextmanager
 def _laboratory(
-    program: Callable[[Run], object], spurious: int, modules: Iterable[ModuleType]
+    program: Callable[[Run], object],
+    spurious: int,
+    modules: Iterable[ModuleType],
+    bytecode: Iterable[object],
 ) -> Iterator[Experiment]:
     """Prepare the process for runs, and put all back afterwards."""
     if not _exploring.acquire(blocking=False):
@@ -120,8 +131,19 @@ def _laboratory(
         raise RuntimeError(msg)
     try:
         named = tuple(modules)
-        with substituted(modules=named), housekeeping() as housekeeper:
-            yield Experiment(program, housekeeper, spurious=spurious, modules=named)
+        small = Bytecode(bytecode) if (bytecode := tuple(bytecode)) else None
+        with (
+            substituted(modules=named),
+            small.installed() if small else nullcontext(),
+            housekeeping() as keeper,
+        ):
+            yield Experiment(
+                program,
+                keeper,
+                spurious=spurious,
+                modules=named,
+                bytecode=small,
+            )
     finally:
         _exploring.release()
 

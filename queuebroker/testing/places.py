@@ -7,6 +7,8 @@ a task that has no line of his is shown the library's.
 
 from __future__ import annotations
 
+import ast
+import itertools
 import linecache
 import os
 import re
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import CodeType, FrameType
 
-__all__ = ["Place", "assigned_name", "is_own", "place_of", "place_of_code"]
+__all__ = ["Place", "assigned_name", "is_own", "place_in", "place_of", "place_of_code"]
 
 _SOURCE_MAX: Final = 64  # characters
 
@@ -77,6 +79,13 @@ def place_of(frame: FrameType | None) -> Place | None:
     return Place(code.co_filename, library.f_lineno, code.co_qualname)
 
 
+def place_in(frame: FrameType | None) -> Place | None:
+    """The very line that a thread is at, whoever wrote it, but not one of our own."""
+    for outer in _outwards(frame):
+        return Place(outer.f_code.co_filename, outer.f_lineno)
+    return None
+
+
 def place_of_code(code: CodeType) -> Place:
     """Where a function is defined."""
     return Place(code.co_filename, code.co_firstlineno)
@@ -93,9 +102,9 @@ def assigned_name(frame: FrameType | None) -> str:
         if path == _THREADING:
             continue
         library = _is_library(path)
-        found = _TARGET.match(linecache.getline(path, outer.f_lineno))
+        found = _target(outer)
         if found and not (library and names):
-            names.insert(0, found[1])
+            names.insert(0, found)
         if not library:
             break
     return ".".join(names)
@@ -104,6 +113,33 @@ def assigned_name(frame: FrameType | None) -> str:
 def is_own(path: str) -> bool:
     """Whether a file belongs to the explorer."""
     return path.startswith(_OWN)
+
+
+def _target(frame: FrameType) -> str:
+    """What the value that a frame is about to get is assigned to, "" if to nothing."""
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    if found := _TARGET.match(line):
+        return found[1]
+    if "," not in line.partition("=")[0]:
+        return ""
+    try:
+        (statement,) = ast.parse(line.strip()).body
+    except (SyntaxError, ValueError):  # it is but a part of one
+        return ""
+    match statement:
+        case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
+            column = _column(frame) - (len(line) - len(line.lstrip()))
+            for target, value in zip(targets, values, strict=False):
+                if value.col_offset <= column < (value.end_col_offset or 0):
+                    return ast.unparse(target).removeprefix("self.")
+    return ""
+
+
+def _column(frame: FrameType) -> int:
+    """Where in its line the expression begins that a frame is about to evaluate."""
+    at = frame.f_lasti // 2  # two bytes an instruction
+    position = next(itertools.islice(frame.f_code.co_positions(), at, None), None)
+    return -1 if position is None or position[2] is None else position[2]
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:

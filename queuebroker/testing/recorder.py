@@ -7,12 +7,19 @@ this may be slow, and everything else asks first whether there is a recorder.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from queuebroker.testing.failure import FailureKind
-from queuebroker.testing.places import Place, assigned_name, place_of, place_of_code
+from queuebroker.testing.notices import Notice, Notices
+from queuebroker.testing.places import (
+    Place,
+    assigned_name,
+    place_in,
+    place_of,
+    place_of_code,
+)
 from queuebroker.testing.primitives import SimulatedLock, SimulatedWaiter
 from queuebroker.testing.task import NEVER, OTHERS, TIME, Task
 
@@ -20,10 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from types import FrameType
 
+    from queuebroker.testing.instructions import Instruction
     from queuebroker.testing.scheduler import Scheduler
     from queuebroker.testing.trouble import Trouble
 
-__all__ = ["Recorder", "Remark", "Step"]
+__all__ = ["RUNS", "Recorder", "Remark", "Step"]
+
+RUNS: Final = "runs"  # a line of which there is nothing else to tell
 
 
 @attrs.frozen
@@ -42,29 +52,23 @@ class Remark:
     text: str
 
 
-@attrs.frozen
-class _Notice:
-    """That a condition was notified; ``waiters`` are those it has at any time."""
-
-    waiters: Collection[object]
-    step: Step
-    in_vain: bool
-
-
 class Recorder:
     """The record of one run: ``events`` in order, and at the end who stands where.
 
     endings: the last words on every task that is still there when the run fails.
+    missed: who sleeps then in a bare wait, and the notify that came too early for it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, notices: Notices | None = None) -> None:
         self.events: list[Step | Remark] = []
         self.endings: list[Step] = []
+        self.missed: list[tuple[str, Notice]] = []
         self.ended_at_s: float = 0.0
         self._labels: dict[str, int] = {}
         self._given_up: set[SimulatedLock] = set()
         self._private: set[SimulatedLock] = set()
-        self._notices: list[_Notice] = []
+        self._reached: Instruction | None = None
+        self._notices = notices or Notices()
 
     # Told by primitives and the scheduler, on the thread of the task they are about.
 
@@ -118,15 +122,39 @@ class Recorder:
     def notifies(self, task: Task, waiters: Collection[object]) -> None:
         """A task notifies a condition, perhaps while nobody sleeps there."""
         place = place_of(sys._getframe(1))
-        step = Step(task.name, "notifies nobody", place)
-        self._notices.append(_Notice(waiters, step, in_vain=not waiters))
+        notice = Notice(waiters, task.name, place, in_vain=not waiters)
+        self._notices.add(notice)
         # In `Event.set` and the like that is what happens most of the time.
         by_user = place is not None and place.call in {"", "Condition.notify_all"}
-        if by_user and not waiters:
-            self.events.append(step)
+        if notice.in_vain and by_user:
+            self.events.append(Step(task.name, "notifies nobody", place))
+
+    def need_not_wait(self, waiters: Collection[object]) -> bool:
+        """Whether a notify was kept for a task that is about to wait."""
+        place = place_of(sys._getframe(1))
+        return place is not None and not place.call and self._notices.take(waiters)
+
+    def reaches(self, instruction: Instruction) -> None:
+        """A task is about to execute an instruction that is a switch point."""
+        self._reached = instruction
+
+    def executes(self, task: Task, instruction: Instruction) -> None:
+        """It does so; what a line does is told once, unless it was stopped there."""
+        place = place_in(sys._getframe(1))
+        stopped, self._reached = self._reached is None, None
+        if stopped:
+            self.events.append(Step(task.name, f"does {instruction.text}", place))
+            return
+        last = self.events[-1] if self.events else None
+        if not isinstance(last, Step) or (last.task, last.place) != (task.name, place):
+            self.events.append(Step(task.name, RUNS, place))
 
     def preempted(self, task: Task, chosen: Task) -> None:
         """A task that could go on has to wait for another."""
+        reached, self._reached = self._reached, None
+        if reached is not None:
+            place = place_in(sys._getframe(1))
+            self.events.append(Step(task.name, f"comes to {reached.text}", place))
         self.events.append(
             Remark(f"{task.name} is stopped here; {chosen.name} goes on")
         )
@@ -176,12 +204,13 @@ class Recorder:
 
     def _see_notices(self, sleeper: Task) -> None:
         """Tell of a bare wait, of which nobody knows what for, who notified it when."""
-        notices = [n for n in self._notices if sleeper.obstacle in n.waiters]
-        if not notices:
+        last = self._notices.last(sleeper)
+        if last is None:
             self.endings.append(Step("", "nobody has ever notified it", None))
-        elif (last := notices[-1]).in_vain:
-            text = f"{last.step.task} notified it before it slept"
-            self.endings.append(Step("", text, last.step.place))
+        elif last.in_vain:
+            self.missed.append((sleeper.name, last))
+            text = f"{last.task} notified it before it slept"
+            self.endings.append(Step("", text, last.place))
 
 
 def _verdict(trouble: Trouble | None, sleeper: Task) -> str:

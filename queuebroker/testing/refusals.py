@@ -63,6 +63,7 @@ class Imitation(type):
 REFUSALS: Final[list[tuple[Any, str, str]]] = [
     (queue, "SimpleQueue", "queue.SimpleQueue (ThreadPoolExecutor waits in one, too)"),
     (socket.socket, "__init__", "socket.socket"),
+    (socket, "socketpair", "socket.socketpair"),
     (select, "select", "select.select"),
     (select, "poll", "select.poll"),
     (select, "epoll", "select.epoll"),
@@ -73,21 +74,11 @@ REFUSALS: Final[list[tuple[Any, str, str]]] = [
     (_thread, "start_joinable_thread", "_thread.start_joinable_thread"),
 ]
 
-# The same, looked at only if the program may use it: module, class, and as above.
+# The same, looked at only if the program may use it: module, class or "", attribute.
 _OF_PROCESSES: Final[list[tuple[str, str, str, str]]] = [
-    ("multiprocessing.process", "BaseProcess", "start", "multiprocessing.Process"),
-    (
-        "multiprocessing.synchronize",
-        "SemLock",
-        "__init__",
-        "what multiprocessing has of locks, queues and pools",
-    ),
-    (
-        "multiprocessing.connection",
-        "_ConnectionBase",
-        "__init__",
-        "multiprocessing.Pipe",
-    ),
+    ("process", "BaseProcess", "start", "multiprocessing.Process"),
+    ("synchronize", "SemLock", "__init__", "a lock of multiprocessing"),
+    ("connection", "", "Pipe", "multiprocessing.Pipe (its queues have one, too)"),
 ]
 
 
@@ -97,8 +88,9 @@ def refusals() -> Iterator[tuple[Any, str, Any]]:
     if "multiprocessing" in sys.modules:
         for path, kind, attribute, what in _OF_PROCESSES:
             with contextlib.suppress(ImportError):  # not every platform has them all
-                module = importlib.import_module(path)
-                table.append((getattr(module, kind), attribute, what))
+                module = importlib.import_module(f"multiprocessing.{path}")
+                owner = getattr(module, kind) if kind else module
+                table.append((owner, attribute, what))
     for owner, attribute, what in table:
         real = getattr(owner, attribute, None)  # not every platform has them all
         if real is not None:

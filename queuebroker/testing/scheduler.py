@@ -14,7 +14,7 @@ import _thread
 import contextlib
 import sys
 import threading
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
 
 from queuebroker.testing.ending import fail, lose_control, unwind_next
 from queuebroker.testing.failure import FailureKind
@@ -26,6 +26,8 @@ from queuebroker.testing.unwinding import Unwind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from queuebroker.testing.bytecode import Bytecode
+    from queuebroker.testing.instructions import Instruction
     from queuebroker.testing.primitives import SimulatedLock
     from queuebroker.testing.recorder import Recorder
     from queuebroker.testing.strategy import Strategy
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["Scheduler", "caller"]
 
 STEPS_MAX: Final = 20_000  # switch points in a run before it counts as a livelock
+SMALL_STEPS_MAX: Final = 200_000  # the same if instructions are some of them
 READS_MAX: Final = 100_000  # looks at the clock before the same
 
 # Taken when this module is loaded: the explorer exchanges the public names.
@@ -54,6 +57,7 @@ class Scheduler:
     Settings, never written again:
 
     release_points: whether a release is a switch point.
+    bytecode: whose instructions are switch points.
     recorder: who writes the run down, None while it is only searched.
 
     Written by the scheduler alone:
@@ -77,8 +81,8 @@ class Scheduler:
 
     steps: switch points passed; ``primitives`` count a release that is none.
     timed: tasks that wait with a deadline (``primitives``).
-    order: (lock, task key) of each acquisition: what a happens-before class is made
-      of (``primitives``).
+    order: (lock, task key) of each acquisition, and (instruction, task key) of each
+      that is a switch point: what a happens-before class is made of (``primitives``).
     settling: tasks that wait for all others (``run``).
     by_thread: tasks by the identity of their `Thread`s (``threads``).
     inspected: the sleeper whose predicate is being evaluated (``quiescence``).
@@ -100,11 +104,13 @@ class Scheduler:
         *,
         release_points: bool,
         spurious: int = 0,
+        bytecode: Bytecode | None = None,
         recorder: Recorder | None = None,
     ) -> None:
         self._choose = strategy.choose
         self._choose_after_release = strategy.choose_after_release
         self.release_points: bool = release_points
+        self.bytecode: Bytecode | None = bytecode
         self.recorder: Recorder | None = recorder
 
         self.now: float = 0.0
@@ -112,6 +118,7 @@ class Scheduler:
         self.spurious_left: int = spurious
         self.ended_badly: list[Task] = []
         self.by_ident: dict[int, Task] = {}
+        self._steps_max = STEPS_MAX if bytecode is None else SMALL_STEPS_MAX
         self._created = 0
         self._unfinished = 0  # tasks that the run waits for
         self._reads = 0  # looks at the clock
@@ -124,7 +131,7 @@ class Scheduler:
 
         self.steps: int = 0
         self.timed: int = 0
-        self.order: list[tuple[SimulatedLock, int]] = []
+        self.order: list[tuple[SimulatedLock | Instruction, int]] = []
         self.settling: int = 0
         self.by_thread: dict[int, Task] = {}
         self.inspected: Task | None = None
@@ -151,7 +158,12 @@ class Scheduler:
         is not taken, or its deadline has come: the caller looks which.
         """
         me = self.running
-        chosen = self._pick(me, choose or self._choose)
+        self._wait_for_turn(me, choose or self._choose)
+        if me.thrown is not None:
+            self._strike(me)
+
+    def _wait_for_turn(self, me: Task, choose: Choose) -> None:
+        chosen = self._pick(me, choose)
         if chosen is me:
             return
         self._hand_to(chosen)
@@ -159,11 +171,14 @@ class Scheduler:
         if self.unwinding:
             me.unwinding = True
             raise Unwind
-        if me.thrown is not None:
-            error, me.thrown = me.thrown, None
-            if self.recorder is not None:
-                self.recorder.note(me, f"{type(error).__name__} is thrown here")
-            raise error
+
+    def _strike(self, me: Task) -> NoReturn:
+        """Raise what was thrown into a task."""
+        error, me.thrown = me.thrown, None
+        assert error is not None
+        if self.recorder is not None:
+            self.recorder.note(me, f"{type(error).__name__} is thrown here")
+        raise error
 
     def switch_freely(self) -> None:
         """A switch point of a task that waits for nothing."""
@@ -178,6 +193,29 @@ class Scheduler:
         """
         self.running.obstacle = FREE
         self.switch(self._choose_after_release)
+
+    def reach(self, instruction: Instruction | None, *, looked: bool) -> None:
+        """The task is about to execute an instruction of named code.
+
+        instruction: None if it is no switch point.
+        looked: whether the interpreter has just looked for interrupts. Only there an
+          interrupt strikes; a task may be stopped anywhere.
+        """
+        me = self.running
+        if looked and me.thrown is not None:
+            self._strike(me)
+        if instruction is None:
+            return
+        me.obstacle = FREE
+        if self.recorder is None:
+            self._wait_for_turn(me, self._choose)
+        else:
+            self.recorder.reaches(instruction)
+            self._wait_for_turn(me, self._choose)
+            self.recorder.executes(me, instruction)
+        if looked and me.thrown is not None:
+            self._strike(me)
+        self.order.append((instruction, me.key))
 
     def read_clock(self) -> float:
         """Return the virtual time. No switch point, but not for ever either."""
@@ -194,8 +232,8 @@ class Scheduler:
     def _pick(self, me: Task | None, choose: Choose) -> Task:
         """Decide who runs next; ``me`` had the baton, None if it has ended."""
         self.steps += 1
-        if self.steps > STEPS_MAX:
-            fail(self, FailureKind.LIVELOCK, f"no end after {STEPS_MAX:,} steps")
+        if self.steps > self._steps_max:
+            fail(self, FailureKind.LIVELOCK, f"no end after {self._steps_max:,} steps")
         if self.recorder is not None and me is not None:
             self.recorder.arrives(me)
         now = self.now
@@ -312,6 +350,8 @@ class Scheduler:
                 self.holder = task.ident
                 if task.thrown is not None:
                     raise task.thrown
+                if self.bytecode is not None:
+                    self.bytecode.begin(self)
                 task.context.run(body)
         except Unwind:
             sys.settrace(None)

@@ -106,6 +106,9 @@ def _wait(condition: threading.Condition, timeout: float | None = None) -> bool:
             "a Condition, Event or Queue that was made before the run cannot be"
             " explored: the program has to make what it waits for",
         )
+    recorder = me.scheduler.recorder
+    if recorder is not None and recorder.need_not_wait(private._waiters):
+        return True
     event_wait = threading.Event.wait.__code__
     if me.scheduler.spurious_left and sys._getframe(1).f_code is not event_wait:
         me.spurious_wake = functools.partial(_wake, condition, me)

@@ -7,13 +7,14 @@ source are one; a task that goes on for long undisturbed is cut short in the mid
 from __future__ import annotations
 
 import itertools
+import threading
 import traceback
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from queuebroker.testing.places import Place, is_own
-from queuebroker.testing.recorder import Remark, Step
+from queuebroker.testing.recorder import RUNS, Remark, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,7 +58,8 @@ def _merged(events: Iterable[Step | Remark]) -> list[Step | Remark]:
             and isinstance(before, Step)
             and (event.task, event.place) == (before.task, before.place)
         ):
-            merged[-1] = attrs.evolve(before, text=f"{before.text}, {event.text}")
+            told = f"{before.text}, " if before.text != RUNS else ""
+            merged[-1] = attrs.evolve(before, text=f"{told}{event.text}")
         else:
             merged.append(event)
     return [_brief(event) for event in merged]
@@ -110,7 +112,9 @@ def _raised(error: BaseException) -> list[str]:
     """The exception, and the lines it came through."""
     lines = ["raised at:"]
     for frame in traceback.extract_tb(error.__traceback__):
-        if not is_own(frame.filename):
+        # That a thread begins in `Thread.run` is news to nobody.
+        begins = frame.filename == threading.__file__ and frame.name == "run"
+        if not is_own(frame.filename) and not begins:
             place = Place(frame.filename, frame.lineno or 0)
             lines.append(f"  {place} in {frame.name}  {place.source}")
     return lines + "".join(traceback.format_exception_only(error)).splitlines()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from queuebroker.testing import ending, substitute, threads
 from queuebroker.testing.failure import FailureKind
+from queuebroker.testing.instructions import Instruction
 from queuebroker.testing.scheduler import Scheduler
 from queuebroker.testing.trouble import Trouble
 from queuebroker.testing.unwinding import Unwind
@@ -20,7 +21,6 @@ from queuebroker.testing.unwinding import Unwind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queuebroker.testing.primitives import SimulatedLock
     from queuebroker.testing.task import Task
 
 __all__ = ["perform"]
@@ -94,8 +94,28 @@ def _give_up(scheduler: Scheduler, task: Task) -> None:
 
 
 def _fingerprint(scheduler: Scheduler) -> int:
-    """Who took each lock, in order: equal in runs that are one to guarded code."""
-    takers: dict[SimulatedLock, list[int]] = {}
-    for lock, taker in scheduler.order:
-        takers.setdefault(lock, []).append(taker)
-    return hash(frozenset((lock.key, tuple(keys)) for lock, keys in takers.items()))
+    """Who took each lock, in order: equal in runs that are one to guarded code.
+
+    With switch points at instructions also who wrote each variable, and who read it
+    between two that wrote. Any other instruction counts as one that writes everything.
+    """
+    takers: dict[object, list[object]] = {}
+    readers: dict[str, list[int]] = {}
+
+    def touches(variable: str, who: int, *, writes: bool) -> None:
+        if not writes:
+            readers.setdefault(variable, []).append(who)
+            return
+        before = sorted(readers.pop(variable, ()))
+        takers.setdefault(variable, []).append((who, *before))
+
+    for taken, taker in scheduler.order:
+        if isinstance(taken, Instruction):
+            touches("", taker, writes=not taken.variable)
+            if taken.variable:
+                touches(taken.variable, taker, writes=taken.writes)
+        else:
+            takers.setdefault(taken.key, []).append(taker)
+    for variable in list(readers):
+        touches(variable, 0, writes=True)
+    return hash(frozenset((what, tuple(keys)) for what, keys in takers.items()))

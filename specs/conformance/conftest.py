@@ -35,9 +35,11 @@ def pytest_collection_modifyitems(
 ) -> None:
     """Keep what the implementation offers; without one, nothing."""
     ours = [item for item in items if _is_ours(item)]
+    source = config.getoption("conformance", None)
+    if source is not None and not items and config.option.keyword:
+        raise pytest.UsageError(f"no scenario matches -k {config.option.keyword!r}")
     if not ours:
         return
-    source = config.getoption("conformance", None)
     if source is None:
         dropped = ours
         config.stash[DESELECTED] = True

@@ -3,21 +3,23 @@
  * by an exception, or are released by the close of a broker.
  *
  * One manager; brokers A and B; one port of B. Callers 0 and 1 accept on B, caller 2
- * connects from A, caller 3 from B to itself. Each has a deadline or none, and it may
- * pass at any moment of its sleep. One broker is closed at any moment, or none. One
- * exception from outside, at most, strikes one caller, asleep or about to return. One
- * wake-up, at most, comes for no reason. QUICK leaves out caller 1.
+ * connects from A, caller 3 from B to itself. Callers 0 and 3 have a deadline, which
+ * may pass at any moment of their sleep. One broker is closed at any moment, or none.
+ * One exception from outside, at most, strikes one caller, asleep or about to return,
+ * and one sleeper, at most, wakes for no reason. That is with callers 0, 2 and 3; with
+ * FOUR there is caller 1 too, and neither of these two.
  *
- * A step here is one step there; the lock-free looks of `finish` fall between any two.
- * What each mirrors, in queuebroker/:
+ * A step here is what nobody can see in parts: callers compete for the lock, and only
+ * the looks of `finish` and the parkers do without it. What each mirrors, in
+ * queuebroker/:
  *
  *   acquire, release     `with manager.lock`
  *   opposite_of          rendezvous.RdVMap.opposite_of
  *   step                 rendezvous.RdV.step
- *   begin_locked         meeting.begin_locked, pairing.pair
+ *   pair                 pairing.pair, and the two ends handed out by begin_locked
  *   withdraw_locked      meeting.withdraw_locked, rendezvous.RdVMap.remove
- *   Caller               broker.Broker.meet_accept, meet_connect; meeting.finish,
- *                        abandon; _sync.park
+ *   Caller               broker.Broker.meet_accept, meet_connect; meeting.begin_locked,
+ *                        finish, abandon; _sync.park
  *   Closer               broker.Broker.close_locked
  *
  * Left out: exclusive accepts; other ports and kinds, which have lists of their own;
@@ -34,6 +36,13 @@
  *   NO_WAKE              a match does not wake who slept
  *   HALF_CLOSE           a close releases who waits at the broker, and forgets its own
  *                        connects elsewhere
+ *   TWO_SECTIONS         the lock is let go between the look for an opposite and what
+ *                        follows from it
+ *   GHOST                who withdraws stays on the list
+ *   NEWEST_FIRST         of two who wait, the one who came last is met
+ *   NO_REASON            a withdrawal does not say why
+ *   STRUCK_SILENT        who is struck after its match keeps the end to itself
+ *   EXPIRY_FORGOTTEN     who runs out of time goes back to sleep
  */
 
 #define CALLERS 4
@@ -57,11 +66,13 @@ bool locked;                    /* the manager's lock */
 bool open[2] = true;
 chan waiting = [CALLERS] of { byte };   /* the list of the port, oldest first */
 RdV rdv[CALLERS];
-byte made;                      /* connections so far */
 
-bool deadline[CALLERS];
-bool strikes = true;            /* exceptions from outside yet to come */
-bool spurious = true;           /* wake-ups for no reason yet to come */
+#ifndef FOUR
+bool strikes = true;            /* an exception from outside is yet to come */
+bool wakes = true;              /* a wake-up for no reason is yet to come */
+#else
+bool strikes, wakes;
+#endif
 
 /* What the properties speak of, and no step looks at. */
 mtype call[CALLERS] = CALLING;
@@ -69,168 +80,192 @@ byte partner[CALLERS] = NOBODY;
 bool struck[CALLERS];
 bool hung_up[CALLERS];          /* an end that nobody got was disconnected */
 bool late;                      /* a final state was left */
+bool second[CALLERS];           /* came when the other in its role waited already */
+bool overtaken;                 /* a match passed over that other */
 
 #define ACCEPTS(i) (i < 2)
-#define BROKER(i) (i == 2 -> A : B)
+#define OTHER(i) (i ^ 1)
+#define HAS_DEADLINE(i) (i == 0 || i == 3)
+#define BROKER(i) (1 - (i == 2))
+#define CLOSED_FOR(i) (!open[B] || BROKER(i) == A && !open[A])
 #define WAITS(i) (rdv[i].state == WAITING_ACCEPT || rdv[i].state == WAITING_CONNECT)
 
-inline acquire() { atomic { !locked -> locked = true } }
+inline acquire() { !locked -> locked = true }
 inline release() { locked = false }
 
 inline step(i, to) {
-    d_step {
-        late = late || !WAITS(i);
-        rdv[i].state = to
-    }
+    late = late || !WAITS(i);
+    rdv[i].state = to
 }
 
 inline opposite_of(i) {
-    d_step {
-        opposite = NOBODY;
-        if
-        :: nempty(waiting) ->
-            waiting?<opposite>;
-            if
-            :: WAITS(opposite) && rdv[opposite].state != rdv[i].state
-            :: else -> opposite = NOBODY
-            fi
-        :: empty(waiting)
-        fi
-    }
-}
-
-inline begin_locked(i) {
-    opposite_of(i);
+    opposite = NOBODY;
     if
-    :: opposite == NOBODY ->
-        d_step {
-            waiting!i;
-            rdv[i].departing = !ACCEPTS(i)
-        }
-    :: else ->
-        d_step {
-            made++;
-            partner[i] = opposite;
-            partner[opposite] = i
-        }
-#ifdef STATE_FIRST
-        step(i, MATCHED);
-        step(opposite, MATCHED);
+    :: nempty(waiting) ->
+        waiting?<opposite>;
+        if
+        :: WAITS(opposite) && rdv[opposite].state != rdv[i].state
+#ifdef NEWEST_FIRST
+            ->
+            if
+            :: WAITS(OTHER(opposite)) -> opposite = OTHER(opposite)
+            :: else
+            fi
 #endif
-        rdv[i].end = made;
-        rdv[opposite].end = made;
-#ifndef STATE_FIRST
-        step(i, MATCHED);
-        step(opposite, MATCHED);
-#endif
-#ifndef NO_WAKE
-        rdv[opposite].parker = false;
-#endif
-        d_step {
-            rdv[i].departing = false;
-            rdv[opposite].departing = false;
-            waiting??eval(opposite)
-        }
+        :: else -> opposite = NOBODY
+        fi
+    :: empty(waiting)
     fi
 }
 
+inline pair(i) {
+    rdv[i].end = 1 + (ACCEPTS(i) -> i : opposite);
+    rdv[opposite].end = rdv[i].end;
+    partner[i] = opposite;
+    partner[opposite] = i;
+    overtaken = overtaken || second[opposite] && WAITS(OTHER(opposite));
+    second[opposite] = false
+}
+
 inline withdraw_locked(i, why) {
+#ifndef NO_REASON
     rdv[i].reason = why;
+#endif
     step(i, WITHDRAWN);
     rdv[i].parker = false;
-    d_step {
-        rdv[i].departing = false;
-        if
-        :: waiting??[eval(i)] -> waiting??eval(i)
-        :: else
-        fi
-    }
+    rdv[i].departing = false;
+#ifndef GHOST
+    if
+    :: waiting??[eval(i)] -> waiting??eval(i)
+    :: else
+    fi
+#endif
 }
 
 proctype Caller(byte i) {
     byte opposite;
-    byte end;
 
-    if
-    :: deadline[i] = true
-    :: skip
-    fi;
-    acquire();
-    if
-    :: !open[BROKER(i)] || !open[B] ->      /* _check_open; find_locked gave None */
-        release();
-        goto raised
-    :: else ->
+    /* begin_locked */
+    atomic {
+        acquire();
+        if
+        :: CLOSED_FOR(i) ->         /* _check_open; find_locked gave None */
+            call[i] = RAISED;
+            release();
+            goto ended
+        :: else
+        fi;
         rdv[i].state = (ACCEPTS(i) -> WAITING_ACCEPT : WAITING_CONNECT);
-        begin_locked(i)
-    fi;
-    release();
+        opposite_of(i);
+#ifdef TWO_SECTIONS
+        release();
+    };
+    atomic {
+        acquire();
+#endif
+        if
+        :: opposite == NOBODY ->
+            waiting!i;
+            second[i] = WAITS(OTHER(i));
+            rdv[i].departing = !ACCEPTS(i);
+            release();
+            goto finish
+        :: else
+        fi;
+#ifndef STATE_FIRST
+        pair(i);
+#endif
+        step(i, MATCHED)
+    };
+    atomic { step(opposite, MATCHED) };
+#ifdef STATE_FIRST
+    atomic { pair(i) };
+#endif
+#ifndef NO_WAKE
+    rdv[opposite].parker = false;
+#endif
+    atomic {
+        rdv[i].departing = false;
+        rdv[opposite].departing = false;
+        waiting??eval(opposite);
+        release()
+    };
 
-    /* finish */
+finish:
     do
     :: !WAITS(i) -> break
     :: WAITS(i) ->
-        if
+        if                                  /* _sync.park */
         :: atomic { !rdv[i].parker -> rdv[i].parker = true }
-        :: atomic { spurious -> spurious = false }
-        :: atomic { strikes -> strikes = false; struck[i] = true }; goto abandon
-        :: deadline[i] && rdv[i].parker ->
-            acquire();
-            if
+        :: atomic { wakes -> wakes = false }
+        :: atomic { strikes -> strikes = false; struck[i] = true; goto abandon }
+        :: HAS_DEADLINE(i) && rdv[i].parker ->
+            atomic {
+                acquire();
+                if
 #ifdef EXPIRY_UNCHECKED
-            :: true ->
+                :: true ->
 #else
-            :: WAITS(i) ->
+                :: WAITS(i) ->
 #endif
-                withdraw_locked(i, TIMED_OUT)
-            :: else
-            fi;
-            release()
+#ifdef EXPIRY_FORGOTTEN
+                    skip
+#else
+                    withdraw_locked(i, TIMED_OUT)
+#endif
+                :: else
+                fi;
+                release()
+            }
         fi
     od;
-    if
-    :: rdv[i].state != MATCHED -> goto abandon
-    :: else
-    fi;
-    if
-    :: rdv[i].end == 0 -> goto abandon
-    :: rdv[i].end != 0 -> call[i] = RETURNED; goto done
-    :: atomic { strikes -> strikes = false; struck[i] = true }
-    fi;
+    atomic {
+        if
+        :: rdv[i].state == MATCHED && rdv[i].end != 0 ->
+            call[i] = RETURNED;
+            goto ended
+        :: rdv[i].state == MATCHED && strikes ->
+            strikes = false;
+            struck[i] = true
+        :: else
+        fi
+    };
 
 abandon:
-    acquire();
-    if
-    :: WAITS(i) -> withdraw_locked(i, INTERRUPTED)
-    :: else
-    fi;
-    atomic { end = rdv[i].end; rdv[i].end = 0 };
-    release();
-    hung_up[i] = (end != 0);
-raised:
-    call[i] = RAISED;
-done:
-    skip
+    atomic {
+        acquire();
+        if
+        :: WAITS(i) -> withdraw_locked(i, INTERRUPTED)
+        :: else
+        fi;
+#ifndef STRUCK_SILENT
+        hung_up[i] = (rdv[i].end != 0);
+#endif
+        rdv[i].end = 0;
+        call[i] = RAISED;
+        release()
+    };
+ended:
 }
 
 proctype Closer(byte broker) {
     byte i;
 
-    acquire();
-    open[broker] = false;
-    i = 0;
+    atomic { acquire(); open[broker] = false };
     do
     :: i < CALLERS ->
-        if
+        atomic {
+            if
 #ifdef HALF_CLOSE
-        :: WAITS(i) && broker == B ->
+            :: WAITS(i) && broker == B ->
 #else
-        :: WAITS(i) && (broker == B || rdv[i].departing && BROKER(i) == broker) ->
+            :: WAITS(i) && (broker == B || rdv[i].departing && BROKER(i) == broker) ->
 #endif
-            withdraw_locked(i, BROKER_CLOSED)
-        :: else
-        fi;
-        i++
+                withdraw_locked(i, BROKER_CLOSED)
+            :: else
+            fi;
+            i++
+        }
     :: else -> break
     od;
     release()
@@ -239,7 +274,7 @@ proctype Closer(byte broker) {
 init {
     atomic {
         run Caller(0);
-#ifndef QUICK
+#ifdef FOUR
         run Caller(1);
 #endif
         run Caller(2);
@@ -269,7 +304,6 @@ init {
     || rdv[i].end == rdv[partner[i]].end))
 #define ENDED(i) (rdv[i].state == MATCHED || rdv[i].state == WITHDRAWN)
 #define KNOWS_WHY(i) (rdv[i].state != WITHDRAWN || rdv[i].reason != NONE)
-#define CLOSED_FOR(i) (!open[B] || i == 2 && !open[A])
 #define RELEASED(i) (!CLOSED_FOR(i) || !WAITS(i))
 #define AGREES(i) (call[i] != RETURNED || call[partner[i]] != RAISED \
     || struck[partner[i]])
@@ -292,6 +326,9 @@ ltl who_departs_waits { [] (FREE -> EACH(DEPARTING_WAITS)) }
 /* QB-RDV-1, QB-RDV-5: one connection, one end to each of the two. */
 ltl a_match_gives_both_an_end { [] (FREE -> EACH(SAME_END)) }
 
+/* QB-RDV-6, QB-RDV-9: of one role, who came first is met first. */
+ltl who_came_first_is_met_first { [] !overtaken }
+
 /* QB-RDV-16. */
 ltl final_states_are_final { [] !late }
 
@@ -313,7 +350,7 @@ ltl who_was_struck_hangs_up { [] EACH(NOT_SILENT) }
 #define ACCEPT_PENDING (PENDING(0) || PENDING(1))
 #define CONNECT_PENDING (PENDING(2) || PENDING(3))
 #define ENDED_PENDING(i) (ENDED(i) && call[i] == CALLING)
-#define OVERDUE(i) (deadline[i] && PENDING(i))
+#define OVERDUE(i) (HAS_DEADLINE(i) && PENDING(i))
 #define CLOSED_PENDING(i) (CLOSED_FOR(i) && PENDING(i))
 
 /* QB-RDV-2: a caller whose opposite waits is matched, or one of them leaves. */

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
 from bus.cli import main
-from bus.journal.rules import RULES
+from bus.cli.check import show_result
+from bus.journal.results import Result
+from bus.journal.rules import RULES, Verdict, Violation
 from tests.journal.histories import Condition, clean, journal_id, plant, store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from click.testing import Result
+    from click.testing import Result as Ran
 
 
-def invoke(*arguments: str | Path) -> Result:
+def invoke(*arguments: str | Path) -> Ran:
     return CliRunner().invoke(main, ["check", *map(str, arguments)])
 
 
@@ -84,7 +87,51 @@ def test_no_more_violations_are_shown_than_asked_for(tmp_path: Path) -> None:
     result = invoke(tmp_path, "--limit", "1")
 
     assert result.stdout.count(" FAIL: ") == 1
-    assert result.stdout.endswith("more: --limit 3 shows all\n")
+    assert result.stdout.splitlines()[-2].endswith("more: --limit 3 shows all")
+
+
+def test_the_last_line_is_the_command_that_shows_the_records(tmp_path: Path) -> None:
+    folder = tmp_path / "of two words"
+    (expected,) = faulty(folder, "duplicate")
+
+    *_, look = invoke(folder).stdout.splitlines()
+
+    said, *command = shlex.split(look)
+    assert (said, command[:4]) == ("look:", ["bus", "journal", "cat", str(folder)])
+    shown = CliRunner().invoke(main, command[1:]).stdout.splitlines()
+    seq = f" seq {expected.split()[1]} "
+    kinds = [line.split()[2] for line in shown if seq in f"{line} "]
+    assert kinds.count("receive") == 2
+
+
+@pytest.mark.parametrize(
+    ("violation", "command"),
+    [
+        ({"rule": "J1", "journal": 1, "n": 9}, "bus journal ls 'a b'"),
+        ({"rule": "Q1", "flow": 6, "n": 9}, "bus journal cat 'a b' --around 9"),
+        ({"rule": "Q1", "flow": 6}, "bus journal cat 'a b' --flow 0000000000000006"),
+    ],
+)
+def test_what_is_no_message_is_looked_for_where_it_may_lie(
+    capsys: pytest.CaptureFixture[str], violation: dict[str, Any], command: str
+) -> None:
+    found = Violation(verdict=Verdict.FAIL, case="", explanation="", **violation)
+
+    show_result(Result((), 1, (found,), ()), [found], "", "a b")
+
+    assert capsys.readouterr().out.splitlines()[-1] == f"look: {command}"
+
+
+def test_where_nothing_is_wrong_there_is_nothing_to_look_at(tmp_path: Path) -> None:
+    store(clean(1), tmp_path)
+
+    assert "look:" not in invoke(tmp_path).stdout
+
+
+def test_one_journal_that_lacks_records_is_one(tmp_path: Path) -> None:
+    store(clean(1), tmp_path, conditions={0: Condition(lost=5)})
+
+    assert "records of 1 journal are missing" in invoke(tmp_path).stdout
 
 
 def test_everything_as_json(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 
 from bus.cli import main
 from bus.demo import judge
-from bus.demo.plant import FAULTS
+from bus.demo.files import FileList
+from bus.demo.plant import DEEDS, FAULTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,6 +63,79 @@ def test_a_planted_fault_ends_with_one_and_names_the_message(
     assert json.loads(line)["seq"] == 1
 
 
+def test_what_was_planted_is_said_before_the_run_and_who_found_it_after(
+    folder: Path, tmp_path: Path
+) -> None:
+    ran = _demo(folder, "--out", tmp_path / "out", "--plant", "duplicate")
+
+    lines = ran.output.splitlines()
+    begun, found = (
+        lines.index(line) for line in lines if line.startswith("planted on purpose: ")
+    )
+    assert lines[begun] == (
+        "planted on purpose: duplicate, between collector and console, port 3:"
+        " one message arrives twice"
+    )
+    assert lines[found] == "planted on purpose: duplicate, found by Q3"
+    assert begun < lines.index("found 12 files, 30 bytes, 6 duplicates in 6 groups")
+    assert found > next(i for i, line in enumerate(lines) if " FAIL: " in line)
+
+
+def test_every_fault_says_what_it_does() -> None:
+    assert DEEDS.keys() == FAULTS.keys()
+
+
+def test_a_planted_fault_that_nobody_finds_is_not_passed_over(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bus.demo.run.plant", lambda *_: None)
+
+    ran = _demo(folder, "--out", tmp_path / "out", "--plant", "lost")
+
+    assert "planted on purpose: lost, NOT FOUND" in ran.output
+    assert ran.exit_code == 1
+
+
+def test_one_file_is_one_file(tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "only").write_bytes(b"x")
+
+    ran = _demo(folder, "--out", tmp_path / "out")
+
+    assert ran.output.startswith(f"taking stock of 1 file of {folder}\n")
+    assert "found 1 file, 1 byte, 0 duplicates in 0 groups" in ran.output
+
+
+def test_files_that_could_not_be_read_are_counted(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = FileList.read
+
+    def refuse(files: FileList, index: int) -> bytes:
+        if files.paths[index] == "3":
+            raise PermissionError(13, "Permission denied")
+        return read(files, index)
+
+    monkeypatch.setattr(FileList, "read", refuse)
+
+    ran = _demo(folder, "--out", tmp_path / "out")
+
+    assert ran.exit_code == 0, ran.output
+    assert "found 11 of 12 files (1 could not be read), 29 bytes" in ran.output
+    assert "bus: cannot read 3: Permission denied" in ran.output
+
+
+def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    ran = _demo(tmp_path / "nowhere", "--out", tmp_path / "out")
+
+    assert ran.exit_code == 4
+    assert ran.output == (
+        f"bus: cannot take stock: {tmp_path / 'nowhere'} does not exist\n"
+    )
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_folder_of_results_is_used_again(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     _demo(folder, "--out", out, "--plant", "lost")
@@ -79,7 +153,7 @@ def test_a_folder_that_is_not_ours_is_refused(folder: Path, tmp_path: Path) -> N
 
     ran = _demo(folder, "--out", out)
 
-    assert ran.exit_code == 2
+    assert ran.exit_code == 4
     assert ran.output.startswith(f"bus: cannot write to {out}: it is not empty")
     assert len(ran.output.splitlines()) == 1
     assert [path.name for path in out.iterdir()] == ["letter"]
@@ -88,7 +162,6 @@ def test_a_folder_that_is_not_ours_is_refused(folder: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("nowhere",),
         ("--plant", "gremlin"),
         ("--seconds", "-1"),
         ("--seconds", "soon"),

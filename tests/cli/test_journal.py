@@ -35,7 +35,7 @@ def test_journals_are_listed_with_what_they_hold_and_lack(tmp_path: Path) -> Non
 
     result = invoke("ls", tmp_path)
 
-    assert result.exit_code == 0
+    assert result.exit_code == 4  # the damage
     head, *rows = [line.split() for line in result.stdout.splitlines()]
     listed = [dict(zip(head, row, strict=True)) for row in rows]
     assert [row["journal"] for row in listed] == [
@@ -156,9 +156,67 @@ def test_a_file_that_went_away_is_one_line(
 
     result = invoke("cat", tmp_path)
 
-    assert result.exit_code == 0
+    assert result.exit_code == 4
     assert len(result.stdout.splitlines()) == 64
     assert result.stderr == f"bus: cannot read {gone}: it is gone\n"
+
+
+def unreadable(folder: Path) -> Path:
+    """Put something in the place of a journal's only segment."""
+    segment = folder / "seg-00000.qbj"
+    segment.unlink()
+    segment.mkdir()
+    return segment
+
+
+def test_a_journal_of_which_no_segment_can_be_read_is_in_no_known_state(
+    tmp_path: Path,
+) -> None:
+    paths = store(clean(1, journals=2, channels=6, steps=20), tmp_path)
+    segment = unreadable(paths[0])
+
+    result = invoke("ls", tmp_path)
+
+    assert result.exit_code == 4
+    rows = [line.split() for line in result.stdout.splitlines()[1:]]
+    assert [row[8] for row in rows] == ["?", "closed"]
+    assert result.stderr == f"bus: cannot read {segment}: Is a directory\n"
+
+
+def test_what_can_be_read_is_shown_before_the_exit_code_tells_of_the_rest(
+    tmp_path: Path,
+) -> None:
+    paths = store(clean(1, journals=2, channels=6, steps=20), tmp_path)
+    segment = unreadable(paths[0])
+
+    result = invoke("cat", tmp_path)
+
+    assert result.exit_code == 4
+    assert result.stdout.splitlines()[-1].endswith(" close")
+    assert result.stderr == f"bus: cannot read {segment}: Is a directory\n"
+
+
+def test_records_are_chosen_by_their_number_and_what_lies_around_it(
+    tmp_path: Path,
+) -> None:
+    messages = range(1, 31)
+    store(met(*sent(*messages), *received(*messages), B_LEAVES), tmp_path)
+
+    def shown(*arguments: str) -> list[int]:
+        lines = invoke("cat", tmp_path, *arguments).stdout.splitlines()
+        return [int(line.split()[1].partition(":")[2]) for line in lines]
+
+    everything = shown()
+    sends = shown("--kind", "send")
+    assert shown("--record", "7") == [7]
+    assert shown("--record", "7", "--kind", "close") == []
+    assert shown("--around", "20") == everything[15:26]
+    assert shown("--around", "2") == everything[:8]
+    assert shown("--around", str(everything[-1])) == everything[-6:]
+    # Those before and after are of the chosen ones, whether it is itself or not.
+    assert shown("--kind", "send", "--around", str(sends[9])) == sends[4:15]
+    assert shown("--kind", "send", "--around", "0") == sends[:5]
+    assert shown("--kind", "open", "--around", "20") == [0]
 
 
 @pytest.mark.parametrize(

@@ -83,16 +83,55 @@ def test_a_wrong_subject_ends_with_2(tmp_path: Path) -> None:
 
     assert done.returncode == 2
     (line,) = filter(None, done.stderr.splitlines())
-    assert line == "ERROR: cannot find nothing.py:factory: there is no file nothing.py"
+    assert line == "bus: cannot find nothing.py:factory: there is no file nothing.py"
     assert "Traceback" not in done.stdout
 
 
-def test_a_wrong_level_ends_with_2(tmp_path: Path) -> None:
-    """As any wrong option."""
-    done = run_bus(tmp_path, "--level", "high", NAIVE)
+@pytest.mark.parametrize(
+    "arguments",
+    [("--level", "high", NAIVE), (NAIVE, "--level", "high"), (NAIVE, "--level=high")],
+)
+def test_a_wrong_level_ends_with_2(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """As any wrong option, on either side of the subject."""
+    done = run_bus(tmp_path, *arguments)
 
     assert done.returncode == 2
     assert "'high' is not one of 'quick', 'full'" in done.stderr
+
+
+def test_the_level_may_follow_the_subject(tmp_path: Path) -> None:
+    """It is the verb's option, wherever it stands; the rest is pytest's."""
+    (tmp_path / "told.py").write_text(
+        "import os, sys\n"
+        "print('level', os.environ['CONFORMANCE_LEVEL'], file=sys.stderr)\n"
+        "raise OSError\n"
+    )
+
+    done = run_bus(tmp_path, "told.py:factory", "-x", "--level", "full")
+
+    assert done.stderr.splitlines() == [
+        "level full",
+        "bus: cannot load told.py:factory: OSError",
+    ]
+
+
+def test_a_choice_that_leaves_no_scenario_ends_with_2(tmp_path: Path) -> None:
+    """It says which choice it was."""
+    done = run_bus(tmp_path, NAIVE, "-k", "nosuch")
+
+    assert done.returncode == 2
+    assert done.stderr == "bus: no scenario matches -k 'nosuch'\n"
+
+
+def test_a_choice_of_what_is_not_offered_says_what_is_missing(tmp_path: Path) -> None:
+    """It matched, so it is no mistake; but nothing was asked."""
+    done = run_bus(tmp_path, NAIVE, "-k", "RDV-14")
+
+    assert done.returncode == 4
+    assert done.stdout.splitlines()[-2:] == [
+        "not offered: 1",
+        "  QB-RDV-14 (no broker.connect(required))",
+    ]
 
 
 def test_a_module_is_found_in_the_current_folder(tmp_path: Path) -> None:

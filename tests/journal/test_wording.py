@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bus.journal.wording import hex64, printable, reason_name
+from bus.journal.wording import counted, hex64, printable, reason_name
 from queuebroker.observer import Reason
 
 
@@ -40,3 +40,9 @@ def test_a_reason_of_a_later_version_is_said_by_its_number() -> None:
         reason.name.lower() for reason in Reason
     }
     assert reason_name(max(Reason) + 1) == f"reason-{max(Reason) + 1}"
+
+
+def test_one_thing_is_no_plural() -> None:
+    assert counted(1, "file") == "1 file"
+    assert counted(0, "file") == "0 files"
+    assert counted(2000, "file") == "2,000 files"

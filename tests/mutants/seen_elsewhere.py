@@ -283,8 +283,8 @@ SEEN_ELSEWHERE = (
         (
             Edit(
                 "circular_buffer.py",
-                "self._free: list[None] = [None] * self.capacity",
-                "self._free: list[None] = [None] * (self.capacity - 1)",
+                "self._free: MutableSequence[int | None] = [None] * self.capacity",
+                "self._free: MutableSequence[int | None] = [None] * (self.capacity - 1)",
             ),
         ),
     ),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.errors import JournalError
+from bus.journal import stored_segment
 from bus.journal.format import Kind
 from bus.journal.reader import StoredJournal
 from bus.journal.writer import Journal
@@ -159,7 +160,7 @@ def test_what_a_process_says_while_its_segment_is_read_is_known(
 ) -> None:
     """It names somebody, closes its journal and works on, all before the records."""
     living: list[Journal] = []
-    read_segment = module.read_segment
+    read_segment = stored_segment.read_segment
 
     def meanwhile(path: Path, journal: int) -> StoredSegment:
         if living:

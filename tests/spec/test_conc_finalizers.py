@@ -26,7 +26,7 @@ from queuebroker.parking import WaitList
 from queuebroker.queue_connection import QueueConnection
 from queuebroker.testing import explore
 from specs.clauses import clause
-from tests.pairs import loose_queue_pair, queue_pair
+from tests.pairs import look_away, loose_queue_pair, queue_pair
 from tests.support import Threads, until
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _act(strike: Strike, end: MessageQueue) -> None:
 def test_the_peer_is_collected_while_its_connection_is_locked(name: str) -> None:
     """The note is left, and carried out on letting go: the other end is released."""
     strike = STRIKES[name]
-    left, right = loose_queue_pair(2)
+    left, right = loose_queue_pair(2, observer=look_away)
     left.send(b"unread by the peer")
     right.send_many([b"unread"] * strike.unread)
     victims = _garbage(right)
@@ -171,7 +171,8 @@ def test_an_end_of_another_connection_is_collected_meanwhile(name: str) -> None:
     victims = _garbage(lost)
     del lost
 
-    with queue_pair(2) as (left, right), survivor, Threads(LIMIT_S) as threads:
+    pair = queue_pair(2, observer=look_away)
+    with pair as (left, right), survivor, Threads(LIMIT_S) as threads:
         right.send_many([b"unread"] * strike.unread)
         sleeper = threads.start(survivor.receive)
         arrived = survivor._connection.flows[0].buffer.arrived

@@ -73,7 +73,7 @@ FAULTS = {
     "if for while": (program(LooksOnce, get, get, put, put), FailureKind.EXCEPTION, 50),
     "look and sleep in two steps": (
         program(LooksTwice, get, put),
-        FailureKind.DEADLOCK,
+        FailureKind.LOST_WAKEUP,
         10,
     ),
     "closing wakes one": (

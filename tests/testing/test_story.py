@@ -26,21 +26,24 @@ def _told(program: Callable[[Run], object], **options: Any) -> str:
 
 
 TOO_EARLY = """
-deadlock: nobody can go on: main, get
+lost wake-up: get sleeps, put notified it too early, and nobody will again
 
-1  main  starts get                                      test_story  run.spawn(get)
-2  main  starts put                                      test_story  run.spawn(put)
-3  main  waits for the end of all tasks                  test_story  run.join()
-4  get   takes condition, lets go of condition           test_story  with condition:
-   -- get is stopped here; put goes on --
-5  put   takes condition, lets go of condition           test_story  with condition:
-6  put   ends
-7  get   takes condition                                 test_story  with condition:
-8  get   lets go of condition, sleeps until it is woken  test_story  condition.wait()  [Condition.wait]
+ 1  main  starts get                                      test_story  run.spawn(get)
+ 2  main  starts put                                      test_story  run.spawn(put)
+ 3  main  waits for the end of all tasks                  test_story  run.join()
+ 4  get   takes condition, lets go of condition           test_story  with condition:
+    -- get is stopped here; put goes on --
+ 5  put   takes condition                                 test_story  with condition:
+ 6  put   notifies nobody                                 test_story  condition.notify()
+ 7  put   lets go of condition                            test_story  with condition:
+ 8  put   ends
+ 9  get   takes condition                                 test_story  with condition:
+10  get   lets go of condition, sleeps until it is woken  test_story  condition.wait()  [Condition.wait]
 
 how it ended, at 0 s of virtual time:
   main  waits for the end of all tasks                  test_story  run.join()
   get   sleeps until it is woken                        test_story  condition.wait()  [Condition.wait]
+        put notified it before it slept                 test_story  condition.notify()
 
 replay with: replay(program, [0, 0, 0, 0, 0, 1])
 """  # noqa: E501 # pinned as it is
@@ -279,3 +282,134 @@ def test_locks_are_called_what_they_are_assigned_to() -> None:
 
     taken = re.findall(r"takes (.+?)  ", story)
     assert taken == ["forks", "forks (2)", "first", "second", "tasks.mutex"]
+
+
+def test_locks_that_are_assigned_together_have_names_of_their_own() -> None:
+    class Pair:
+        def __init__(self) -> None:
+            self.first, self.second = threading.Lock(), threading.Condition()
+
+    def program(run: Run) -> None:
+        items, lock = list[str](), threading.Lock()
+        pair = Pair()
+        one, other = (threading.Lock() for _ in range(2))
+        run.settle()
+        lock.acquire()
+        pair.first.acquire()
+        pair.second.acquire()
+        one.acquire()
+        other.acquire()
+        raise LookupError(items)
+
+    story = _told(program)
+
+    taken = re.findall(r"takes (.+?)  ", story)
+    assert taken == ["lock", "first", "second", "a lock", "a lock (2)"]
+
+
+NEVER_NOTIFIED = """
+deadlock: nobody can go on: get
+
+1  main  starts get                                      test_story  run.spawn(get)
+2  main  ends
+3  get   takes condition                                 test_story  with condition:
+4  get   lets go of condition, sleeps until it is woken  test_story  condition.wait()  [Condition.wait]
+
+how it ended, at 0 s of virtual time:
+  get   sleeps until it is woken                        test_story  condition.wait()  [Condition.wait]
+        nobody has ever notified it
+
+replay with: replay(program, [])
+"""  # noqa: E501 # pinned as it is
+
+
+def test_a_bare_wait_that_nobody_ever_notifies() -> None:
+    def program(run: Run) -> None:
+        condition = threading.Condition()
+
+        def get() -> None:
+            with condition:
+                condition.wait()
+
+        run.spawn(get)
+
+    assert _told(program) == NEVER_NOTIFIED.strip()
+
+
+def test_who_was_woken_and_sleeps_again_was_not_notified_too_early() -> None:
+    def program(run: Run) -> None:
+        condition = threading.Condition()
+
+        def get() -> None:
+            with condition:
+                condition.wait()
+                condition.wait()
+
+        run.spawn(get)
+        run.settle()
+        with condition:
+            condition.notify_all()
+
+    story = _told(program)
+
+    assert "wakes get" in story
+    assert "notifies nobody" not in story
+    assert "before it slept" not in story
+
+
+@pytest.mark.parametrize("looks_again", [False, True], ids=["if", "while"])
+def test_a_notify_that_would_not_have_helped_is_no_lost_wake_up(
+    looks_again: bool,
+) -> None:
+    """There is one item for two: somebody gets none, whoever was notified when."""
+
+    def program(run: Run) -> None:
+        condition = threading.Condition()
+        items: list[str] = []
+
+        def get() -> None:
+            with condition:
+                while not items:
+                    condition.wait()
+                    if not looks_again:
+                        break
+                items.pop()
+
+        with condition:
+            items.append("apple")
+            condition.notify()
+        run.spawn(get)
+        run.spawn(get)
+
+    story = _told(program)
+
+    assert story.startswith("deadlock: nobody can go on: get-2\n")
+    assert "main notified it before it slept" in story
+
+
+def test_a_notify_of_all_that_came_too_early_is_told_too() -> None:
+    def program(run: Run) -> None:
+        condition = threading.Condition()
+
+        def get() -> None:
+            with condition:
+                condition.wait()
+
+        run.spawn(get)
+        with condition:
+            condition.notify_all()
+
+    story = _told(program)
+
+    assert re.search(r"main +notifies nobody +test_story +condition.notify_all", story)
+    assert re.search(r"main notified it before it slept +test_story", story)
+
+
+def test_that_an_event_wakes_nobody_is_nothing_to_tell() -> None:
+    def program(run: Run) -> None:
+        event = threading.Event()
+        event.set()
+        event.clear()
+        run.spawn(event.wait)
+
+    assert "notifie" not in _told(program)

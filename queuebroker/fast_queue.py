@@ -1,0 +1,238 @@
+"""`FastMessageQueue`: the kind of end that takes no lock where nobody waits.
+
+An operation goes through a gate of a `Lane`. Where the gate lets nobody in (full,
+empty, shut) it does what the locked kind does: the table, the books, the waiting are
+written once. Hanging up shuts both lanes before it raises its flag, and from then on
+there is only the lock. A call that looks before it takes needs the lock, too, and
+shuts them for good: `receive_into`, `fileno`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from queuebroker.arguments import deadline_after, positive, snapshot
+from queuebroker.connection import Flow
+from queuebroker.lane import Lane
+from queuebroker.locked_queue import LockedMessageQueue
+from queuebroker.parking import PENDING, Pending, WaitLists, wait_for
+from queuebroker.queue_connection import Messages, QueueConnection
+from queuebroker.status import Status, Verdict
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Callable, Iterable
+
+    from typing_extensions import Buffer
+
+    from queuebroker.connection import Side
+    from queuebroker.observer import Reason
+
+__all__ = ["FastMessageQueue", "LaneConnection"]
+
+_ZERO: Final = 0
+
+
+class LaneConnection(QueueConnection):
+    """A connection whose two buffers are lanes; nobody observes it."""
+
+    __slots__ = ("lanes",)
+
+    def __init__(
+        self,
+        lock: _thread.LockType,
+        lanes: tuple[Lane, Lane],
+        names: tuple[str, str],
+        port: int,
+        *,
+        limit: int | None,
+        strict: tuple[bool, bool],
+    ) -> None:
+        buffers: tuple[Messages, Messages] = lanes
+        flows = (Flow(buffers[0]), Flow(buffers[1]))
+        super().__init__(lock, flows, names, port, limit=limit, strict=strict)
+        self.lanes: Final = lanes
+
+    def shut_locked(self) -> None:
+        """Shut both lanes for good."""
+        for lane in self.lanes:
+            lane.shut_locked()
+
+    def close_locked(
+        self, side: Side, error: BaseException | None, reason: Reason
+    ) -> None:
+        # Before the flag: who sees the flag, and nothing on its way, relies on it that
+        # nothing can set out any more (QB-DISC-1).
+        if not self.hung_up[side]:
+            self.shut_locked()
+        super().close_locked(side, error, reason)
+
+    def look_locked(self) -> None:
+        """Do what somebody who acted without the lock found to be done."""
+        for lane, closed in zip(self.lanes, self.closed, strict=True):
+            if closed:
+                lane.discard_locked()  # it was on its way when its receiver hung up
+            lane.settlers.wake_all()
+            lane.wake_locked()
+        if True in self.closed:
+            self.rouse_locked()
+        self.refresh_locked(0)
+        self.refresh_locked(1)
+
+
+class FastMessageQueue(LockedMessageQueue):
+    """A `MessageQueue` that takes the lock where it has to wait, and else none."""
+
+    __slots__ = ("_inward", "_lanes", "_outward", "_plain")
+
+    def __init__(self, connection: LaneConnection, side: Side) -> None:
+        super().__init__(connection, side)
+        self._lanes: Final = connection
+        self._inward: Final = connection.lanes[side]
+        self._outward: Final = connection.lanes[1 - side]
+        # The class of data that is a message as it is; with a limit, nobody's.
+        self._plain: Final[type] = bytes if connection.limit is None else Lane
+
+    def send(
+        self,
+        data: Buffer,
+        offset: int = 0,
+        length: int | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        if (
+            data.__class__ is not self._plain
+            or timeout is not None
+            or length is not None
+            or offset is not _ZERO
+        ):
+            data = snapshot(data, offset, length, self._connection.limit)
+            deadline_after(timeout)
+        lane = self._outward
+        try:
+            for _ in lane.free:
+                lane.append(data)  # type: ignore[arg-type]  # an exact bytes by now
+                if lane.arrived.asleep:
+                    self._look()
+                return
+        except IndexError:
+            pass  # full
+        except BaseException:
+            self._recover()
+            raise
+        super().send(data, timeout=timeout)
+
+    def receive(self, *, timeout: float | None = None) -> bytes:
+        if timeout is not None:
+            deadline_after(timeout)
+        lane = self._inward
+        try:
+            for message in lane.incoming:
+                for number in lane.numbers:
+                    lane.give(number)
+                    if lane.room.asleep:
+                        self._look()
+                    return message  # type: ignore[return-value]  # nobody observes
+        except IndexError:
+            pass  # empty
+        except BaseException:
+            self._recover()
+            raise
+        return super().receive(timeout=timeout)
+
+    def send_many(
+        self, messages: Iterable[Buffer], *, timeout: float | None = None
+    ) -> int:
+        deadline_after(timeout)
+        sendable, flaw = self._snapshots(messages)
+        lane, sent = self._outward, 0
+        try:
+            try:
+                for message in sendable:
+                    for _ in lane.free:
+                        lane.append(message)
+                        sent += 1
+                        break
+            except IndexError:
+                pass  # full
+            if lane.arrived.asleep:
+                self._look()
+        except BaseException:
+            self._recover()
+            raise
+        sent = self._send_rest(sendable, sent, timeout)
+        if flaw is not None and not sent:
+            raise flaw
+        return sent
+
+    def receive_many(
+        self, limit: int | None = None, *, timeout: float | None = None
+    ) -> list[bytes]:
+        lane = self._inward
+        count = len(lane) if limit is None else min(positive("limit", limit), len(lane))
+        deadline_after(timeout)
+        taken: list[bytes] = []
+        try:
+            try:
+                for _ in range(count):
+                    for message in lane.incoming:
+                        for number in lane.numbers:
+                            lane.give(number)
+                            break
+                        taken.append(message)  # type: ignore[arg-type]  # unobserved
+                        break
+            except IndexError:
+                pass  # somebody was faster
+            if lane.room.asleep:
+                self._look()
+        except BaseException:
+            self._recover()
+            raise
+        return taken or super().receive_many(limit, timeout=timeout)
+
+    def receive_into(self, buffer: Buffer, *, timeout: float | None = None) -> int:
+        # To look at the next message and to take it must be one step.
+        self._connection.critical(self._lanes.shut_locked)
+        return super().receive_into(buffer, timeout=timeout)
+
+    def fileno(self) -> int:
+        self._connection.critical(self._lanes.shut_locked)
+        return super().fileno()
+
+    def _look(self) -> None:
+        self._connection.critical(self._lanes.look_locked)
+
+    def _recover(self) -> None:
+        self._connection.critical(self._connection.recover_locked)
+
+    # What looks full or empty is settled with those under way (QB-TIME-8).
+
+    def _act(
+        self, attempt: Callable[[int], Verdict], timeout: float | None, *, sends: bool
+    ) -> Verdict:
+        verdict = super()._act(attempt, timeout, sends=sends)
+        if verdict is not Verdict.WAIT or self._settled(sends=sends):
+            return verdict
+        lane = self._outward if sends else self._inward
+
+        def look() -> Verdict | Pending:
+            verdict = attempt(0)
+            lane.wake_locked()  # perhaps we were woken in somebody's place
+            if verdict is not Verdict.WAIT or self._settled(sends=sends):
+                return verdict
+            return PENDING
+
+        def ready() -> bool:
+            return self._settled(sends=sends)
+
+        lists = WaitLists(lane.room, lane.arrived, lane.settlers)
+        settled = wait_for(self._connection, lists, look, ready, None)
+        assert settled is not PENDING  # there is no deadline
+        return settled
+
+    def _settled(self, *, sends: bool) -> bool:
+        """Whether a WAIT would be the truth."""
+        if sends:
+            return self._outward.settled()
+        return not self._inward.empty() or self.status is not Status.HALF_DISCONNECTED

@@ -1,0 +1,201 @@
+"""``python -m queuebroker.testing FILE[:program]``: explore a program from a shell.
+
+It is explored twice: with the switch points that locks and threads give, which is fast
+and finds what is wrong among guarded steps; then with each instruction of the file as
+one, which finds what nobody guards.
+
+Exit codes: 0 all schedules held, 1 one did not, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from queuebroker.testing import Failure, explore, replay
+from queuebroker.testing.program_file import ProgramFile, ProgramFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from queuebroker.testing.report import Report
+
+__all__ = ["main"]
+
+_USAGE: Final = 2
+_DEFAULT_NAME: Final = "program"
+_INSTRUCTIONS_BOUND: Final = 1
+_INSTRUCTIONS_SCHEDULES_MAX: Final = 2_000
+_BYTECODE: Final = "bytecode:"  # before the choices of a schedule of the second kind
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line asks for; return the exit code."""
+    try:
+        options = _parsed(arguments)
+        path, name = _place(options.program)
+        with ProgramFile.opened(path, name) as program:
+            return _explore(program, options)
+    except (_UsageError, ProgramFileError) as error:
+        print(f"queuebroker.testing: {error}", file=sys.stderr)
+        return _USAGE
+
+
+class _UsageError(Exception):
+    """The command line makes no sense; the text is what to print."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that leaves printing and exiting to `main`."""
+
+    def error(self, message: str) -> NoReturn:
+        raise _UsageError(message)
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = _Parser(
+        prog="python -m queuebroker.testing",
+        description="Run a threaded program under many schedules; tell of the first"
+        " that goes wrong.",
+    )
+    parser.add_argument(
+        "program",
+        metavar="FILE[:program]",
+        help="a function without arguments, or with one: the run",
+    )
+    parser.add_argument(
+        "--schedules",
+        type=_number,
+        metavar="N",
+        help="at most N up to the bound, then N at random (else 20,000 and 300; within"
+        f" lines {_INSTRUCTIONS_SCHEDULES_MAX:,} and 300)",
+    )
+    parser.add_argument(
+        "--bound",
+        type=_number,
+        metavar="N",
+        help="preemptions at most (else 2; within lines 1)",
+    )
+    parser.add_argument(
+        "--seed", type=_seed, metavar="S", help="repeats the random part; S:I one run"
+    )
+    parser.add_argument(
+        "--replay",
+        type=_choices,
+        metavar="CHOICES",
+        help="run only the schedule that a story has told, such as 0,0,1",
+    )
+    return parser.parse_args(arguments)
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        msg = f"{text!r} is no number of 0 or more"
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
+
+
+def _seed(text: str) -> str:
+    if not re.fullmatch(r"\d+(:\d+)?", text):
+        msg = f"{text!r} is no number, nor number:number"
+        raise argparse.ArgumentTypeError(msg)
+    return text
+
+
+def _choices(text: str) -> tuple[list[int], bool]:
+    """The numbers, and whether they are of a schedule within lines."""
+    numbers = text.removeprefix(_BYTECODE)
+    if not re.fullmatch(r"\[?(\d+(, ?\d+)*)?\]?", numbers):
+        msg = f"{text!r} are no numbers with commas between"
+        raise argparse.ArgumentTypeError(msg)
+    return [int(number) for number in re.findall(r"\d+", numbers)], numbers != text
+
+
+def _place(text: str) -> tuple[Path, str]:
+    """Take FILE:program apart; a file may have a colon in its name."""
+    path, colon, name = text.rpartition(":")
+    if not colon or Path(text).exists():
+        return Path(text), _DEFAULT_NAME
+    return Path(path), name or _DEFAULT_NAME
+
+
+def _explore(program: ProgramFile, options: argparse.Namespace) -> int:
+    within = False
+    held = []
+    if options.seed is None:
+        options.seed = int.from_bytes(os.urandom(4), "big")
+    try:
+        if options.replay is not None:
+            choices, within = options.replay
+            # With its output: whoever replays wants to see it at work.
+            replay(program, choices, **_points(program, within=within))
+            print(f"{options.program} held under this schedule")
+            return 0
+        for within in (False, True):
+            with _quiet():
+                report = explore(
+                    program,
+                    **_amounts(options, within=within),
+                    **_points(program, within=within),
+                )
+            held.append(_extent(report))
+    except Failure as failure:
+        print(_with_command(failure, options.program, within=within))
+        return 1
+    extent = f"in {held[0]}, and within lines in {held[1]}"
+    print(f"{options.program} held {extent} (seed {options.seed})")
+    return 0
+
+
+def _points(program: ProgramFile, *, within: bool) -> dict[str, Any]:
+    """Where tasks are switched."""
+    bytecode = program.with_code if within else []
+    return {"modules": program.modules, "bytecode": bytecode}
+
+
+def _amounts(options: argparse.Namespace, *, within: bool) -> dict[str, Any]:
+    """How much is tried: what the command line says, then our defaults."""
+    amounts: dict[str, Any] = {"seed": options.seed}
+    if within:
+        amounts["bound"] = _INSTRUCTIONS_BOUND
+        amounts["limit"] = _INSTRUCTIONS_SCHEDULES_MAX
+    if options.bound is not None:
+        amounts["bound"] = options.bound
+    if options.schedules is not None:
+        amounts |= {"limit": options.schedules, "random": options.schedules}
+    return amounts
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Let nobody see a thousand times what the program prints."""
+    with (
+        open(os.devnull, "w", encoding="utf-8") as nowhere,
+        contextlib.redirect_stdout(nowhere),
+    ):
+        yield
+
+
+def _with_command(failure: Failure, program: str, *, within: bool) -> str:
+    """The story, with a hint for shells in the place of that for Python."""
+    choices = ",".join(map(str, failure.schedule)) or "0"
+    if within:
+        choices = f"{_BYTECODE}{choices}"
+    command = f"python -m queuebroker.testing {program} --replay {choices}"
+    return "\n".join(
+        f"replay with: {command}" if line.startswith("replay with: ") else line
+        for line in failure.story.splitlines()
+    )
+
+
+def _extent(report: Report) -> str:
+    """How far it was explored."""
+    some = "schedule" if report.schedules == 1 else "schedules"
+    exhausted = [each.bound for each in report.rounds if each.exhausted]
+    every = f", all up to {exhausted[-1]} preemptions" if exhausted else ""
+    return f"{report.schedules:,} {some}{every}"

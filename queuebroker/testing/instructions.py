@@ -1,0 +1,185 @@
+"""Which instructions of a function other threads could notice: `points_of`.
+
+Between two threads only those instructions need an order that touch what both can
+reach. The tables name the others; what is in none of them is taken to touch anything,
+so that an interpreter with new instructions is searched more slowly, never less well.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import CodeType
+
+__all__ = ["Instruction", "looks_of", "nested", "points_of"]
+
+# Why an instruction need be no switch point -> those of CPython 3.11 to 3.13. A value
+# that one of them drops may be finalized; a finalizer in Python is a function of its
+# own, with switch points if it is named.
+_LOCAL: Final[Mapping[str, str]] = {
+    "marks a place, and does nothing": (
+        "CACHE NOP RESUME PRECALL KW_NAMES EXTENDED_ARG JUMP_FORWARD JUMP_BACKWARD"
+        " JUMP_BACKWARD_NO_INTERRUPT END_FOR END_SEND"
+    ),
+    "moves references between the variables and the stack of its own frame": (
+        "LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_AND_CLEAR LOAD_FAST_LOAD_FAST STORE_FAST"
+        " STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST DELETE_FAST COPY SWAP POP_TOP"
+        " PUSH_NULL"
+    ),
+    "loads what never changes": "LOAD_CONST LOAD_ASSERTION_ERROR LOAD_BUILD_CLASS",
+    "makes something that nobody else knows yet, of what is on its stack": (
+        "MAKE_CELL COPY_FREE_VARS LOAD_CLOSURE MAKE_FUNCTION SET_FUNCTION_ATTRIBUTE"
+        " BUILD_TUPLE BUILD_LIST BUILD_SET BUILD_MAP BUILD_CONST_KEY_MAP BUILD_STRING"
+        " BUILD_SLICE LIST_TO_TUPLE"
+    ),
+    "adds to what a comprehension of its own makes": "LIST_APPEND SET_ADD MAP_ADD",
+    "compares references": (
+        "IS_OP POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE POP_JUMP_FORWARD_IF_NONE"
+        " POP_JUMP_FORWARD_IF_NOT_NONE POP_JUMP_BACKWARD_IF_NONE"
+        " POP_JUMP_BACKWARD_IF_NOT_NONE"
+    ),
+    "handles an exception of its own thread": (
+        "PUSH_EXC_INFO POP_EXCEPT CHECK_EXC_MATCH RERAISE"
+    ),
+    "ends its frame, or makes a generator of it": (
+        "RETURN_VALUE RETURN_CONST RETURN_GENERATOR"
+    ),
+}
+_LOCAL_NAMES: Final = frozenset(" ".join(_LOCAL.values()).split())
+
+# They ask a value whether it is true, which can be a look at what it holds, before
+# 3.13 that is. After these others it is a bool, or the result of a comparison.
+_ASKS: Final = frozenset(
+    {
+        "UNARY_NOT",
+        "POP_JUMP_IF_TRUE",
+        "POP_JUMP_IF_FALSE",
+        "POP_JUMP_FORWARD_IF_TRUE",
+        "POP_JUMP_FORWARD_IF_FALSE",
+        "POP_JUMP_BACKWARD_IF_TRUE",
+        "POP_JUMP_BACKWARD_IF_FALSE",
+        "JUMP_IF_FALSE_OR_POP",
+        "JUMP_IF_TRUE_OR_POP",
+    }
+)
+_ANSWERS: Final = frozenset(
+    {
+        "CHECK_EXC_MATCH",
+        "COMPARE_OP",
+        "CONTAINS_OP",
+        "IS_OP",
+        "TO_BOOL",
+        "UNARY_NOT",
+    }
+)
+_ASKS_BOOLS_ONLY: Final = sys.version_info >= (3, 13)
+
+# Instructions that touch one variable, which their argument names -> its kind.
+_VARIABLES: Final[Mapping[str, str]] = {
+    "ATTR": "attribute",
+    "METHOD": "attribute",
+    "GLOBAL": "global",
+    "NAME": "global",
+    "DEREF": "cell",
+}
+
+# After these the interpreter looks whether there is an interrupt: when what was called
+# is not written in Python, and when the jump is made. It looks at the beginning of each
+# function too, and nowhere else.
+_CALLS: Final = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+_JUMPS_BACK: Final = frozenset(
+    {
+        "JUMP_BACKWARD",
+        "POP_JUMP_BACKWARD_IF_TRUE",
+        "POP_JUMP_BACKWARD_IF_FALSE",
+        "POP_JUMP_BACKWARD_IF_NONE",
+        "POP_JUMP_BACKWARD_IF_NOT_NONE",
+    }
+)
+
+# With tracing the prefix is seen instead of the instruction, with monitoring both.
+_PREFIX_IS_SEEN: Final = sys.version_info < (3, 12)
+
+
+@attrs.frozen
+class Instruction:
+    """One that others could notice, or that could notice others.
+
+    text: what it is, as `dis` writes it.
+    variable: the one variable that it touches; "" if it may touch anything.
+    writes: whether it may change that.
+    """
+
+    text: str
+    variable: str
+    writes: bool
+
+
+def points_of(code: CodeType) -> dict[int, Instruction]:
+    """The instructions of ``code`` that others could notice, by their offsets."""
+    points = {}
+    before = ""  # the instruction that always comes before this one
+    prefixed_at: int | None = None
+    for each in dis.get_instructions(code):
+        name = each.opname
+        if each.is_jump_target:
+            before = ""
+        if name == "EXTENDED_ARG":
+            prefixed_at = each.offset if prefixed_at is None else prefixed_at
+            continue
+        asks_a_bool = name in _ASKS and (_ASKS_BOOLS_ONLY or before in _ANSWERS)
+        if name not in _LOCAL_NAMES and not asks_a_bool:
+            points[_seen_at(each.offset, prefixed_at)] = _described(
+                name, each.argval, each.argrepr
+            )
+        before, prefixed_at = name, None
+    return points
+
+
+def looks_of(code: CodeType) -> dict[int, int]:
+    """After which instructions interrupts are looked for: offset -> the next one's."""
+    looks = {}
+    called_at = prefixed_at = None
+    for each in dis.get_instructions(code):
+        if called_at is not None:
+            looks[called_at] = each.offset
+        called_at = None
+        if each.opname == "EXTENDED_ARG":
+            prefixed_at = each.offset if prefixed_at is None else prefixed_at
+            continue
+        seen_at = _seen_at(each.offset, prefixed_at)
+        if each.opname in _CALLS:
+            called_at = seen_at
+        elif each.opname in _JUMPS_BACK:
+            looks[seen_at] = each.argval
+        prefixed_at = None
+    return looks
+
+
+def nested(codes: Iterable[CodeType]) -> list[CodeType]:
+    """These and all that is written inside of them: lambdas, comprehensions."""
+    found: list[CodeType] = []
+    todo = list(codes)
+    while todo:
+        code = todo.pop()
+        found.append(code)
+        todo += [each for each in code.co_consts if isinstance(each, type(code))]
+    return found
+
+
+def _seen_at(offset: int, prefixed_at: int | None) -> int:
+    return prefixed_at if _PREFIX_IS_SEEN and prefixed_at is not None else offset
+
+
+def _described(name: str, value: object, told: str) -> Instruction:
+    access, _, what = name.partition("_")
+    kind = _VARIABLES.get(what)
+    if kind is not None and access in {"LOAD", "STORE", "DELETE"}:
+        return Instruction(f"{name} {value}", f"{kind} {value}", access != "LOAD")
+    return Instruction(f"{name} {told}".rstrip(), "", writes=True)

@@ -1,0 +1,136 @@
+"""A program in a file of its own, as students write them: `ProgramFile`.
+
+The file is executed afresh for every run, as part of it: what it keeps in global
+variables, and what it makes at its top level, is new each time. What it imports is
+imported once; modules that lie beside it are treated as `explore` treats ``modules``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from queuebroker.testing.bytecode import Bytecode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import CodeType, ModuleType
+
+    from queuebroker.testing.run import Run
+
+__all__ = ["ProgramFile", "ProgramFileError"]
+
+# Not the file's own name, which may well be that of a module of the library.
+_MODULE: Final = "__explored__"
+
+
+class ProgramFileError(Exception):
+    """There is no such program; the text says what is wrong, in one line."""
+
+
+class ProgramFile:
+    """A function of a file, to be called as the program of a run.
+
+    modules: those that the file has imported from its own folder.
+    with_code: these and the file itself, as far as they have functions.
+    """
+
+    def __init__(self, path: Path, name: str) -> None:
+        """Execute the file once, to see what is there.
+
+        Raises:
+            ProgramFileError: it cannot be read or executed, or there is no such
+                function, or it wants other arguments than none or a ``run``.
+        """
+        self._name = name
+        self._loader = _CompilesOnce(_MODULE, str(path))
+        known = set(sys.modules)
+        try:
+            module = self._executed()
+        except OSError as error:
+            msg = f"cannot read {path}: {error.strerror or error}"
+            raise ProgramFileError(msg) from None
+        except (Exception, SystemExit) as error:  # of a user's own code
+            msg = f"cannot execute {path}: {type(error).__name__}: {error}"
+            raise ProgramFileError(" ".join(msg.split())) from error
+        self._takes_run = _takes_run(getattr(module, name, None), f"{path}:{name}")
+        self.modules: list[ModuleType] = [
+            other
+            for key, other in list(sys.modules.items())
+            if key not in known and key != _MODULE and _lies_in(other, path.parent)
+        ]
+        self.with_code = [each for each in (module, *self.modules) if _has_code(each)]
+
+    def __call__(self, run: Run) -> object:
+        """Execute the file, and call the function."""
+        program = getattr(self._executed(), self._name)
+        return program(run) if self._takes_run else program()
+
+    @classmethod
+    @contextmanager
+    def opened(cls, path: Path, name: str) -> Iterator[ProgramFile]:
+        """Let the file import what lies beside it, as a script does."""
+        folder = str(path.resolve().parent)
+        known = set(sys.modules)
+        sys.path.insert(0, folder)
+        try:
+            program = cls(path, name)
+            yield program
+        finally:
+            sys.path.remove(folder)
+            for key in set(sys.modules) - known:
+                if key == _MODULE or _lies_in(sys.modules[key], Path(folder)):
+                    del sys.modules[key]
+
+    def _executed(self) -> ModuleType:
+        spec = ModuleSpec(_MODULE, self._loader, origin=self._loader.path)
+        spec.has_location = True
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[_MODULE] = module  # as dataclasses, for one, expect it
+        self._loader.exec_module(module)
+        return module
+
+
+class _CompilesOnce(SourceFileLoader):
+    """Its code is one object for all runs, and no compiled file is left behind."""
+
+    _code: CodeType | None = None
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        if self._code is None:
+            path = self.get_filename(fullname)
+            self._code = self.source_to_code(self.get_data(path), path)
+        return self._code
+
+
+def _takes_run(program: Any, where: str) -> bool:
+    """Whether a function wants to be given the run."""
+    if not callable(program):
+        what = "is no function" if program is not None else "does not exist"
+        raise ProgramFileError(f"{where} {what}")
+    signature = inspect.signature(program)
+    for arguments in ((), ("run",)):
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            continue
+        return bool(arguments)
+    raise ProgramFileError(f"{where} takes other arguments than none or a run")
+
+
+def _has_code(module: ModuleType) -> bool:
+    try:
+        Bytecode([module])
+    except TypeError:
+        return False
+    return True
+
+
+def _lies_in(module: ModuleType, folder: Path) -> bool:
+    path = getattr(module, "__file__", None)
+    return path is not None and folder.resolve() in Path(path).resolve().parents

@@ -1,0 +1,159 @@
+"""A `Model`: its text, its properties, the sizes it is run at, the faults in it.
+
+The properties stand in the text alone, as ``ltl NAME { ... }``; those before the line
+``/* Liveness. */`` are safety. A fault is a define that breaks one step; each names the
+property by which SPIN must find it, and every property is named by some fault, so that
+none of them holds for the mere reason that it says nothing.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import re
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["MODELS", "Case", "Fault", "Model", "Size"]
+
+_PROPERTY = re.compile(r"^ltl (\w+)", re.MULTILINE)
+_LIVENESS = "/* Liveness. */"
+
+
+@attrs.frozen
+class Size:
+    """How large a model is made.
+
+    quick: whether it belongs to the short run.
+    only: the properties that this size is for, all if empty.
+    never: properties that mean nothing at this size.
+    """
+
+    name: str
+    defines: tuple[str, ...] = ()
+    quick: bool = True
+    only: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Fault:
+    """One broken step, and the property that must tell."""
+
+    name: str
+    found_by: str
+    defines: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Case:
+    """One run: a model, what is defined in it, one property, what is expected."""
+
+    model: Model
+    size: str
+    defines: tuple[str, ...]
+    prop: str
+    fault: str | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the property is expected to hold."""
+        return self.fault is None
+
+
+@attrs.frozen
+class Model:
+    """One ``.pml`` file of this package."""
+
+    name: str
+    sizes: tuple[Size, ...]
+    faults: tuple[Fault, ...]
+
+    @property
+    def file(self) -> str:
+        """The name of its file."""
+        return f"{self.name}.pml"
+
+    def text(self) -> str:
+        """What stands in its file."""
+        # A package resource, so that an installed wheel runs as the source tree does.
+        page = importlib.resources.files("specs.promela") / self.file
+        return page.read_text(encoding="utf-8")
+
+    def safety(self) -> tuple[str, ...]:
+        """The properties that one state can break, in the order of the text."""
+        return tuple(_PROPERTY.findall(self.text().partition(_LIVENESS)[0]))
+
+    def liveness(self) -> tuple[str, ...]:
+        """The properties that only an endless run can break."""
+        return tuple(_PROPERTY.findall(self.text().partition(_LIVENESS)[2]))
+
+    def cases(self, *, quick: bool) -> Iterator[Case]:
+        """Every run of this model, those of one program together."""
+        for size in self.sizes:
+            if quick and not size.quick:
+                continue
+            for prop in size.only or (*self.safety(), *self.liveness()):
+                if prop not in size.never:
+                    yield Case(self, size.name, size.defines, prop)
+        for fault in self.faults:
+            defines = (*fault.defines, fault.name)
+            yield Case(self, "-", defines, fault.found_by, fault.name)
+
+
+_AS_READ: Final = "status_as_read_moves_down_only"
+_TWO: Final = ("TWO_RECEIVERS", "CAPACITY=2")
+_WATCHED: Final = ("WATCHED", "CAPACITY=2")
+
+MODELS: Final = (
+    Model(
+        "rendezvous",
+        sizes=(
+            Size("three", never=("who_came_first_is_met_first",)),
+            Size("four", ("FOUR",), quick=False, never=("who_was_struck_hangs_up",)),
+        ),
+        faults=(
+            Fault("EXPIRY_UNCHECKED", "both_succeed_or_neither"),
+            Fault("EXPIRY_UNCHECKED", "final_states_are_final"),
+            Fault("STATE_FIRST", "a_match_gives_both_an_end"),
+            Fault("NO_WAKE", "who_has_ended_returns"),
+            Fault("NO_WAKE", "a_close_ends_the_wait"),
+            Fault("HALF_CLOSE", "nobody_waits_where_it_is_closed"),
+            Fault("TWO_SECTIONS", "one_role_waits"),
+            Fault("TWO_SECTIONS", "a_pair_does_not_wait_for_ever"),
+            Fault("GHOST", "who_is_listed_waits"),
+            Fault("NEWEST_FIRST", "who_came_first_is_met_first", ("FOUR",)),
+            Fault("NO_REASON", "who_withdrew_knows_why"),
+            Fault("STRUCK_SILENT", "who_was_struck_hangs_up"),
+            Fault("EXPIRY_FORGOTTEN", "a_deadline_ends_the_wait"),
+        ),
+    ),
+    Model(
+        "half_disconnect",
+        sizes=(
+            Size("two receivers", _TWO, never=(_AS_READ,)),
+            Size("watched", _WATCHED, only=(_AS_READ,)),
+            Size("both ways", ("BOTH_WAYS",), quick=False, never=(_AS_READ,)),
+        ),
+        faults=(
+            Fault("PEER_LOSES", "only_its_own_hang_up_discards", _TWO),
+            Fault("PEER_LOSES", "what_was_accepted_is_drained", _TWO),
+            Fault("ONE_SIDE_ROUSED", "nobody_sleeps_through_a_hang_up", _TWO),
+            Fault("ONE_SIDE_ROUSED", "a_hang_up_ends_every_receive", _TWO),
+            Fault("NOBODY_ROUSED", "a_hang_up_ends_every_send", _TWO),
+            Fault("WAITS_FOR_READERS", "a_hang_up_returns", _TWO),
+            Fault("KEEPS_UNREAD", "a_closed_side_has_nothing_unread", _TWO),
+            Fault("NOT_COUNTED", "books_balance", _TWO),
+            Fault("NO_CHAIN", "no_waiter_is_forgotten", _TWO),
+            Fault("NO_ROOM_TOLD", "a_send_goes_on_where_somebody_receives", _TWO),
+            Fault("NO_ARRIVAL_TOLD", "what_has_arrived_is_received", _TWO),
+            Fault("WAITED_STORES", "nothing_arrives_after_a_hang_up", _TWO),
+            Fault("WAITED_STORES", "status_moves_down_only", _TWO),
+            Fault("NEWEST_READ", "received_in_order", _TWO),
+            Fault("UNREAD_FIRST", _AS_READ, _WATCHED),
+        ),
+    ),
+)

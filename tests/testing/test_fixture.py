@@ -1,0 +1,138 @@
+"""The fixture ``explore`` and its options, as a user's own pytest sees them."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conformance.test_command import run_pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from subprocess import CompletedProcess
+
+# A lock each, in the wrong order; and a fault that needs luck: none without preemption.
+TESTS = """
+import threading
+
+def deadlock(run):
+    left, right = threading.Lock(), threading.Lock()
+
+    def forward():
+        with left, right:
+            pass
+
+    def backward():
+        with right, left:
+            pass
+
+    run.spawn(forward)
+    run.spawn(backward)
+
+def test_found(explore):
+    explore(deadlock)
+
+def test_found_at_random(explore):
+    explore(deadlock, limit=0, random=200)
+
+def test_not_found(explore):
+    explore(deadlock, bound=0, random=0)
+
+def test_right(explore):
+    report = explore(lambda run: run.sleep(1))
+    print("explored", report.schedules, "seed", report.seed)
+"""
+
+
+def _pytest(folder: Path, *arguments: str, code: str = TESTS) -> CompletedProcess[str]:
+    (folder / "test_users.py").write_text(code, encoding="utf-8")
+    return run_pytest(folder, "-p", "no:cacheprovider", "-q", *arguments)
+
+
+def test_a_failure_shows_the_story_and_not_the_explorer(tmp_path: Path) -> None:
+    ran = _pytest(tmp_path, "-k", "test_found and not random")
+
+    assert ran.returncode == 1
+    assert "deadlock: nobody can go on: forward, backward" in ran.stdout
+    assert "forward is stopped here; backward goes on" in ran.stdout
+    assert "replay with: replay(program, [" in ran.stdout
+    assert "test_users.py" in ran.stdout
+    assert "queuebroker/testing" not in ran.stdout
+
+
+def test_a_failure_tells_the_seed_and_the_seed_repeats_it(tmp_path: Path) -> None:
+    ran = _pytest(tmp_path, "-k", "random")
+    (told,) = [line for line in ran.stdout.splitlines() if "--explore-seed=" in line]
+    (seed,) = [
+        line.split(": ")[1].strip()
+        for line in ran.stdout.splitlines()
+        if line.startswith("E") and "seed: " in line
+    ]
+
+    again = _pytest(tmp_path, "-k", "random", told.strip())
+    once = _pytest(tmp_path, "-k", "random", f"--explore-seed={seed}")
+
+    assert f"seed: {seed}" in again.stdout
+    assert f"seed: {seed}" in once.stdout
+    assert seed.startswith(told.strip().removeprefix("--explore-seed="))
+
+
+def test_a_test_that_passes_shows_nothing(tmp_path: Path) -> None:
+    ran = _pytest(tmp_path, "-k", "not_found or right")
+
+    assert ran.returncode == 0
+    assert "explore-seed" not in ran.stdout
+
+
+def test_the_command_line_wins_over_the_test(tmp_path: Path) -> None:
+    ran = _pytest(
+        tmp_path, "-k", "right", "-s", "--explore-schedules=7", "--explore-seed=11"
+    )
+
+    # One up to the bound, there are no more, and seven at random.
+    assert "explored 8 seed 11" in ran.stdout
+
+
+def test_random_schedules_are_as_many_as_the_option_says(tmp_path: Path) -> None:
+    """The same test that finds nothing without preemption fails with random ones."""
+    ran = _pytest(tmp_path, "-k", "not_found", "--explore-schedules=200")
+
+    assert ran.returncode == 1
+    assert "deadlock: nobody can go on" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def test_nothing(): pass",
+        "def test_nothing(request): request.getfixturevalue('tmp_path')",
+    ],
+)
+def test_who_does_not_explore_does_not_load_the_explorer(
+    tmp_path: Path, code: str
+) -> None:
+    looks = inspect.cleandoc(
+        """
+        import sys
+
+        def test_last():
+            loaded = {name for name in sys.modules if name.startswith("queuebroker.te")}
+            assert loaded <= {"queuebroker.testing", "queuebroker.testing.plugin"}
+        """
+    )
+
+    ran = _pytest(tmp_path, code=f"{code}\n\n{looks}\n")
+
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_there_are_no_other_options(tmp_path: Path) -> None:
+    shown = _pytest(tmp_path, "--help").stdout
+
+    group = shown[shown.index("queuebroker:") :].split("\n\n")[0]
+    options = [
+        word.partition("=")[0] for word in group.split() if word.startswith("--")
+    ]
+    assert options == ["--conformance", "--explore-schedules", "--explore-seed"]
