@@ -1,7 +1,9 @@
 """A file sent in pieces and checked: the hang-up marks its end.
 
 What the sender sent before it hung up is received to the last piece, so the receiver
-needs no length and no end mark. Only the digest says whether the content is right.
+needs no length and no end mark. But ``with`` hangs up as well when the sender breaks
+down in the middle, and says no more than an ordinary good-bye: only the digest tells
+the receiver that the content is whole.
 """
 
 import hashlib

@@ -150,6 +150,10 @@ class CircularBufferQueue(Generic[M]):
         if self.room and self._free:
             self.room.wake_one()
 
+    def free_slots(self) -> int:
+        """Return how many more messages fit."""
+        return len(self._free)
+
     def pulled(self) -> int:
         """Return how many messages were ever pulled."""
         return self._pulled

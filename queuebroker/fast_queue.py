@@ -9,19 +9,24 @@ shuts them for good: `receive_into`, `fileno`.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from typing import TYPE_CHECKING, Final
 
+from queuebroker import _sync
 from queuebroker.arguments import deadline_after, positive, snapshot
 from queuebroker.connection import Flow
+from queuebroker.errors import DisconnectedQueueError, ReceiveTimeoutError
 from queuebroker.lane import Lane
 from queuebroker.locked_queue import LockedMessageQueue
-from queuebroker.parking import PENDING, Pending, WaitLists, wait_for
+from queuebroker.parking import PENDING, Pending, WaitList, WaitLists, wait_for
 from queuebroker.queue_connection import Messages, QueueConnection
+from queuebroker.sleepers import LOOK
 from queuebroker.status import Status, Verdict
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from typing_extensions import Buffer
 
@@ -72,7 +77,8 @@ class LaneConnection(QueueConnection):
         for lane, closed in zip(self.lanes, self.closed, strict=True):
             if closed:
                 lane.discard_locked()  # it was on its way when its receiver hung up
-            lane.settlers.wake_all()
+            if lane.settlers is not None:
+                lane.settlers.wake_all()
             lane.wake_locked()
         if True in self.closed:
             self.rouse_locked()
@@ -112,9 +118,9 @@ class FastMessageQueue(LockedMessageQueue):
         lane = self._outward
         try:
             for _ in lane.free:
-                lane.append(data)  # type: ignore[arg-type]  # an exact bytes by now
-                if lane.arrived.asleep:
-                    self._look()
+                lane.messages.append(data)  # type: ignore[arg-type]  # bytes by now
+                if lane.sleepers.present:
+                    self._call(lane)
                 return
         except IndexError:
             pass  # full
@@ -124,72 +130,138 @@ class FastMessageQueue(LockedMessageQueue):
         super().send(data, timeout=timeout)
 
     def receive(self, *, timeout: float | None = None) -> bytes:
-        if timeout is not None:
-            deadline_after(timeout)
+        deadline = None if timeout is None else deadline_after(timeout)
+        lane = self._inward
+        if lane.messages:
+            try:
+                for message in lane.incoming:
+                    for number in lane.numbers:
+                        lane.slots.append(number)
+                        if lane.room.asleep:
+                            self._look(lane, lane.room)
+                        return message  # type: ignore[no-any-return]  # unobserved
+            except IndexError:
+                pass  # somebody was faster
+            except BaseException:
+                self._recover()
+                raise
+        if timeout == 0:
+            return super().receive(timeout=0)
+        return self._receive_later(timeout, deadline)
+
+    def _receive_later(self, timeout: float | None, deadline: float | None) -> bytes:
+        """Receive what is not here yet, with as little as can be around the sleep."""
         lane = self._inward
         try:
-            for message in lane.incoming:
-                for number in lane.numbers:
-                    lane.give(number)
-                    if lane.room.asleep:
-                        self._look()
-                    return message  # type: ignore[return-value]  # nobody observes
-        except IndexError:
-            pass  # empty
+            sleepers = lane.sleepers
+            sleeping = sleepers.sleeping
+            if sleeping is None:
+                sleeping = sleepers.made()
+            while not lane.shut:
+                parker = _sync.Lock()
+                parker.acquire()
+                sleeping.append(parker)
+                # Looked at again: who came before that could not see us.
+                if lane.messages or lane.shut:
+                    sleepers.get_up(parker)
+                elif not _sync.park(parker, lane.ready, deadline):
+                    sleepers.get_up(parker)
+                    break
+                elif sleeping:
+                    sleepers.get_up(parker)  # if nobody has woken it (QB-CONC-6)
+                try:
+                    for message in lane.incoming:
+                        for number in lane.numbers:
+                            lane.slots.append(number)
+                            if lane.room.asleep:
+                                self._look(lane, lane.room)
+                            if lane.messages and sleepers.present:
+                                self._call(lane)  # perhaps that was for another
+                            return message  # type: ignore[no-any-return]  # unobserved
+                except IndexError:
+                    continue  # somebody was faster
         except BaseException:
             self._recover()
             raise
-        return super().receive(timeout=timeout)
+        try:
+            rest_s = None if deadline is None else deadline - _sync.monotonic()
+            return super().receive(timeout=rest_s and max(0.0, rest_s))
+        except ReceiveTimeoutError:
+            raise self._nothing_came(timeout) from None
 
-    def send_many(
-        self, messages: Iterable[Buffer], *, timeout: float | None = None
+    def _call(self, lane: Lane) -> None:
+        """Wake a receiver, or do what else is to be done."""
+        if lane.sleepers.present is LOOK:
+            self._connection.critical(self._lanes.look_locked)
+            return
+        try:
+            for parker in lane.sleepers.waking:
+                parker.release()
+                return
+        except IndexError:
+            return  # nobody, or somebody else was faster
+
+    def _send_from(
+        self,
+        sendable: list[bytes],
+        sent: int,
+        timeout: float | None,
+        deadline: float | None,
     ) -> int:
-        deadline_after(timeout)
-        sendable, flaw = self._snapshots(messages)
-        lane, sent = self._outward, 0
+        while (begin := self._send_run(sendable, sent)) < len(sendable):
+            # One as the locked kind does it: it waits, or says why it cannot.
+            sent = super()._send_from(sendable[: begin + 1], begin, timeout, deadline)
+            if sent == begin:
+                break
+        return begin
+
+    def _send_run(self, sendable: list[bytes], sent: int) -> int:
+        """Send from there on while the lane lets; return how many were sent."""
+        lane = self._outward
         try:
             try:
-                for message in sendable:
+                for message in itertools.islice(sendable, sent, None):
                     for _ in lane.free:
-                        lane.append(message)
+                        lane.messages.append(message)
                         sent += 1
                         break
             except IndexError:
                 pass  # full
-            if lane.arrived.asleep:
-                self._look()
+            if lane.sleepers.present:
+                self._call(lane)
         except BaseException:
             self._recover()
             raise
-        sent = self._send_rest(sendable, sent, timeout)
-        if flaw is not None and not sent:
-            raise flaw
         return sent
 
     def receive_many(
         self, limit: int | None = None, *, timeout: float | None = None
     ) -> list[bytes]:
         lane = self._inward
-        count = len(lane) if limit is None else min(positive("limit", limit), len(lane))
-        deadline_after(timeout)
-        taken: list[bytes] = []
+        if lane.shut:
+            return super().receive_many(limit, timeout=timeout)
+        most = self.capacity if limit is None else positive("limit", limit)
+        taken = [self.receive(timeout=timeout)]
         try:
             try:
-                for _ in range(count):
+                for _ in range(min(most - 1, len(lane))):
                     for message in lane.incoming:
                         for number in lane.numbers:
-                            lane.give(number)
+                            lane.slots.append(number)
                             break
-                        taken.append(message)  # type: ignore[arg-type]  # unobserved
+                        taken.append(message)
                         break
             except IndexError:
                 pass  # somebody was faster
             if lane.room.asleep:
-                self._look()
+                self._look(lane, lane.room)
         except BaseException:
             self._recover()
             raise
-        return taken or super().receive_many(limit, timeout=timeout)
+        if self._inward.shut and len(taken) < most:  # since we began
+            with contextlib.suppress(ReceiveTimeoutError, DisconnectedQueueError):
+                taken += super().receive_many(most - len(taken), timeout=0)
+        return taken
 
     def receive_into(self, buffer: Buffer, *, timeout: float | None = None) -> int:
         # To look at the next message and to take it must be one step.
@@ -200,8 +272,16 @@ class FastMessageQueue(LockedMessageQueue):
         self._connection.critical(self._lanes.shut_locked)
         return super().fileno()
 
-    def _look(self) -> None:
-        self._connection.critical(self._lanes.look_locked)
+    def _look(self, lane: Lane, waiters: WaitList) -> None:
+        """Wake one who waits for what was just done, or do what else is to be done."""
+        connection = self._lanes
+        with connection.lock:
+            if lane.shut or lane.settlers is not None:
+                connection.look_locked()
+            else:
+                waiters.wake_one()
+        if connection.deferred:
+            connection.settle()
 
     def _recover(self) -> None:
         self._connection.critical(self._connection.recover_locked)
@@ -226,7 +306,11 @@ class FastMessageQueue(LockedMessageQueue):
         def ready() -> bool:
             return self._settled(sends=sends)
 
-        lists = WaitLists(lane.room, lane.arrived, lane.settlers)
+        with self._connection.lock:
+            if lane.settlers is None:
+                lane.settlers = WaitList()
+            lane.look_from_now_on_locked()
+        lists = WaitLists(lane.room, lane.settlers)
         settled = wait_for(self._connection, lists, look, ready, None)
         assert settled is not PENDING  # there is no deadline
         return settled

@@ -16,62 +16,76 @@ What it rests on (design, decision 5; the story is in docs/explanation/fast-path
 from __future__ import annotations
 
 import itertools
+import operator
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from queuebroker.circular_buffer import CircularBufferQueue
-from queuebroker.parking import WaitList
 from queuebroker.queue_connection import Message
+from queuebroker.sleepers import Sleepers
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Iterator
+
+    from queuebroker.parking import WaitList
 
 __all__ = ["Lane"]
 
-_SHUT: Final = object()
+_SHUT: Final[Any] = object()
 
 
 class Lane(CircularBufferQueue[Message]):
     """A `CircularBufferQueue` that can be used without its lock until it is shut.
 
-    To send: ``for _ in free: append(message)``. To receive: ``for message in incoming:
-    for number in numbers: give(number)``. Then look whether somebody is ``asleep``. A
+    To send: ``for _ in free: messages.append(message)``, then `call` if there are
+    ``sleepers``. To receive: ``for message in incoming: for number in numbers:
+    slots.append(number)``, then look if somebody is asleep who waits for ``room``. A
     gate with nothing to take raises IndexError; one that is shut yields nothing.
 
     Invariants, lock or no lock:
-    I3. ``len(_messages) + len(_free) <= capacity``; what is missing is on its way.
+    I3. ``free slots + len(messages) <= capacity``; what is missing is on its way.
     I4. once shut, slots and messages are taken out under the lock only; who was on the
         way goes on, and looks afterwards (the wait lists are pinned).
     """
 
     __slots__ = (
+        "_fresh",
         "_looks",
-        "_shut_free",
-        "_shut_incoming",
-        "append",
         "free",
-        "give",
         "incoming",
+        "messages",
         "numbers",
         "settlers",
+        "shut",
+        "sleepers",
+        "slots",
     )
 
     def __init__(self, capacity: int, *, lock: _thread.LockType) -> None:
         super().__init__(capacity, lock=lock)
-        self._free: deque[int | None] = deque(self._free)
-        # Not empty once the gate is shut.
-        self._shut_free: list[None] = []
-        self._shut_incoming: list[None] = []
-        self.free = iter(self._free.popleft, _SHUT)
+        self.shut = False
+        self.arrived = self.sleepers = Sleepers(self.lock)
+        self.messages: deque[Message] = self._messages
+        # Slots never used yet are only counted; an idle connection shall be small.
+        self._fresh = itertools.repeat(None, capacity)
+        self._free = self.slots = list[int | None]()
+        self.free = itertools.chain(self._fresh, iter(self.slots.pop, _SHUT))
         self.incoming = iter(self._messages.popleft, _SHUT)
-        self.append = self._messages.append
-        self.give = self._free.append
         # Drawn by every fast receive, and by every look at how many there were.
         self.numbers = itertools.count()
         self._looks = 0
-        # Who waits for those under way; see `settled`.
-        self.settlers = WaitList()
+        # Who waits for those under way, see `settled`; mostly nobody ever does.
+        self.settlers: WaitList | None = None
+
+    def full(self) -> bool:
+        return not self.free_slots()
+
+    def drained(self) -> bool:
+        return not self._messages and self.free_slots() == self.capacity
+
+    def settled(self) -> bool:
+        """Whether what looks full is full, of messages."""
+        return len(self._messages) >= self.capacity or not self.full()
 
     def pulled(self) -> int:
         """Return how many messages were ever pulled; under the lock."""
@@ -80,20 +94,19 @@ class Lane(CircularBufferQueue[Message]):
             return self._pulled + number - looks
         raise AssertionError  # numbers have no end
 
-    def drained(self) -> bool:
-        """Whether nothing is here, nor on its way."""
-        return not self._messages and len(self._free) == self.capacity
+    def ready(self) -> bool:
+        """Whether a receiver that sleeps would get anywhere."""
+        return bool(self._messages) or self.shut
 
-    def settled(self) -> bool:
-        """Whether what looks full is full, of messages."""
-        return bool(self._free) or len(self._messages) >= self.capacity
+    def free_slots(self) -> int:
+        return operator.length_hint(self._fresh) + len(self.slots)
 
     # Under the lock.
 
     def push_locked(self, message: Message) -> bool:
         try:
             for _ in self.free:
-                self.append(message)
+                self._messages.append(message)
                 self.wake_locked()
                 return True
         except IndexError:
@@ -104,12 +117,17 @@ class Lane(CircularBufferQueue[Message]):
         try:
             for message in self.incoming:
                 for number in self.numbers:
-                    self.give(number)
+                    self.slots.append(number)
                     self.wake_locked()
-                    return message
+                    return message  # type: ignore[no-any-return]  # SHUT never comes
         except IndexError:
             return None
         return super().pull_locked()
+
+    def look_from_now_on_locked(self) -> None:
+        """Let everybody who acts without the lock come and look afterwards."""
+        self.room.pin()
+        self.arrived.pin()
 
     def discard_locked(self) -> None:
         """Remove everything; only of a lane that is shut."""
@@ -121,20 +139,18 @@ class Lane(CircularBufferQueue[Message]):
     def shut_locked(self) -> None:
         """Leave the lock as the only way; whoever is under way looks afterwards.
 
-        Done twice it changes nothing, so that one that was interrupted can be repeated.
+        One call in C: nobody sees it half done, and no interrupt strikes in it. Put
+        `SHUT` where the gate takes from, take the next item, which is that, and the
+        gate is exhausted; the same for the other gate; then note that it is done.
         """
-        self.room.pin()
-        self.arrived.pin()
-        _shut(self.free, self._free, self._shut_free)
-        _shut(self.incoming, self._messages, self._shut_incoming)
-
-
-def _shut(gate: Iterator[object], content: deque[Any], shut: list[None]) -> None:
-    """Exhaust a gate in one call in C: nobody sees it half done, nothing strikes in it.
-
-    Put `SHUT` in front, take the next item, which is that, and note that it was done.
-    """
-    if not shut:
-        put = map(content.appendleft, (_SHUT,))
-        note = map(shut.append, (None,))
-        deque(itertools.chain(put, gate, note), maxlen=0)
+        self.look_from_now_on_locked()
+        if not self.shut:
+            steps = itertools.chain(
+                map(self.slots.extend, (self._fresh,)),
+                map(self.slots.append, (_SHUT,)),
+                self.free,
+                map(self._messages.appendleft, (_SHUT,)),
+                self.incoming,
+                map(object.__setattr__, (self,), ("shut",), (True,)),
+            )
+            deque(steps, maxlen=0)

@@ -67,18 +67,21 @@ class LockedMessageQueue(MessageQueue):
     def send_many(
         self, messages: Iterable[Buffer], *, timeout: float | None = None
     ) -> int:
-        deadline_after(timeout)  # arguments are looked at first (QB-SEND-8)
+        deadline = deadline_after(timeout)
         sendable, flaw = self._snapshots(messages)
-        sent = self._send_rest(sendable, 0, timeout)
+        sent = self._send_from(sendable, 0, timeout, deadline)
         if flaw is not None and not sent:
             raise flaw
         return sent
 
-    def _send_rest(
-        self, sendable: list[bytes], sent: int, timeout: float | None
+    def _send_from(
+        self,
+        sendable: list[bytes],
+        sent: int,
+        timeout: float | None,
+        deadline: float | None,
     ) -> int:
         """Send what was not sent yet; return how many of all were sent."""
-        deadline = deadline_after(timeout)
         while sent < len(sendable):
             run = partial(self._send_run_locked, sendable, sent)
             sent, verdict = self._connection.critical(run)
@@ -96,6 +99,12 @@ class LockedMessageQueue(MessageQueue):
         self, messages: Iterable[Buffer]
     ) -> tuple[list[bytes], TypeError | ValueError | None]:
         """Copy the messages up to the first that cannot be sent; return why not."""
+        if (
+            self._connection.limit is None
+            and isinstance(messages, (list, tuple))
+            and set(map(type, messages)) == {bytes}
+        ):
+            return list(messages), None  # as they are, without a call for each
         sendable: list[bytes] = []
         try:
             for data in messages:
@@ -214,9 +223,12 @@ class LockedMessageQueue(MessageQueue):
         if verdict is Verdict.REFUSE:
             raise self._refusal("receive")
         if verdict is Verdict.WAIT:
-            msg = (
-                f"cannot receive: nothing from {self.remote_name!r} port {self.port}"
-                f" within {timeout} s"
-            )
-            raise ReceiveTimeoutError(msg)
+            raise self._nothing_came(timeout)
         return taken[0]
+
+    def _nothing_came(self, timeout: float | None) -> ReceiveTimeoutError:
+        """Return the exception for a receive that ran out of time."""
+        return ReceiveTimeoutError(
+            f"cannot receive: nothing from {self.remote_name!r} port {self.port}"
+            f" within {timeout} s"
+        )

@@ -58,8 +58,8 @@ class WaitList:
         self._pinned = False
         self.asleep = False
 
-    def __bool__(self) -> bool:
-        return bool(self._parkers)
+    def __len__(self) -> int:
+        return len(self._parkers or ())
 
     def enlist(self, parker: _thread.LockType) -> None:
         """Add a taken lock at the end."""
@@ -72,7 +72,7 @@ class WaitList:
         """Take a parker off, if it is listed."""
         if self._parkers and parker in self._parkers:
             self._parkers.remove(parker)
-        self._review()
+            self._review()
 
     def pin(self) -> None:
         """Let everybody who acts without the lock come and look from now on."""
@@ -98,9 +98,10 @@ class WaitList:
         self._review()
 
     def _review(self) -> None:
-        self.asleep = self._pinned or any(
-            parker.locked() for parker in self._parkers or ()
-        )
+        self.asleep = self._pinned
+        for parker in self._parkers or ():
+            if parker.locked():
+                self.asleep = True
 
 
 class WaitLists:

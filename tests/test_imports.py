@@ -43,6 +43,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "channel",
         "message_queue",
         "locked_queue",
+        "sleepers",
         "lane",
         "fast_queue",
         "pairing",

@@ -42,6 +42,12 @@ class _Refusal:
             click.echo(f"bus: {error}", err=True)
             return pytest.ExitCode.USAGE_ERROR
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        # That no tests ran in so many seconds is no news then.
+        if exitstatus == pytest.ExitCode.USAGE_ERROR:
+            session.config.option.verbose = -2
+
 
 def run_suite(level: str, subject: str, pytest_args: Sequence[str]) -> int:
     """Hold an implementation to all clauses it offers; return the exit code.

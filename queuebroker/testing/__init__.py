@@ -5,14 +5,18 @@ Layout, each on top of those before it:
 - ``failure``, ``strategy``, ``task``, ``trouble``: words that the others share
 - ``unwinding``, ``ending``: how a run is brought to its end, well or badly
 - ``quiescence``, ``scheduler``: what it means that nobody can go on; whose turn it is
-- ``instructions``, ``bytecode``: switch points inside of lines
+- ``instructions``, ``named_code``, ``tracing``, ``monitoring``, ``bytecode``: switch
+  points inside of lines
 - ``primitives``, ``threads``: locks, sleeping, parking, threads, as tasks see them
 - ``refusals``, ``stand_ins``, ``renewal``, ``substitute``: what is exchanged, put back
 - ``places``, ``notices``, ``recorder``, ``story``: a failed run in words
-- ``run``, ``search``, ``supervise``, ``experiment``: one run, under one strategy
-- ``housekeeping``, ``report``, ``explore``: many runs, one verdict
+- ``run``, ``search``, ``priorities``, ``supervise``, ``experiment``: one run, under one
+  strategy
 - ``shorten``, ``diagnosis``: from a failing run to one worth reading
+- ``housekeeping``, ``report``, ``survey``, ``explore``: many runs, one verdict
 - ``history``, ``linearizability``: what operations came to, and whether that can be
+- ``strategies``: schedules that Hypothesis draws; what only this needs
+- ``stress``: real threads, for what cannot be controlled
 - ``program_file``, ``command``, ``plugin``: from a shell, and from pytest
 
 All of it is loaded when it is first asked for: ``plugin`` lies here, and every pytest
@@ -35,8 +39,9 @@ if TYPE_CHECKING:
         NotLinearizableError,
         check_linearizable,
     )
-    from queuebroker.testing.report import Report, Round
+    from queuebroker.testing.report import Mode, Report, Round
     from queuebroker.testing.run import Run, Spawned
+    from queuebroker.testing.stress import stress
 
 __all__ = [  # noqa: RUF022 # grouped by module
     # explore
@@ -46,6 +51,7 @@ __all__ = [  # noqa: RUF022 # grouped by module
     "Run",
     "Spawned",
     # report
+    "Mode",
     "Report",
     "Round",
     # failure
@@ -60,6 +66,8 @@ __all__ = [  # noqa: RUF022 # grouped by module
     "Model",
     "NotLinearizableError",
     "check_linearizable",
+    # stress
+    "stress",
 ]
 
 _HOMES: Final = {
@@ -67,6 +75,7 @@ _HOMES: Final = {
     "replay": "explore",
     "Run": "run",
     "Spawned": "run",
+    "Mode": "report",
     "Report": "report",
     "Round": "report",
     "Failure": "failure",
@@ -78,6 +87,7 @@ _HOMES: Final = {
     "Model": "linearizability",
     "NotLinearizableError": "linearizability",
     "check_linearizable": "linearizability",
+    "stress": "stress",
 }
 
 
@@ -95,7 +105,10 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """This package: `explore` is its function, also once the module is loaded."""
+    """This package: `explore` is its function, also once the module is loaded.
+
+    So is `stress`.
+    """
 
     def __setattr__(self, name: str, value: object) -> None:
         # The import system puts each module of a package into it, under its name.

@@ -39,15 +39,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = _parsed(arguments)
         path, name = _place(options.program)
-        with ProgramFile.opened(path, name) as program:
+        with contextlib.ExitStack() as stack:
+            with _quiet():
+                program = stack.enter_context(ProgramFile.opened(path, name))
             return _explore(program, options)
-    except (_UsageError, ProgramFileError) as error:
+    except (_UsageError, ProgramFileError, _TracedError) as error:
         print(f"queuebroker.testing: {error}", file=sys.stderr)
         return _USAGE
 
 
 class _UsageError(Exception):
     """The command line makes no sense; the text is what to print."""
+
+
+class _TracedError(Exception):
+    """A debugger or the like is at work, and the explorer cannot be besides."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -101,7 +107,7 @@ def _number(text: str) -> int:
 
 
 def _seed(text: str) -> str:
-    if not re.fullmatch(r"\d+(:\d+)?", text):
+    if not re.fullmatch(r"\d+((:pct)?:\d+)?", text):
         msg = f"{text!r} is no number, nor number:number"
         raise argparse.ArgumentTypeError(msg)
     return text
@@ -147,6 +153,8 @@ def _explore(program: ProgramFile, options: argparse.Namespace) -> int:
     except Failure as failure:
         print(_with_command(failure, options.program, within=within))
         return 1
+    except RuntimeError as error:
+        raise _TracedError(str(error)) from error
     extent = f"in {held[0]}, and within lines in {held[1]}"
     print(f"{options.program} held {extent} (seed {options.seed})")
     return 0
@@ -195,7 +203,12 @@ def _with_command(failure: Failure, program: str, *, within: bool) -> str:
 
 def _extent(report: Report) -> str:
     """How far it was explored."""
-    some = "schedule" if report.schedules == 1 else "schedules"
+    extent = _counted(report.schedules, "schedule")
     exhausted = [each.bound for each in report.rounds if each.exhausted]
-    every = f", all up to {exhausted[-1]} preemptions" if exhausted else ""
-    return f"{report.schedules:,} {some}{every}"
+    if exhausted:
+        extent += f", all up to {_counted(exhausted[-1], 'preemption')}"
+    return extent
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

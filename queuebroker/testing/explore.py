@@ -9,28 +9,23 @@ from __future__ import annotations
 
 import _thread
 import os
-import time
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from queuebroker.testing.bytecode import Bytecode
-from queuebroker.testing.diagnosis import diagnose, failure_of, translate
-from queuebroker.testing.experiment import Experiment, Outcome
+from queuebroker.testing.experiment import Experiment
 from queuebroker.testing.housekeeping import housekeeping
-from queuebroker.testing.recorder import Recorder
-from queuebroker.testing.report import Report, Round
-from queuebroker.testing.search import Exhaustive, Forced, RandomWalk
 from queuebroker.testing.substitute import substituted
+from queuebroker.testing.survey import Survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import ModuleType
 
+    from queuebroker.testing.report import Report
     from queuebroker.testing.run import Run
 
 __all__ = ["explore", "replay"]
-
-_real_clock = time.perf_counter
 
 # Stand-ins are one set for the whole process.
 _exploring = _thread.allocate_lock()
@@ -43,6 +38,8 @@ def explore(
     random: int = 300,
     seed: int | str | None = None,
     limit: int = 20_000,
+    pct: int = 0,
+    depth: int = 3,
     spurious: int = 0,
     modules: Iterable[ModuleType] = (),
     bytecode: Iterable[object] = (),
@@ -51,12 +48,19 @@ def explore(
 
     First all schedules with no preemption, then all with one, and so on to ``bound``,
     ``limit`` of them at most; then ``random`` ones, which also switch where a lock was
-    just released. A run lasts until ``program`` has returned and every task that is no
-    daemon has ended.
+    just released; then ``pct`` ones by random priorities. A run lasts until ``program``
+    has returned and every task that is no daemon has ended.
 
     bound: preemptions, that is switches away from a task that could have gone on. An
       early deadline (a slow machine) and a spurious wake-up count as one.
-    seed: makes the random part repeatable; "seed:index" runs just that one schedule.
+    seed: makes the random parts repeatable; "seed:index", or with the same ``depth``
+      "seed:pct:index", runs just that one schedule.
+    pct: schedules by random priorities (probabilistic concurrency testing). With n
+      tasks and k steps in a run, each finds a fault that takes ``depth`` steps in a
+      certain order with a probability of at least 1 / (n * k**(depth - 1)), however
+      rare it is among all schedules; k is that of one run, and a deadline that can
+      pass early counts as a task. Most faults take 1 to 3. Good where a random walk,
+      which switches all the time, would have to leave one task alone for long.
     spurious: how often in a run, at most, a sleeper wakes though nobody woke it.
     modules: where names of the standard library are held on to, as by ``from threading
       import Lock``: they are exchanged there, too. Locks, conditions and queues that
@@ -77,19 +81,26 @@ def explore(
         ("bound", bound),
         ("random", random),
         ("limit", limit),
+        ("pct", pct),
         ("spurious", spurious),
     ):
         if number < 0:
             msg = f"{name} must be >= 0, got {number}"
             raise ValueError(msg)
-    base, index = _parsed(seed)
+    if depth < 1:
+        msg = f"depth must be >= 1, got {depth}"
+        raise ValueError(msg)
+    base, mode, index = _parsed(seed)
     with _laboratory(program, spurious, modules, bytecode) as experiment:
-        survey = _Survey(experiment)
-        if index is not None:
-            survey.walk(base, range(index, index + 1))
-        else:
+        survey = Survey(experiment)
+        if index is None:
             survey.exhaust(bound, limit)
             survey.walk(base, range(random))
+            survey.walk_by_priority(base, range(pct), depth)
+        elif mode:
+            survey.walk_by_priority(base, range(index, index + 1), depth)
+        else:
+            survey.walk(base, range(index, index + 1))
         return survey.report(str(base) if seed is None else str(seed))
 
 
@@ -103,18 +114,16 @@ def replay(
 ) -> Report:
     """Run ``program(run)`` once, under a schedule that a `Failure` has told.
 
+    Or under one that a property test has drawn: see `strategies.schedules`.
+
     Raises:
         Failure: what it raised then; or, if the program has other choices by now, that
           it is not deterministic.
         RuntimeError: another exploration is under way in this process.
     """
     with _laboratory(program, spurious, modules, bytecode) as experiment:
-        survey = _Survey(experiment)
-        recorder = Recorder()
-        outcome = experiment.run(Forced(list(schedule)), recorder=recorder)
-        if outcome.trouble is not None:
-            raise failure_of(experiment, outcome.trouble, recorder, schedule, "")
-        survey.add(outcome)
+        survey = Survey(experiment)
+        survey.replay(schedule)
         return survey.report("")
 
 
@@ -148,90 +157,16 @@ def _laboratory(
         _exploring.release()
 
 
-class _Survey:
-    """Runs schedules and keeps count, until one fails."""
-
-    def __init__(self, experiment: Experiment) -> None:
-        self._experiment = experiment
-        self._began = _real_clock()
-        self._rounds: list[Round] = []
-        self._random = 0
-        self._saturated: bool | None = None
-        self._classes: set[int] = set()
-        self._runs = 0
-        self._last_new = 0
-        self._steps = 0
-        self._preemptions = 0
-
-    def exhaust(self, bound: int, limit: int) -> None:
-        """Run all schedules up to a bound, or up to a limit."""
-        search = Exhaustive(bound, limit)
-        counts = [0]
-        for branch in search:
-            counts += [0] * (search.round + 1 - len(counts))
-            counts[search.round] += 1
-            outcome = self._experiment.run(branch, release_points=False)
-            if (trouble := outcome.trouble) is not None:
-                schedule: Sequence[int] = []
-                if not trouble.hung:
-                    schedule = translate(self._experiment, branch.choices)
-                raise diagnose(self._experiment, trouble, schedule, "")
-            search.done(branch)
-            self.add(outcome)
-        counts += [0] * (len(search.complete) - len(counts))
-        self._rounds = [
-            Round(number, count, number in search.complete)
-            for number, count in enumerate(counts)
-        ]
-
-    def walk(self, seed: int, indices: range) -> None:
-        """Run random schedules."""
-        for index in indices:
-            walk = RandomWalk(seed, index)
-            outcome = self._experiment.run(walk)
-            if outcome.trouble is not None:
-                raise diagnose(
-                    self._experiment, outcome.trouble, walk.choices, f"{seed}:{index}"
-                )
-            new = self.add(outcome)
-            if index >= len(indices) // 2:
-                self._saturated = self._saturated is not False and not new
-            self._random += 1
-
-    def add(self, outcome: Outcome) -> bool:
-        """Count a run; return whether its class is new."""
-        self._runs += 1
-        self._steps += outcome.steps
-        self._preemptions = max(self._preemptions, outcome.preemptions)
-        if outcome.fingerprint in self._classes:
-            return False
-        self._classes.add(outcome.fingerprint)
-        self._last_new = self._runs
-        return True
-
-    def report(self, seed: str) -> Report:
-        """Say how far it went."""
-        return Report(
-            schedules=self._runs,
-            rounds=tuple(self._rounds),
-            random=self._random,
-            classes=len(self._classes),
-            last_new=self._last_new,
-            saturated=self._saturated,
-            seed=seed,
-            steps=self._steps,
-            preemptions=self._preemptions,
-            seconds=_real_clock() - self._began,
-        )
-
-
-def _parsed(seed: int | str | None) -> tuple[int, int | None]:
-    """Take "seed:index" apart; draw a seed if there is none."""
+def _parsed(seed: int | str | None) -> tuple[int, str, int | None]:
+    """Take "seed:index" or "seed:pct:index" apart; draw a seed if there is none."""
     if seed is None:
-        return int.from_bytes(os.urandom(4), "big"), None
-    base, _, index = str(seed).partition(":")
+        return int.from_bytes(os.urandom(4), "big"), "", None
+    base, _, rest = str(seed).partition(":")
+    mode, _, index = rest.rpartition(":")
     try:
-        return int(base), int(index) if index else None
+        if mode not in {"", "pct"}:
+            raise ValueError
+        return int(base), mode, int(index) if rest else None
     except ValueError:
         msg = f"seed must be a number or number:number, got {seed!r}"
         raise ValueError(msg) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-__all__ = ["Report", "Round"]
+__all__ = ["Mode", "Report", "Round"]
 
 
 @attrs.frozen
@@ -21,18 +21,47 @@ class Round:
 
 
 @attrs.frozen
+class Mode:
+    """What one way of searching has shown, by itself.
+
+    name: "exhaustive", "random", "pct" or "replay".
+    classes: how many it saw; ``last_new`` is the number of its schedule, counted from
+      1, that showed the last of them.
+    """
+
+    name: str
+    schedules: int
+    classes: int
+    last_new: int
+
+    @property
+    def saturated(self) -> bool:
+        """Whether the second half of its schedules showed it no new class."""
+        return self.last_new <= self.schedules // 2
+
+    def __str__(self) -> str:
+        state = "saturated" if self.saturated else "not saturated"
+        return (
+            f"{self.name}: {self.schedules:,} schedules, {self.classes:,} classes, the"
+            f" last new one at {self.last_new:,} ({state})"
+        )
+
+
+@attrs.frozen
 class Report:
     """How far a program was explored, without a failure.
 
     A class is a set of schedules in which every lock was taken by the same tasks in
     the same order: to code that guards with locks what it shares, they are one.
 
-    schedules: how many were run in all; ``random``: how many of them at random.
+    schedules: how many were run in all; ``random``: how many of them at random;
+      ``pct``: how many by random priorities.
     classes: how many classes were seen; ``last_new`` is the number of the schedule,
       counted from 1, that showed the last new one.
-    saturated: whether the second half of the random schedules showed no new class;
-      None without random schedules.
-    seed: what repeats the random part.
+    modes: the same for each way of searching by itself, in order.
+    saturated: whether the second half of the random schedules showed no class that
+      was new to all of them; None without random schedules.
+    seed: what repeats the random parts.
     steps: switch points passed. preemptions: the most in one schedule.
     seconds: real time.
     """
@@ -40,8 +69,10 @@ class Report:
     schedules: int
     rounds: tuple[Round, ...]
     random: int
+    pct: int
     classes: int
     last_new: int
+    modes: tuple[Mode, ...]
     saturated: bool | None
     seed: str
     steps: int
@@ -67,5 +98,10 @@ class Report:
         if self.random:
             state = "saturated" if self.saturated else "not saturated"
             lines.append(f"  at random: {self.random:,} (seed {self.seed}; {state})")
+        if self.pct:
+            lines.append(f"  by random priorities: {self.pct:,} (seed {self.seed})")
         last = f"the last new one at schedule {self.last_new:,}"
-        return "\n".join([*lines, f"  {self.classes:,} classes, {last}"])
+        lines.append(f"  {self.classes:,} classes, {last}")
+        if len(self.modes) > 1:
+            lines += [f"    {mode}" for mode in self.modes]
+        return "\n".join(lines)

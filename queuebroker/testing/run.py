@@ -150,7 +150,9 @@ class Run:
     ) -> bool:
         """Raise ``error`` in a task, where it waits now or came last.
 
-        That it escapes from the task is no failure. False if the task is done.
+        In code that is named to be split at each bytecode it strikes at the next place
+        where the interpreter looks for interrupts; where none comes, not at all. That
+        it escapes from the task is no failure. False if the task is done.
         """
         _control(self._scheduler, "interrupt")
         task = spawned._task

@@ -25,7 +25,21 @@ if TYPE_CHECKING:
     # spuriously.
     Turn = tuple[int, bool]
 
-__all__ = ["Branch", "Exhaustive", "Followed", "Forced", "RandomWalk", "Reduced"]
+__all__ = [
+    "Branch",
+    "Exhaustive",
+    "Followed",
+    "Forced",
+    "RandomWalk",
+    "Reduced",
+    "Schedule",
+]
+
+
+class Schedule(list[int]):
+    """Choices that come from nowhere: one that a program does not have is 0."""
+
+    __slots__ = ()
 
 
 class Forced:

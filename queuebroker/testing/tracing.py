@@ -67,7 +67,8 @@ class _Tracer:
         self._points = named.points
         self._looks = named.looks
         self._ident = _get_ident()
-        self._next_in: FrameType | None = None
+        # A number: a reference would keep what the frame's variables hold.
+        self._next_in: int | None = None
         self._next_at: int | None = None  # None for the first there is
 
     def enter(self, frame: FrameType, _event: str, _arg: object) -> Any:
@@ -76,7 +77,7 @@ class _Tracer:
         if id(code) in self._points:
             frame.f_trace_lines = False
             frame.f_trace_opcodes = True
-            self._next_in, self._next_at = frame, None
+            self._next_in, self._next_at = id(frame), None
             return self.reach
         if not is_own(code.co_filename):  # which stands for what is written in C
             called, self._next_in = self._next_in is not None, None
@@ -90,9 +91,9 @@ class _Tracer:
         if event != "opcode" or scheduler.holder != self._ident:
             return self.reach
         at, key = frame.f_lasti, id(frame.f_code)
-        looked = self._next_in is frame and self._next_at in {None, at}
+        looked = self._next_in == id(frame) and self._next_at in {None, at}
         self._next_at = self._looks[key].get(at)
-        self._next_in = None if self._next_at is None else frame
+        self._next_in = None if self._next_at is None else id(frame)
         self._tell(frame, self._points[key].get(at), looked=looked)
         return self.reach
 

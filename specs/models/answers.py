@@ -35,8 +35,6 @@ class Ending(enum.Enum):
     BROKEN = enum.auto()  # struck from outside: it happened, or it did not
 
 
-
-
 @attrs.frozen
 class Answer:
     """The end of an operation; `value` is what it returned if it is DONE."""

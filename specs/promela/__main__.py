@@ -40,7 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m specs.promela", description="The protocol models, under SPIN."
     )
     parser.add_argument(
-        "--quick", action="store_true", help="only the small sizes of the models"
+        "--quick",
+        action="store_true",
+        help="only the small sizes of the models, and a few of the faults",
     )
     options = parser.parse_args(arguments)
     began = time.monotonic()

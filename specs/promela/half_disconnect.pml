@@ -13,19 +13,26 @@
  *
  *   acquire, release     connection.Connection.critical, `with state.lock`
  *   wake_one, wake_all   parking.WaitList.wake_one, wake_all
+ *   leave                parking.WaitList.leave
  *   look_send            status.SEND, queue_connection.QueueConnection.send_locked,
- *                        circular_buffer.CircularBufferQueue.push_locked
+ *                        circular_buffer.CircularBufferQueue.push_locked, wake_locked
  *   look_receive         status.RECEIVE, QueueConnection.take_locked,
- *                        CircularBufferQueue.pull_locked
+ *                        CircularBufferQueue.pull_locked, wake_locked
  *   Sender, Receiver     end.End._act, _wait; parking.wait_for; _sync.park
- *   HangUp               connection.Connection.close_locked, rouse_locked
+ *   HangUp               connection.Connection.close_locked, rouse_locked;
+ *                        CircularBufferQueue.discard_locked
  *   Watcher              connection.Connection.status
+ *
+ * This is the locked kind of end. The fast kind does the same under the lock once its
+ * lanes are shut; what it does before that is explored at each bytecode instead.
  *
  * Left out: strict ends; bytes; bulk calls; observers; exceptions in the middle of a
  * step, and so recover_locked; finalizers, and so settle.
  *
- * Fairness for the liveness properties: weak, by process. Whoever can go on, does so
- * in the end; the deadline that is there passes in the end.
+ * Fairness: none is assumed for the liveness properties but that somebody goes on as
+ * long as somebody can. Every run of these processes ends (the Watcher is there for
+ * safety only), so nobody can be passed over for ever; the deadline that is there
+ * passes, unless its caller leaves before.
  *
  * Planted faults, each by its define:
  *

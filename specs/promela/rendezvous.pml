@@ -25,8 +25,9 @@
  * Left out: exclusive accepts; other ports and kinds, which have lists of their own;
  * exceptions in the middle of a critical section, and so RdVMap.mend.
  *
- * Fairness for the liveness properties: weak, by process. Whoever can go on, does so
- * in the end; a deadline that is there passes in the end.
+ * Fairness: none is assumed for the liveness properties but that somebody goes on as
+ * long as somebody can. Every run of these processes ends, so nobody can be passed
+ * over for ever; a deadline that is there passes, unless its caller leaves before.
  *
  * Planted faults, each by its define:
  *
@@ -41,6 +42,7 @@
  *   GHOST                who withdraws stays on the list
  *   NEWEST_FIRST         of two who wait, the one who came last is met
  *   NO_REASON            a withdrawal does not say why
+ *   NEVER_DEPARTS        a match leaves the connect that slept in its broker's departing
  *   STRUCK_SILENT        who is struck after its match keeps the end to itself
  *   EXPIRY_FORGOTTEN     who runs out of time goes back to sleep
  */
@@ -186,7 +188,9 @@ proctype Caller(byte i) {
 #endif
     atomic {
         rdv[i].departing = false;
+#ifndef NEVER_DEPARTS
         rdv[opposite].departing = false;
+#endif
         waiting??eval(opposite);
         release()
     };

@@ -136,6 +136,19 @@ def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_an_interrupted_run_ends_as_every_verb_does(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bus.demo.run.take_stock", interrupted)
+
+    ran = _demo(folder, "--out", tmp_path / "out")
+
+    assert (ran.exit_code, ran.stderr) == (4, "bus: interrupted\n")
+
+
 def test_a_folder_of_results_is_used_again(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     _demo(folder, "--out", out, "--plant", "lost")

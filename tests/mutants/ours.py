@@ -511,12 +511,11 @@ _TIME = (
         (
             Edit(
                 "locked_queue.py",
-                "        if verdict is Verdict.WAIT:\n            msg = (\n",
-                "        if verdict is Verdict.WAIT:\n"
+                "            raise self._nothing_came(timeout)\n",
                 "            with connection.lock:\n"
                 "                if self.pending:\n"
                 "                    connection.take_locked(side, 0)\n"
-                "            msg = (\n",
+                "            raise self._nothing_came(timeout)\n",
             ),
         ),
     ),

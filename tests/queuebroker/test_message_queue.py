@@ -207,9 +207,8 @@ class TwoEnds(RuleBasedStateMachine):
             assert flow.accepted == flow.received + flow.discarded + len(flow.buffer)
             assert not flow.buffer.room, "somebody waits who never waits"
             assert not flow.buffer.arrived, "somebody waits who never waits"
-            assert len(flow.buffer._messages) + len(flow.buffer._free) == (
-                flow.buffer.capacity
-            )
+            buffer = flow.buffer
+            assert len(buffer) + buffer.free_slots() == buffer.capacity
         assert not connection.lock.locked()
         assert connection.deferred == []
 

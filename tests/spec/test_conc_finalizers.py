@@ -20,10 +20,12 @@ from queuebroker import (
     Operation,
     QueueBrokerError,
     _sync,
+    pairing,
 )
 from queuebroker.connection import Connection
 from queuebroker.parking import WaitList
 from queuebroker.queue_connection import QueueConnection
+from queuebroker.sleepers import Sleepers
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.pairs import look_away, loose_queue_pair, queue_pair
@@ -196,13 +198,32 @@ ASLEEP: dict[str, Callable[[MessageQueue], object]] = {
 @pytest.mark.parametrize("way", ASLEEP)
 def test_the_peer_is_collected_by_the_very_thread_that_goes_to_sleep(way: str) -> None:
     """Who is about to wait for an end finds it garbage, and does not wait for it."""
-    left, right = loose_queue_pair(1)
+    left, right = loose_queue_pair(1, observer=look_away)
     left.send(b"full")
     victims = _garbage(right)
     del right
 
     with left, Threads(LIMIT_S) as threads:
         with _collecting(WaitList, "enlist", victims):
+            waiting = threads.start(ASLEEP[way], left)
+
+            assert isinstance(waiting.error(LIMIT_S), DisconnectedQueueError)
+        assert left.disconnected()
+
+
+@clause("QB-CONC-9")
+@pytest.mark.parametrize("way", [way for way in ASLEEP if way.startswith("receive")])
+def test_the_peer_is_collected_by_who_lies_down_without_the_lock(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same where no lock is taken on the way to sleep: the fast kind's."""
+    monkeypatch.setattr(pairing, "LOCKED", False)
+    left, right = loose_queue_pair(1)
+    victims = _garbage(right)
+    del right
+
+    with left, Threads(LIMIT_S) as threads:
+        with _collecting(Sleepers, "made", victims):
             waiting = threads.start(ASLEEP[way], left)
 
             assert isinstance(waiting.error(LIMIT_S), DisconnectedQueueError)

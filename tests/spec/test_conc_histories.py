@@ -115,11 +115,7 @@ def _until_nobody_moves(
 
     def settled() -> bool:
         going = sum(not one.done for one in running)
-        waiting = sum(
-            len(waiters._parkers or ())
-            for buffer in buffers
-            for waiters in (buffer.room, buffer.arrived)
-        )
+        waiting = sum(len(buffer.room) + len(buffer.arrived) for buffer in buffers)
         return going == waiting
 
     until(settled, "all have ended or wait")

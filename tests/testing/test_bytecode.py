@@ -465,3 +465,40 @@ def test_nothing_is_traced_after_an_exploration() -> None:
 
     assert threading.gettrace() is None
     assert before.steps == explore(counting, bound=0, random=0).steps
+
+
+def test_what_a_function_held_is_finalized_when_it_was_left() -> None:
+    """Being watched keeps nothing alive, also not after an exception."""
+    gone: list[bool] = []
+
+    class Held:
+        def __del__(self) -> None:
+            gone.append(True)
+
+    def hold() -> None:
+        held = Held()
+        int(f"not a number, {held.__class__}")
+
+    def program(run: Run) -> None:
+        gone.clear()
+        try:  # noqa: SIM105 # a context manager would be called, and hide it
+            hold()
+        except ValueError:
+            pass
+        assert gone == [True]
+
+    assert explore(program, bytecode=[hold], bound=0, random=0).exhausted
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="named code is traced")
+def test_an_interpreter_that_is_monitored_by_too_many_is_refused() -> None:
+    monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
+    for number in (3, 4):
+        monitoring.use_tool_id(number, f"tool {number}")
+    try:
+        with pytest.raises(RuntimeError, match=r"monitored by .*tool 4.*tool 3"):
+            explore(counting, bytecode=[Counter])
+    finally:
+        for number in (3, 4):
+            monitoring.free_tool_id(number)
+    assert explore(counting, bytecode=[Counter], bound=0, random=0).exhausted

@@ -169,7 +169,35 @@ def test_a_report_can_be_read() -> None:
         "  with 2 preemptions: 32 (all)",
         "  at random: 20 (seed 5; saturated)",
         f"  2 classes, the last new one at schedule {report.last_new}",
+        f"    {report.modes[0]}",
+        f"    {report.modes[1]}",
     ]
+
+
+def test_each_way_of_searching_tells_what_it_has_shown_by_itself() -> None:
+    report = explore(program(Bounded, _put, _get), seed=5, random=20, pct=10)
+
+    exhaustive, random, pct = report.modes
+    assert [each.name for each in report.modes] == ["exhaustive", "random", "pct"]
+    assert sum(each.schedules for each in report.modes) == report.schedules
+    assert exhaustive.last_new == report.last_new
+    assert (exhaustive.classes, random.classes) == (2, 2)
+    assert pct.schedules == report.pct == 10
+    assert str(random) == (
+        f"random: 20 schedules, 2 classes, the last new one at {random.last_new}"
+        " (saturated)"
+    )
+
+
+def test_a_way_of_searching_is_saturated_if_its_second_half_shows_it_nothing() -> None:
+    """Others may have seen the same before."""
+    report = explore(program(Bounded, _put, _get), bound=1, random=2, seed=0)
+
+    exhaustive, random = report.modes
+    assert report.saturated
+    assert random.last_new == 2
+    assert not random.saturated
+    assert exhaustive.saturated == (exhaustive.last_new <= exhaustive.schedules // 2)
 
 
 def test_replay_of_a_schedule_that_does_not_fail_runs_it_once() -> None:

@@ -58,6 +58,27 @@ def test_an_update_that_nobody_guards_passes_unless_its_code_is_named() -> None:
         explore(program, bytecode=[program], random=0)
 
 
+def test_a_bare_wait_that_times_out_hides_a_wake_up_that_came_too_early() -> None:
+    def program(run: Run, *, says_what_for: bool) -> None:
+        condition = threading.Condition()
+        items: list[str] = []
+
+        def get() -> None:
+            with condition:
+                if says_what_for:
+                    condition.wait_for(lambda: items, timeout=5)
+                else:
+                    condition.wait(timeout=5)
+
+        run.spawn(get)
+        run.settle()
+        items.append("apple")  # and nobody is told
+
+    explore(lambda run: program(run, says_what_for=False), random=20)
+    with pytest.raises(Failure, match="lost wake-up"):
+        explore(lambda run: program(run, says_what_for=True))
+
+
 def test_a_future_is_explored_and_a_pool_is_refused() -> None:
     def waits(run: Run) -> None:
         future: concurrent.futures.Future[int] = concurrent.futures.Future()

@@ -287,6 +287,25 @@ def test_what_a_module_made_when_imported_is_new_in_every_run(
     assert {name: id(value) for name, value in vars(module).items()} == before
 
 
+def test_something_of_a_users_own_class_from_before_the_run_is_refused(
+    load: Callable[[str], Any],
+) -> None:
+    """Nobody knows how to make another one."""
+    module = load(
+        """
+        import queue
+
+        class Inbox(queue.Queue):
+            pass
+
+        inbox = Inbox()
+        """
+    )
+
+    with pytest.raises(UncontrolledError, match="made before the run"):
+        explore(lambda run: module.inbox.get(), modules=[module])
+
+
 def test_a_lock_made_when_imported_is_called_what_its_module_calls_it(
     load: Callable[[str], Any],
 ) -> None:

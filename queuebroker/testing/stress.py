@@ -1,0 +1,205 @@
+"""A program on real threads, again and again: `stress`.
+
+For what the explorer cannot control: extensions in C, sockets, processes, locks from
+before the run. Nothing is repeatable here, and what is not found may well be there.
+"""
+
+from __future__ import annotations
+
+import _thread
+import itertools
+import sys
+import threading
+import time
+import traceback
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
+
+from queuebroker.testing.failure import Failure, FailureKind
+from queuebroker.testing.run import Run, Spawned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["stress"]
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+# Seconds after which the interpreter lets another thread go on. So short that it does
+# so wherever it can.
+_SWITCH_INTERVAL_S: Final = 1e-6
+
+# The switch interval is one for the whole process.
+_stressing = _thread.allocate_lock()
+
+
+def stress(
+    program: Callable[[Run], object],
+    *,
+    runs: int = 1_000,
+    seconds: float = 10.0,
+    timeout: float = 10.0,
+) -> int:
+    """Run ``program(run)`` many times on real threads; return how many times.
+
+    They are switched as often as the interpreter can. A program for `explore` will do,
+    unless it settles or interrupts; its time is real time.
+
+    runs, seconds: it ends when so many runs are done, or so much time has passed; one
+      run is always made.
+    timeout: seconds after which a run counts as a deadlock. Its threads cannot be
+      ended, and stay.
+
+    Raises:
+        Failure: a run goes wrong: an exception escapes, or it does not end.
+        ValueError: a number is not positive.
+        RuntimeError: a stress is under way in this process.
+    """
+    for name, number in (("runs", runs), ("seconds", seconds), ("timeout", timeout)):
+        if number <= 0:
+            msg = f"{name} must be > 0, got {number}"
+            raise ValueError(msg)
+    with _frequent_switches():
+        end = time.monotonic() + seconds
+        for done in range(1, runs + 1):
+            _RealRun(timeout).perform(program, f"run {done}, on real threads")
+            if time.monotonic() >= end:
+                break
+    return done
+
+
+@contextmanager
+def _frequent_switches() -> Iterator[None]:
+    if not _stressing.acquire(blocking=False):
+        raise RuntimeError("cannot stress: a stress is under way in this process")
+    before = sys.getswitchinterval()
+    try:
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
+        yield
+    finally:
+        sys.setswitchinterval(before)
+        _stressing.release()
+
+
+class _RealSpawned(Spawned[T]):
+    """A function on a real thread, and what came of it."""
+
+    __slots__ = ("_error", "_looked_at", "_name", "thread")
+
+    def __init__(self, name: str, body: Callable[[], T]) -> None:
+        self._name = name
+        self._error: BaseException | None = None
+        self._looked_at = False
+
+        def live() -> None:
+            try:
+                self._result = body()
+            except BaseException as error:  # noqa: BLE001 # a thread's outermost frame
+                self._error = error
+
+        self.thread = threading.Thread(target=live, name=name, daemon=True)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def done(self) -> bool:
+        return self.thread.ident is not None and not self.thread.is_alive()
+
+    @property
+    def error(self) -> BaseException | None:
+        if not self.done:
+            msg = f"cannot tell what came of {self.name}: it is not done"
+            raise RuntimeError(msg)
+        self._looked_at = True
+        return self._error
+
+    @property
+    def unknown_error(self) -> BaseException | None:
+        """What was raised, if nobody has asked."""
+        return None if self._looked_at else self._error
+
+    def join(self, timeout: float | None = None) -> bool:
+        self.thread.join(timeout)
+        return self.done
+
+
+class _RealRun(Run):
+    """One run on real threads."""
+
+    __slots__ = ("_began", "_real", "_timeout")
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._real: list[_RealSpawned[Any]] = []
+        self._began = time.monotonic()
+
+    def perform(self, program: Callable[[Run], object], what: str) -> None:
+        """Run the program as a task of its own, and judge how all of them ended."""
+        main = self.spawn(program, self, name="main")
+        deadline = self._began + self._timeout
+        for each in self._unfolding():
+            each.join(max(deadline - time.monotonic(), 0.0))
+        waiting = [each for each in self._real if not each.done]
+        failed = [e for e in (main, *self._real) if e.done and e.unknown_error]
+        if failed:
+            error = failed[0].unknown_error
+            text = f"{failed[0].name} raised {type(error).__name__}: {error}"
+            told = "".join(traceback.format_exception(error))
+            _fail(FailureKind.EXCEPTION, text, what, told, error)
+        if waiting:
+            text = f"{', '.join(e.name for e in waiting)} did not end in"
+            told = "\n".join(_stack(each) for each in waiting)
+            _fail(FailureKind.DEADLOCK, f"{text} {self._timeout:g} s", what, told, None)
+
+    def _unfolding(self) -> Iterator[_RealSpawned[Any]]:
+        """All that are spawned, also while they are gone through."""
+        for number in itertools.count():
+            if number == len(self._real):
+                return
+            yield self._real[number]
+
+    @property
+    def now(self) -> float:
+        return time.monotonic() - self._began
+
+    def spawn(
+        self,
+        function: Callable[[Unpack[Ts]], T],
+        *args: *Ts,
+        name: str | None = None,
+    ) -> _RealSpawned[T]:
+        name = name or str(getattr(function, "__name__", type(function).__name__))
+        spawned = _RealSpawned(name, lambda: function(*args))
+        self._real.append(spawned)
+        spawned.thread.start()
+        return spawned
+
+    def join(self) -> None:
+        me = threading.current_thread()
+        for each in self._unfolding():
+            if each.thread is not me and each is not self._real[0]:
+                each.join()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def settle(self) -> NoReturn:
+        raise RuntimeError("cannot settle: nobody knows when real threads have")
+
+    def interrupt(self, spawned: object, error: object) -> NoReturn:  # noqa: ARG002
+        raise RuntimeError("cannot interrupt: the thread is real")
+
+
+def _stack(spawned: _RealSpawned[Any]) -> str:
+    frame = sys._current_frames().get(spawned.thread.ident or 0)
+    return f"{spawned.name}:\n{''.join(traceback.format_stack(frame))}"
+
+
+def _fail(
+    kind: FailureKind, text: str, what: str, told: str, error: BaseException | None
+) -> NoReturn:
+    failure = Failure(kind, f"{kind}: {text} ({what})\n\n{told}")
+    raise failure from error

@@ -1,0 +1,108 @@
+"""Mutants of the fast kind of end: what its story says must not be left out."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Edit, Mutant
+
+__all__ = ["LANES"]
+
+LANES: tuple[Mutant, ...] = (
+    Mutant(
+        "F1",
+        "a receiver lies down without looking again",
+        ("QB-CONC-4", "QB-RECV-2"),
+        (
+            Edit(
+                "fast_queue.py",
+                "                if lane.messages or lane.shut:\n",
+                "                if lane.shut:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "F2",
+        "a wake-up that was for another is not passed on",
+        ("QB-CONC-4",),
+        (
+            Edit(
+                "fast_queue.py",
+                "if lane.messages and sleepers.present:",
+                "if False:",
+            ),
+        ),
+    ),
+    Mutant(
+        "F3",
+        "a parker that woke up for no reason stays on the list",
+        ("QB-CONC-6", "QB-CONC-4"),
+        (
+            Edit(
+                "fast_queue.py",
+                "                elif sleeping:\n",
+                "                elif False:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "F4",
+        "a hang-up raises its flag before it shuts the lanes",
+        ("QB-DISC-1", "QB-DISC-2", "QB-CONC-7"),
+        (
+            Edit(
+                "fast_queue.py",
+                "        if not self.hung_up[side]:\n            self.shut_locked()\n",
+                "        self.closed[side] = True\n        self.shut_locked()\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "F5",
+        "who is under way when a lane is shut does not look afterwards",
+        ("QB-DISC-1", "QB-DISC-2", "QB-BOOK-1", "QB-CONC-4", "QB-CONC-7"),
+        (
+            Edit(
+                "lane.py",
+                "        self.look_from_now_on_locked()\n        if not self.shut:",
+                "        if not self.shut:",
+            ),
+        ),
+    ),
+    Mutant(
+        "F6",
+        "the capacity is looked at, not taken: two senders find the last place",
+        ("QB-BUF-2", "QB-BUF-4", "QB-SEND-2", "QB-CONC-7"),
+        (
+            Edit(
+                "fast_queue.py",
+                "            for _ in lane.free:\n"
+                "                lane.messages.append(data)",
+                "            while len(lane.messages) < lane.capacity:\n"
+                "                lane.messages.append(data)",
+            ),
+        ),
+    ),
+    Mutant(
+        "F7",
+        "a slot is free again before its message was fetched",
+        ("QB-BUF-2", "QB-CONC-7", "QB-TIME-8"),
+        (
+            Edit(
+                "lane.py",
+                "        return not self._messages and self.free_slots() == self.capacity\n",
+                "        return not self._messages\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "F8",
+        "what looks full is told of without waiting for those under way",
+        ("QB-TIME-8", "QB-CONC-7"),
+        (
+            Edit(
+                "lane.py",
+                "        return len(self._messages) >= self.capacity or not self.full()\n",
+                "        return True\n",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,346 @@
+"""The safety properties of the protocol models, held against the library itself.
+
+Each function has the name of a property in ``specs/promela``. Those of `MEETINGS` and
+`CONNECTION` are asserted whenever the lock they speak of is let go, which is where the
+models say they hold; the others are about how calls ended, and a program asks for them.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from queuebroker import broker as broker_module
+from queuebroker.observer import Reason
+from queuebroker.parking import WaitList
+from queuebroker.rendezvous import RdV, RdVState
+from queuebroker.status import Status
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Callable, Iterator, Sequence
+
+    from queuebroker import MessageQueue, QueueBroker
+
+__all__ = ["CONNECTION", "MEETINGS", "Meetings", "Talk", "watch_meetings"]
+
+_FINAL = (RdVState.MATCHED, RdVState.WITHDRAWN)
+_DOWN = (Status.CONNECTED, Status.HALF_DISCONNECTED, Status.DISCONNECTED)
+
+
+class CheckedLock:
+    """Stands for a lock: before it is let go, ``check`` must be content."""
+
+    def __init__(self, lock: _thread.LockType, check: Callable[[], None]) -> None:
+        self._lock = lock
+        self._check = check
+        self.locked = lock.locked
+        self.acquire = lock.acquire
+
+    def __enter__(self) -> bool:
+        return self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Check, and let go whatever comes of it."""
+        try:
+            self._check()
+        finally:
+            self._lock.release()
+
+
+# The rendez-vous.
+
+
+class Meetings:
+    """The calls that have begun at some brokers, now and when last looked at."""
+
+    def __init__(self, brokers: Sequence[QueueBroker]) -> None:
+        self.brokers = [each._broker for each in brokers]
+        self.made: list[RdV] = []
+        self.states: dict[RdV, RdVState] = {}
+        self.lines: list[list[RdV]] = []
+        # Matched since the last look, and every match so far with both its ends.
+        self.fresh: list[RdV] = []
+        self.matches: list[tuple[tuple[RdV, Any], ...]] = []
+        self.looks = 0
+
+    def begun(self) -> list[RdV]:
+        """Every call that has been under the lock."""
+        return [rdv for rdv in self.made if rdv.begun]
+
+    def check(self) -> None:
+        """Assert all that is true whenever the manager's lock is free."""
+        self.looks += 1
+        matched = [rdv for rdv in self.begun() if rdv.state is RdVState.MATCHED]
+        self.fresh = [
+            rdv for rdv in matched if self.states.get(rdv) is not RdVState.MATCHED
+        ]
+        for invariant in MEETINGS:
+            invariant(self)
+        if self.fresh:
+            self.matches.append(tuple((rdv, rdv.end) for rdv in self.fresh))
+        self.states = {rdv: rdv.state for rdv in self.begun()}
+        self.lines = self.now()
+
+    def now(self) -> list[list[RdV]]:
+        """Who waits on each port, in order."""
+        return [
+            list(line)
+            for broker in self.brokers
+            for line in broker.waiting._waiting.values()
+        ]
+
+
+@contextmanager
+def watch_meetings(brokers: Sequence[QueueBroker]) -> Iterator[Meetings]:
+    """Check the brokers of one manager, from now on, as long as the block lasts."""
+    meetings = Meetings(brokers)
+    manager = brokers[0].manager
+
+    def noted(*arguments: Any) -> RdV:
+        meetings.made.append(RdV(*arguments))
+        return meetings.made[-1]
+
+    lock = CheckedLock(manager.lock, meetings.check)
+    manager.lock = lock  # type: ignore[assignment]  # it does what is asked of it
+    with patch.object(broker_module, "RdV", noted):
+        yield meetings
+
+
+def one_role_waits(meetings: Meetings) -> None:
+    for line in meetings.now():
+        assert len({rdv.state for rdv in line}) == 1
+
+
+def who_is_listed_waits(meetings: Meetings) -> None:
+    listed = [rdv for line in meetings.now() for rdv in line]
+    assert all(rdv.waiting and rdv.end is None for rdv in listed)
+    assert all(rdv in listed for rdv in meetings.begun() if rdv.waiting)
+    assert all(meetings.now()), "a port without a waiter"
+
+
+def who_departs_waits(meetings: Meetings) -> None:
+    for broker in meetings.brokers:
+        waiting = {
+            rdv
+            for rdv in meetings.begun()
+            if rdv.caller is broker and rdv.state is RdVState.WAITING_CONNECT
+        }
+        assert set(broker.departing) == waiting
+
+
+def a_match_gives_both_an_end(meetings: Meetings) -> None:
+    if not meetings.fresh:
+        return
+    accept, connect = sorted(meetings.fresh, key=lambda rdv: not rdv.accepts)
+    assert accept.accepts
+    assert not connect.accepts
+    assert accept.end is not None
+    assert connect.end is not None
+    assert accept.end._connection is connect.end._connection
+    assert (accept.end._side, connect.end._side) == (0, 1)
+
+
+def who_came_first_is_met_first(meetings: Meetings) -> None:
+    for line in meetings.lines:
+        assert not any(rdv in line[1:] for rdv in meetings.fresh)
+
+
+def final_states_are_final(meetings: Meetings) -> None:
+    for rdv, state in meetings.states.items():
+        assert state not in _FINAL or rdv.state is state
+
+
+def who_withdrew_knows_why(meetings: Meetings) -> None:
+    for rdv in meetings.begun():
+        assert rdv.state is not RdVState.WITHDRAWN or rdv.reason is not Reason.NONE
+
+
+def nobody_waits_where_it_is_closed(meetings: Meetings) -> None:
+    for rdv in meetings.begun():
+        assert not (rdv.waiting and (rdv.caller.closed or rdv.target.closed))
+
+
+MEETINGS: tuple[Callable[[Meetings], None], ...] = (
+    one_role_waits,
+    who_is_listed_waits,
+    who_departs_waits,
+    a_match_gives_both_an_end,
+    who_came_first_is_met_first,
+    final_states_are_final,
+    who_withdrew_knows_why,
+    nobody_waits_where_it_is_closed,
+)
+
+
+def both_succeed_or_neither(
+    meetings: Meetings, returned: Sequence[MessageQueue], *, struck: int = 0
+) -> None:
+    """Of ``returned``, every end has its peer, but for those of who was struck."""
+    lost = 0
+    for match in meetings.matches:
+        missing = [rdv for rdv, end in match if all(end is not one for one in returned)]
+        lost += bool(missing)
+    assert lost <= struck
+    assert len(returned) <= 2 * len(meetings.matches)
+
+
+def who_was_struck_hangs_up(
+    meetings: Meetings, returned: Sequence[MessageQueue]
+) -> None:
+    """An end of a match that nobody got was disconnected."""
+    for match in meetings.matches:
+        for _, end in match:
+            if all(end is not one for one in returned):
+                assert end._connection.closed[end._side]
+
+
+# The half-disconnect.
+
+
+class NotingWaitList(WaitList):
+    """A wait list that knows who was woken since it was listed."""
+
+    __slots__ = ("_woken",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._woken: list[_thread.LockType] = []
+
+    def leave(self, parker: _thread.LockType) -> None:
+        super().leave(parker)
+        if parker in self._woken:
+            self._woken.remove(parker)
+
+    def wake_one(self) -> None:
+        taken = [parker for parker in self._parkers or () if parker.locked()]
+        self._woken += taken[:1]
+        super().wake_one()
+
+    def wake_all(self) -> None:
+        self._woken += [parker for parker in self._parkers or () if parker.locked()]
+        super().wake_all()
+
+    def sleepers(self) -> int:
+        """How many are listed and not woken."""
+        return sum(parker not in self._woken for parker in self._parkers or ())
+
+    def forgotten(self) -> bool:
+        """Whether somebody is listed, and nobody of them was woken."""
+        listed = len(self._parkers or ())
+        return listed > 0 and self.sleepers() == listed
+
+
+class Talk:
+    """One connection between two ends, now and when last looked at.
+
+    It must be observed, which makes its ends those of the locked kind that the model
+    mirrors, and numbers its messages.
+    """
+
+    def __init__(self, end: MessageQueue) -> None:
+        self.connection = end._connection
+        self.accepted: list[int] | None = None
+        self.ranks = [0, 0]
+        self.looks = 0
+        for flow in self.connection.flows:
+            flow.buffer.room = NotingWaitList()
+            flow.buffer.arrived = NotingWaitList()
+        lock = CheckedLock(self.connection.lock, self.check)
+        self.connection.lock = lock  # type: ignore[assignment]  # as above
+
+    def rank(self, side: int) -> int:
+        """How far down an end is: 0, 1, 2."""
+        return _DOWN.index(self.connection.status(1 if side else 0))
+
+    def check(self) -> None:
+        """Assert all that is true whenever the connection's lock is free."""
+        self.looks += 1
+        for invariant in CONNECTION:
+            invariant(self)
+        self.ranks = [self.rank(0), self.rank(1)]
+        if self.accepted is None and any(self.connection.closed):
+            self.accepted = [flow.told for flow in self.connection.flows]
+
+    def waits(self) -> Iterator[NotingWaitList]:
+        """The four wait lists."""
+        for flow in self.connection.flows:
+            for waits in (flow.buffer.room, flow.buffer.arrived):
+                assert isinstance(waits, NotingWaitList)
+                yield waits
+
+
+def books_balance(talk: Talk) -> None:
+    for flow in talk.connection.flows:
+        # What was told of is counted where it is stored, the rest where it leaves.
+        assert flow.told == flow.received + flow.discarded + len(flow.buffer)
+
+
+def a_closed_side_has_nothing_unread(talk: Talk) -> None:
+    for closed, flow in zip(talk.connection.closed, talk.connection.flows, strict=True):
+        assert not closed or flow.buffer.empty()
+
+
+def nothing_arrives_after_a_hang_up(talk: Talk) -> None:
+    now = [flow.told for flow in talk.connection.flows]
+    assert talk.accepted is None or talk.accepted == now
+
+
+def only_its_own_hang_up_discards(talk: Talk) -> None:
+    for closed, flow in zip(talk.connection.closed, talk.connection.flows, strict=True):
+        assert closed or flow.discarded == 0
+
+
+def received_in_order(talk: Talk) -> None:
+    for flow in talk.connection.flows:
+        numbers = [item[0] for item in flow.buffer.items_locked()]
+        first = flow.received + 1
+        assert numbers == list(range(first, first + len(numbers)))
+
+
+def status_moves_down_only(talk: Talk) -> None:
+    assert all(talk.rank(side) >= talk.ranks[side] for side in (0, 1))
+
+
+def nobody_sleeps_through_a_hang_up(talk: Talk) -> None:
+    if any(talk.connection.closed):
+        assert all(waits.sleepers() == 0 for waits in talk.waits())
+
+
+def no_waiter_is_forgotten(talk: Talk) -> None:
+    if any(talk.connection.closed):
+        return
+    for flow in talk.connection.flows:
+        room, arrived = flow.buffer.room, flow.buffer.arrived
+        assert isinstance(room, NotingWaitList)
+        assert isinstance(arrived, NotingWaitList)
+        assert flow.buffer.full() or not room.forgotten()
+        assert flow.buffer.empty() or not arrived.forgotten()
+
+
+CONNECTION: tuple[Callable[[Talk], None], ...] = (
+    books_balance,
+    a_closed_side_has_nothing_unread,
+    nothing_arrives_after_a_hang_up,
+    only_its_own_hang_up_discards,
+    received_in_order,
+    status_moves_down_only,
+    nobody_sleeps_through_a_hang_up,
+    no_waiter_is_forgotten,
+)
+
+
+def what_was_accepted_is_drained(end: MessageQueue) -> None:
+    """Ask this where a receive was just refused."""
+    flow = end._connection.flows[end._side]
+    assert end._connection.closed[end._side] or flow.received == flow.told
+
+
+def status_as_read_moves_down_only(read: Sequence[Status]) -> None:
+    """Ask this of what one thread read, one after the other, without the lock."""
+    ranks = [_DOWN.index(status) for status in read]
+    assert ranks == sorted(ranks)

@@ -1,0 +1,71 @@
+"""The fast kind of end under the explorer, with a switch point at each instruction.
+
+The scenarios are those of the clauses; here they are sampled inside of the operations
+that take no lock. `python -m tests.schedules --level bytecode` goes on from there.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queuebroker import pairing
+from specs.clauses import clause
+from tests.schedules import (
+    test_finalizers,
+    test_goodbyes,
+    test_histories,
+    test_receiving,
+    test_sending,
+    test_timing,
+)
+from tests.schedules.level import SAMPLE
+from tests.schedules.scenario import of_module
+from tests.schedules.survey import survey
+
+if TYPE_CHECKING:
+    from tests.schedules.scenario import Scenario
+
+MODULES = (
+    test_finalizers,
+    test_goodbyes,
+    test_histories,
+    test_receiving,
+    test_sending,
+    test_timing,
+)
+
+SCENARIOS = [
+    scenario
+    for module in MODULES
+    for scenario in of_module(module.__name__)
+    if any(
+        name.startswith(
+            (
+                "QB-SEND",
+                "QB-RECV",
+                "QB-FIFO",
+                "QB-DISC",
+                "QB-TIME",
+                "QB-CONC",
+                "QB-BULK",
+            )
+        )
+        for name in scenario.clauses
+    )
+]
+
+
+@clause("QB-CONC-4", "QB-CONC-6", "QB-CONC-7", "QB-CONC-9")
+@clause("QB-SEND-2", "QB-RECV-2", "QB-DISC-1", "QB-TIME-8", "QB-BUF-2")
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=attrgetter("name"))
+def test_each_instruction(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schedules with one preemption, and random ones, anywhere in the fast path."""
+    monkeypatch.setattr(pairing, "LOCKED", False)
+
+    found = survey(scenario, SAMPLE)
+
+    if found.failure is not None:
+        raise found.failure
