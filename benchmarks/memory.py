@@ -6,9 +6,12 @@ for each idle connected pair, ``brokers 1000`` those for each idle broker.
 
 from __future__ import annotations
 
+import functools
 import gc
+import os
 import subprocess
 import sys
+import tempfile
 import tracemalloc
 from typing import TYPE_CHECKING
 
@@ -37,8 +40,24 @@ def kib_each(what: str, count: int) -> float:
 
 
 def import_ms(module: str) -> float:
-    """Import ``module`` in a fresh interpreter: milliseconds."""
+    """Import ``module`` in a fresh interpreter: milliseconds.
+
+    With its bytecode at hand, as `pip` leaves it for every package it installs: the
+    first import by anybody writes it, also where that is switched off or the module
+    lies in a checkout. Otherwise one side would pay for a compiler.
+    """
+    _warm(module)
     return _ask("-c", _IMPORT.format(module=module))
+
+
+@functools.cache
+def _warm(module: str) -> None:
+    _ask("-c", _IMPORT.format(module=module))
+
+
+@functools.cache
+def _bytecode() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="bytecode-")
 
 
 def weigh_pairs(count: int) -> float:
@@ -99,8 +118,11 @@ def _bytes_of(fill: Callable[[], None]) -> int:
 
 
 def _ask(*arguments: str) -> float:
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": _bytecode().name}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     answer = subprocess.run(
         [sys.executable, *arguments],
+        env=environment,
         check=True,
         stdout=subprocess.PIPE,
         text=True,

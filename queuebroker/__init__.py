@@ -9,6 +9,7 @@ circular_buffer        bounded buffers of messages and of bytes
 status                 what an end is and may do: the tables
 connection, queue_connection, readiness  the state that two ends share
 end, channel, message_queue, locked_queue     ends, for bytes and for messages
+sleepers, lane, fast_queue    the same without a lock where nobody waits
 rendezvous, pairing, meeting    who waits for whom at which port; how they meet
 broker_manager, broker, queue_broker, task     names, and threads that belong to them
 java                   the same objects under the names of the Java text

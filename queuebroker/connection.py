@@ -236,11 +236,12 @@ class Connection(Generic[B]):
                     raise
         finally:
             # Not even an interrupt just here may keep a finalizer's wish waiting.
-            try:
-                self.settle()
-            except BaseException:
-                self.settle()
-                raise
+            if self.deferred:
+                try:
+                    self.settle()
+                except BaseException:
+                    self.settle()
+                    raise
 
     def recover_locked(self) -> None:
         """Wake everybody, and set descriptors right, after an exception (QB-ERR-9).

@@ -171,7 +171,9 @@ class End(Generic[C]):
     def __del__(self) -> None:
         # An end whose construction failed has no connection.
         connection = getattr(self, "_connection", None)
-        if connection is None or connection.status(self._side) is Status.DISCONNECTED:
+        if connection is None or connection.hung_up[self._side]:
+            return
+        if connection.status(self._side) is Status.DISCONNECTED:
             return
         unclosed = f"unclosed {self!r}"
         connection.finalize(self._side)

@@ -1,7 +1,8 @@
 """`MessageQueue`: one end of a full-duplex connection for whole messages.
 
 This file is the surface that every kind of end shares; a kind decides only how it
-sends, receives and waits. `LockedMessageQueue` does it under the connection's lock.
+sends, receives and waits. `LockedMessageQueue` does it under the connection's lock,
+`FastMessageQueue` without one where nobody has to wait.
 """
 
 from __future__ import annotations

@@ -84,18 +84,20 @@ class WaitList:
         A woken waiter that has its parker again but has not yet looked counts as
         asleep here, and a second wake-up may fall on it too; the chain repairs that.
         """
-        for parker in self._parkers or ():
-            if parker.locked():
-                parker.release()
-                break
-        self._review()
+        if self._parkers:
+            for parker in self._parkers:
+                if parker.locked():
+                    parker.release()
+                    break
+            self._review()
 
     def wake_all(self) -> None:
         """Release every parker that is taken."""
-        for parker in self._parkers or ():
-            if parker.locked():
-                parker.release()
-        self._review()
+        if self._parkers:
+            for parker in self._parkers:
+                if parker.locked():
+                    parker.release()
+            self._review()
 
     def _review(self) -> None:
         self.asleep = self._pinned

@@ -90,6 +90,8 @@ class QueueConnection(Connection[Messages]):
 
     def _numbered(self, side: Side) -> list[tuple[int, bytes]]:
         """Return what is unread by a side with its numbers; empty if unobserved."""
+        if self.watch is None:
+            return []
         items = self.flows[side].buffer.items_locked()
         return [item for item in items if isinstance(item, tuple)]
 

@@ -32,6 +32,8 @@ class Kind(enum.Enum):
     CHANNEL = "channel"
     QUEUE = "queue"
 
+    __hash__ = object.__hash__  # by identity; Enum's own is Python code
+
 
 class RdVState(enum.Enum):
     """Where a caller stands; the last two are final (QB-RDV-16)."""
@@ -41,12 +43,16 @@ class RdVState(enum.Enum):
     MATCHED = "matched"
     WITHDRAWN = "withdrawn"
 
+    __hash__ = object.__hash__  # by identity; Enum's own is Python code
+
 
 class RdVEvent(enum.Enum):
     """What may befall a waiting caller."""
 
     MATCH = "match"
     WITHDRAW = "withdraw"
+
+    __hash__ = object.__hash__  # by identity; Enum's own is Python code
 
 
 _TRANSITIONS: Final[Mapping[tuple[RdVState, RdVEvent], RdVState]] = {

@@ -84,4 +84,5 @@ class Sleepers(WaitList):
     def wake_all(self) -> None:
         while self.sleeping:
             self.wake_one()
-        super().wake_all()
+        if self._parkers:
+            super().wake_all()

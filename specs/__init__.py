@@ -7,6 +7,7 @@ Layout::
     coverage.py   which test answers for which clause (`python -m specs`)
     models/       the smallest machines that obey the clauses
     conformance/  the suite, over any implementation
+    promela/      protocol models for SPIN (`python -m specs.promela`)
 
 The clauses and the models import nothing of ``queuebroker`` or ``bus``: a contract does
 not know who keeps it.

@@ -256,11 +256,18 @@ _RECEIVING = (
         (
             Edit(
                 "parking.py",
-                '"""Release every parker that is taken."""\n'
-                "        for parker in self._parkers or ():\n"
-                "            if parker.locked():\n"
-                "                parker.release()\n",
-                '"""Release every parker that is taken."""\n        self.wake_one()\n',
+                "                if parker.locked():\n"
+                "                    parker.release()\n"
+                "            self._review()\n",
+                "                if parker.locked():\n"
+                "                    parker.release()\n"
+                "                    break\n"
+                "            self._review()\n",
+            ),
+            Edit(
+                "sleepers.py",
+                "        while self.sleeping:\n            self.wake_one()\n",
+                "        if self.sleeping:\n            self.wake_one()\n",
             ),
         ),
     ),

@@ -95,10 +95,10 @@ SEEN_ELSEWHERE = (
             ),
             Edit(
                 "parking.py",
-                "            if parker.locked():\n"
-                "                parker.release()\n"
-                "                break\n",
-                "            pass\n",
+                "                if parker.locked():\n"
+                "                    parker.release()\n"
+                "                    break\n",
+                "                pass\n",
             ),
         ),
     ),
