@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "byte_range",
+    "check_callable",
+    "check_error",
+    "check_instance",
     "check_name",
     "check_port",
     "deadline_after",
@@ -38,6 +41,27 @@ def check_name(name: object) -> str:
         msg = "name of a broker must not be empty"
         raise ValueError(msg)
     return name
+
+
+def check_error(error: object) -> None:
+    """Check why somebody disconnects: an exception, or None."""
+    if error is not None and not isinstance(error, BaseException):
+        msg = f"error must be an exception or None, got {error!r}"
+        raise TypeError(msg)
+
+
+def check_callable(what: str, value: object) -> None:
+    """Check that something can be called."""
+    if not callable(value):
+        msg = f"{what} must be callable, got {type(value).__name__}"
+        raise TypeError(msg)
+
+
+def check_instance(what: str, value: object, kind: type) -> None:
+    """Check what something is an instance of."""
+    if not isinstance(value, kind):
+        msg = f"{what} must be a {kind.__name__}, got {type(value).__name__}"
+        raise TypeError(msg)
 
 
 def check_port(port: object) -> int:
@@ -98,7 +122,11 @@ def byte_range(size: int, offset: object, length: object) -> tuple[int, int]:
 
 def flat_view(data: Buffer) -> memoryview:
     """Return the bytes of a C-contiguous buffer, flattened (QB-SEND-3)."""
-    view = memoryview(data)  # TypeError for str and whatever else has no buffer
+    try:
+        view = memoryview(data)
+    except TypeError:
+        msg = f"data must be bytes-like, got {type(data).__name__}"
+        raise TypeError(msg) from None
     if not view.c_contiguous:
         msg = "buffer must be C-contiguous"
         raise TypeError(msg)

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NoReturn, overload
 
-from queuebroker.arguments import check_name, check_port, deadline_after, positive
+from queuebroker.arguments import (
+    check_instance,
+    check_name,
+    check_port,
+    deadline_after,
+    positive,
+)
 from queuebroker.broker_manager import BrokerManager, default_manager
 from queuebroker.channel import Channel
 from queuebroker.current import as_current, current_broker
@@ -68,6 +74,8 @@ class Broker:
     ) -> None:
         self.name: str = check_name(name)
         self._terms = Terms(positive("capacity", capacity))
+        if manager is not None:
+            check_instance("manager", manager, BrokerManager)
         self.manager: BrokerManager = default_manager() if manager is None else manager
         # Guarded by the manager's lock, all four:
         self.waiting: RdVMap = RdVMap()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, TypeV
 
 import attrs
 
-from queuebroker.arguments import deadline_after
+from queuebroker.arguments import check_error, deadline_after
 from queuebroker.connection import Connection, Side
 from queuebroker.observer import Reason
 from queuebroker.parking import PENDING, Pending, wait_for
@@ -148,7 +148,12 @@ class End(Generic[C]):
         Never blocks, may be repeated. What this end had not received is discarded.
         With ``error`` the disconnect is abnormal: the peer's `DisconnectedError`
         has it as cause, once what was sent before is drained (QB-RECV-9).
+
+        Raises:
+            TypeError: ``error`` is no exception. Found here: the peer would have to
+                pay for it otherwise, in another thread.
         """
+        check_error(error)
         connection = self._connection
         reason = Reason.NONE if error is None else Reason.ABNORMAL
         connection.critical(lambda: connection.close_locked(self._side, error, reason))

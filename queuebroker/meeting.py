@@ -130,7 +130,8 @@ def _refusal(rdv: RdV) -> BrokerClosedError | PortInUseError | RendezvousTimeout
     act = "accept" if rdv.accepts else "connect"
     whom = f"{rdv.target.name!r} port {rdv.port}"
     if rdv.reason is Reason.TIMED_OUT:
-        return RendezvousTimeoutError(f"cannot {act}: nobody came to {whom} in time")
+        did = "connected to" if rdv.accepts else "accepted at"
+        return RendezvousTimeoutError(f"cannot {act}: nobody {did} {whom} in time")
     if rdv.reason is Reason.PORT_IN_USE:
         return PortInUseError(f"cannot {act}: another accept holds {whom}")
     closed: Broker = rdv.caller if rdv.caller.closed else rdv.target

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from queuebroker import _sync
+from queuebroker.arguments import check_callable
 from queuebroker.current import as_current
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ class Task:
         target: called in the thread with ``args``.
         name: of the thread, by default the broker's.
         daemon: whether the interpreter may exit while it runs.
+
+    Raises:
+        TypeError: ``target`` cannot be called.
     """
 
     __slots__ = ("_args", "_target", "_thread", "broker")
@@ -40,6 +44,7 @@ class Task:
         name: str | None = None,
         daemon: bool = False,
     ) -> None:
+        check_callable("target", target)
         self.broker: Final = broker
         self._target = target
         self._args = args

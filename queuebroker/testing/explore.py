@@ -8,6 +8,7 @@ next another program.
 from __future__ import annotations
 
 import _thread
+import inspect
 import os
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
@@ -72,7 +73,8 @@ def explore(
     Raises:
         Failure: a schedule goes wrong; its text tells how.
         UncontrolledError: the program uses what cannot be controlled.
-        TypeError: what ``bytecode`` names has no code in Python.
+        TypeError: ``program`` does not take the run; or what ``bytecode`` names has no
+          code in Python.
         ValueError: a number is negative, or the seed is none.
         RuntimeError: another exploration is under way in this process; or, with
           ``bytecode``, threads are traced already, as by a debugger.
@@ -90,6 +92,7 @@ def explore(
     if depth < 1:
         msg = f"depth must be >= 1, got {depth}"
         raise ValueError(msg)
+    _check_takes_the_run(program)
     base, mode, index = _parsed(seed)
     with _laboratory(program, spurious, modules, bytecode) as experiment:
         survey = Survey(experiment)
@@ -125,6 +128,17 @@ def replay(
         survey = Survey(experiment)
         survey.replay(schedule)
         return survey.report("")
+
+
+def _check_takes_the_run(program: Callable[[Run], object]) -> None:
+    """Find before any run what would be told as the fault of a schedule."""
+    try:
+        inspect.signature(program).bind(None)
+    except TypeError as error:
+        msg = f"program must take one argument, the Run: {error}"
+        raise TypeError(msg) from None
+    except ValueError:
+        return  # written in C, without a signature
 
 
 @contextmanager

@@ -7,6 +7,7 @@ source are one; a task that goes on for long undisturbed is cut short in the mid
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 import traceback
 from typing import TYPE_CHECKING, Final
@@ -65,8 +66,12 @@ def _merged(events: Iterable[Step | Remark]) -> list[Step | Remark]:
     return [_brief(event) for event in merged]
 
 
+# Not the comma in the name of a task, "connect('b', 1)".
+_BETWEEN_PHRASES: Final = re.compile(r", (?![^()]*\))")
+
+
 def _brief(event: Step | Remark) -> Step | Remark:
-    phrases = event.text.split(", ")
+    phrases = _BETWEEN_PHRASES.split(event.text)
     if isinstance(event, Remark) or len(phrases) <= _PHRASES_MAX:
         return event
     phrases[_PHRASES_MAX // 2 : -1] = ["..."]

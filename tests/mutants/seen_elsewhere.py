@@ -26,9 +26,9 @@ _ONE_AT_A_TIME = (
     ),
     Edit(
         "end.py",
-        "from queuebroker.arguments import deadline_after\n",
+        "from queuebroker.arguments import check_error, deadline_after\n",
         "from queuebroker import _sync\n"
-        "from queuebroker.arguments import deadline_after\n",
+        "from queuebroker.arguments import check_error, deadline_after\n",
     ),
     Edit(
         "end.py",

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from queuebroker import MessageTooLargeError, _sync
 from queuebroker.arguments import (
     byte_range,
+    check_error,
     check_name,
     check_port,
     deadline_after,
@@ -167,6 +168,21 @@ def test_flat_view_of_memory_of_c_is_that_memory(item: type[ctypes.c_uint]) -> N
     assert (view.format, view.nbytes) == ("B", ctypes.sizeof(memory))
     view[0] = 65
     assert bytes(memory)[0] == 65
+
+
+@pytest.mark.parametrize("data", ["text", 7, None])
+def test_the_error_for_what_is_not_bytes_says_what_it_was(data: object) -> None:
+    """In words of this library, whatever the interpreter's are."""
+    wanted = f"^data must be bytes-like, got {type(data).__name__}$"
+    with pytest.raises(TypeError, match=wanted):
+        flat_view(data)  # type: ignore[arg-type]  # that is the point
+
+
+@pytest.mark.parametrize("error", ["oops", ValueError, 1])
+def test_an_error_is_an_exception(error: object) -> None:
+    """Found by whoever gives it, and not by the peer that would have to raise it."""
+    with pytest.raises(TypeError, match=r"^error must be an exception or None, got"):
+        check_error(error)
 
 
 @pytest.mark.parametrize("data", ["text", 7, None, memoryview(b"abcd")[::2]])

@@ -102,3 +102,17 @@ def test_its_broker_stays_its_broker(broker: QueueBroker) -> None:
 
 def _me() -> threading.Thread:
     return threading.current_thread()
+
+
+def test_a_target_that_cannot_be_called_is_found_at_once() -> None:
+    """Not in the thread, where nobody would see it."""
+    with BrokerManager() as manager:
+        broker = QueueBroker("b", manager=manager)
+        with pytest.raises(TypeError, match=r"^target must be callable, got int$"):
+            Task(broker, 3)  # type: ignore[arg-type]  # that is the point
+
+
+def test_a_manager_is_a_broker_manager() -> None:
+    """Anything else is named in the error."""
+    with pytest.raises(TypeError, match=r"^manager must be a BrokerManager, got str$"):
+        QueueBroker("b", manager="m")  # type: ignore[arg-type]  # that is the point

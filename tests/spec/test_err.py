@@ -310,3 +310,14 @@ def test_what_belongs_to_its_process_cannot_be_copied(protocol: int) -> None:
             ):
                 with pytest.raises(TypeError, match="cannot pickle or copy"):
                     act()
+
+
+@clause("QB-RECV-9", "QB-ERR-4")
+@pytest.mark.parametrize("error", ["oops", ValueError])
+def test_a_disconnect_with_what_is_no_exception_changes_nothing(error: object) -> None:
+    """The caller is told, and both ends are as they were."""
+    with queue_pair() as (left, right):
+        with pytest.raises(TypeError, match="error must be an exception"):
+            left.disconnect(error)  # type: ignore[arg-type]  # that is the point
+        left.send(b"still connected")
+        assert right.receive() == b"still connected"

@@ -327,3 +327,9 @@ def test_each_run_has_a_default_manager_of_its_own() -> None:
 
 def test_uncontrolled_errors_are_failures_too() -> None:
     assert issubclass(UncontrolledError, Failure)
+
+
+def test_a_program_that_does_not_take_the_run_is_refused_before_any() -> None:
+    """It is no fault of a schedule."""
+    with pytest.raises(TypeError, match=r"^program must take one argument, the Run: "):
+        explore(lambda: None)  # type: ignore[arg-type,misc]  # that is the point
