@@ -105,8 +105,8 @@ def wake_ups_do_not_move_the_deadline(stage: Stage) -> None:
     receive = stage.spawn(_timed, stage, right.receive, 4 * LIMIT_S)
     stage.settle()
 
-    # Up to the deadline and no longer: on a slow machine the receive, though its time is
-    # up, is suspended for as long as there is anything else to do.
+    # Up to the deadline and no longer: on a slow machine the receive, though its time
+    # is up, is suspended for as long as there is anything else to do.
     for _ in range(4):
         right.send(b"t")
         left.receive()
