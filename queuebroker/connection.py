@@ -58,12 +58,14 @@ class Flow(Generic[B]):
     came in follows from that, so that the books balance by construction.
     """
 
-    __slots__ = ("buffer", "half", "told")
+    __slots__ = ("buffer", "half", "heard", "told")
 
     def __init__(self, buffer: B) -> None:
         self.buffer: B = buffer
         self.half: int = 0  # sent after the receiver had disconnected, never accepted
-        self.told: int = 0  # the last number whose SEND an observer knows of
+        # The last number of whose SEND, of whose RECEIVE an observer was told.
+        self.told: int = 0
+        self.heard: int = 0
 
     @property
     def received(self) -> int:

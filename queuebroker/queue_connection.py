@@ -77,6 +77,7 @@ class QueueConnection(Connection[Messages]):
         self.note(
             Operation.RECEIVE, side, side, seq=seq, size=size, waited_ns=waited_ns
         )
+        self.flows[side].heard = seq
         return message
 
     def _tell_sent_locked(
@@ -109,13 +110,26 @@ class QueueConnection(Connection[Messages]):
 
     def recover_locked(self) -> None:
         super().recover_locked()
-        # A message that can be received must have been told of as sent, also if its
-        # send was struck in between (QB-BOOK-4).
+        if self.watch is None:
+            return
+        # A message that can be received must have been told of as sent, and one that
+        # is gone as received or dropped, also if its call was struck in between
+        # (QB-BOOK-4).
         sides: tuple[Side, Side] = (0, 1)
         for side in sides:
+            flow = self.flows[side]
             for seq, message in self._numbered(side):
-                if seq > self.flows[side].told:
+                if seq > flow.told:
                     self._tell_sent_locked(side, seq, len(message))
+            while flow.heard < flow.received:
+                flow.heard += 1
+                self.note(
+                    Operation.DROP,
+                    side,
+                    side,
+                    seq=flow.heard,
+                    reason=Reason.INTERRUPTED,
+                )
 
     def next_size_locked(self, side: Side) -> int:
         """Return the bytes of the oldest message for ``side``, which must be there."""

@@ -192,6 +192,22 @@ def test_a_send_that_was_struck_is_told_of_before_it_is_received() -> None:
     everywhere(case)
 
 
+@clause("QB-BOOK-4", "QB-ERR-9")
+def test_a_receive_that_was_struck_is_told_of_all_the_same() -> None:
+    """What it took out was received, or dropped because of the interrupt."""
+
+    def case(struck: Blow) -> None:
+        told: list[tuple[Operation, int]] = []
+        with queue_pair(3, observer=Noting(told)) as (left, right):
+            left.send_many([b"1", b"2"])
+            struck(right.receive)
+            gone = 2 - right.pending
+            for seq in range(1, gone + 1):
+                assert {(Operation.RECEIVE, seq), (Operation.DROP, seq)} & set(told)
+
+    everywhere(case)
+
+
 @clause("QB-BOOK-4", "QB-DISC-11", "QB-ERR-9")
 def test_a_disconnect_that_was_struck_and_repeated_is_told_of_whole() -> None:
     """What was discarded, and the close itself."""
