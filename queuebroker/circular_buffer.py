@@ -68,8 +68,8 @@ class CircularBufferQueue(Generic[M]):
         # fetched. With the lock held throughout, counting messages would do as well;
         # taken slots are what keeps the capacity exact for an end without a lock.
         self._free: MutableSequence[int | None] = [None] * self.capacity
-        self._pulled = 0
-        self.discarded = 0  # removed without being pulled
+        self._pulled: int = 0
+        self.discarded: int = 0  # removed without being pulled
         self.room: WaitList = WaitList()
         self.arrived: WaitList = WaitList()
 
@@ -218,8 +218,8 @@ class CircularBuffer:
         self._ring = bytearray(self.capacity)
         self._start = 0
         self._count = 0
-        self._pulled = 0
-        self.discarded = 0  # removed without being pulled
+        self._pulled: int = 0
+        self.discarded: int = 0  # removed without being pulled
         self.room: WaitList = WaitList()
         self.arrived: WaitList = WaitList()
 

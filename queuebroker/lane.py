@@ -26,6 +26,7 @@ from queuebroker.sleepers import Sleepers
 
 if TYPE_CHECKING:
     import _thread
+    from collections.abc import Iterator, MutableSequence
 
     from queuebroker.parking import WaitList
 
@@ -61,19 +62,25 @@ class Lane(CircularBufferQueue[Message]):
         "slots",
     )
 
+    discarded: int
+
     def __init__(self, capacity: int, *, lock: _thread.LockType) -> None:
         super().__init__(capacity, lock=lock)
-        self.shut = False
-        self.arrived = self.sleepers = Sleepers(self.lock)
+        self.shut: bool = False
+        self.sleepers: Sleepers = Sleepers(self.lock)
+        self.arrived: WaitList = self.sleepers
         self.messages: deque[Message] = self._messages
         # Slots never used yet are only counted; an idle connection shall be small.
-        self._fresh = itertools.repeat(None, capacity)
-        self._free = self.slots = list[int | None]()
-        self.free = itertools.chain(self._fresh, iter(self.slots.pop, _SHUT))
-        self.incoming = iter(self._messages.popleft, _SHUT)
+        self._fresh: Iterator[None] = itertools.repeat(None, capacity)
+        self.slots: list[int | None] = []
+        self._free: MutableSequence[int | None] = self.slots
+        self.free: Iterator[object] = itertools.chain(
+            self._fresh, iter(self.slots.pop, _SHUT)
+        )
+        self.incoming: Iterator[Any] = iter(self._messages.popleft, _SHUT)
         # Drawn by every fast receive, and by every look at how many there were.
-        self.numbers = itertools.count()
-        self._looks = 0
+        self.numbers: Iterator[int] = itertools.count()
+        self._looks: int = 0
         # Who waits for those under way, see `settled`; mostly nobody ever does.
         self.settlers: WaitList | None = None
 

@@ -55,8 +55,8 @@ class WaitList:
     def __init__(self) -> None:
         # Made at the first wait: most wait lists of most connections never have one.
         self._parkers: list[_thread.LockType] | None = None
-        self._pinned = False
-        self.asleep = False
+        self._pinned: bool = False
+        self.asleep: bool = False
 
     def __len__(self) -> int:
         return len(self._parkers or ())

@@ -32,8 +32,6 @@ class Kind(enum.Enum):
     CHANNEL = "channel"
     QUEUE = "queue"
 
-    __hash__ = object.__hash__  # by identity; Enum's own is Python code
-
 
 class RdVState(enum.Enum):
     """Where a caller stands; the last two are final (QB-RDV-16)."""
@@ -43,8 +41,6 @@ class RdVState(enum.Enum):
     MATCHED = "matched"
     WITHDRAWN = "withdrawn"
 
-    __hash__ = object.__hash__  # by identity; Enum's own is Python code
-
 
 class RdVEvent(enum.Enum):
     """What may befall a waiting caller."""
@@ -52,8 +48,11 @@ class RdVEvent(enum.Enum):
     MATCH = "match"
     WITHDRAW = "withdraw"
 
-    __hash__ = object.__hash__  # by identity; Enum's own is Python code
 
+# By identity, as in `queuebroker.status`: the hash of Enum is Python code.
+Kind.__hash__ = object.__hash__  # type: ignore[method-assign]  # see above
+RdVState.__hash__ = object.__hash__  # type: ignore[method-assign]  # see above
+RdVEvent.__hash__ = object.__hash__  # type: ignore[method-assign]  # see above
 
 _TRANSITIONS: Final[Mapping[tuple[RdVState, RdVEvent], RdVState]] = {
     (RdVState.WAITING_ACCEPT, RdVEvent.MATCH): RdVState.MATCHED,

@@ -23,10 +23,6 @@ class Status(enum.Enum):
     HALF_DISCONNECTED = "half-disconnected"
     DISCONNECTED = "disconnected"
 
-    # By identity, as members are compared: the hash of Enum is Python code, and every
-    # operation looks something up in the tables.
-    __hash__ = object.__hash__
-
 
 class Verdict(enum.Enum):
     """What happens to a send or a receive that looks at its end."""
@@ -36,8 +32,11 @@ class Verdict(enum.Enum):
     DROP = enum.auto()
     REFUSE = enum.auto()
 
-    __hash__ = object.__hash__  # as above
 
+# By identity, as members are compared: the hash of Enum is Python code, and every
+# operation looks something up in the tables.
+Status.__hash__ = object.__hash__  # type: ignore[method-assign]  # see above
+Verdict.__hash__ = object.__hash__  # type: ignore[method-assign]  # see above
 
 _C, _H, _D = Status.CONNECTED, Status.HALF_DISCONNECTED, Status.DISCONNECTED
 _DO, _WAIT, _DROP, _REFUSE = Verdict.DO, Verdict.WAIT, Verdict.DROP, Verdict.REFUSE

@@ -36,7 +36,7 @@ class Bytecode:
             TypeError: what is named is something else, or has no code in Python.
         """
         code = NamedCode(named)
-        self.names = code.names
+        self.names: list[str] = code.names
         self._way: Tracing | Monitoring
         if sys.version_info >= (3, 12):
             self._way = Monitoring(code)

@@ -11,6 +11,8 @@ from queuebroker.testing.instructions import looks_of, nested, points_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from queuebroker.testing.instructions import Instruction
+
 __all__ = ["NamedCode"]
 
 
@@ -42,9 +44,13 @@ class NamedCode:
                 raise TypeError(msg)
             codes += found
             self.names.append(_name_of(each))
-        self.codes = {id(code): code for code in nested(codes)}
-        self.points = {key: points_of(code) for key, code in self.codes.items()}
-        self.looks = {key: looks_of(code) for key, code in self.codes.items()}
+        self.codes: dict[int, CodeType] = {id(code): code for code in nested(codes)}
+        self.points: dict[int, dict[int, Instruction]] = {
+            key: points_of(code) for key, code in self.codes.items()
+        }
+        self.looks: dict[int, dict[int, int]] = {
+            key: looks_of(code) for key, code in self.codes.items()
+        }
 
 
 def _codes_of(named: object) -> Iterator[CodeType]:

@@ -64,7 +64,9 @@ class ProgramFile:
             for key, other in list(sys.modules.items())
             if key not in known and key != _MODULE and _lies_in(other, path.parent)
         ]
-        self.with_code = [each for each in (module, *self.modules) if _has_code(each)]
+        self.with_code: list[ModuleType] = [
+            each for each in (module, *self.modules) if _has_code(each)
+        ]
 
     def __call__(self, run: Run) -> object:
         """Execute the file, and call the function."""

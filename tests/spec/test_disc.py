@@ -173,14 +173,16 @@ def test_who_watches_an_end_never_sees_it_go_back() -> None:
 
             watchers = [threads.start(watch, end) for end in (left, right)]
             drains = [threads.start(drain, end) for end in (left, right)]
-            for _ in range(number % 4):
-                left.send(b"m")
-                right.send(b"m")
-            (left if number % 2 else right).disconnect()
-            for one in drains:
-                one.join()
-            until(lambda: left.closed and right.closed, "both ends are disconnected")
-            over.set()
+            try:
+                for _ in range(number % 4):
+                    left.send(b"m")
+                    right.send(b"m")
+                (left if number % 2 else right).disconnect()
+                for one in drains:
+                    one.join()
+                until(lambda: left.closed and right.closed, "both are disconnected")
+            finally:
+                over.set()  # or they would watch on, and fill the memory
 
             for watcher in watchers:
                 samples = watcher.result()
