@@ -22,7 +22,7 @@ LANES: tuple[Mutant, ...] = (
     Mutant(
         "F2",
         "a wake-up that was for another is not passed on",
-        ("QB-CONC-4",),
+        ("QB-CONC-4", "QB-BULK-1"),
         (
             Edit(
                 "fast_queue.py",

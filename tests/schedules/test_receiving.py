@@ -53,6 +53,21 @@ def two_messages_are_for_two_receivers(run: Run) -> None:
         assert {result(one) for one in receives} == {b"1", b"2"}
 
 
+@scenario()
+@clause("QB-BULK-1", "QB-CONC-4")
+def one_bulk_send_is_for_two_receivers(run: Run) -> None:
+    """Two, sent in one call: both that wait get one, though the call wakes only one."""
+    with queue_pair(2) as (left, right):
+        receives = [run.spawn(right.receive) for _ in range(2)]
+        run.settle()
+
+        assert left.send_many([b"1", b"2"]) == 2
+        run.settle()
+
+        assert all(one.done for one in receives), "one lies there, and somebody waits"
+        assert {result(one) for one in receives} == {b"1", b"2"}
+
+
 @scenario(quick=0, variants={"1": (1,), "2": (2,)})
 @clause("QB-DISC-15", "QB-RECV-3", "QB-RECV-5")
 def as_many_receivers_return_as_there_are_messages(run: Run, messages: int) -> None:
