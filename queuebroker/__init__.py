@@ -8,7 +8,8 @@ arguments, current     what callers may pass; the broker of the running thread
 circular_buffer        bounded buffers of messages and of bytes
 status                 what an end is and may do: the tables
 connection, queue_connection, readiness  the state that two ends share
-end, channel, message_queue, locked_queue     ends, for bytes and for messages
+end, channel           what ends have in common; ends for bytes
+typed_queue, message_queue, locked_queue  ends for messages, objects over them
 sleepers, lane, fast_queue    the same without a lock where nobody waits
 rendezvous, pairing, meeting    who waits for whom at which port; how they meet
 broker_manager, broker, queue_broker, task     names, and threads that belong to them
@@ -35,6 +36,7 @@ from queuebroker.errors import (
     IncompleteReadError,
     MessageTooLargeError,
     NoCurrentBrokerError,
+    PayloadError,
     PortInUseError,
     QueueBrokerError,
     QueueBrokerTimeoutError,
@@ -49,6 +51,7 @@ from queuebroker.queue_broker import QueueBroker
 from queuebroker.rendezvous import RdV, RdVMap
 from queuebroker.status import Status
 from queuebroker.task import Task
+from queuebroker.typed_queue import TypedQueue
 
 __all__ = [  # noqa: RUF022  # grouped by what they are for
     # meeting
@@ -63,6 +66,7 @@ __all__ = [  # noqa: RUF022  # grouped by what they are for
     # talking
     "Channel",
     "MessageQueue",
+    "TypedQueue",
     "CircularBuffer",
     "CircularBufferQueue",
     "Status",
@@ -82,6 +86,7 @@ __all__ = [  # noqa: RUF022  # grouped by what they are for
     "IncompleteReadError",
     "MessageTooLargeError",
     "NoCurrentBrokerError",
+    "PayloadError",
     "PortInUseError",
     "QueueBrokerError",
     "QueueBrokerTimeoutError",

@@ -11,7 +11,7 @@ Neither knows of ends or of disconnecting.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from queuebroker import _sync
 from queuebroker.arguments import deadline_after, flat_view, index, positive
@@ -20,7 +20,6 @@ from queuebroker.parking import PENDING, Pending, WaitList, wait_for
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import MutableSequence
 
     from typing_extensions import Buffer
 
@@ -37,7 +36,7 @@ class CircularBufferQueue(Generic[M]):
     Lock: ``lock`` guards everything below it.
 
     Invariants, true whenever ``lock`` is free:
-    I1. ``len(_messages) + len(_free) == capacity``.
+    I1. ``len(_messages) <= capacity``.
     I2. a message is in ``_messages`` and nowhere else here: a slot that was pulled
         keeps no reference to it (QB-BUF-7).
 
@@ -50,7 +49,6 @@ class CircularBufferQueue(Generic[M]):
     """
 
     __slots__ = (
-        "_free",
         "_messages",
         "_pulled",
         "arrived",
@@ -60,18 +58,16 @@ class CircularBufferQueue(Generic[M]):
         "room",
     )
 
+    _Arrived: ClassVar[type[WaitList]] = WaitList
+
     def __init__(self, capacity: int, *, lock: _thread.LockType | None = None) -> None:
         self.capacity: int = positive("capacity", capacity)
         self.lock: _thread.LockType = _sync.Lock() if lock is None else lock
         self._messages: deque[M] = deque()
-        # A slot is taken before its message is stored and given back after that was
-        # fetched. With the lock held throughout, counting messages would do as well;
-        # taken slots are what keeps the capacity exact for an end without a lock.
-        self._free: MutableSequence[int | None] = [None] * self.capacity
         self._pulled: int = 0
         self.discarded: int = 0  # removed without being pulled
         self.room: WaitList = WaitList()
-        self.arrived: WaitList = WaitList()
+        self.arrived: WaitList = self._Arrived()
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -81,7 +77,7 @@ class CircularBufferQueue(Generic[M]):
 
     def full(self) -> bool:
         """Whether a push would have to wait."""
-        return not self._free
+        return len(self._messages) >= self.capacity
 
     def empty(self) -> bool:
         """Whether a pull would return None."""
@@ -125,9 +121,8 @@ class CircularBufferQueue(Generic[M]):
 
     def push_locked(self, message: M) -> bool:
         """Store a message and wake a waiting reader; False if there is no room."""
-        if not self._free:
+        if self.full():
             return False
-        del self._free[-1]
         self._messages.append(message)
         self.wake_locked()
         return True
@@ -139,7 +134,6 @@ class CircularBufferQueue(Generic[M]):
         message = self._messages[0]
         del self._messages[0]
         self._pulled += 1
-        self._free.append(None)
         self.wake_locked()
         return message
 
@@ -147,12 +141,12 @@ class CircularBufferQueue(Generic[M]):
         """Wake one of those who can go on, on either side."""
         if self.arrived and self._messages:
             self.arrived.wake_one()
-        if self.room and self._free:
+        if self.room and not self.full():
             self.room.wake_one()
 
     def free_slots(self) -> int:
         """Return how many more messages fit."""
-        return len(self._free)
+        return self.capacity - len(self._messages)
 
     def pulled(self) -> int:
         """Return how many messages were ever pulled."""
@@ -168,14 +162,13 @@ class CircularBufferQueue(Generic[M]):
 
     def discard_locked(self) -> None:
         """Remove everything."""
-        count = len(self._messages)
-        self.discarded += count
-        self._free += [None] * count
+        self.discarded += len(self._messages)
         self._messages.clear()
 
     def rouse_locked(self) -> None:
         """Wake everybody who waits on this buffer."""
-        self.room.wake_all()
+        if self.room:
+            self.room.wake_all()
         self.arrived.wake_all()
 
     def recover_locked(self) -> None:

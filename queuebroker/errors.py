@@ -17,6 +17,7 @@
     ├── PortInUseError                          another accept holds that port
     ├── NoCurrentBrokerError (RuntimeError)     this thread is no Task of any broker
     ├── MessageTooLargeError (ValueError)       above max_message_size
+    ├── PayloadError (ValueError)               no object of a TypedQueue; `payload`
     ├── BufferFullError                         CircularBuffer.push found no room
     └── BufferEmptyError                        CircularBuffer.pull found nothing
 
@@ -39,6 +40,7 @@ __all__ = [
     "IncompleteReadError",
     "MessageTooLargeError",
     "NoCurrentBrokerError",
+    "PayloadError",
     "PortInUseError",
     "QueueBrokerError",
     "QueueBrokerTimeoutError",
@@ -138,6 +140,20 @@ class NoCurrentBrokerError(QueueBrokerError, RuntimeError):
 
 class MessageTooLargeError(QueueBrokerError, ValueError):
     """The message is longer than the connection's `max_message_size`."""
+
+
+class PayloadError(QueueBrokerError, ValueError):
+    """A message is no object of the type that a `TypedQueue` is of (QB-PY-12).
+
+    It is received all the same, and the queue goes on with the next one. Not raised on
+    sending: what cannot be encoded is a wrong argument, and nothing is sent.
+
+    payload: the message, as it came.
+    """
+
+    def __init__(self, message: str = "", *, payload: bytes = b"") -> None:
+        super().__init__(message)
+        self.payload: bytes = payload
 
 
 class BufferFullError(QueueBrokerError):

@@ -11,6 +11,8 @@ What it rests on (design, decision 5; the story is in docs/explanation/fast-path
   be counted: slots that are neither free nor filled.
 * An interrupt strikes only where a call has returned, not where a loop begins. Each
   operation makes one call, its last step: an interrupt finds it done or not begun.
+* The gates are made by the first push. Most of what a connection costs that only meets
+  and parts, or sends one way, would be gates that nobody goes through.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from queuebroker.circular_buffer import CircularBufferQueue
 from queuebroker.queue_connection import Message
@@ -26,7 +28,7 @@ from queuebroker.sleepers import Sleepers
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Iterator, MutableSequence
+    from collections.abc import Iterator
 
     from queuebroker.parking import WaitList
 
@@ -34,14 +36,18 @@ __all__ = ["Lane"]
 
 _SHUT: Final[Any] = object()
 
+# A gate that was not made yet lets nobody through, as one that is shut.
+_NO_GATE: Final[Iterator[Any]] = iter(())
+
 
 class Lane(CircularBufferQueue[Message]):
     """A `CircularBufferQueue` that can be used without its lock until it is shut.
 
-    To send: ``for _ in free: messages.append(message)``, then `call` if there are
-    ``sleepers``. To receive: ``for message in incoming: for number in numbers:
+    To send: ``for _ in free: messages.append(message)``, then wake somebody if there
+    are ``sleepers``. To receive: ``for message in incoming: for number in numbers:
     slots.append(number)``, then look if somebody is asleep who waits for ``room``. A
-    gate with nothing to take raises IndexError; one that is shut yields nothing.
+    gate with nothing to take raises IndexError; one that is shut, or not made yet,
+    yields nothing.
 
     Invariants, lock or no lock:
     I3. ``free slots + len(messages) <= capacity``; what is missing is on its way.
@@ -56,36 +62,37 @@ class Lane(CircularBufferQueue[Message]):
         "incoming",
         "messages",
         "numbers",
+        "open",
         "settlers",
         "shut",
         "sleepers",
         "slots",
     )
 
+    _Arrived: ClassVar[type[WaitList]] = Sleepers
+    arrived: Sleepers
     discarded: int
+
+    # Made by the first push:
+    slots: list[int | None]
+    _fresh: Iterator[None]
+    _looks: int
+    # Drawn by every fast receive, and by every look at how many there were.
+    numbers: Iterator[int]
 
     def __init__(self, capacity: int, *, lock: _thread.LockType) -> None:
         super().__init__(capacity, lock=lock)
+        self.open: bool = False  # from then on, also when it is shut
         self.shut: bool = False
-        self.sleepers: Sleepers = Sleepers(self.lock)
-        self.arrived: WaitList = self.sleepers
+        self.sleepers: Sleepers = self.arrived
         self.messages: deque[Message] = self._messages
-        # Slots never used yet are only counted; an idle connection shall be small.
-        self._fresh: Iterator[None] = itertools.repeat(None, capacity)
-        self.slots: list[int | None] = []
-        self._free: MutableSequence[int | None] = self.slots
-        self.free: Iterator[object] = itertools.chain(
-            self._fresh, iter(self.slots.pop, _SHUT)
-        )
-        self.incoming: Iterator[Any] = iter(self._messages.popleft, _SHUT)
-        # Drawn by every fast receive, and by every look at how many there were.
-        self.numbers: Iterator[int] = itertools.count()
-        self._looks: int = 0
+        self.free: Iterator[object] = _NO_GATE
+        self.incoming: Iterator[Any] = _NO_GATE
         # Who waits for those under way, see `settled`; mostly nobody ever does.
         self.settlers: WaitList | None = None
 
     def full(self) -> bool:
-        return not self.free_slots()
+        return self.free_slots() <= 0
 
     def drained(self) -> bool:
         return not self._messages and self.free_slots() == self.capacity
@@ -96,6 +103,8 @@ class Lane(CircularBufferQueue[Message]):
 
     def pulled(self) -> int:
         """Return how many messages were ever pulled; under the lock."""
+        if not self.open:
+            return self._pulled
         for number in self.numbers:
             looks, self._looks = self._looks, self._looks + 1
             return self._pulled + number - looks
@@ -106,19 +115,74 @@ class Lane(CircularBufferQueue[Message]):
         return bool(self._messages) or self.shut
 
     def free_slots(self) -> int:
-        return operator.length_hint(self._fresh) + len(self.slots)
+        if self.open:
+            return operator.length_hint(self._fresh) + len(self.slots)
+        return super().free_slots()
+
+    # Without the lock; the caller wakes.
+
+    def push_many(self, messages: list[bytes], begin: int) -> int:
+        """Store messages from ``begin`` on; return where it stopped."""
+        stored = begin
+        try:
+            for message in messages[begin : begin + self.capacity]:
+                for _ in self.free:
+                    self._messages.append(message)
+                    stored += 1
+                    break
+        except IndexError:
+            pass  # full
+        return stored
+
+    def pull_many(self, limit: int) -> list[bytes]:
+        """Remove the oldest messages that are here now, ``limit`` at most."""
+        pulled: list[bytes] = []
+        try:
+            for _ in range(min(limit, len(self._messages))):
+                for message in self.incoming:
+                    for number in self.numbers:
+                        self.slots.append(number)
+                        pulled.append(message)
+                        break
+                    break
+        except IndexError:
+            pass  # somebody was faster
+        return pulled
 
     # Under the lock.
 
+    def open_locked(self) -> None:
+        """Make the gates; nothing is here yet, nor on its way."""
+        # Slots never used yet are only counted; an idle connection shall be small.
+        fresh = itertools.repeat(None, self.capacity)
+        slots: list[int | None] = []
+        free = itertools.chain(fresh, iter(slots.pop, _SHUT))
+        incoming = iter(self._messages.popleft, _SHUT)
+        self.numbers = itertools.count()
+        # No call from here on: an interrupt finds all of it or nothing. Last what
+        # others look at without the lock.
+        self._looks, self._fresh, self.slots = 0, fresh, slots
+        self.open, self.incoming, self.free = True, incoming, free
+
     def push_locked(self, message: Message) -> bool:
-        try:
-            for _ in self.free:
-                self._messages.append(message)
-                self.wake_locked()
-                return True
-        except IndexError:
+        if not self.shut:
+            if not self.open:
+                self.open_locked()
+            try:
+                for _ in self.free:
+                    self._messages.append(message)
+                    self.wake_locked()
+                    return True
+            except IndexError:
+                return False
+        if not self.open:
+            return super().push_locked(message)
+        if not self.slots:
             return False
-        return super().push_locked(message)
+        del self.slots[-1]
+        self._messages.append(message)
+        self.wake_locked()
+        return True
 
     def pull_locked(self) -> Message | None:
         try:
@@ -129,7 +193,16 @@ class Lane(CircularBufferQueue[Message]):
                     return message  # type: ignore[no-any-return]  # SHUT never comes
         except IndexError:
             return None
-        return super().pull_locked()
+        if not self.open:
+            return super().pull_locked()
+        if not self._messages:
+            return None
+        oldest = self._messages[0]
+        del self._messages[0]
+        self._pulled += 1
+        self.slots.append(None)
+        self.wake_locked()
+        return oldest
 
     def look_from_now_on_locked(self) -> None:
         """Let everybody who acts without the lock come and look afterwards."""
@@ -138,10 +211,13 @@ class Lane(CircularBufferQueue[Message]):
 
     def discard_locked(self) -> None:
         """Remove everything; only of a lane that is shut."""
+        if not self.open:
+            super().discard_locked()
+            return
         while self._messages:
             self.discarded += 1
             del self._messages[0]
-            self._free.append(None)
+            self.slots.append(None)
 
     def shut_locked(self) -> None:
         """Leave the lock as the only way; whoever is under way looks afterwards.
@@ -150,14 +226,18 @@ class Lane(CircularBufferQueue[Message]):
         `SHUT` where the gate takes from, take the next item, which is that, and the
         gate is exhausted; the same for the other gate; then note that it is done.
         """
+        if self.shut:
+            return
+        if not self.open:
+            self.shut = True
+            return
         self.look_from_now_on_locked()
-        if not self.shut:
-            steps = itertools.chain(
-                map(self.slots.extend, (self._fresh,)),
-                map(self.slots.append, (_SHUT,)),
-                self.free,
-                map(self._messages.appendleft, (_SHUT,)),
-                self.incoming,
-                map(object.__setattr__, (self,), ("shut",), (True,)),
-            )
-            deque(steps, maxlen=0)
+        steps = itertools.chain(
+            map(self.slots.extend, (self._fresh,)),
+            map(self.slots.append, (_SHUT,)),
+            self.free,
+            map(self._messages.appendleft, (_SHUT,)),
+            self.incoming,
+            map(object.__setattr__, (self,), ("shut",), (True,)),
+        )
+        deque(steps, maxlen=0)

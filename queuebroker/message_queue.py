@@ -8,12 +8,13 @@ sends, receives and waits. `LockedMessageQueue` does it under the connection's l
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 from queuebroker.end import End
 from queuebroker.errors import DisconnectedError, DisconnectedQueueError
 from queuebroker.queue_connection import QueueConnection
 from queuebroker.readiness import Readiness
+from queuebroker.typed_queue import TypedQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = ["MessageQueue"]
+
+T = TypeVar("T")
 
 
 class MessageQueue(End[QueueConnection], abc.ABC):
@@ -126,6 +129,23 @@ class MessageQueue(End[QueueConnection], abc.ABC):
                     raise
                 return
             yield message
+
+    @overload
+    def of(self, wanted: type[T]) -> TypedQueue[T]: ...
+    @overload
+    def of(self, wanted: Any) -> TypedQueue[Any]: ...
+    def of(self, wanted: Any) -> TypedQueue[Any]:
+        """Return a face of this end for objects of one type (QB-PY-12).
+
+        ``wanted`` is what msgspec can decode: a Struct, a dataclass, an attrs class, a
+        TypedDict, ``list[int]``, a union of such, and so on. Encoder and decoder are
+        made here, so make one face and keep it. Type checkers infer ``TypedQueue[T]``
+        from a class; a union needs its annotation.
+
+        Raises:
+            TypeError: msgspec cannot decode that.
+        """
+        return TypedQueue(self, wanted)
 
     def fileno(self) -> int:
         """Return a descriptor for `selectors`, made on first use (QB-BOOK-5).

@@ -14,8 +14,9 @@ from queuebroker import _sync
 from queuebroker.channel import Channel
 from queuebroker.circular_buffer import CircularBuffer, CircularBufferQueue
 from queuebroker.connection import Connection, Flow
-from queuebroker.fast_queue import FastMessageQueue, LaneConnection
+from queuebroker.fast_queue import FastMessageQueue
 from queuebroker.lane import Lane
+from queuebroker.lane_connection import LaneConnection
 from queuebroker.locked_queue import LockedMessageQueue
 from queuebroker.queue_connection import Message, QueueConnection
 from queuebroker.rendezvous import Kind

@@ -16,7 +16,7 @@ This does not know what is waited for; that is the business of ``attempt``.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from queuebroker import _sync
 
@@ -24,9 +24,32 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable
 
-__all__ = ["PENDING", "Pending", "WaitList", "WaitLists", "Waitable", "wait_for"]
+__all__ = [
+    "PENDING",
+    "Parker",
+    "Pending",
+    "Wait",
+    "WaitList",
+    "WaitLists",
+    "Waitable",
+    "taken_lock",
+    "wait_for",
+]
 
 T = TypeVar("T")
+
+
+class Parker(Protocol):
+    """What a waker knows of a sleeper; a bare lock is one."""
+
+    def locked(self) -> bool:
+        """Whether it was not released yet."""
+
+    def release(self) -> None:
+        """Wake who sleeps on it; one call in C, which no interrupt can tear."""
+
+
+P = TypeVar("P", bound=Parker)
 
 
 class Pending(enum.Enum):
@@ -54,21 +77,21 @@ class WaitList:
 
     def __init__(self) -> None:
         # Made at the first wait: most wait lists of most connections never have one.
-        self._parkers: list[_thread.LockType] | None = None
+        self._parkers: list[Parker] | None = None
         self._pinned: bool = False
         self.asleep: bool = False
 
     def __len__(self) -> int:
         return len(self._parkers or ())
 
-    def enlist(self, parker: _thread.LockType) -> None:
+    def enlist(self, parker: Parker) -> None:
         """Add a taken lock at the end."""
         if self._parkers is None:
             self._parkers = []
         self._parkers.append(parker)
         self.asleep = True
 
-    def leave(self, parker: _thread.LockType) -> None:
+    def leave(self, parker: Parker) -> None:
         """Take a parker off, if it is listed."""
         if self._parkers and parker in self._parkers:
             self._parkers.remove(parker)
@@ -114,12 +137,12 @@ class WaitLists:
     def __init__(self, *lists: WaitList) -> None:
         self._lists = lists
 
-    def enlist(self, parker: _thread.LockType) -> None:
+    def enlist(self, parker: Parker) -> None:
         """Add a taken lock to each."""
         for one in self._lists:
             one.enlist(parker)
 
-    def leave(self, parker: _thread.LockType) -> None:
+    def leave(self, parker: Parker) -> None:
         """Take a parker off each."""
         for one in self._lists:
             one.leave(parker)
@@ -139,6 +162,83 @@ class Waitable(Protocol):
         """Do what could not be done while the lock was held; called without it."""
 
 
+class Wait(Generic[T, P]):
+    """One caller's wait for one condition, apart from how it sleeps.
+
+    Between two sleeps comes `look`; where anything else happens, `withdraw`. A parker
+    is used for one sleep only: whoever took it off a list may be about to release it.
+
+    attempt: made under the lock; PENDING if it got nowhere.
+    ready: says without the lock whether an attempt would get anywhere.
+    """
+
+    __slots__ = ("_attempt", "_make", "_state", "_waiters", "parker", "ready")
+
+    def __init__(
+        self,
+        state: Waitable,
+        waiters: WaitList | WaitLists,
+        attempt: Callable[[], T | Pending],
+        ready: Callable[[], bool],
+        make: Callable[[], P],
+    ) -> None:
+        self._state = state
+        self._waiters = waiters
+        self._attempt = attempt
+        self.ready: Callable[[], bool] = ready
+        self._make = make
+        self.parker: P | None = None
+
+    def look(self, *, last: bool) -> T | Pending:
+        """Attempt; PENDING means that ``parker`` is listed now, unless it was the last.
+
+        Whatever exception strikes, everybody is roused: it may have come after a change
+        and before its wake-up. The caller has to `withdraw`.
+        """
+        while True:
+            with self._state.lock:
+                try:
+                    self._leave()
+                    outcome = self._attempt()
+                    if outcome is not PENDING or last:
+                        return outcome
+                    self.parker = self._make()
+                    self._waiters.enlist(self.parker)
+                    pending = not self.ready()
+                except BaseException:
+                    self._state.recover_locked()
+                    raise
+            # A finalizer may have hung up the peer just now, on this thread, and have
+            # left it to us to say so: if we slept first, nobody would (QB-CONC-9).
+            self._state.settle()
+            if pending:
+                return PENDING
+            # Who acts without the lock may have come between the attempt and the
+            # list, and not have seen us.
+
+    def withdraw(self) -> None:
+        """Be listed no more, and make everybody look.
+
+        An interrupt may have hit a waiter that had just been chosen.
+        """
+        with self._state.lock:
+            self._leave()
+            self._state.recover_locked()
+        self._state.settle()
+
+    def _leave(self) -> None:
+        if self.parker is not None:
+            self._waiters.leave(self.parker)
+            self.parker = None
+
+
+def taken_lock() -> _thread.LockType:
+    """Return a new lock that is taken: a parker to sleep on."""
+    parker = _sync.Lock()
+    parker.acquire()
+    return parker
+
+
 def wait_for(
     state: Waitable,
     waiters: WaitList | WaitLists,
@@ -149,39 +249,18 @@ def wait_for(
     """Repeat ``attempt`` under the lock until it is not PENDING or time is up.
 
     ``attempt`` is made once more after the deadline, so success and disconnect both
-    beat the timeout (QB-TIME-5); PENDING is returned only if that one failed too.
-    ``ready`` says without the lock whether an attempt would get anywhere.
-
-    Whatever exception strikes, the parker is withdrawn, and everybody who waits is
-    roused: the interrupt may have come after a change and before its wake-up, or have
-    hit a waiter that had just been chosen. Each then looks for itself.
+    beat the timeout (QB-TIME-5); PENDING is returned only if that one failed too. See
+    `Wait`, which this drives by sleeping in the calling thread.
     """
-    parker = _sync.Lock()
-    parker.acquire()
+    wait = Wait(state, waiters, attempt, ready, taken_lock)
     expired = False
     try:
         while True:
-            with state.lock:
-                try:
-                    waiters.leave(parker)
-                    outcome = attempt()
-                    if outcome is not PENDING or expired:
-                        return outcome
-                    waiters.enlist(parker)
-                    if ready():
-                        # Who acts without the lock may have come between these two
-                        # lines and the attempt, and not have seen us.
-                        continue
-                except BaseException:
-                    state.recover_locked()
-                    raise
-            # A finalizer may have hung up the peer just now, on this thread, and have
-            # left it to us to say so: if we slept first, nobody would (QB-CONC-9).
-            state.settle()
-            expired = not _sync.park(parker, ready, deadline)
+            outcome = wait.look(last=expired)
+            if outcome is not PENDING or expired:
+                return outcome
+            assert wait.parker is not None
+            expired = not _sync.park(wait.parker, ready, deadline)
     except BaseException:
-        with state.lock:
-            waiters.leave(parker)
-            state.recover_locked()
-        state.settle()
+        wait.withdraw()
         raise

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "accepts_wait",
+    "are_a_pair",
     "channels",
     "connects_wait",
     "meet",
@@ -47,6 +48,14 @@ def meet_bytes(
         accepted = threads.start(server.accept, port)
         connected = client.connect(server.name, port, required=True)
     return accepted.result(), connected
+
+
+def are_a_pair(one: MessageQueue | Channel, other: MessageQueue | Channel) -> None:
+    """Check that two ends are the two sides of one connection (QB-RDV-5)."""
+    assert type(one) is type(other)
+    assert one._connection is other._connection
+    assert {one._side, other._side} == {0, 1}
+    assert (one.local_name, one.remote_name) == (other.remote_name, other.local_name)
 
 
 def accepts_wait(broker: Broker | QueueBroker, counts: Mapping[int, int]) -> None:

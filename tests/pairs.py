@@ -3,6 +3,10 @@
 Tests of what a connection does need not go through how it comes about; under the
 explorer that would only multiply the schedules. Leaving the block disconnects both
 ends, since an end that is forgotten while connected is a warning.
+
+The gates of lanes are made, as if each side had sent before: else the first message
+would take the lock, and what a scenario with two messages shows of the way without it
+would be little. `FRESH` leaves them as a rendez-vous does.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from queuebroker import Broker, BrokerManager, Channel, MessageQueue
+from queuebroker.lane_connection import LaneConnection
 from queuebroker.pairing import pair
 from queuebroker.rendezvous import Kind, RdV, RdVState, Terms
 
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["channel_pair", "look_away", "loose_queue_pair", "queue_pair"]
 
 PORT = 7
+
+FRESH = False
 
 
 def look_away(*_: object) -> None:
@@ -58,6 +65,9 @@ def loose_queue_pair(
     left, right = _pair(Kind.QUEUE, capacity, limit, strict, observer)
     assert isinstance(left, MessageQueue)
     assert isinstance(right, MessageQueue)
+    if isinstance(left._connection, LaneConnection) and not FRESH:
+        for lane in left._connection.lanes:
+            lane.open_locked()
     return left, right
 
 

@@ -8,6 +8,7 @@ daemon, so that the run can go on.
 
 from __future__ import annotations
 
+import sys
 import threading
 from contextlib import contextmanager
 from time import monotonic
@@ -20,7 +21,14 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["LIMIT_S", "Running", "Sequencer", "Threads", "until"]
+__all__ = [
+    "LIMIT_S",
+    "Running",
+    "Sequencer",
+    "Threads",
+    "switch_interval",
+    "until",
+]
 
 _LOOK_S = 0.001
 
@@ -181,3 +189,14 @@ def until(
             show_stacks()
             raise AssertionError(f"not so after {limit_s:g} s: {what}")
         pause.wait(_LOOK_S)
+
+
+@contextmanager
+def switch_interval(seconds: float) -> Iterator[None]:
+    """Set how long a thread runs before the interpreter lets another one."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(seconds)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)

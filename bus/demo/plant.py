@@ -33,7 +33,7 @@ class _Faulty(CircularBufferQueue[Message]):
         super().__init__(replaced.capacity, lock=connection.lock)
         self.room, self.arrived = replaced.room, replaced.arrived
         # This is a buffer too: it may take over another's parts.
-        self._messages, self._free = replaced._messages, replaced._free
+        self._messages = replaced._messages
         self._pulled, self.discarded = replaced.pulled(), replaced.discarded
         self._connection = connection
         self._side: Side = side

@@ -5,21 +5,24 @@ A piece of text that does not stand there exactly once is an error, never a catc
 
 from __future__ import annotations
 
+import inspect
 import sys
 import types
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from tests.conformance import reference
+from tests.conformance import reference, reference_ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["Fault"]
 
-_SOURCE = Path(reference.__file__).read_text(encoding="utf-8")
+# What is imported comes first.
+_SOURCES = {
+    module.__name__: inspect.getsource(module) for module in (reference_ends, reference)
+}
 
 
 @attrs.frozen
@@ -36,13 +39,23 @@ class Fault:
 
     def factory(self) -> Callable[[], Any]:
         """The factory of the reference with the fault in it."""
-        source = _SOURCE
+        sources = _SOURCES
         for old, new in self.edits:
-            if source.count(old) != 1:
-                raise LookupError(f"{self.name}: {source.count(old)} times {old!r}")
-            source = source.replace(old, new)
-        module = types.ModuleType(f"reference_with_{self.name}")
-        sys.modules[module.__name__] = module  # attrs looks its classes' module up
-        exec(compile(source, f"<{self.name}>", "exec"), vars(module))
+            count = sum(source.count(old) for source in sources.values())
+            if count != 1:
+                raise LookupError(f"{self.name}: {count} times {old!r}")
+            sources = {
+                name: source.replace(old, new) for name, source in sources.items()
+            }
+        for name, source in sources.items():
+            module = types.ModuleType(self._copy_of(name))
+            sys.modules[module.__name__] = module  # attrs looks its classes' module up
+            ends = reference_ends.__name__
+            text = source.replace(f"from {ends} ", f"from {self._copy_of(ends)} ")
+            exec(compile(text, f"<{self.name}>", "exec"), vars(module))
         factory: Callable[[], Any] = module.factory
         return factory
+
+    def _copy_of(self, module: str) -> str:
+        """What a module of the reference is called with the fault in it."""
+        return f"{module.rpartition('.')[2]}_with_{self.name}"

@@ -39,13 +39,13 @@ class Polling(threading.Condition):
         """Tell nobody."""
 
 
+_IMPORT = "from tests.conformance.polling import Polling\n"
+
 factory = Fault(
     "nobody_is_ever_woken",
     [
-        (
-            "import threading\n",
-            "import threading\n\nfrom tests.conformance.polling import Polling\n",
-        ),
+        ("import threading\nfrom typing", f"import threading\n{_IMPORT}from typing"),
+        ("import threading\nfrom coll", f"import threading\n{_IMPORT}from coll"),
         ("self.changed = threading.Condition()", "self.changed = Polling()"),
         ("right._changed = threading.Condition()", "right._changed = Polling()"),
     ],

@@ -108,16 +108,21 @@ def _size(history: History, rng: Random) -> _Told | None:
     return None
 
 
-def _sent_late(history: History, rng: Random) -> _Told | None:
-    """A side that hung up sends on; its peer receives it."""
+def _one_sided_close(history: History, rng: Random) -> Entry | None:
+    """A close of a side whose peer never hung up."""
     closes = [
         close
         for close in history.of_kind(Kind.CLOSE_LOCAL)
         if not history.of_kind(Kind.CLOSE_LOCAL, close.flow ^ 1)
     ]
-    if not closes:
+    return rng.choice(closes) if closes else None
+
+
+def _sent_late(history: History, rng: Random) -> _Told | None:
+    """A side that hung up sends on; its peer receives it."""
+    close = _one_sided_close(history, rng)
+    if close is None:
         return None
-    close = rng.choice(closes)
     seq = 1 + len(history.of_kind(Kind.SEND, close.flow ^ 1))
     sent = attrs.evolve(close, kind=Kind.SEND, side=1 - close.side, seq=seq, size=1)
     history.after(close, sent)
@@ -126,14 +131,9 @@ def _sent_late(history: History, rng: Random) -> _Told | None:
 
 def _accepted_late(history: History, rng: Random) -> _Told | None:
     """What is sent to a side that hung up is taken for sent, and then dropped."""
-    closes = [
-        close
-        for close in history.of_kind(Kind.CLOSE_LOCAL)
-        if not history.of_kind(Kind.CLOSE_LOCAL, close.flow ^ 1)
-    ]
-    if not closes:
+    close = _one_sided_close(history, rng)
+    if close is None:
         return None
-    close = rng.choice(closes)
     seq = 1 + len(history.of_kind(Kind.SEND, close.flow))
     sent = attrs.evolve(close, kind=Kind.SEND, seq=seq, size=1)
     dropped = attrs.evolve(sent, kind=Kind.DROP, reason=Reason.DISCARDED)

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bus.journal.checker import CheckResult, check
+from bus.journal.checker import check
 from bus.journal.format import Kind
 from bus.journal.reader import open_journals
-from bus.journal.rules import RULES, Basis, Verdict
+from bus.journal.rules import RULES, Verdict
 from specs.clauses import clause
 from tests.journal.by_hand import (
     A_LEAVES,
@@ -29,11 +29,11 @@ from tests.journal.by_hand import (
     received,
     sent,
 )
+from tests.journal.checking import checked, found, verdicts
 from tests.journal.histories import (
     FAULTS,
     Condition,
     History,
-    Key,
     clean,
     journal_id,
     plant,
@@ -42,28 +42,9 @@ from tests.journal.histories import (
 from tests.journal.predicates import would_be_violations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from bus.journal.rules import Violation
 
 HELD = dict.fromkeys(RULES, Verdict.PASS)
-
-
-def checked(history: History, **condition: object) -> CheckResult:
-    """The result over a history whose journals are all in one condition."""
-    given = Condition(**condition)  # type: ignore[arg-type] # as the class says
-    with tempfile.TemporaryDirectory() as folder:
-        conditions = dict.fromkeys(range(history.journals), given)
-        store(history, Path(folder), conditions=conditions)
-        return check(open_journals(folder))
-
-
-def verdicts(result: CheckResult) -> dict[str, Verdict]:
-    return {each.rule: each.verdict for each in result.verdicts}
-
-
-def found(result: CheckResult) -> set[tuple[Key, Verdict]]:
-    return {(each.key, each.verdict) for each in result.violations}
 
 
 @clause("J1", "Q1", "Q2", "Q3", "Q4", "Q5", "Q7", "Q8")
@@ -167,102 +148,6 @@ def test_a_wild_number_does_not_fill_the_memory() -> None:
     result = checked(met(*sent(1, 2**63), *received(1, 2**63)))
 
     assert result.verdict is Verdict.PASS
-
-
-# From finding to verdict.
-
-INCOMPLETE: Mapping[str, tuple[dict[str, object], str]] = {
-    "open": ({"closed": False, "sealed": False}, "open"),
-    "lost": ({"lost": 3}, "lost"),
-    "gaps": ({"holes": (2,)}, "gaps"),
-    "damaged": ({"damaged": True}, "damaged"),
-}
-
-
-@clause("J1")
-@pytest.mark.parametrize(("condition", "case"), INCOMPLETE.values(), ids=INCOMPLETE)
-def test_an_incomplete_journal_is_told_and_why(
-    condition: dict[str, object], case: str
-) -> None:
-    """A damaged journal is FAIL, one incomplete in another way UNKNOWN."""
-    result = checked(clean(3), **condition)
-
-    one = result.violations[0]
-    damaged = case == "damaged"
-    assert (one.rule, one.case, one.journal) == ("J1", case, journal_id(0))
-    assert one.verdict is (Verdict.FAIL if damaged else Verdict.UNKNOWN)
-    assert result.verdict is one.verdict
-    (first, *rest) = result.verdicts
-    assert first.why == ("" if damaged else one.explanation)
-    lossy = case != "open"
-    # Whatever was lost may have broken a rule; a mere lack of an end has not.
-    if lossy:
-        assert {each.verdict for each in rest} == {Verdict.UNKNOWN}
-
-
-@clause("J1")
-def test_a_journal_without_its_beginning_is_incomplete(tmp_path: Path) -> None:
-    """Records that are numbered from elsewhere than 0 are not all there were."""
-    store(clean(3), tmp_path, slots=16, conditions={0: Condition(beginning=1)})
-
-    (one, *_) = check(open_journals(tmp_path)).violations
-    assert (one.case, one.explanation) == (
-        "beginning",
-        "the records before 16 are gone",
-    )
-
-
-@clause("J1")
-def test_a_journal_without_records_is_incomplete(tmp_path: Path) -> None:
-    """An empty journal proves nothing."""
-    (path,) = store(History(), tmp_path)
-    (path / "seg-00000.qbj").unlink()
-
-    result = check(open_journals(tmp_path))
-    assert [one.case for one in result.violations] == ["empty"]
-    assert set(verdicts(result).values()) == {Verdict.UNKNOWN}
-
-
-@pytest.mark.parametrize("name", BROKEN)
-@pytest.mark.parametrize("condition", ["open", "lost", "late"])
-def test_only_what_rests_on_an_absence_is_unknown(name: str, condition: str) -> None:
-    rule, _, history, _, _ = BROKEN[name]
-    states: dict[str, dict[str, object]] = {
-        "open": {"closed": False, "sealed": False},
-        "lost": {"lost": 3},
-        "late": {"late": True},
-    }
-
-    result = checked(history, **states[condition])
-
-    absent = RULES[rule].basis is Basis.ABSENCE
-    expected = Verdict.UNKNOWN if absent else Verdict.FAIL
-    assert {one.verdict for one in result.violations if one.rule == rule} == {expected}
-    assert verdicts(result)[rule] is expected
-
-
-def test_other_journals_do_not_excuse_a_violation() -> None:
-    history = clean(5, journals=2, channels=2)
-    key = plant(history, "alone", Random(1))
-    assert key is not None
-    guilty = next(e.journal for e in history.entries if e.flow >> 1 == key[1] >> 1)  # type: ignore[operator] # Q1 has a flow
-    with tempfile.TemporaryDirectory() as folder:
-        unclosed = {1 - guilty: Condition(closed=False, sealed=False)}
-        store(history, Path(folder), conditions=unclosed)
-        result = check(open_journals(folder))
-
-    assert (key, Verdict.FAIL) in found(result)
-
-
-def test_a_message_under_way_when_its_process_died_is_unknown() -> None:
-    result = checked(met(*sent(1, 2), *received(1)), closed=False, sealed=False)
-
-    assert [(one.rule, one.case, one.seq) for one in result.violations] == [
-        ("J1", "open", None),
-        ("Q5", "unexplained", 2),
-    ]
-    assert result.verdict is Verdict.UNKNOWN
-    assert verdicts(result)["Q3"] is Verdict.PASS
 
 
 # Random traffic.

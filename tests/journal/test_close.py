@@ -12,11 +12,11 @@ import pytest
 
 import bus
 from bus.journal import segment as segments
-from bus.journal.format import RECORD, Kind
-from bus.journal.header import SegmentHeader
+from bus.journal.format import Kind
 from bus.journal.stored_segment import read_segment
 from bus.journal.supply import Supply
 from bus.journal.writer import Journal
+from tests.journal.segments import first_header, write
 from tests.journal.telling import SLOTS, SMALL, only, spares_ready, tell, told
 from tests.strikes import Blow, everywhere
 from tests.support import until
@@ -24,16 +24,8 @@ from tests.support import until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.journal.segment import Slot
 
-FIRST = SegmentHeader(
-    journal=1, segment=0, first_n=0, slots=3, boot_id=bytes(16), mono=0, wall=0
-)
-
-
-def write(slot: Slot) -> None:
-    n, offset, mark, target = slot
-    RECORD.pack_into(target, offset, 77, 0, 0, 0, n, *[0] * 11, 1, mark)
+FIRST = first_header(3)
 
 
 def names(folder: Path) -> list[str]:

@@ -10,31 +10,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.journal import segment as segments
-from bus.journal.format import RECORD, Kind, mark
-from bus.journal.header import SegmentHeader
+from bus.journal.format import Kind
 from bus.journal.segment import Segment
 from bus.journal.stored_segment import read_segment
 from bus.journal.supply import RETIRED_MAX, Supply, Tally
 from bus.journal.writer import Journal
+from tests.journal.segments import first_header, write
 from tests.journal.telling import SLOTS, SMALL, only, spares_ready, tell, told
 from tests.support import Threads, until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bus.journal.segment import Slot
 
-FIRST = SegmentHeader(
-    journal=1, segment=0, first_n=0, slots=10, boot_id=bytes(16), mono=0, wall=0
-)
+FIRST = first_header(10)
 
 RELEASED = (ValueError, TypeError)  # which of them depends on the version of Python
-
-
-def write(slot: Slot) -> None:
-    n, offset, shown, target = slot
-    assert shown == mark(n)
-    RECORD.pack_into(target, offset, 77, 0, 0, 0, n, *[0] * 11, 1, shown)
 
 
 def test_slots_are_drawn_once_each_and_then_no_more(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import errno
 import itertools
 import logging
 import os
-import sys
 from functools import partial
 from io import FileIO
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from bus.journal.writer import Journal
 from specs.clauses import clause
 from tests.journal.processes import run
 from tests.journal.telling import SLOTS, SMALL, only, spares_ready, tell, told
-from tests.support import Threads, until
+from tests.support import Threads, switch_interval, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,10 +33,21 @@ if TYPE_CHECKING:
 @pytest.fixture
 def hasty() -> Iterator[None]:
     """Let threads be suspended nearly anywhere."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(interval)
+    with switch_interval(1e-5):
+        yield
+
+
+@pytest.fixture
+def room(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """How many bytes the disk takes of a line of the side file; None for all."""
+    room: list[int | None] = [None]
+
+    class Cramped(FileIO):
+        def write(self, data: Buffer) -> int:
+            return super().write(bytes(data)[: room[0]])
+
+    monkeypatch.setattr("bus.journal.meta.FileIO", Cramped)
+    return room
 
 
 @pytest.mark.usefixtures("hasty")
@@ -97,11 +107,9 @@ def test_what_outruns_the_spare_segments_is_counted_and_told(tmp_path: Path) -> 
     with Journal(tmp_path, segment_bytes=SMALL) as journal:
         until(lambda: spares_ready(tmp_path, 1), "spares lie ready")
         # The housekeeper cannot keep up with a thread that never lets go of it.
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(10.0)
-        for seq in range(1, 3000):
-            tell(journal, seq=seq)
-        sys.setswitchinterval(interval)
+        with switch_interval(10.0):
+            for seq in range(1, 3000):
+                tell(journal, seq=seq)
         lost = journal.lost
 
     stored = only(tmp_path)
@@ -251,15 +259,8 @@ def test_where_files_cannot_be_preallocated_they_are_filled(
 
 
 def test_where_names_cannot_be_written_they_are_unknown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, room: list[int | None]
 ) -> None:
-    room: list[int | None] = [None]
-
-    class Cramped(FileIO):
-        def write(self, data: Buffer) -> int:
-            return super().write(bytes(data)[: room[0]])
-
-    monkeypatch.setattr("bus.journal.meta.FileIO", Cramped)
     with Journal(tmp_path) as journal:
         room[0] = 9  # a full disk takes a part of a line; later there is room again
         tell(journal, local="lost", remote="")
@@ -273,15 +274,8 @@ def test_where_names_cannot_be_written_they_are_unknown(
 
 
 def test_lateness_is_told_though_the_line_before_it_is_torn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, room: list[int | None]
 ) -> None:
-    room: list[int | None] = [None]
-
-    class Cramped(FileIO):
-        def write(self, data: Buffer) -> int:
-            return super().write(bytes(data)[: room[0]])
-
-    monkeypatch.setattr("bus.journal.meta.FileIO", Cramped)
     journal = Journal(tmp_path)
     room[0] = 9
     tell(journal, local="lost", remote="")

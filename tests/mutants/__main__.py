@@ -30,8 +30,14 @@ CATALOGUE = (*SEEN_ELSEWHERE, *OURS, *LANES)
 HARD = ("QB-RDV", "QB-SEND", "QB-RECV", "QB-FIFO", "QB-DISC", "QB-TIME", "QB-CONC")
 QUICK = ("M1", "M9", "M13", "M22")  # one of each kind, for every run of CI
 AT_ONCE = 2
-OURSELVES = ""
 REFERENCE = "tests/conformance/reference.py:factory"
+
+# What a mutant is compared with: the same without its fault.
+WITHOUT_FAULT = {
+    "the unchanged library": Mutant("", "no fault", ()),
+    "the unchanged library, locked kind": Mutant("", "no fault", (), locked=True),
+    REFERENCE: Mutant("", "no fault", (), implementation=REFERENCE),
+}
 
 
 @attrs.frozen
@@ -62,14 +68,10 @@ def judge(mutant: Mutant, clauses: frozenset[str], unchanged: Result) -> Row:
 
 def run(pairs: Sequence[tuple[Mutant, frozenset[str]]]) -> list[Row]:
     """Judge each, after the same tests passed without any fault."""
-    unchanged = {
-        implementation: _without_fault(implementation, pairs)
-        for implementation in (OURSELVES, REFERENCE)
-    }
+    unchanged = {name: _without_fault(name, pairs) for name in WITHOUT_FAULT}
 
     def judge_one(pair: tuple[Mutant, frozenset[str]]) -> Row:
-        base = REFERENCE if pair[0].implementation else OURSELVES
-        row = judge(*pair, unchanged[base])
+        row = judge(*pair, unchanged[_base(pair[0])])
         print(_line(row), flush=True)
         return row
 
@@ -77,20 +79,21 @@ def run(pairs: Sequence[tuple[Mutant, frozenset[str]]]) -> list[Row]:
         return list(pool.map(judge_one, pairs))
 
 
-def _without_fault(
-    implementation: str, pairs: Sequence[tuple[Mutant, frozenset[str]]]
-) -> Result:
-    """Run the tests of all mutants of one implementation without any of them."""
+def _base(mutant: Mutant) -> str:
+    """Return what a mutant is compared with."""
+    if mutant.implementation:
+        return REFERENCE
+    return "the unchanged library" + (", locked kind" if mutant.locked else "")
+
+
+def _without_fault(name: str, pairs: Sequence[tuple[Mutant, frozenset[str]]]) -> Result:
+    """Run the tests of all mutants that are compared with this, without any fault."""
     clauses: frozenset[str] = frozenset().union(
-        *(c for m, c in pairs if bool(m.implementation) == bool(implementation))
+        *(clauses for mutant, clauses in pairs if _base(mutant) == name)
     )
     if not clauses:
         return Result(frozenset(), {})
-    control = None
-    if implementation:
-        control = Mutant("", "no fault", (), implementation=implementation)
-    result = run_trial(control, clauses, whole=True)
-    name = implementation or "the unchanged library"
+    result = run_trial(WITHOUT_FAULT[name], clauses, whole=True)
     if result.trouble or result.failed:
         trouble = result.trouble or f"fails {', '.join(sorted(result.failed))}"
         print(f"{name}: {trouble}")

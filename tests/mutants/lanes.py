@@ -14,8 +14,8 @@ LANES: tuple[Mutant, ...] = (
         (
             Edit(
                 "fast_queue.py",
-                "                if lane.messages or lane.shut:\n",
-                "                if lane.shut:\n",
+                "        if lane.messages or lane.shut:\n",
+                "        if lane.shut:\n",
             ),
         ),
     ),
@@ -26,7 +26,7 @@ LANES: tuple[Mutant, ...] = (
         (
             Edit(
                 "fast_queue.py",
-                "if lane.messages and sleepers.present:",
+                "if len(lane.messages) > 1 and sleepers.present:",
                 "if False:",
             ),
         ),
@@ -38,8 +38,8 @@ LANES: tuple[Mutant, ...] = (
         (
             Edit(
                 "fast_queue.py",
-                "                elif sleeping:\n",
-                "                elif False:\n",
+                "        elif sleeping:\n",
+                "        elif False:\n",
             ),
         ),
     ),
@@ -49,7 +49,7 @@ LANES: tuple[Mutant, ...] = (
         ("QB-DISC-1", "QB-DISC-2", "QB-CONC-7"),
         (
             Edit(
-                "fast_queue.py",
+                "lane_connection.py",
                 "        if not self.hung_up[side]:\n            self.shut_locked()\n",
                 "        self.closed[side] = True\n        self.shut_locked()\n",
             ),
@@ -62,8 +62,8 @@ LANES: tuple[Mutant, ...] = (
         (
             Edit(
                 "lane.py",
-                "        self.look_from_now_on_locked()\n        if not self.shut:",
-                "        if not self.shut:",
+                "        self.look_from_now_on_locked()\n        steps =",
+                "        steps =",
             ),
         ),
     ),
@@ -102,6 +102,34 @@ LANES: tuple[Mutant, ...] = (
                 "lane.py",
                 "        return len(self._messages) >= self.capacity or not self.full()\n",
                 "        return True\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "F9",
+        "each wake-up grants a receiver another second",
+        ("QB-TIME-3",),
+        (
+            Edit(
+                "fast_queue.py",
+                "                except IndexError:\n"
+                "                    pass  # somebody was faster\n",
+                "                except IndexError:\n"
+                "                    deadline = deadline and deadline + 1\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "F10",
+        "a disconnect takes back what a receive has taken without the lock",
+        ("QB-RECV-6", "QB-CONC-7"),
+        (
+            Edit(
+                "fast_queue.py",
+                "                            return message",
+                "                            if self._connection.closed[self._side]:\n"
+                '                                raise self._refusal("receive")\n'
+                "                            return message",
             ),
         ),
     ),

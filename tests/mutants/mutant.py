@@ -35,6 +35,7 @@ class Mutant:
     clauses: those whose tests must catch it; each of them alone (``--by-clause``).
     edits: where it is planted in the library; empty if it cannot be expressed there.
     implementation: FILE:factory of a small implementation that has it instead.
+    locked: whether only the locked kind of end has it: it is tried with that kind.
     """
 
     id: str
@@ -42,17 +43,18 @@ class Mutant:
     clauses: tuple[str, ...]
     edits: tuple[Edit, ...] = ()
     implementation: str = ""
+    locked: bool = False
 
 
-def plant(mutant: Mutant | None, folder: Path) -> None:
-    """Copy the library into a folder, with one mutant or unchanged.
+def plant(mutant: Mutant, folder: Path) -> None:
+    """Copy the library into a folder, with one mutant.
 
     Raises:
         MutantError: an edit does not apply, or leaves what is no Python.
     """
     target = folder / LIBRARY.name
     shutil.copytree(LIBRARY, target, ignore=shutil.ignore_patterns("__pycache__"))
-    for edit in mutant.edits if mutant else ():
+    for edit in mutant.edits:
         path = target / edit.file
         text = path.read_text()
         if text.count(edit.old) != 1:

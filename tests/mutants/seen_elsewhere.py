@@ -88,9 +88,9 @@ SEEN_ELSEWHERE = (
         (
             Edit(
                 "parking.py",
-                "expired = not _sync.park(parker, ready, deadline)",
+                "expired = not _sync.park(wait.parker, ready, deadline)",
                 "soon = _sync.monotonic() + 1\n"
-                "            _sync.park(parker, ready, soon)\n"
+                "            _sync.park(wait.parker, ready, soon)\n"
                 "            expired = bool(deadline and soon > deadline)",
             ),
             Edit(
@@ -107,6 +107,7 @@ SEEN_ELSEWHERE = (
         "one lock for sending and receiving: a blocked receive blocks every send",
         ("QB-CONC-2",),
         _ONE_AT_A_TIME,
+        locked=True,
     ),
     Mutant(
         "M7",
@@ -196,11 +197,11 @@ SEEN_ELSEWHERE = (
         (
             Edit(
                 "parking.py",
-                "                    if outcome is not PENDING or expired:\n"
-                "                        return outcome\n",
-                "                    if outcome is not PENDING or expired or woken:\n"
-                "                        return outcome\n"
-                "                    woken = True\n",
+                "            if outcome is not PENDING or expired:\n"
+                "                return outcome\n",
+                "            if outcome is not PENDING or expired or woken:\n"
+                "                return outcome\n"
+                "            woken = True\n",
             ),
             Edit(
                 "parking.py",
@@ -283,8 +284,8 @@ SEEN_ELSEWHERE = (
         (
             Edit(
                 "circular_buffer.py",
-                "self._free: MutableSequence[int | None] = [None] * self.capacity",
-                "self._free: MutableSequence[int | None] = [None] * (self.capacity - 1)",
+                "return len(self._messages) >= self.capacity",
+                "return len(self._messages) >= self.capacity - 1",
             ),
         ),
     ),

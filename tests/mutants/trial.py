@@ -32,9 +32,9 @@ class Result:
 
 
 def run_trial(
-    mutant: Mutant | None, clauses: frozenset[str], *, whole: bool = False
+    mutant: Mutant, clauses: frozenset[str], *, whole: bool = False
 ) -> Result:
-    """Run the tests of these clauses against a mutant, or the unchanged library.
+    """Run the tests of these clauses against a mutant.
 
     whole: go on after the first test that fails.
     """
@@ -42,7 +42,7 @@ def run_trial(
         folder = Path(name)
         plant(mutant, folder)
         report = folder / "report.json"
-        implementation = mutant.implementation if mutant else ""
+        implementation = mutant.implementation
         files = [SUITE] if implementation else _files(clauses)
         environment = {
             **os.environ,
@@ -50,6 +50,7 @@ def run_trial(
             "MUTANT_CLAUSES": " ".join(sorted(clauses)),
             "MUTANT_LIBRARY": name,
             "MUTANT_REPORT": str(report),
+            "QUEUEBROKER_LOCKED": "1" if mutant.locked else "",
             "TEST_LIMIT_S": "4",
         }
         command = [

@@ -174,16 +174,20 @@ except RendezvousTimeoutError:
 """
 
 
-def test_brokers_do_not_survive_a_fork_in_the_child() -> None:
-    """They raise there, a manager made there works, and the parent goes on."""
+def _end_of(program: str) -> tuple[int, bytes]:
+    """Run a program with warnings as errors: its exit code and its complaints."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FORK],
+        [sys.executable, "-W", "error", "-c", program],
         capture_output=True,
         timeout=60,
         check=False,
     )
+    return done.returncode, done.stderr
 
-    assert (done.returncode, done.stderr) == (6, b"")
+
+def test_brokers_do_not_survive_a_fork_in_the_child() -> None:
+    """They raise there, a manager made there works, and the parent goes on."""
+    assert _end_of(FORK) == (6, b"")
 
 
 FORK_WHILE_LOCKED = """
@@ -219,14 +223,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 def test_the_child_of_a_fork_can_close_what_another_thread_had_locked() -> None:
     """Nothing waits there for a thread that is not there; the names are free."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FORK_WHILE_LOCKED],
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert _end_of(FORK_WHILE_LOCKED) == (0, b"")
 
 
 @pytest.mark.parametrize(

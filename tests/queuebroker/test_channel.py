@@ -22,25 +22,18 @@ from queuebroker import (
     IncompleteReadError,
     ReceiveTimeoutError,
     SendTimeoutError,
-    Status,
 )
 from specs.clauses import clause
-from specs.models import connection as oracle
 from specs.models.answers import Answer, Ending
 from specs.models.channel import ChannelPair
 from tests.pairs import channel_pair
+from tests.queuebroker.statuses import STATUS_OF
 from tests.support import Threads, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 ENDS = st.integers(0, 1)
-
-STATUS_OF = {
-    oracle.Status.CONNECTED: Status.CONNECTED,
-    oracle.Status.HALF: Status.HALF_DISCONNECTED,
-    oracle.Status.DISCONNECTED: Status.DISCONNECTED,
-}
 
 
 class TwoEnds(RuleBasedStateMachine):

@@ -74,7 +74,7 @@ class MessageBuffer(RuleBasedStateMachine):
     @invariant()
     def every_slot_is_filled_or_free(self) -> None:
         taken = len(self.buffer._messages)
-        assert taken + len(self.buffer._free) == self.buffer.capacity
+        assert taken + self.buffer.free_slots() == self.buffer.capacity
 
     @invariant()
     def holds_its_messages_in_order(self) -> None:

@@ -20,6 +20,7 @@ from specs.models import connection as oracle
 from specs.models import queue as rules
 from specs.models.answers import Ending
 from tests.pairs import look_away, queue_pair
+from tests.queuebroker.statuses import STATUS_OF
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,11 +33,6 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 BOTH = (False, True)
-STATUS_OF = {
-    oracle.Status.CONNECTED: Status.CONNECTED,
-    oracle.Status.HALF: Status.HALF_DISCONNECTED,
-    oracle.Status.DISCONNECTED: Status.DISCONNECTED,
-}
 
 
 def _states() -> Iterator[Messages]:

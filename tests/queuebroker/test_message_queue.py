@@ -28,10 +28,10 @@ from queuebroker import (
     Status,
 )
 from specs.clauses import clause
-from specs.models import connection as oracle
 from specs.models.answers import Answer, Ending
 from specs.models.queue import QueuePair
 from tests.pairs import queue_pair
+from tests.queuebroker.statuses import STATUS_OF
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,12 +41,6 @@ if TYPE_CHECKING:
 
 ENDS = st.integers(0, 1)
 MESSAGES = st.binary(max_size=3)
-
-STATUS_OF = {
-    oracle.Status.CONNECTED: Status.CONNECTED,
-    oracle.Status.HALF: Status.HALF_DISCONNECTED,
-    oracle.Status.DISCONNECTED: Status.DISCONNECTED,
-}
 
 
 def _ignore(_operation: Operation, *_rest: object) -> None:

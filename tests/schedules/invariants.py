@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from queuebroker import broker as broker_module
 from queuebroker.observer import Reason
-from queuebroker.parking import WaitList
+from queuebroker.parking import Parker, WaitList
 from queuebroker.rendezvous import RdV, RdVState
 from queuebroker.status import Status
 
@@ -209,9 +209,9 @@ class NotingWaitList(WaitList):
 
     def __init__(self) -> None:
         super().__init__()
-        self._woken: list[_thread.LockType] = []
+        self._woken: list[Parker] = []
 
-    def leave(self, parker: _thread.LockType) -> None:
+    def leave(self, parker: Parker) -> None:
         super().leave(parker)
         if parker in self._woken:
             self._woken.remove(parker)

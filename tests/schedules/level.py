@@ -41,7 +41,7 @@ FULL: Final = Level("full", 2, limit=30_000, random=10_000, least=1_000, doubles
 
 # Inside of the fast kind: a sample for every test run, and what a campaign takes.
 SAMPLE: Final = Level(
-    "sample", 1, limit=80, random=20, least=20, doubles=False, bytecode=True
+    "sample", 1, limit=200, random=40, least=40, doubles=False, bytecode=True
 )
 BYTECODE: Final = Level(
     "bytecode", 2, limit=100_000, random=2_000, least=200, doubles=False, bytecode=True

@@ -253,4 +253,4 @@ def test_a_receive_into_that_cannot_take_it_leaves_it_to_who_can() -> None:
 
 
 def _until_parked(waiting: Any, count: int) -> None:
-    until(lambda: len(waiting._parkers or ()) == count, "nobody waits")
+    until(lambda: len(waiting) == count, "nobody waits")

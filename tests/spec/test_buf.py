@@ -112,7 +112,7 @@ def test_one_pull_lets_one_blocked_push_go_on() -> None:
     buffer.push(0)
     with Threads() as threads:
         pushes = [threads.start(buffer.push, number) for number in (1, 2)]
-        until(lambda: len(buffer.room._parkers or ()) == 2, "both pushes wait")
+        until(lambda: len(buffer.room) == 2, "both pushes wait")
 
         assert buffer.pull() == 0
         until(lambda: any(push.done for push in pushes), "one of the pushes is done")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections import Counter
@@ -28,7 +27,7 @@ from tests.pairs import channel_pair, queue_pair
 from tests.support import Threads, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from queuebroker import MessageQueue
 
@@ -37,15 +36,6 @@ ROUND_TRIPS_A_LEG = 10_000
 BLOCKED_S = 1.0
 CPU_S_MAX = 0.005
 ROUND_TRIP_S_MAX = 0.005
-
-
-@pytest.fixture
-def eager_switching() -> Iterator[None]:
-    """Let threads change places as often as the interpreter can."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
 
 
 def _everything(left: MessageQueue, right: MessageQueue) -> list[Callable[[], object]]:

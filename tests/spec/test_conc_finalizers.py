@@ -223,7 +223,7 @@ def test_the_peer_is_collected_by_who_lies_down_without_the_lock(
     del right
 
     with left, Threads(LIMIT_S) as threads:
-        with _collecting(Sleepers, "made", victims):
+        with _collecting(Sleepers, "made_locked", victims):
             waiting = threads.start(ASLEEP[way], left)
 
             assert isinstance(waiting.error(LIMIT_S), DisconnectedQueueError)

@@ -6,7 +6,6 @@ programs drawn at random.
 
 from __future__ import annotations
 
-import sys
 import threading
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from tests.pairs import channel_pair, queue_pair
 from tests.support import Threads, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from queuebroker.end import End
     from tests.histories import Step
@@ -29,14 +28,7 @@ if TYPE_CHECKING:
 ROUNDS = 700
 LIMIT_S = 20.0
 
-
-@pytest.fixture(autouse=True)
-def eager_switching() -> Iterator[None]:
-    """Let threads change places as often as the interpreter can."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
+pytestmark = pytest.mark.usefixtures("eager_switching")
 
 
 def _talk(rng: Random, number: int) -> Step:
@@ -121,6 +113,18 @@ def _until_nobody_moves(
     until(settled, "all have ended or wait")
 
 
+def _play(
+    history: QueueHistory | ChannelHistory,
+    ends: tuple[End[Any], End[Any]],
+    script: list[list[Step]],
+) -> None:
+    """Play a script, release who waits at its end, and hold it to the model."""
+    with Threads(LIMIT_S) as threads:
+        _until_nobody_moves(ends, _start_together(threads, history.perform, script))
+        history.perform([("disconnect", 0), ("disconnect", 1)])
+    history.check()
+
+
 @clause("QB-CONC-7", "QB-SEND-2", "QB-DISC-14", "QB-FIFO-2", "QB-BULK-1", "QB-BULK-2")
 def test_what_real_threads_do_to_a_queue_is_linearizable() -> None:
     """Two to four threads, three operations each, capacity 1 or 2, strict or not."""
@@ -131,12 +135,7 @@ def test_what_real_threads_do_to_a_queue_is_linearizable() -> None:
         with pair as ends:
             history = QueueHistory(ends, strict=strict)
             script = _script(rng, _talk, rng.choice((2, 3, 4)), 3)
-            with Threads(LIMIT_S) as threads:
-                _until_nobody_moves(
-                    ends, _start_together(threads, history.perform, script)
-                )
-                history.perform([("disconnect", 0), ("disconnect", 1)])
-            history.check()
+            _play(history, ends, script)
 
 
 @clause("QB-CONC-7", "QB-CHAN-3", "QB-CHAN-4")
@@ -147,12 +146,7 @@ def test_what_real_threads_do_to_a_channel_is_linearizable() -> None:
         with channel_pair(3) as ends:
             history = ChannelHistory(ends)
             script = _script(rng, _stream, rng.choice((2, 3, 4)), 3)
-            with Threads(LIMIT_S) as threads:
-                _until_nobody_moves(
-                    ends, _start_together(threads, history.perform, script)
-                )
-                history.perform([("disconnect", 0), ("disconnect", 1)])
-            history.check()
+            _play(history, ends, script)
 
 
 @clause("QB-CONC-7", "QB-RDV-4", "QB-NAME-6", "QB-TIME-4")

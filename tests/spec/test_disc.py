@@ -14,7 +14,7 @@ from tests.pairs import channel_pair, queue_pair
 from tests.support import Threads, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from queuebroker import Channel, MessageQueue
 
@@ -140,15 +140,6 @@ def test_ten_threads_disconnect_one_end_and_the_first_reason_stays() -> None:
         with pytest.raises(DisconnectedError) as caught:
             right.receive()
         assert id(caught.value.__cause__) in seen
-
-
-@pytest.fixture
-def eager_switching() -> Iterator[None]:
-    """Let threads change places as often as the interpreter can."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
 
 
 @clause("QB-DISC-1")

@@ -26,6 +26,7 @@ from queuebroker import (
     IncompleteReadError,
     MessageTooLargeError,
     NoCurrentBrokerError,
+    PayloadError,
     PortInUseError,
     QueueBroker,
     QueueBrokerError,
@@ -65,6 +66,7 @@ TREE: dict[type[Exception], tuple[type[Exception], ...]] = {
     BufferEmptyError: (QueueBrokerError,),
     NoCurrentBrokerError: (QueueBrokerError, RuntimeError),
     MessageTooLargeError: (QueueBrokerError, ValueError),
+    PayloadError: (QueueBrokerError, ValueError),
 }
 EVERY = pytest.mark.parametrize("error", TREE, ids=lambda each: each.__name__)
 
@@ -221,12 +223,14 @@ def test_anything_with_an_index_is_an_offset(one: Any) -> None:
 def test_an_error_survives_pickling_and_copying(
     error: type[Exception], protocol: int
 ) -> None:
-    """Its text and all it carries: side, reason, partial, notes."""
+    """Its text and all it carries: side, reason, partial, payload, notes."""
     original = error("what happened")
     if isinstance(original, DisconnectedError):
         original.side, original.reason = "remote", "disk full"
     if isinstance(original, IncompleteReadError):
         original.partial = b"abc"
+    if isinstance(original, PayloadError):
+        original.payload = b"abc"
     original.add_note("seen in a pool")
 
     for twin in (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -18,21 +17,12 @@ from tests.pairs import queue_pair
 from tests.support import Threads, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from queuebroker.testing import Run
 
 MESSAGES = 20_000
 EACH = 1_500
 
-
-@pytest.fixture(autouse=True)
-def eager_switching() -> Iterator[None]:
-    """Let threads change places as often as the interpreter can."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
+pytestmark = pytest.mark.usefixtures("eager_switching")
 
 
 @clause("QB-FIFO-1")

@@ -20,23 +20,14 @@ from queuebroker import (
 from queuebroker.testing import History, check_linearizable, explore
 from specs.clauses import clause
 from tests.meetings import accepts_wait, connects_wait, meet
+from tests.spec.faces import FACES, both_faces
 from tests.support import Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from queuebroker.testing import Call, Run
-
-Face = type[Broker] | type[QueueBroker]
-FACES: list[Face] = [Broker, QueueBroker]
-both_faces = pytest.mark.parametrize("face", FACES)
-
-
-@pytest.fixture
-def manager() -> Iterator[BrokerManager]:
-    """Give a name space of its own."""
-    with BrokerManager() as manager:
-        yield manager
+    from tests.spec.faces import Face
 
 
 @clause("QB-NAME-1")

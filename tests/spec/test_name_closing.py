@@ -16,22 +16,14 @@ from queuebroker import (
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.meetings import accepts_wait, connects_wait, meet, meet_bytes
+from tests.spec.faces import both_faces
 from tests.support import Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from queuebroker.testing import Run
-
-Face = type[Broker] | type[QueueBroker]
-both_faces = pytest.mark.parametrize("face", [Broker, QueueBroker])
-
-
-@pytest.fixture
-def manager() -> Iterator[BrokerManager]:
-    """Give a name space of its own."""
-    with BrokerManager() as manager:
-        yield manager
+    from tests.spec.faces import Face
 
 
 @clause("QB-NAME-5")

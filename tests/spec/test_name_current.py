@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import contextvars
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,16 +19,6 @@ from queuebroker import (
 )
 from specs.clauses import clause
 from tests.support import Threads
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture
-def manager() -> Iterator[BrokerManager]:
-    """Give a name space of its own."""
-    with BrokerManager() as manager:
-        yield manager
 
 
 @clause("QB-NAME-9")

@@ -1,4 +1,4 @@
-"""QB-RDV-11, 12 and 16: callers that leave, and what is true of the lists all along."""
+"""QB-RDV-11 and 12: callers that leave cannot be met, and take nobody along."""
 
 from __future__ import annotations
 
@@ -8,49 +8,26 @@ import pytest
 
 from queuebroker import (
     BrokerClosedError,
-    BrokerManager,
     DisconnectedQueueError,
-    MessageQueue,
     QueueBroker,
-    QueueBrokerError,
     RendezvousTimeoutError,
     _sync,
 )
-from queuebroker.rendezvous import RdVState
 from queuebroker.testing import explore
 from specs.clauses import clause
-from tests.meetings import accepts_wait, connects_wait, nobody_waits
+from tests.meetings import connects_wait, nobody_waits
+from tests.spec.callers import calls, two_brokers
 from tests.support import Threads, until
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from queuebroker.testing import Run
 
 
 class StruckError(BaseException):
     """What is thrown at a caller from outside."""
-
-
-def two_brokers() -> tuple[QueueBroker, QueueBroker]:
-    """Return the brokers "b" and "a" of a manager of their own."""
-    manager = BrokerManager()
-    return QueueBroker("b", manager=manager), QueueBroker("a", manager=manager)
-
-
-def calls(
-    b: QueueBroker, a: QueueBroker, *, accepts: bool
-) -> tuple[Callable[..., MessageQueue], Callable[..., MessageQueue]]:
-    """Return a call in one role, and the opposite one; both take a timeout."""
-
-    def accept(timeout: float | None = None) -> MessageQueue:
-        return b.accept(1, timeout=timeout)
-
-    def connect(timeout: float | None = None) -> MessageQueue:
-        return a.connect("b", 1, timeout=timeout, required=True)
-
-    return (accept, connect) if accepts else (connect, accept)
 
 
 both_roles = pytest.mark.parametrize(
@@ -208,139 +185,3 @@ def test_who_is_struck_on_waking_hangs_up(
 def waiter_parks(broker: QueueBroker) -> Callable[[], bool]:
     """Return whether the one who waits at a broker has begun to."""
     return lambda: all(rdv.parker.locked() for rdv in broker._broker.waiting)
-
-
-class CheckingLock:
-    """Stands for a manager's lock: whenever it is let go, the lists must be sound."""
-
-    def __init__(self, lock: _thread.LockType, brokers: list[QueueBroker]) -> None:
-        self._lock = lock
-        self._brokers = brokers
-        self.looks = 0
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        self.looks += 1
-        try:
-            for broker in self._brokers:
-                check_lists(broker)
-        finally:
-            self._lock.release()
-
-    def locked(self) -> bool:
-        """As the lock itself."""
-        return self._lock.locked()
-
-
-def check_lists(broker: QueueBroker) -> None:
-    """Check the invariants of QB-RDV-16 and of who waits elsewhere."""
-    waiting = broker._broker.waiting
-    for (kind, port), line in waiting._waiting.items():
-        assert line, "a port without a waiter"
-        assert len({rdv.state for rdv in line}) == 1, "both roles on one port"
-        assert all(rdv.waiting and rdv.end is None for rdv in line)
-        assert all((rdv.kind, rdv.port) == (kind, port) for rdv in line)
-    for rdv in broker._broker.departing:
-        assert rdv.state is RdVState.WAITING_CONNECT
-        assert rdv in list(rdv.target.waiting)
-
-
-SCENES: dict[str, Callable[[Run, QueueBroker, QueueBroker], None]] = {}
-
-
-def scene(
-    program: Callable[[Run, QueueBroker, QueueBroker], None],
-) -> Callable[[Run, QueueBroker, QueueBroker], None]:
-    """Let the lists be checked while a program runs."""
-    SCENES[program.__name__] = program
-    return program
-
-
-@scene
-def two_accepts_two_connects(run: Run, b: QueueBroker, a: QueueBroker) -> None:
-    """All are met."""
-    for _ in range(2):
-        run.spawn(b.accept, 1)
-        run.spawn(a.connect, "b", 1)
-
-
-@scene
-def some_run_out_of_time(run: Run, b: QueueBroker, a: QueueBroker) -> None:
-    """Some are met, some leave."""
-    for timeout in (0, 1):
-        accept, connect = calls(b, a, accepts=True)
-        run.spawn(accept, timeout)
-        run.spawn(connect, timeout)
-
-
-@scene
-def one_is_exclusive(run: Run, b: QueueBroker, a: QueueBroker) -> None:
-    """One may be refused."""
-    run.spawn(lambda: b.accept(1, exclusive=True))
-    run.spawn(lambda: b.accept(1, timeout=1))
-    run.spawn(lambda: a.connect("b", 1, timeout=1))
-
-
-@scene
-def a_broker_closes(run: Run, b: QueueBroker, a: QueueBroker) -> None:
-    """Some are met, some released."""
-    run.spawn(b.accept, 1)
-    run.spawn(a.connect, "b", 1)
-    run.spawn(b.connect, "a", 2)
-    run.spawn(a.close)
-
-
-@clause("QB-RDV-16")
-@pytest.mark.parametrize("name", SCENES)
-def test_the_lists_are_sound_after_every_step(name: str) -> None:
-    """Never both roles on a port, nobody listed who has ended, in every schedule."""
-
-    def program(run: Run) -> None:
-        b, a = two_brokers()
-        lock = CheckingLock(b.manager.lock, [b, a])
-        b.manager.lock = lock  # type: ignore[assignment]  # it does what is asked of it
-        SCENES[name](run, b, a)
-        run.settle()
-        b.manager.close()
-        for spawned in run_all(run):
-            spawned.disconnect()
-        assert lock.looks > 3
-        nobody_waits(b, a)
-
-    explore(program, bound=1, random=40, seed=1, limit=500)
-
-
-def run_all(run: Run) -> Iterator[MessageQueue]:
-    """Wait for all that was spawned; give the ends."""
-    for spawned in run._spawned:
-        spawned.join()
-        if spawned.error is not None:
-            assert isinstance(spawned.error, QueueBrokerError)
-        elif spawned.result is not None:
-            assert isinstance(spawned.result, MessageQueue)
-            yield spawned.result
-
-
-@clause("QB-RDV-16")
-@pytest.mark.parametrize("how", ["matched", "withdrawn"])
-def test_a_call_that_has_ended_takes_no_further_part(how: str) -> None:
-    """The final states are final: a close, a match and a timeout come too late."""
-    b, a = two_brokers()
-    with Threads() as threads:
-        waiter = threads.start(b.accept, 1)
-        accepts_wait(b, {1: 1})
-        [rdv] = b._broker.waiting
-        assert rdv.state is RdVState.WAITING_ACCEPT
-
-        if how == "matched":
-            a.connect("b", 1, required=True).disconnect()
-            waiter.result().disconnect()
-        b.close()
-        waiter.error()
-
-        assert rdv.state.value == how
-        b.close()
-        assert a.connect("b", 1, timeout=1) is None
-        assert rdv.state.value == how

@@ -29,8 +29,8 @@ NUMBERS = {
     "QB-ERR": range(1, 11),
     "QB-TIME": range(1, 11),
     "QB-CONC": range(1, 10),
-    # 11 and 12, the asyncio face and typed queues, are not built yet.
-    "QB-PY": (*range(1, 11), 13),
+    # 11, the asyncio face, is not built yet.
+    "QB-PY": (*range(1, 11), 12, 13),
     "QB-BULK": range(1, 4),
     "QB-BOOK": range(1, 6),
     "J": (1,),

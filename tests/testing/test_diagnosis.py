@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker.testing import Failure, FailureKind, explore, replay
+from queuebroker.testing import Failure, FailureKind, replay
 from tests.testing.bounded import Bounded, GivesUpItsTurn, LooksOnce, program
+from tests.testing.failing import failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,9 +49,7 @@ def _put_twice(queue: Bounded) -> None:
 
 
 def _found(faulty: Callable[[Run], object], seed: int) -> Failure:
-    with pytest.raises(Failure) as caught:
-        explore(faulty, limit=0, random=2_000, seed=seed)
-    return caught.value
+    return failure_of(faulty, limit=0, random=2_000, seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -106,19 +105,17 @@ def test_locks_made_along_the_way_do_not_confuse_the_translation() -> None:
         run.spawn(nest)
         run.spawn(nest)
 
-    with pytest.raises(Failure) as caught:
-        explore(program, random=0)
+    found = failure_of(program, random=0)
 
-    assert caught.value.kind is FailureKind.DEADLOCK
+    assert found.kind is FailureKind.DEADLOCK
 
 
 def test_a_schedule_of_the_exhaustive_search_is_told_as_replay_takes_it() -> None:
     """That search has no switch points after releases, `replay` has."""
-    with pytest.raises(Failure) as caught:
-        explore(_deadlock_among_many, bound=1, random=0)
+    found = failure_of(_deadlock_among_many, bound=1, random=0)
 
     with pytest.raises(Failure) as again:
-        replay(_deadlock_among_many, caught.value.schedule)
+        replay(_deadlock_among_many, found.schedule)
 
-    assert again.value.kind is caught.value.kind
-    assert again.value.story == caught.value.story
+    assert again.value.kind is found.kind
+    assert again.value.story == found.story

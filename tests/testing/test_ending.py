@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker.testing import Failure, FailureKind, explore
+from queuebroker.testing import FailureKind
+from tests.testing.failing import failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
 
 
 def _deadlocks(program: Callable[[Run], object]) -> None:
-    with pytest.raises(Failure) as caught:
-        explore(program)
-    assert caught.value.kind is FailureKind.DEADLOCK
+    assert failure_of(program).kind is FailureKind.DEADLOCK
 
 
 def test_a_task_that_fails_lets_go_of_what_it_holds() -> None:

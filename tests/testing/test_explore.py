@@ -10,33 +10,12 @@ import pytest
 
 import queuebroker
 from queuebroker.testing import Failure, FailureKind, UncontrolledError, explore, replay
-from tests.support import LIMIT_S, Threads
 from tests.testing.bounded import Bounded, LooksOnce, program
+from tests.testing.failing import failure_of
+from tests.testing.programs import taking_turns, under_way
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from queuebroker.testing import Run
-
-
-def _tracer(traces: list[list[str]]) -> Callable[[Run], None]:
-    """A program that writes down in what order its tasks get a lock."""
-
-    def run_once(run: Run) -> None:
-        trace: list[str] = []
-        lock = threading.Lock()
-
-        def work(name: str) -> None:
-            for _ in range(3):
-                with lock:
-                    trace.append(name)
-
-        for name in "abc":
-            run.spawn(work, name)
-        run.join()
-        traces.append(trace)
-
-    return run_once
 
 
 def test_the_same_seed_gives_the_same_runs() -> None:
@@ -44,9 +23,9 @@ def test_the_same_seed_gives_the_same_runs() -> None:
     second: list[list[str]] = []
     other: list[list[str]] = []
 
-    explore(_tracer(first), limit=0, random=50, seed=7)
-    explore(_tracer(second), limit=0, random=50, seed="7")
-    explore(_tracer(other), limit=0, random=50, seed=8)
+    explore(taking_turns(first), limit=0, random=50, seed=7)
+    explore(taking_turns(second), limit=0, random=50, seed="7")
+    explore(taking_turns(other), limit=0, random=50, seed=8)
 
     assert first == second
     assert first != other
@@ -56,8 +35,8 @@ def test_a_seed_with_an_index_gives_that_one_run() -> None:
     traces: list[list[str]] = []
     one: list[list[str]] = []
 
-    explore(_tracer(traces), limit=0, random=10, seed=7)
-    report = explore(_tracer(one), seed="7:4")
+    explore(taking_turns(traces), limit=0, random=10, seed=7)
+    report = explore(taking_turns(one), seed="7:4")
 
     assert one == [traces[4]]
     assert report.schedules == 1
@@ -68,31 +47,28 @@ def test_without_a_seed_one_is_drawn_and_told() -> None:
     traces: list[list[str]] = []
     again: list[list[str]] = []
 
-    report = explore(_tracer(traces), limit=0, random=10)
-    explore(_tracer(again), limit=0, random=10, seed=report.seed)
+    report = explore(taking_turns(traces), limit=0, random=10)
+    explore(taking_turns(again), limit=0, random=10, seed=report.seed)
 
     assert traces == again
 
 
 def test_a_random_failure_tells_the_seed_that_repeats_it() -> None:
     faulty = program(LooksOnce, _get, _get, _put, _put)
-    with pytest.raises(Failure) as caught:
-        explore(faulty, limit=0, random=1_000, seed=3)
-    found = caught.value
+    found = failure_of(faulty, limit=0, random=1_000, seed=3)
 
-    with pytest.raises(Failure) as again:
-        explore(faulty, seed=found.seed)
+    again = failure_of(faulty, seed=found.seed)
 
     assert found.seed.startswith("3:")
-    assert again.value.story == found.story
-    assert again.value.schedule == found.schedule
+    assert again.story == found.story
+    assert again.schedule == found.schedule
 
 
 def test_exhaustive_search_runs_no_schedule_twice() -> None:
     """Without choices after releases, three tasks taking one lock three times each."""
     traces: list[list[str]] = []
 
-    report = explore(_tracer(traces), bound=1, random=0)
+    report = explore(taking_turns(traces), bound=1, random=0)
 
     assert report.exhausted
     assert len(traces) == report.schedules
@@ -102,8 +78,8 @@ def test_exhaustive_search_runs_no_schedule_twice() -> None:
 
 def test_a_higher_bound_adds_to_what_a_lower_one_has_searched() -> None:
     """Each round holds the schedules with just so many preemptions, and no others."""
-    lower = explore(_tracer([]), bound=1, random=0)
-    higher = explore(_tracer([]), bound=2, random=0)
+    lower = explore(taking_turns([]), bound=1, random=0)
+    higher = explore(taking_turns([]), bound=2, random=0)
 
     assert higher.rounds[:2] == lower.rounds
     assert [each.bound for each in higher.rounds] == [0, 1, 2]
@@ -111,7 +87,7 @@ def test_a_higher_bound_adds_to_what_a_lower_one_has_searched() -> None:
 
 
 def test_the_limit_ends_the_exhaustive_search_and_is_told() -> None:
-    report = explore(_tracer([]), bound=2, random=0, limit=25)
+    report = explore(taking_turns([]), bound=2, random=0, limit=25)
 
     assert report.schedules == 25
     assert not report.exhausted
@@ -128,13 +104,13 @@ def test_a_program_without_choices_is_exhausted_at_every_bound() -> None:
 
 
 def test_random_search_is_saturated_when_its_second_half_shows_nothing_new() -> None:
-    few = explore(_tracer([]), limit=0, random=4, seed=1)
+    few = explore(taking_turns([]), limit=0, random=4, seed=1)
     many = explore(program(Bounded, _put, _get), limit=0, random=100, seed=1)
 
     assert few.saturated is False
     assert many.saturated is True
     assert many.classes == 2
-    assert explore(_tracer([]), bound=0, random=0).saturated is None
+    assert explore(taking_turns([]), bound=0, random=0).saturated is None
 
 
 def test_one_new_class_in_the_second_half_is_enough_not_to_be_saturated() -> None:
@@ -203,7 +179,7 @@ def test_a_way_of_searching_is_saturated_if_its_second_half_shows_it_nothing() -
 def test_replay_of_a_schedule_that_does_not_fail_runs_it_once() -> None:
     traces: list[list[str]] = []
 
-    report = replay(_tracer(traces), [0, 0, 2])
+    report = replay(taking_turns(traces), [0, 0, 2])
 
     assert report.schedules == 1
     assert len(traces) == 1
@@ -211,7 +187,7 @@ def test_replay_of_a_schedule_that_does_not_fail_runs_it_once() -> None:
 
 def test_replay_of_a_schedule_of_another_program_is_told() -> None:
     with pytest.raises(Failure, match="choice 1 of the schedule is option 9") as caught:
-        replay(_tracer([]), [0, 9])
+        replay(taking_turns([]), [0, 9])
 
     assert caught.value.kind is FailureKind.NONDETERMINISTIC
 
@@ -224,11 +200,10 @@ def test_a_program_that_keeps_something_between_runs_is_told() -> None:
         for _ in range(1 + len(runs) % 3):
             run.spawn(threading.Lock().acquire)
 
-    with pytest.raises(Failure) as caught:
-        explore(forgetful)
+    found = failure_of(forgetful)
 
-    assert caught.value.kind is FailureKind.NONDETERMINISTIC
-    assert "the program does not do the same each time" in caught.value.story
+    assert found.kind is FailureKind.NONDETERMINISTIC
+    assert "the program does not do the same each time" in found.story
 
 
 def test_a_failure_that_does_not_come_again_is_told() -> None:
@@ -238,11 +213,10 @@ def test_a_failure_that_does_not_come_again_is_told() -> None:
         run.spawn(threading.Event)
         assert chance.random() < 0.9
 
-    with pytest.raises(Failure) as caught:
-        explore(fickle)
+    found = failure_of(fickle)
 
-    assert caught.value.kind is FailureKind.NONDETERMINISTIC
-    assert "ended well when it was run again" in caught.value.story
+    assert found.kind is FailureKind.NONDETERMINISTIC
+    assert "ended well when it was run again" in found.story
 
 
 def test_a_failure_that_comes_again_as_another_is_told() -> None:
@@ -254,11 +228,10 @@ def test_a_failure_that_comes_again_as_another_is_told() -> None:
             threading.Event().wait()
         raise LookupError
 
-    with pytest.raises(Failure) as caught:
-        explore(fickle)
+    found = failure_of(fickle)
 
-    assert caught.value.kind is FailureKind.NONDETERMINISTIC
-    assert "ended in deadlock when it was run again" in caught.value.story
+    assert found.kind is FailureKind.NONDETERMINISTIC
+    assert "ended in deadlock when it was run again" in found.story
 
 
 def test_a_nested_exploration_is_refused() -> None:
@@ -272,20 +245,11 @@ def test_a_nested_exploration_is_refused() -> None:
 
 
 def test_a_second_exploration_in_another_thread_is_refused() -> None:
-    entered = threading.Event()
-    leave = threading.Lock()
-    leave.acquire()
-
-    def hold(_run: Run) -> None:
-        entered.set()
-        leave.acquire(timeout=LIMIT_S)  # for real: it was made outside of the run
-
-    with Threads() as threads:
-        threads.start(explore, hold, bound=0, random=0)
-        assert entered.wait(LIMIT_S)
-        with pytest.raises(RuntimeError, match="an exploration is under way"):
-            explore(lambda run: None)
-        leave.release()
+    with (
+        under_way(),
+        pytest.raises(RuntimeError, match="an exploration is under way"),
+    ):
+        explore(lambda run: None)
 
 
 def _put(queue: Bounded) -> None:

@@ -17,6 +17,7 @@ from tests.testing.bounded import (
     OneForBoth,
     program,
 )
+from tests.testing.failing import failure_of
 
 if TYPE_CHECKING:
     from queuebroker.testing import Run
@@ -104,10 +105,9 @@ RIGHT = {
 def test_exhaustive_search_finds_the_fault(name: str) -> None:
     faulty, kind, schedules = FAULTS[name]
 
-    with pytest.raises(Failure) as caught:
-        explore(faulty, random=0, limit=schedules)
+    found = failure_of(faulty, random=0, limit=schedules)
 
-    assert caught.value.kind is kind
+    assert found.kind is kind
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -122,9 +122,8 @@ def test_random_search_finds_the_fault(name: str, seed: int) -> None:
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_replayed_every_time(name: str) -> None:
     faulty, kind, _ = FAULTS[name]
-    with pytest.raises(Failure) as caught:
-        explore(faulty, limit=0, random=2_000, seed=0)
-    schedule = caught.value.schedule
+    found = failure_of(faulty, limit=0, random=2_000, seed=0)
+    schedule = found.schedule
 
     again = []
     for _ in range(40):
@@ -134,7 +133,7 @@ def test_a_fault_is_replayed_every_time(name: str) -> None:
 
     assert {failure.kind for failure in again} == {kind}
     assert {failure.story for failure in again} == {
-        caught.value.story.replace(f"\nseed: {caught.value.seed}", "")
+        found.story.replace(f"\nseed: {found.seed}", "")
     }
 
 
@@ -159,10 +158,9 @@ def test_a_timeout_does_not_mask_a_lost_wake_up() -> None:
         run.settle()
         queue.close()
 
-    with pytest.raises(Failure) as caught:
-        explore(close_one_of_two)
+    found = failure_of(close_one_of_two)
 
-    assert caught.value.kind is FailureKind.LOST_WAKEUP
+    assert found.kind is FailureKind.LOST_WAKEUP
 
 
 def _get_or_give_up(queue: Bounded) -> None:

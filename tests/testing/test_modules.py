@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-import itertools
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -12,39 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from queuebroker.testing import Failure, UncontrolledError, explore, replay
+from tests.testing.failing import failure_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
-    from types import ModuleType
 
     from queuebroker.testing import Run
-
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def load(tmp_path: Path) -> Iterator[Callable[[str], Any]]:
-    """Import a module of the given text, as a user's that lies somewhere else."""
-    loaded: list[str] = []
-
-    def load(text: str) -> ModuleType:
-        name = f"users_{next(_numbers)}"
-        path = tmp_path / f"{name}.py"
-        path.write_text(inspect.cleandoc(text) + "\n", encoding="utf-8")
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        loaded.append(name)
-        spec.loader.exec_module(module)
-        return module
-
-    yield load
-    for name in loaded:
-        del sys.modules[name]
-
 
 # Each moves money both ways between two accounts: one lock after the other, in the
 # order in which they come. What differs is how the names of `threading` are got.
@@ -99,6 +72,7 @@ WAYS = {
             return thread
         """,
 }
+
 TRANSFERS = """
 
 def transfer(source, target):
@@ -123,26 +97,23 @@ def test_a_deadlock_is_found_however_names_are_imported(
     module = load(inspect.cleandoc(WAYS[way]) + TRANSFERS)
     before = dict(vars(module))
 
-    with pytest.raises(Failure) as caught:
-        explore(module.program, modules=[module])
+    found = failure_of(module.program, modules=[module])
 
-    assert caught.value.kind == "deadlock"
-    assert f"{module.__name__}.py:" in caught.value.story
+    assert found.kind == "deadlock"
+    assert f"{module.__name__}.py:" in found.story
     assert vars(module) == before
 
 
 def test_the_hint_for_a_replay_names_the_modules(load: Callable[[str], Any]) -> None:
     module = load(inspect.cleandoc(WAYS["from threading import"]) + TRANSFERS)
-    with pytest.raises(Failure) as caught:
-        explore(module.program, modules=[module])
-    failure = caught.value
+    found = failure_of(module.program, modules=[module])
 
     with pytest.raises(Failure) as again:
-        replay(module.program, failure.schedule, modules=[module])
+        replay(module.program, found.schedule, modules=[module])
 
-    assert again.value.story == failure.story
-    hint = f"replay(program, {failure.schedule}, modules=[{module.__name__}])"
-    assert hint in failure.story
+    assert again.value.story == found.story
+    hint = f"replay(program, {found.schedule}, modules=[{module.__name__}])"
+    assert hint in found.story
 
 
 def test_time_in_a_users_module_is_virtual(load: Callable[[str], Any]) -> None:
@@ -184,149 +155,10 @@ def test_a_queue_in_a_users_module_is_explored(load: Callable[[str], Any]) -> No
         """
     )
 
-    with pytest.raises(Failure) as caught:
-        explore(module.program, modules=[module])
+    found = failure_of(module.program, modules=[module])
 
-    assert caught.value.kind == "deadlock"
-    assert "Queue.get" in caught.value.story
-
-
-# What a module may have made when it was imported, and how two tasks can get stuck
-# because of it, or see what the run before has left.
-MADE_AT_IMPORT = {
-    "locks": (
-        """
-        from threading import Lock, RLock
-        left, right = Lock(), RLock()
-        """,
-        "with left, right: pass",
-        "with right, left: pass",
-    ),
-    "a condition on a lock": (
-        """
-        import threading
-        lock = threading.Lock()
-        condition = threading.Condition(lock)
-        """,
-        "with lock: condition.wait()",
-        "with condition: condition.notify()",
-    ),
-    "an event": (
-        """
-        import threading
-        event = threading.Event()
-        """,
-        "event.is_set() or event.wait()",
-        "event.set(); event.clear()",
-    ),
-    "a semaphore": (
-        """
-        import threading
-        slots = threading.BoundedSemaphore(2)
-        """,
-        "slots.acquire(); slots.acquire(); slots.release(); slots.release()",
-        "slots.acquire(); slots.acquire(); slots.release(); slots.release()",
-    ),
-    "a queue": (
-        """
-        import queue
-        tasks = queue.Queue()
-        tasks.put("only one")
-        """,
-        "tasks.empty() or tasks.get()",
-        "tasks.empty() or tasks.get()",
-    ),
-    "a lock of a class": (
-        """
-        import threading
-        class Printer:
-            lock = threading.Lock()
-        class Scanner:
-            lock = threading.Lock()
-        """,
-        "with Printer.lock, Scanner.lock: pass",
-        "with Scanner.lock, Printer.lock: pass",
-    ),
-    "a lock that is taken": (
-        """
-        import threading
-        gate = threading.Lock()
-        gate.acquire()
-        """,
-        "gate.acquire()",
-        "pass",
-    ),
-    "a barrier": (
-        """
-        import threading
-        all_here = threading.Barrier(3)
-        """,
-        "all_here.wait()",
-        "all_here.wait()",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", MADE_AT_IMPORT)
-def test_what_a_module_made_when_imported_is_new_in_every_run(
-    load: Callable[[str], Any], name: str
-) -> None:
-    made, one, other = MADE_AT_IMPORT[name]
-    actors = f"\n\ndef one():\n    {one}\n\ndef other():\n    {other}\n"
-    module = load(inspect.cleandoc(made) + actors)
-    before = {name: id(value) for name, value in vars(module).items()}
-
-    def program(run: Run) -> None:
-        run.spawn(module.one)
-        run.spawn(module.other)
-
-    with pytest.raises(Failure) as caught:
-        explore(program, modules=[module])
-
-    assert caught.value.kind in {"deadlock", "lost wake-up"}
-    assert {name: id(value) for name, value in vars(module).items()} == before
-
-
-def test_something_of_a_users_own_class_from_before_the_run_is_refused(
-    load: Callable[[str], Any],
-) -> None:
-    """Nobody knows how to make another one."""
-    module = load(
-        """
-        import queue
-
-        class Inbox(queue.Queue):
-            pass
-
-        inbox = Inbox()
-        """
-    )
-
-    with pytest.raises(UncontrolledError, match="made before the run"):
-        explore(lambda run: module.inbox.get(), modules=[module])
-
-
-def test_a_lock_made_when_imported_is_called_what_its_module_calls_it(
-    load: Callable[[str], Any],
-) -> None:
-    module = load(
-        """
-        import threading
-        ledger = threading.Lock()
-        paper = threading.Condition()
-
-        def program(run):
-            run.settle()
-            with ledger, paper:
-                raise LookupError
-        """
-    )
-
-    with pytest.raises(Failure) as caught:
-        explore(module.program, modules=[module])
-
-    assert "takes ledger" in caught.value.story
-    assert "takes paper" in caught.value.story
+    assert found.kind == "deadlock"
+    assert "Queue.get" in found.story
 
 
 def test_a_module_is_as_it_was_after_an_error_that_is_none_of_the_runs(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from queuebroker.testing import Failure, explore
+from tests.testing.failing import failure_of
+from tests.testing.programs import taking_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,22 +80,7 @@ def test_where_no_task_has_to_be_left_alone_for_long_it_is_no_better() -> None:
 
 def _orders(**options: Any) -> list[list[str]]:
     orders: list[list[str]] = []
-
-    def program(run: Run) -> None:
-        lock = threading.Lock()
-        order: list[str] = []
-
-        def work(name: str) -> None:
-            for _ in range(3):
-                with lock:
-                    order.append(name)
-
-        for name in "abc":
-            run.spawn(work, name)
-        run.join()
-        orders.append(order)
-
-    explore(program, limit=0, random=0, **options)
+    explore(taking_turns(orders), limit=0, random=0, **options)
     return orders[1:]  # the first run is to count its steps
 
 
@@ -111,13 +98,11 @@ def test_without_changes_each_task_runs_for_as_long_as_it_can() -> None:
 
 
 def test_a_failure_tells_the_seed_that_repeats_it() -> None:
-    with pytest.raises(Failure) as found:
-        explore(_deep(2), limit=0, random=0, pct=500, seed=3)
-    with pytest.raises(Failure) as again:
-        explore(_deep(2), seed=found.value.seed)
+    found = failure_of(_deep(2), limit=0, random=0, pct=500, seed=3)
+    again = failure_of(_deep(2), seed=found.seed)
 
-    assert found.value.seed.startswith("3:pct:")
-    assert again.value.schedule == found.value.schedule
+    assert found.seed.startswith("3:pct:")
+    assert again.schedule == found.schedule
 
 
 def test_who_waits_for_others_in_a_loop_does_not_keep_them_waiting() -> None:

@@ -74,22 +74,18 @@ def test_classes_can_be_asked_about_as_ever() -> None:
 
 
 def test_all_is_as_before_afterwards() -> None:
-    before = [
-        queue.SimpleQueue,
-        socket.socket.__init__,
-        select.select,
-        subprocess.Popen.__init__,
-        os.fork,
-        _thread.start_new_thread,
-    ]
+    def refused() -> list[object]:
+        return [
+            queue.SimpleQueue,
+            socket.socket.__init__,
+            select.select,
+            subprocess.Popen.__init__,
+            os.fork,
+            _thread.start_new_thread,
+        ]
+
+    before = refused()
 
     explore(lambda run: None, bound=0, random=0)
 
-    assert [
-        queue.SimpleQueue,
-        socket.socket.__init__,
-        select.select,
-        subprocess.Popen.__init__,
-        os.fork,
-        _thread.start_new_thread,
-    ] == before
+    assert refused() == before

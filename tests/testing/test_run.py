@@ -10,6 +10,7 @@ import pytest
 
 from queuebroker import _sync
 from queuebroker.testing import Failure, FailureKind, explore
+from tests.testing.failing import failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,10 +85,9 @@ def test_an_error_that_leaves_others_waiting_is_told_before_the_deadlock() -> No
         run.spawn(divmod, 1, 0)
         done.wait()
 
-    with pytest.raises(Failure) as caught:
-        explore(program)
+    found = failure_of(program)
 
-    assert caught.value.kind is FailureKind.EXCEPTION
+    assert found.kind is FailureKind.EXCEPTION
 
 
 def test_names_are_those_of_functions_made_distinct() -> None:
@@ -195,10 +195,9 @@ def test_a_sleeper_forgotten_before_settle_is_a_lost_wake_up() -> None:
         with condition:
             condition.notify()
 
-    with pytest.raises(Failure) as caught:
-        explore(program)
+    found = failure_of(program)
 
-    assert caught.value.kind is FailureKind.LOST_WAKEUP
+    assert found.kind is FailureKind.LOST_WAKEUP
 
 
 @pytest.mark.parametrize(

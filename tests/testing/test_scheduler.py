@@ -1,144 +1,21 @@
-"""Whose turn it is, what time it is, and the ways in which a run can go wrong."""
+"""Whose turn it is, and the ways in which a run can go wrong."""
 
 from __future__ import annotations
 
 import contextvars
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pytest
-
-from queuebroker.testing import Failure, FailureKind, Report, explore
+from queuebroker.testing import FailureKind, Report, explore
+from tests.testing.failing import failure_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from queuebroker.testing import Run
 
 _name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="nobody")
+
 _local = threading.local()
-
-
-def _failure(program: Callable[[Run], object], **options: Any) -> Failure:
-    with pytest.raises(Failure) as caught:
-        explore(program, **options)
-    return caught.value
-
-
-# Time.
-
-
-def test_a_long_sleep_takes_no_time_and_is_exact() -> None:
-    def program(run: Run) -> None:
-        began = time.monotonic()
-        time.sleep(3600)
-        time.sleep(0.5)
-        assert time.monotonic() - began == run.now == 3600.5
-
-    explore(program, random=10)
-
-
-def test_time_jumps_only_when_all_wait() -> None:
-    """Without preemptions nobody's deadline comes while another can go on."""
-
-    def program(run: Run) -> None:
-        lock = threading.Lock()
-        times: list[float] = []
-
-        def work() -> None:
-            for _ in range(5):
-                with lock:
-                    times.append(run.now)
-
-        run.spawn(time.sleep, 1)
-        run.spawn(work)
-        run.spawn(work)
-        run.join()
-        assert times == [0.0] * 10
-        assert run.now == 1
-
-    explore(program, bound=0, random=0)
-
-
-def test_a_deadline_may_pass_early_at_the_price_of_a_preemption() -> None:
-    def times_out(bound: int) -> bool:
-        found: list[bool] = []
-
-        def program(run: Run) -> None:
-            event = threading.Event()
-            waiter = run.spawn(event.wait, 5)
-            other = run.spawn(event.set)
-            run.join()
-            found.append(not waiter.result)
-            assert other.done
-
-        explore(program, bound=bound, random=0)
-        return any(found)
-
-    assert not times_out(0)
-    assert times_out(1)
-
-
-def test_only_the_earliest_deadline_may_pass_early() -> None:
-    def program(run: Run) -> None:
-        asleep: dict[int, float] = {}
-
-        def nap(seconds: int) -> None:
-            asleep[seconds] = run.now + seconds
-            time.sleep(seconds)
-            deadline = asleep.pop(seconds)
-            assert run.now >= deadline
-            assert all(deadline <= other for other in asleep.values())
-
-        for seconds in (3, 1, 2):
-            run.spawn(nap, seconds)
-
-    explore(program)
-
-
-def test_deadlines_at_one_time_come_in_any_order() -> None:
-    orders = set()
-
-    def program(run: Run) -> None:
-        order: list[str] = []
-
-        def nap(name: str) -> None:
-            time.sleep(1)
-            order.append(name)
-
-        run.spawn(nap, "a")
-        run.spawn(nap, "b")
-        run.join()
-        orders.add("".join(order))
-
-    explore(program, bound=0, random=0)
-
-    assert orders == {"ab", "ba"}
-
-
-def test_a_timed_acquire_is_false_at_the_deadline_and_not_before() -> None:
-    def program(run: Run) -> None:
-        lock = threading.Lock()
-        lock.acquire()
-        assert not lock.acquire(timeout=2.5)
-        assert run.now == 2.5
-
-    explore(program, random=10)
-
-
-def test_sleeping_for_no_time_lets_others_go_first() -> None:
-    """A loop that waits politely ends without a preemption."""
-
-    def program(run: Run) -> None:
-        flag: list[bool] = []
-        run.spawn(flag.append, True)
-        while not flag:
-            time.sleep(0)
-
-    report = explore(program, bound=0, random=0)
-
-    assert report.exhausted
 
 
 # What can go wrong.
@@ -161,7 +38,7 @@ def test_locks_taken_in_two_orders_are_a_deadlock() -> None:
         run.spawn(backward)
 
     assert explore(program, bound=0, random=0).exhausted
-    failure = _failure(program, bound=1, random=0)
+    failure = failure_of(program, bound=1, random=0)
 
     assert failure.kind is FailureKind.DEADLOCK
     assert "waits for second, which backward has" in failure.story
@@ -174,7 +51,7 @@ def test_a_lock_taken_twice_is_a_deadlock() -> None:
         lock.acquire()
         lock.acquire()
 
-    failure = _failure(program)
+    failure = failure_of(program)
 
     assert failure.kind is FailureKind.DEADLOCK
     assert "waits for lock, which it has itself" in failure.story
@@ -185,7 +62,7 @@ def test_waiting_for_ever_beside_a_daemon_is_a_deadlock() -> None:
         threading.Thread(target=threading.Event().wait, daemon=True).start()
         threading.Event().wait()
 
-    assert _failure(program).kind is FailureKind.DEADLOCK
+    assert failure_of(program).kind is FailureKind.DEADLOCK
 
 
 def test_daemons_may_be_left() -> None:
@@ -212,7 +89,7 @@ def test_steps_without_end_are_a_livelock() -> None:
         while True:
             time.sleep(1)
 
-    failure = _failure(program)
+    failure = failure_of(program)
 
     assert failure.kind is FailureKind.LIVELOCK
     assert "no end after 20,000 steps" in failure.story
@@ -223,7 +100,7 @@ def test_looking_at_the_clock_without_end_is_a_livelock() -> None:
         while time.monotonic() < 1:
             pass
 
-    failure = _failure(program)
+    failure = failure_of(program)
 
     assert failure.kind is FailureKind.LIVELOCK
     assert "looked at the clock" in failure.story
@@ -242,7 +119,7 @@ def test_a_predicate_that_raises_is_told() -> None:
         run.settle()
         stock.clear()
 
-    failure = _failure(program)
+    failure = failure_of(program)
 
     assert failure.kind is FailureKind.EXCEPTION
     assert (
@@ -295,7 +172,7 @@ def test_a_predicate_is_evaluated_as_the_sleeper_would() -> None:
         run.settle()
         woken.append("forgotten")
 
-    assert _failure(program).kind is FailureKind.LOST_WAKEUP
+    assert failure_of(program).kind is FailureKind.LOST_WAKEUP
 
 
 # What a task is to itself.

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from queuebroker import _sync
-from queuebroker.testing import Failure, FailureKind, UncontrolledError, explore
+from queuebroker.testing import FailureKind, UncontrolledError, explore
+from tests.testing.failing import failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -289,7 +290,6 @@ def test_a_lost_wake_up_of_wait_for_inside_wait_for_is_of_the_inner_one() -> Non
         run.settle()
         ready.append("inner")
 
-    with pytest.raises(Failure) as caught:
-        explore(program, seed=1)
+    found = failure_of(program, seed=1)
 
-    assert caught.value.kind is FailureKind.LOST_WAKEUP
+    assert found.kind is FailureKind.LOST_WAKEUP

@@ -8,17 +8,15 @@ import queue
 import threading
 import time
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from queuebroker import _sync
 from queuebroker.testing import Failure, explore
 from queuebroker.testing.substitute import FRESH, substituted
-from tests.support import LIMIT_S, Threads
-
-if TYPE_CHECKING:
-    from queuebroker.testing import Run
+from tests.support import LIMIT_S
+from tests.testing.programs import under_way
 
 _OWNERS = (
     threading,
@@ -54,18 +52,9 @@ def test_everything_is_put_back_after_a_failure() -> None:
 
 def test_threads_outside_are_not_disturbed() -> None:
     """A real thread at work during a run has real locks, threads, time and queues."""
-    entered = threading.Event()
-    leave = threading.Lock()
-    leave.acquire()
     made: list[object] = []
 
-    def hold(_run: Run) -> None:
-        entered.set()
-        leave.acquire(timeout=LIMIT_S)  # for real: it was made outside of the run
-
-    with Threads() as threads:
-        threads.start(explore, hold, bound=0, random=0)
-        assert entered.wait(LIMIT_S)
+    with under_way():
         made += [threading.Lock(), threading.RLock(), _sync.Lock()]
         assert abs(time.monotonic() - _sync.monotonic()) < LIMIT_S
         assert time.time() > 1_500_000_000
@@ -81,7 +70,6 @@ def test_threads_outside_are_not_disturbed() -> None:
         condition = threading.Condition()
         with condition:
             assert not condition.wait_for(lambda: False, timeout=0)
-        leave.release()
 
     kinds = [type(threading.Lock()), type(threading.RLock()), type(_sync.Lock())]
     assert [type(lock) for lock in made[:3]] == kinds

@@ -6,7 +6,9 @@ are set to complain of an ignore that nothing needs.
 
 from __future__ import annotations
 
-from typing import assert_type
+from typing import Any, assert_type
+
+import attrs
 
 from queuebroker import (
     Broker,
@@ -19,14 +21,22 @@ from queuebroker import (
     MessageQueue,
     Observer,
     Operation,
+    PayloadError,
     QueueBroker,
     Reason,
     Stats,
     Status,
     Task,
+    TypedQueue,
     current_broker,
     default_manager,
 )
+
+
+@attrs.frozen
+class Reading:
+    sensor: str
+    celsius: float
 
 
 def naming(observer: Observer) -> None:
@@ -73,6 +83,29 @@ def messages(queue: MessageQueue) -> None:
     queue.send("text")  # type: ignore[arg-type] # bytes only
     queue.send(3)  # type: ignore[arg-type] # bytes only
     queue.receive(1)  # type: ignore[call-arg] # the timeout goes by name
+
+
+def objects(queue: MessageQueue) -> None:
+    readings = queue.of(Reading)
+    assert_type(readings, TypedQueue[Reading])
+    assert_type(readings.queue, MessageQueue)
+    readings.send(Reading("roof", 21.5), timeout=0.5)
+    assert_type(readings.send_many([Reading("roof", 21.5)]), int)
+    assert_type(readings.receive(timeout=0.5), Reading)
+    assert_type(readings.receive_nowait(), Reading)
+    for reading in readings:
+        assert_type(reading, Reading)
+    with queue.of(list[int]) as numbers:
+        assert_type(numbers, TypedQueue[list[int]])
+    assert_type(queue.of(int | str), TypedQueue[Any])
+    either: TypedQueue[int | str] = queue.of(int | str)
+    assert_type(either.receive(), int | str)
+    readings.send("roof 21.5")  # type: ignore[arg-type] # no reading
+    readings.queue = queue  # type: ignore[misc] # read-only
+    try:
+        readings.receive()
+    except PayloadError as error:
+        assert_type(error.payload, bytes)
 
 
 def looking(queue: MessageQueue) -> None:

@@ -1,4 +1,4 @@
-"""The faults, by what they break; each file is one table."""
+"""The faults, by what they break: a file, a table; `quoted` is what several share."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from tests.conformance.faults.bytewise import BYTEWISE
 from tests.conformance.faults.clocks import CLOCKS
 from tests.conformance.faults.goodbyes import GOODBYES
 from tests.conformance.faults.meetings import MEETINGS
-from tests.conformance.faults.messages import MESSAGES
 from tests.conformance.faults.names import NAMES
+from tests.conformance.faults.receiving import RECEIVING
 from tests.conformance.faults.seen_elsewhere import SEEN_ELSEWHERE
+from tests.conformance.faults.sending import SENDING
 from tests.conformance.faults.surface import SURFACE
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ FAULTS: tuple[Fault, ...] = (
     *SEEN_ELSEWHERE,
     *NAMES,
     *MEETINGS,
-    *MESSAGES,
+    *SENDING,
+    *RECEIVING,
     *GOODBYES,
     *CLOCKS,
     *BYTEWISE,

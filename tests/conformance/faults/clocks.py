@@ -233,10 +233,10 @@ CLOCKS = [
                 "        for message in messages:\n",
             ),
             (
-                "        limit = _limit(timeout)\n"
+                "        limit = limit_of(timeout)\n"
                 "        with self._changed:\n"
                 "            self._wait(lambda: bool",
-                "        limit = _limit(timeout)\n"
+                "        limit = limit_of(timeout)\n"
                 "        with self._mutex, self._changed:\n"
                 "            self._wait(lambda: bool",
             ),

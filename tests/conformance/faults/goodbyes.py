@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.conformance.fault import Fault
+from tests.conformance.faults.quoted import HANG_UP
 
 __all__ = ["GOODBYES"]
 
-_HANG_UP = "        with self._changed:\n            if not self._closed:\n"
 _CLEAR = "            self._inbound.clear()\n            self._changed.notify_all()\n"
 _DEF = "    def disconnect(self, error: BaseException | None = None) -> None:\n"
 _KEEP = (_CLEAR, "            self._changed.notify_all()\n")  # so that full stays full
@@ -139,8 +139,8 @@ GOODBYES = [
                 ),
             ),
             (
-                _HANG_UP,
-                _HANG_UP.replace(
+                HANG_UP,
+                HANG_UP.replace(
                     "self._changed", "self._mutex, self._peer._mutex, self._changed"
                 ),
             ),
@@ -154,7 +154,7 @@ GOODBYES = [
         "hanging_up_again_is_an_error",
         [
             (
-                _HANG_UP,
+                HANG_UP,
                 "        with self._changed:\n"
                 "            if self._closed:\n"
                 "                raise self._error()\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance.fault import Fault
+from tests.conformance.faults.quoted import HANG_UP
 
 __all__ = ["SEEN_ELSEWHERE"]
 
@@ -10,12 +11,11 @@ _MUTEX = (
     "        self._closed = False\n",
     "        self._closed = False\n        self._mutex = threading.Lock()\n",
 )
-_SEND = "        limit = _limit(timeout)\n        with self._changed:\n            if"
+_SEND = "        limit = limit_of(timeout)\n        with self._changed:\n            if"
 _RECEIVE = (
     "        with self._changed:\n"
     "            self._wait(lambda: bool(self._inbound), limit)"
 )
-_HANG_UP = "        with self._changed:\n            if not self._closed:\n"
 
 SEEN_ELSEWHERE = [
     Fault(
@@ -108,8 +108,8 @@ SEEN_ELSEWHERE = [
                 _RECEIVE.replace("self._changed", "self._mutex, self._changed", 1),
             ),
             (
-                _HANG_UP,
-                _HANG_UP.replace("self._changed", "self._mutex, self._changed", 1),
+                HANG_UP,
+                HANG_UP.replace("self._changed", "self._mutex, self._changed", 1),
             ),
         ],
         [

@@ -1,0 +1,127 @@
+"""`LaneConnection`: a connection whose two buffers are lanes.
+
+What the two ends of the fast kind share, and what they do under its lock where they
+need one after all: to shut the lanes, and to look for those who acted without it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from queuebroker.connection import Flow
+from queuebroker.parking import PENDING, Pending, WaitList, WaitLists, wait_for
+from queuebroker.queue_connection import Messages, QueueConnection
+from queuebroker.sleepers import LOOK
+from queuebroker.status import Verdict
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Callable
+
+    from queuebroker.connection import Side
+    from queuebroker.lane import Lane
+    from queuebroker.observer import Reason
+
+__all__ = ["LaneConnection"]
+
+
+class LaneConnection(QueueConnection):
+    """A connection of lanes; ``lanes[s]`` is what side ``s`` receives.
+
+    Nobody observes it: an observer is told under the lock.
+    """
+
+    __slots__ = ("lanes",)
+
+    def __init__(
+        self,
+        lock: _thread.LockType,
+        lanes: tuple[Lane, Lane],
+        names: tuple[str, str],
+        port: int,
+        *,
+        limit: int | None,
+        strict: tuple[bool, bool],
+    ) -> None:
+        buffers: tuple[Messages, Messages] = lanes
+        flows = (Flow(buffers[0]), Flow(buffers[1]))
+        super().__init__(lock, flows, names, port, limit=limit, strict=strict)
+        self.lanes: Final = lanes
+
+    # Under the lock.
+
+    def shut_locked(self) -> None:
+        """Shut both lanes for good."""
+        for lane in self.lanes:
+            lane.shut_locked()
+
+    def close_locked(
+        self, side: Side, error: BaseException | None, reason: Reason
+    ) -> None:
+        # Before the flag: who sees the flag, and nothing on its way, relies on it that
+        # nothing can set out any more (QB-DISC-1).
+        if not self.hung_up[side]:
+            self.shut_locked()
+        super().close_locked(side, error, reason)
+
+    def look_locked(self) -> None:
+        """Do what somebody who acted without the lock found to be done."""
+        for lane, closed in zip(self.lanes, self.closed, strict=True):
+            if closed:
+                lane.discard_locked()  # it was on its way when its receiver hung up
+            if lane.settlers is not None:
+                lane.settlers.wake_all()
+            lane.wake_locked()
+        if True in self.closed:
+            self.rouse_locked()
+        self.refresh_locked(0)
+        self.refresh_locked(1)
+
+    # For an end that acted, or would act, without the lock.
+
+    def wake_receiver(self, lane: Lane) -> None:
+        """Wake one who waits for what was just sent, or do what else is to be done."""
+        if lane.sleepers.present is LOOK:
+            self.critical(self.look_locked)
+        else:
+            lane.sleepers.wake_one()
+
+    def wake_sender(self, lane: Lane) -> None:
+        """Wake one who waits for the room just made, or do what else is to be done."""
+        with self.lock:
+            if lane.shut or lane.settlers is not None:
+                self.look_locked()
+            else:
+                lane.room.wake_one()
+        if self.deferred:
+            self.settle()
+
+    def act_when_settled(
+        self,
+        lane: Lane,
+        attempt: Callable[[int], Verdict],
+        settled: Callable[[], bool],
+    ) -> Verdict:
+        """Attempt until it need not wait, or its WAIT is the truth.
+
+        That is soon: it waits for those who have taken a slot and not stored, or
+        fetched and not given back, which is a matter of one call into C.
+        """
+
+        def look() -> Verdict | Pending:
+            verdict = attempt(0)
+            lane.wake_locked()  # perhaps we were woken in somebody's place
+            return verdict if verdict is not Verdict.WAIT or settled() else PENDING
+
+        with self.lock:
+            if lane.settlers is None:
+                lane.settlers = WaitList()
+            lane.look_from_now_on_locked()
+        lists = WaitLists(lane.room, lane.settlers)
+        outcome = wait_for(self, lists, look, settled, None)
+        assert outcome is not PENDING  # there is no deadline
+        return outcome
+
+    def recover(self) -> None:
+        """Wake everybody, after an exception in what needs no lock."""
+        self.critical(self.recover_locked)

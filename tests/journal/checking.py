@@ -1,0 +1,33 @@
+"""What tests of the checker share: its result over a history, and what is in it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bus.journal.checker import CheckResult, check
+from bus.journal.reader import open_journals
+from tests.journal.histories import Condition, History, Key, store
+
+if TYPE_CHECKING:
+    from bus.journal.rules import Verdict
+
+__all__ = ["checked", "found", "verdicts"]
+
+
+def checked(history: History, **condition: object) -> CheckResult:
+    """The result over a history whose journals are all in one condition."""
+    given = Condition(**condition)  # type: ignore[arg-type] # as the class says
+    with tempfile.TemporaryDirectory() as folder:
+        conditions = dict.fromkeys(range(history.journals), given)
+        store(history, Path(folder), conditions=conditions)
+        return check(open_journals(folder))
+
+
+def verdicts(result: CheckResult) -> dict[str, Verdict]:
+    return {each.rule: each.verdict for each in result.verdicts}
+
+
+def found(result: CheckResult) -> set[tuple[Key, Verdict]]:
+    return {(each.key, each.verdict) for each in result.violations}

@@ -1,0 +1,190 @@
+"""What changes or goes away while it is read, and what cannot be read."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.errors import JournalError
+from bus.journal.checker import check
+from bus.journal.header import SegmentHeader
+from bus.journal.reader import open_journals
+from bus.journal.writer import Journal
+from tests.journal.histories import journal_id
+from tests.journal.reading import facts, stored
+from tests.journal.telling import SMALL, only, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from bus.journal.reader import StoredJournal
+
+
+def test_operations_after_a_close_are_seen_by_who_began_to_read_before(
+    tmp_path: Path,
+) -> None:
+    journal = Journal(tmp_path, segment_bytes=SMALL)
+    tell(journal, seq=1)
+    begun = open_journals(tmp_path)
+    journal.close()
+    tell(journal, seq=2)
+
+    (facts,) = check(begun).facts
+
+    assert facts.complete
+    assert facts.late
+    assert not facts.conclusive
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_whether_a_journal_is_late_is_read_after_the_records_of_all(
+    tmp_path: Path, first: int
+) -> None:
+    """What came after the close of one may be in the records of the other."""
+    one = Journal(tmp_path, segment_bytes=SMALL)
+    other = Journal(tmp_path, segment_bytes=SMALL)
+    for journal in (one, other):
+        journal.close()
+    stored_ = {journal.path: journal for journal in open_journals(tmp_path)}
+
+    def one_after_another() -> Iterator[StoredJournal]:
+        for journal in (one, other)[:: -1 if first else 1]:
+            assert journal.folder is not None
+            yield stored_[journal.folder]
+            tell(journal)
+
+    assert [facts.late for facts in check(one_after_another()).facts] == [True, True]
+
+
+def test_names_are_known_of_what_was_sealed_after_the_journal_was_opened(
+    tmp_path: Path,
+) -> None:
+    journal = Journal(tmp_path, segment_bytes=SMALL)
+    begun = only(tmp_path)
+    tell(journal, local="new")
+    journal.close()
+
+    names = [begun.name(record.task) for record in begun.records() if record.task]
+
+    assert names == ["new"]
+
+
+def test_a_loss_between_the_reading_of_header_and_records_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path, segment_bytes=SMALL)
+    begun = only(tmp_path)
+    unpack = SegmentHeader.unpack
+
+    def meanwhile(buffer: bytes) -> SegmentHeader:
+        header = unpack(buffer)
+        if not journal.lost:
+            assert journal._incarnation is not None
+            journal._incarnation.lose()
+            journal.close()
+        return header
+
+    monkeypatch.setattr(SegmentHeader, "unpack", meanwhile)
+    facts = begun.facts()
+
+    assert facts.closed
+    assert facts.lost == 1
+
+
+# What goes away, and what cannot be read.
+
+
+def test_a_file_that_goes_away_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
+    path = stored(tmp_path) / "seg-00001.qbj"
+    journal = only(tmp_path)
+    segments = journal.segments()
+    first = next(segments)
+    path.unlink()
+
+    rest = list(segments)
+
+    assert [first.header.segment, *(s.header.segment for s in rest)] == [0, 2]
+    assert journal.problems == [f"cannot read {path}: it is gone"]
+
+
+def test_a_segment_that_is_sealed_meanwhile_is_found_under_its_new_name(
+    tmp_path: Path,
+) -> None:
+    path = stored(tmp_path, closed=False, sealed=False) / "seg-00002.open.qbj"
+    segments = only(tmp_path).segments()
+    next(segments)
+    path.rename(path.with_name("seg-00002.qbj"))
+
+    assert [segment.header.segment for segment in segments] == [1, 2]
+
+
+def test_a_segment_under_both_names_is_read_once(tmp_path: Path) -> None:
+    path = stored(tmp_path)
+    shutil.copy(path / "seg-00001.qbj", path / "seg-00001.open.qbj")
+
+    assert facts(tmp_path).records == 100
+
+
+def test_more_segments_than_five_digits_stay_in_order(tmp_path: Path) -> None:
+    path = stored(tmp_path)
+    (path / "seg-00002.qbj").rename(path / "seg-100000.qbj")
+
+    names = [each.name for each in only(tmp_path).segment_paths()]
+    assert names == ["seg-00000.qbj", "seg-00001.qbj", "seg-100000.qbj"]
+
+
+def test_a_folder_instead_of_a_segment_is_told(tmp_path: Path) -> None:
+    path = stored(tmp_path) / "seg-00001.qbj"
+    path.unlink()
+    path.mkdir()
+
+    journal = only(tmp_path)
+    assert journal.facts().gaps == 40
+    assert journal.problems == [f"cannot read {path}: Is a directory"]
+
+
+def test_without_a_side_file_the_journal_is_known_by_its_segments(
+    tmp_path: Path,
+) -> None:
+    path = stored(tmp_path)
+    (path / "meta.jsonl").unlink()
+
+    journal = only(tmp_path)
+    assert journal.id == journal_id(0)
+    assert journal.machine == "machine"
+    assert journal.facts().records == 100
+    assert journal.name(1) == ""
+    assert journal.problems == [
+        f"cannot read {path / 'meta.jsonl'}: No such file or directory"
+    ]
+
+
+def test_lines_of_the_side_file_that_cannot_be_read_are_passed_over(
+    tmp_path: Path,
+) -> None:
+    meta = stored(tmp_path) / "meta.jsonl"
+    lines = meta.read_text().splitlines()
+    broken = ['{"is":"na', "[]", '{"is":"name","id":"x","text":"y"}', "\0"]
+    meta.write_text("\n".join([lines[0], *broken, "", *lines[1:], '{"is":"later"}']))
+
+    journal = only(tmp_path)
+    assert journal.name(1) == "a"
+    assert journal.problems == [f"cannot read 4 lines of {meta}"]
+
+
+def test_a_side_file_that_does_not_know_its_journal_is_no_obstacle(
+    tmp_path: Path,
+) -> None:
+    (stored(tmp_path) / "meta.jsonl").write_text("nothing\n")
+
+    assert only(tmp_path).id == journal_id(0)
+
+
+def test_a_folder_that_nothing_names_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "meta.jsonl").write_text("")
+
+    with pytest.raises(JournalError, match="no journal in"):
+        open_journals(tmp_path)

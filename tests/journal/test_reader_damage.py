@@ -1,0 +1,131 @@
+"""What was changed after it was written is noticed, and told where."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+from typing import TYPE_CHECKING
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bus.journal.format import RECORD_BYTES
+from bus.journal.header import HEADER_BYTES, SEAL_OFFSET
+from tests.journal.histories import History, journal_id, store
+from tests.journal.reading import entries, facts, patch, stored
+from tests.journal.telling import only
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def damaged(folder: Path, problem: str) -> None:
+    """One problem is told, of one segment, and the rest is read."""
+    journal = only(folder)
+    assert journal.facts().damaged == 1
+    (line,) = journal.problems
+    assert problem in line
+    assert "seg-00001.qbj" in line
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_any_changed_byte_of_a_sealed_segment_is_noticed(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("journal")
+    path = stored(folder) / "seg-00001.qbj"
+    whole = path.read_bytes()
+    inside = st.integers(HEADER_BYTES, len(whole) - 1)
+    head = st.integers(0, 67) | st.integers(SEAL_OFFSET, SEAL_OFFSET + 35)
+    at = data.draw(inside | head)
+    flip = data.draw(st.integers(1, 255))
+    patch(path, at, bytes([whole[at] ^ flip]))
+
+    assert facts(folder).damaged == 1
+    assert facts(folder).records >= 60
+    shutil.rmtree(folder)
+
+
+def test_a_damaged_record_is_named_by_its_byte(tmp_path: Path) -> None:
+    path = stored(tmp_path) / "seg-00001.qbj"
+    at = HEADER_BYTES + 2 * RECORD_BYTES
+    patch(path, at + 76, b"\xff\xff\xff\xff")
+
+    journal = only(tmp_path)
+    assert journal.facts().damaged == 1
+    assert journal.problems == [
+        f"{path} is damaged: the checksum of bytes 4096 to 7296 is wrong",
+        f"{path} is damaged: 1 damaged records, the first at byte {at}",
+        f"{path} is damaged: it holds 39 records, its seal says 40",
+    ]
+    assert 42 not in [record.n for record in journal.records()]
+
+
+def test_a_sealed_segment_that_ends_early_is_damaged(tmp_path: Path) -> None:
+    path = stored(tmp_path) / "seg-00001.qbj"
+    os.truncate(path, HEADER_BYTES + 10 * RECORD_BYTES + 1)
+
+    journal = only(tmp_path)
+    assert journal.facts().damaged == 1
+    assert "it ends at byte 4897, expected 7296" in journal.problems[0]
+    assert journal.facts().gaps == 30
+
+
+def test_a_segment_that_is_something_else_is_damaged(tmp_path: Path) -> None:
+    (stored(tmp_path) / "seg-00001.qbj").write_bytes(b"\x7fELF" + bytes(9000))
+
+    damaged(tmp_path, "not a journal segment: byte 0 reads b'\\x7fELF'")
+
+
+def test_a_segment_shorter_than_a_header_is_damaged(tmp_path: Path) -> None:
+    (stored(tmp_path) / "seg-00001.qbj").write_bytes(b"QBJ1")
+
+    damaged(tmp_path, "the header ends at byte 4, expected 4096")
+
+
+def test_a_segment_of_another_journal_is_damaged(tmp_path: Path) -> None:
+    one, other = store(
+        History([*entries(98), *entries(98, journal=1)], journals=2), tmp_path, slots=40
+    )
+    shutil.copy(other / "seg-00001.qbj", one / "seg-00001.qbj")
+    shutil.rmtree(other)
+
+    damaged(tmp_path, f"it belongs to journal {journal_id(1):016x}, not ")
+
+
+def test_a_crc_that_does_not_fit_leaves_the_records(tmp_path: Path) -> None:
+    path = stored(tmp_path) / "seg-00001.qbj"
+    patch(path, HEADER_BYTES + 16, struct.pack("<q", -1))
+
+    damaged(tmp_path, "the checksum of bytes 4096 to 7296 is wrong")
+    assert facts(tmp_path).records == 100
+
+
+def test_a_damaged_seal_leaves_the_records(tmp_path: Path) -> None:
+    path = stored(tmp_path, seal_damaged=True) / "seg-00002.qbj"
+
+    journal = only(tmp_path)
+    facts = journal.facts()
+
+    assert journal.problems == [f"{path} is damaged: the seal at byte 512 is damaged"]
+    assert (facts.damaged, facts.records, facts.gaps) == (1, 100, 0)
+    assert (facts.segments, facts.sealed, facts.closed) == (3, 2, True)
+    assert not facts.complete
+
+
+def test_damage_to_seal_and_record_is_told_of_both(tmp_path: Path) -> None:
+    path = stored(tmp_path, seal_damaged=True) / "seg-00002.qbj"
+    at = HEADER_BYTES + 2 * RECORD_BYTES
+    patch(path, at + 76, b"\xff\xff\xff\xff")
+
+    journal = only(tmp_path)
+
+    assert journal.facts().records == 99
+    assert journal.problems == [
+        f"{path} is damaged: the seal at byte 512 is damaged",
+        f"{path} is damaged: 1 damaged records, the first at byte {at}",
+    ]

@@ -1,0 +1,144 @@
+"""Where callers meet: brokers, their manager, rendez-vous, the pairing of two ends."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Edit, Mutant
+
+__all__ = ["MEETING"]
+
+MEETING = (
+    Mutant(
+        "O1",
+        "both callers get the same end",
+        ("QB-RDV-1",),
+        (
+            Edit(
+                "pairing.py",
+                "LockedMessageQueue(queue, 0), LockedMessageQueue(queue, 1)",
+                "LockedMessageQueue(queue, 0), LockedMessageQueue(queue, 0)",
+            ),
+            Edit(
+                "pairing.py",
+                "FastMessageQueue(fast, 0), FastMessageQueue(fast, 1)",
+                "FastMessageQueue(fast, 0), FastMessageQueue(fast, 0)",
+            ),
+        ),
+    ),
+    Mutant(
+        "O2",
+        "a match ignores the port",
+        ("QB-RDV-4",),
+        (
+            Edit(
+                "rendezvous.py",
+                'for a call like this one."""\n'
+                "        waiting = self._waiting.get((rdv.kind, rdv.port))\n",
+                'for a call like this one."""\n'
+                "        waiting = next(iter(self._waiting.values()), None)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "O3",
+        "an exclusive accept is like any other",
+        ("QB-RDV-9",),
+        (
+            Edit(
+                "rendezvous.py",
+                "if not waiting or rdv.state is not RdVState.WAITING_ACCEPT:",
+                "if waiting is not rdv:",
+            ),
+        ),
+    ),
+    Mutant(
+        "O4",
+        "a broker does not find itself",
+        ("QB-RDV-10",),
+        (
+            Edit(
+                "broker.py",
+                "if target is not None and kind in target.kinds:",
+                "if target not in (None, self) and kind in target.kinds:",
+            ),
+        ),
+    ),
+    Mutant(
+        "O5",
+        "the end of an interrupted caller is kept, and stays connected",
+        ("QB-RDV-12",),
+        (
+            Edit(
+                "meeting.py",
+                "    if end is not None:\n        end.disconnect()\n",
+                "    if end is not None:\n        rdv.caller.kinds.add(end)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "O6",
+        "connect raises for an unknown broker, asked to or not",
+        ("QB-RDV-13",),
+        (Edit("broker.py", "        if required:\n", "        if name:\n"),),
+    ),
+    Mutant(
+        "O7",
+        "connect returns None for an unknown broker, whatever was asked",
+        ("QB-RDV-14",),
+        (Edit("broker.py", "        if required:\n", "        if not name:\n"),),
+    ),
+    Mutant(
+        "O8",
+        "the ninth waiter of a broker is forgotten",
+        ("QB-RDV-15",),
+        (
+            Edit(
+                "rendezvous.py",
+                "        self._waiting.setdefault(",
+                "        if len(self) < 8:\n          self._waiting.setdefault(",
+            ),
+        ),
+    ),
+    Mutant(
+        "O9",
+        "a final rendez-vous can be matched again",
+        ("QB-RDV-16",),
+        (
+            Edit(
+                "rendezvous.py",
+                "following = _TRANSITIONS.get((self.state, event))",
+                "following = _TRANSITIONS.get((self.state, event), RdVState.MATCHED)",
+            ),
+        ),
+    ),
+    Mutant(
+        "O45",
+        "an unknown broker is waited for until the timeout",
+        ("QB-TIME-9",),
+        (
+            Edit(
+                "broker.py",
+                "        if required:\n",
+                "        if deadline is not None:\n"
+                "            from queuebroker import _sync\n"
+                "            never = _sync.Lock()\n"
+                "            never.acquire()\n"
+                "            _sync.park(never, lambda: False, deadline)\n"
+                "        if required:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "O47",
+        "a manager that closes disconnects under its own lock",
+        ("QB-CONC-8",),
+        (
+            Edit(
+                "broker_manager.py",
+                "        for connection in connections:\n"
+                "            connection.close_both()\n",
+                "            for connection in connections:\n"
+                "                connection.close_both()\n",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,111 @@
+"""Where an interrupt strikes in code whose instructions are switch points."""
+
+from __future__ import annotations
+
+import re
+import threading
+import types
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from queuebroker.testing import explore
+from tests.testing.failing import failure_of
+from tests.testing.lost_update import Counter, LostUpdateError
+
+if TYPE_CHECKING:
+    from queuebroker.testing import Run
+
+
+class Struck(Counter):
+    """Counts when it is interrupted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = False
+        self.handled = False
+
+    def work(self) -> None:
+        try:
+            self.begin()
+        except KeyboardInterrupt:
+            self.n += 1
+            self.handled = True
+
+    def begin(self) -> None:
+        self.begun = True
+
+
+def test_an_interrupt_strikes_in_named_code_and_its_handler_is_split_too() -> None:
+    """It interrupts tracing as well, which has to go on; the other is not split."""
+
+    def program(run: Run) -> None:
+        struck = Struck()
+        victim = run.spawn(struck.work)
+        run.spawn(struck.add)
+        run.interrupt(victim, KeyboardInterrupt)
+        run.join()
+        if struck.n != 1 + struck.handled:
+            raise LostUpdateError
+
+    assert explore(program, bytecode=[Struck.begin], bound=2, random=0).exhausted
+    found = failure_of(program, bytecode=[Struck.begin, Struck.work], bound=3, random=0)
+
+    assert "KeyboardInterrupt is thrown here" in found.story
+    assert re.search(r"work +comes to (BINARY_OP \+=|STORE_ATTR n)", found.story)
+
+
+def _python(state: Any = None) -> None:
+    """No call into C: an interrupt strikes before it has done anything."""
+    if state is not None:
+        state.steps = 1
+
+
+@pytest.mark.parametrize(
+    ("line", "strikes"),
+    [
+        ("self.steps = 1; self.steps = 2", {0}),
+        ("self.steps = 1; x = len('a'); self.steps = 2", {0, (1, 0)}),
+        ("self.steps = 1; x = python() or 1; self.steps = 2", {0, (1, 0)}),
+        ("self.steps = 1; x = python(self) or 1; self.steps = 2", {0, (1, 0)}),
+        ("self.steps = 1; x = (lambda: 1)(); self.steps = 2", {0, (1, 0)}),
+        ("for _ in 'ab': self.steps += 1", {0, (1, 0), (2, 0)}),
+        ("while self.steps < 2: self.steps += 1", {0, (1, 0)}),
+        ("for self.steps in iter([1, 2].pop, 1): break", {0, (0, 0)}),
+        ("self.steps = 1; lock.release(); self.steps = 2", {0, (1, 0)}),
+    ],
+)
+def test_an_interrupt_strikes_only_where_the_interpreter_looks_for_one(
+    line: str, strikes: set[object]
+) -> None:
+    """After calls of what is in C, and jumps backwards; where a function begins.
+
+    Each line tells what has been done by then: how many steps and the value of x; 0 if
+    the function itself had not begun.
+    """
+    text = f"""def work(self, lock):
+        x = 0
+        try:
+            {line}
+        except KeyboardInterrupt:
+            self.struck = self.steps, x
+    """
+    names: dict[str, Any] = {"python": _python}
+    exec(text, names)
+    seen: set[object] = set()
+
+    def program(run: Run) -> None:
+        state = types.SimpleNamespace(steps=0, struck=None)
+        lock = threading.Lock()
+        lock.acquire()
+        victim = run.spawn(names["work"], state, lock)
+        run.interrupt(victim, KeyboardInterrupt)
+        run.join()
+        if victim.error is not None:
+            seen.add(state.steps)
+        elif state.struck:
+            seen.add(state.struck)
+
+    explore(program, bytecode=[names["work"]], bound=2, random=100)
+
+    assert seen == strikes
