@@ -19,17 +19,19 @@ from queuebroker.broker_manager import BrokerManager, default_manager
 from queuebroker.channel import Channel
 from queuebroker.current import as_current, current_broker
 from queuebroker.errors import BrokerClosedError, UnknownBrokerError
-from queuebroker.meeting import abandon, begin_locked, finish, withdraw_locked
-from queuebroker.observer import Operation, Reason
+from queuebroker.meeting import meet, withdraw_locked
+from queuebroker.observer import Reason
+from queuebroker.parking import taken_lock
 from queuebroker.rendezvous import Kind, RdV, RdVMap, RdVState, Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
     from types import TracebackType
     from typing import Self
 
     from queuebroker.message_queue import MessageQueue
+    from queuebroker.parking import Parker
     from queuebroker.queue_broker import QueueBroker
 
 __all__ = ["Broker"]
@@ -230,20 +232,7 @@ class Broker:
         self, kind: Kind, port: int, terms: Terms, timeout: float | None
     ) -> MessageQueue | Channel:
         """Accept one connection of a kind."""
-        number = check_port(port)
-        deadline = deadline_after(timeout)
-        rdv = RdV(RdVState.WAITING_ACCEPT, self, self, kind, number, terms)
-        self.manager.check_process()
-        # From here to the end in one block: an interrupt between two would leave a
-        # caller on the list that nobody can withdraw any more.
-        try:
-            with self.manager.lock:
-                self._check_open("accept", number)
-                begin_locked(rdv)
-            return finish(rdv, deadline)
-        except BaseException:
-            abandon(rdv)
-            raise
+        return meet(self.accepting(kind, port, terms), deadline_after(timeout))
 
     def meet_connect(
         self,
@@ -256,42 +245,41 @@ class Broker:
         required: bool,
     ) -> MessageQueue | Channel | None:
         """Connect to a broker that offers a kind; None if there is none."""
+        try:
+            return meet(
+                self.connecting(kind, name, port, terms), deadline_after(timeout)
+            )
+        except UnknownBrokerError:
+            if required:
+                raise
+            return None
+
+    def accepting(
+        self,
+        kind: Kind,
+        port: int,
+        terms: Terms,
+        make: Callable[[], Parker] = taken_lock,
+    ) -> RdV:
+        """Return a call of accept that is yet to begin."""
+        number = check_port(port)
+        self.manager.check_process()
+        state = RdVState.WAITING_ACCEPT
+        return RdV(state, self, self.name, kind, number, terms, make)
+
+    def connecting(
+        self,
+        kind: Kind,
+        name: str,
+        port: int,
+        terms: Terms,
+        make: Callable[[], Parker] = taken_lock,
+    ) -> RdV:
+        """Return a call of connect that is yet to begin."""
         check_name(name)
         number = check_port(port)
-        deadline = deadline_after(timeout)
         self.manager.check_process()
-        rdv: RdV | None = None
-        try:
-            with self.manager.lock:
-                self._check_open("connect", number)
-                target = self.manager.find_locked(name)
-                if target is not None and kind in target.kinds:
-                    rdv = RdV(
-                        RdVState.WAITING_CONNECT, self, target, kind, number, terms
-                    )
-                    begin_locked(rdv)
-                else:
-                    self.manager.note(
-                        Operation.REFUSE,
-                        self.name,
-                        remote=name,
-                        port=number,
-                        side=1,
-                        reason=Reason.UNKNOWN_BROKER,
-                    )
-            if rdv is not None:
-                return finish(rdv, deadline)
-        except BaseException:
-            if rdv is not None:
-                abandon(rdv)
-            raise
-        if required:
-            msg = (
-                f"cannot connect to {name!r} port {number}: no live broker of that"
-                f" name offers {kind.value}s"
-            )
-            raise UnknownBrokerError(msg)
-        return None
+        return RdV(RdVState.WAITING_CONNECT, self, name, kind, number, terms, make)
 
     def offer(self, kind: Kind) -> None:
         """Let connects of a kind find this broker (QB-NAME-12)."""
@@ -312,11 +300,6 @@ class Broker:
                     where = (rdv.target.name, rdv.port)
                     counts[where] = counts.get(where, 0) + 1
         return counts
-
-    def _check_open(self, act: str, port: int) -> None:
-        if not self._open:
-            msg = f"cannot {act} on port {port}: broker {self.name!r} is closed"
-            raise BrokerClosedError(msg)
 
 
 def _channel(end: MessageQueue | Channel) -> Channel:

@@ -9,7 +9,6 @@ could see between. Nobody sleeps under it, and no connection's lock is taken und
 from __future__ import annotations
 
 import os
-import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from queuebroker import _sync
@@ -54,7 +53,8 @@ class BrokerManager:
         self.lock: _thread.LockType = _sync.Lock()
         self.watch: Watch | None = None if observer is None else Watch(observer)
         self._brokers: dict[str, Broker] = {}
-        self._connections: weakref.WeakSet[Connection[Any]] = weakref.WeakSet()
+        # By number; each is taken out when both of its sides are closed.
+        self._connections: dict[int, Connection[Any]] = {}
         self._closed = False
         self._born = _forks
 
@@ -105,7 +105,8 @@ class BrokerManager:
             self._closed = True
             for broker in list(self._brokers.values()):
                 broker.close_locked()
-            connections = list(self._connections) if disconnect else []
+        # Without the lock: a list of a dict's values is made by one call into C.
+        connections = list(self._connections.values()) if disconnect else []
         for connection in connections:
             connection.close_both()
 
@@ -155,8 +156,9 @@ class BrokerManager:
         return self._brokers.get(name)
 
     def keep_locked(self, connection: Connection[Any]) -> None:
-        """Remember a connection for as long as one of its ends lives."""
-        self._connections.add(connection)
+        """Remember a connection until both of its sides are closed."""
+        connection.registry = self._connections
+        self._connections[connection.number] = connection
 
     def note(
         self,

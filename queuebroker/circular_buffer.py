@@ -162,8 +162,9 @@ class CircularBufferQueue(Generic[M]):
 
     def discard_locked(self) -> None:
         """Remove everything."""
-        self.discarded += len(self._messages)
-        self._messages.clear()
+        if self._messages:
+            self.discarded += len(self._messages)
+            self._messages.clear()
 
     def rouse_locked(self) -> None:
         """Wake everybody who waits on this buffer."""

@@ -8,7 +8,7 @@ anybody waits.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from queuebroker import _sync
 from queuebroker.observer import Operation, Reason, Watch
@@ -109,6 +109,7 @@ class Connection(Generic[B]):
         "number",
         "port",
         "readiness",
+        "registry",
         "seen",
         "strict",
         "watch",
@@ -142,6 +143,8 @@ class Connection(Generic[B]):
         # A descriptor for event loops, for each side that asked for one.
         self.readiness: list[Readiness | None] = [None, None]
         self.number: int = next(_numbers)
+        # Where it is kept while one of its sides is open, if anywhere.
+        self.registry: dict[int, Connection[Any]] | None = None
         # Sides whose finalizer found the lock taken, perhaps by its own thread.
         self.deferred: list[Side] = []
 
@@ -195,13 +198,22 @@ class Connection(Generic[B]):
         if not self.closed[side]:
             self.errors[side] = error
             self.closed[side] = True
-        self.note_discarded_locked(side)
+        if self.watch is not None:
+            self.note_discarded_locked(side)
         self.flows[side].buffer.discard_locked()
-        self.note(Operation.CLOSE_LOCAL, side, side, reason=reason)
+        if self.watch is not None:
+            self.note(Operation.CLOSE_LOCAL, side, side, reason=reason)
         self.rouse_locked()
         self.refresh_locked(0)
         self.refresh_locked(1)
+        if self.closed[1 - side]:
+            self.forget()
         self.hung_up[side] = True
+
+    def forget(self) -> None:
+        """Be kept no longer: nobody can disconnect this any more."""
+        if self.registry is not None:
+            self.registry.pop(self.number, None)
 
     def see_close_locked(self, side: Side) -> None:
         """Note the first time a side is told that its peer has disconnected."""

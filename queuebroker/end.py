@@ -179,6 +179,7 @@ class End(Generic[C]):
         if connection is None or connection.hung_up[self._side]:
             return
         if connection.status(self._side) is Status.DISCONNECTED:
+            connection.forget()
             return
         unclosed = f"unclosed {self!r}"
         connection.finalize(self._side)

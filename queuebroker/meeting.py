@@ -1,53 +1,104 @@
 """How a caller of accept or connect meets its opposite: the driver over `RdVMap`.
 
-Each call is one critical section under the manager's lock that either matches or
-enlists, a sleep on the RdV's own parker, and one more section if it has to withdraw.
-Nobody else is woken: a match concerns two callers and no others (QB-RDV-7).
+`begin` is one critical section under the manager's lock that either matches or
+enlists; then comes a sleep on the RdV's own parker, and one more section, `expire` or
+`abandon`, if it has to withdraw. Nobody else is woken: a match concerns two callers and
+no others (QB-RDV-7). `meet` is all of it for a caller that sleeps in its own thread.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from queuebroker import _sync
 from queuebroker.errors import (
     BrokerClosedError,
     PortInUseError,
     RendezvousTimeoutError,
+    UnknownBrokerError,
 )
 from queuebroker.observer import Operation, Reason
 from queuebroker.pairing import pair
 from queuebroker.rendezvous import RdV, RdVEvent, RdVState
 
 if TYPE_CHECKING:
+    import _thread
+
     from queuebroker.broker import Broker
     from queuebroker.broker_manager import BrokerManager
     from queuebroker.channel import Channel
+    from queuebroker.errors import QueueBrokerError
     from queuebroker.message_queue import MessageQueue
 
-__all__ = ["abandon", "begin_locked", "finish", "withdraw_locked"]
+__all__ = ["abandon", "begin", "expire", "meet", "outcome", "withdraw_locked"]
 
 
-def begin_locked(rdv: RdV) -> None:
-    """Match a call with who has waited longest for it, else let it wait.
+def meet(rdv: RdV, deadline: float | None) -> MessageQueue | Channel:
+    """Wait in this thread until the call is matched; return its end.
 
-    It is withdrawn at once where an exclusive accept stands in its way (QB-RDV-9). An
-    interrupt leaves the lists whole before the lock is let go: the next caller would
-    take a half-made match for somebody who waits.
+    Raises:
+        UnknownBrokerError: no live broker of that name offers what is wanted.
+        RendezvousTimeoutError: nobody came in time.
+        BrokerClosedError: the caller's broker is closed, or either was meanwhile.
+        PortInUseError: an exclusive accept stood in the way.
     """
+    # All in one block: an interrupt between two would leave a caller on the list that
+    # nobody can withdraw any more.
     try:
-        _begin_locked(rdv)
+        begin(rdv)
+        while rdv.waiting:
+            parker = cast("_thread.LockType", rdv.parker)  # who meets here, makes one
+            if not _sync.park(parker, rdv.ended, deadline):
+                expire(rdv)
+            # else matched, withdrawn, or woken for no reason (QB-CONC-6)
+        return outcome(rdv)
     except BaseException:
-        rdv.target.waiting.mend()
+        abandon(rdv)
         raise
 
 
-def _begin_locked(rdv: RdV) -> None:
-    manager, waiting = rdv.caller.manager, rdv.target.waiting
+def begin(rdv: RdV) -> None:
+    """Match a call with who has waited longest for it, else let it wait.
+
+    It is withdrawn at once where there is nothing to wait for. An interrupt leaves the
+    lists whole before the lock is let go: the next caller would take a half-made match
+    for somebody who waits. Whatever this raises, the caller must `abandon` the call.
+    """
+    manager = rdv.caller.manager
+    with manager.lock:
+        try:
+            _begin_locked(manager, rdv)
+        except BaseException:
+            if rdv.begun:
+                rdv.target.waiting.mend()
+            raise
+
+
+def _begin_locked(manager: BrokerManager, rdv: RdV) -> None:
+    caller = rdv.caller
+    if caller.closed:
+        _withdraw_unseen(rdv, Reason.BROKER_CLOSED)
+        return
+    target: Broker | None = caller
+    if not rdv.accepts:
+        target = manager.find_locked(rdv.name)
+    if target is None or not (rdv.accepts or rdv.kind in target.kinds):
+        _withdraw_unseen(rdv, Reason.UNKNOWN_BROKER)
+        manager.note(
+            Operation.REFUSE,
+            caller.name,
+            remote=rdv.name,
+            port=rdv.port,
+            side=1,
+            reason=rdv.reason,
+        )
+        return
+    rdv.target = target
     rdv.began_ns = _now_ns(manager)
     rdv.begun = True
-    begin = Operation.ACCEPT_BEGIN if rdv.accepts else Operation.CONNECT_BEGIN
-    _note(begin, rdv)
+    if manager.watch is not None:
+        _note(Operation.ACCEPT_BEGIN if rdv.accepts else Operation.CONNECT_BEGIN, rdv)
+    waiting = target.waiting
     if waiting.refuses(rdv):
         rdv.step(RdVEvent.WITHDRAW)
         rdv.reason = Reason.PORT_IN_USE
@@ -57,7 +108,7 @@ def _begin_locked(rdv: RdV) -> None:
     if opposite is None:
         waiting.add(rdv)
         if not rdv.accepts:
-            rdv.caller.departing[rdv] = None
+            caller.departing[rdv] = None
         return
     acceptor, connector = (rdv, opposite) if rdv.accepts else (opposite, rdv)
     connection, accept_end, connect_end = pair(acceptor, connector, manager.watch)
@@ -67,11 +118,18 @@ def _begin_locked(rdv: RdV) -> None:
     acceptor.end, connector.end = accept_end, connect_end
     acceptor.step(RdVEvent.MATCH)
     connector.step(RdVEvent.MATCH)
-    opposite.parker.release()
+    opposite.wake()
     connector.caller.departing.pop(connector, None)
     waiting.remove(opposite)
-    _note(Operation.ACCEPT_END, acceptor, connector, connection.number)
-    _note(Operation.CONNECT_END, connector, acceptor, connection.number)
+    if manager.watch is not None:
+        _note(Operation.ACCEPT_END, acceptor, connector, connection.number)
+        _note(Operation.CONNECT_END, connector, acceptor, connection.number)
+
+
+def _withdraw_unseen(rdv: RdV, reason: Reason) -> None:
+    """Withdraw a call that never was on a list."""
+    rdv.reason = reason
+    rdv.step(RdVEvent.WITHDRAW)
 
 
 def withdraw_locked(rdv: RdV, reason: Reason) -> None:
@@ -79,34 +137,27 @@ def withdraw_locked(rdv: RdV, reason: Reason) -> None:
     try:
         rdv.reason = reason
         rdv.step(RdVEvent.WITHDRAW)
-        if rdv.parker.locked():
-            rdv.parker.release()
+        if not rdv.begun:
+            return
+        rdv.wake()
         rdv.caller.departing.pop(rdv, None)
         rdv.target.waiting.remove(rdv)
-        if rdv.begun:
-            _note(Operation.REFUSE, rdv)
+        _note(Operation.REFUSE, rdv)
     except BaseException:
-        rdv.target.waiting.mend()
+        if rdv.begun:
+            rdv.target.waiting.mend()
         raise
 
 
-def finish(rdv: RdV, deadline: float | None) -> MessageQueue | Channel:
-    """Wait until a call that has begun is matched; return its end.
+def expire(rdv: RdV) -> None:
+    """Withdraw a call whose time is up, unless a match came by then (QB-TIME-5)."""
+    with rdv.caller.manager.lock:
+        if rdv.waiting:
+            withdraw_locked(rdv, Reason.TIMED_OUT)
 
-    Whatever this raises, the caller must `abandon` the call.
 
-    Raises:
-        RendezvousTimeoutError: nobody came in time.
-        BrokerClosedError: either broker was closed meanwhile.
-        PortInUseError: an exclusive accept stood in the way.
-    """
-    while rdv.waiting:
-        if _sync.park(rdv.parker, lambda: not rdv.waiting, deadline):
-            continue  # matched, withdrawn, or woken for no reason (QB-CONC-6)
-        with rdv.caller.manager.lock:
-            # A match that came with the deadline beats it (QB-TIME-5).
-            if rdv.waiting:
-                withdraw_locked(rdv, Reason.TIMED_OUT)
+def outcome(rdv: RdV) -> MessageQueue | Channel:
+    """Return the end of a call that no longer waits, or raise why it has none."""
     # By the state, not by whether there is an end: a match that was struck, and undone
     # by the other side, may have left one here.
     if rdv.state is not RdVState.MATCHED or rdv.end is None:
@@ -119,21 +170,31 @@ def abandon(rdv: RdV) -> None:
     with rdv.caller.manager.lock:
         if rdv.waiting:
             withdraw_locked(rdv, Reason.INTERRUPTED)
-        rdv.target.waiting.mend()
+        if rdv.begun:
+            rdv.target.waiting.mend()
         end, rdv.end = rdv.end, None
     if end is not None:
         end.disconnect()
 
 
-def _refusal(rdv: RdV) -> BrokerClosedError | PortInUseError | RendezvousTimeoutError:
+def _refusal(rdv: RdV) -> QueueBrokerError:
     """Return the exception for a call that was withdrawn."""
     act = "accept" if rdv.accepts else "connect"
-    whom = f"{rdv.target.name!r} port {rdv.port}"
+    whom = f"{rdv.name!r} port {rdv.port}"
+    if rdv.reason is Reason.UNKNOWN_BROKER:
+        return UnknownBrokerError(
+            f"cannot connect to {whom}: no live broker of that name offers"
+            f" {rdv.kind.value}s"
+        )
     if rdv.reason is Reason.TIMED_OUT:
         did = "connected to" if rdv.accepts else "accepted at"
         return RendezvousTimeoutError(f"cannot {act}: nobody {did} {whom} in time")
     if rdv.reason is Reason.PORT_IN_USE:
         return PortInUseError(f"cannot {act}: another accept holds {whom}")
+    if not rdv.begun:
+        return BrokerClosedError(
+            f"cannot {act} on port {rdv.port}: broker {rdv.caller.name!r} is closed"
+        )
     closed: Broker = rdv.caller if rdv.caller.closed else rdv.target
     return BrokerClosedError(
         f"cannot {act}: broker {closed.name!r} was closed while {whom} was waited for"
@@ -151,7 +212,7 @@ def _note(
     manager = rdv.caller.manager
     if manager.watch is None:
         return
-    remote = "" if rdv.accepts else rdv.target.name
+    remote = "" if rdv.accepts else rdv.name
     if other is not None:
         remote = other.caller.name
     manager.note(

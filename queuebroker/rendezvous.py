@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from queuebroker import _sync
 from queuebroker.observer import Reason
+from queuebroker.parking import taken_lock
 
 if TYPE_CHECKING:
-    import _thread
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from queuebroker.broker import Broker
     from queuebroker.channel import Channel
     from queuebroker.message_queue import MessageQueue
+    from queuebroker.parking import Parker
 
 __all__ = ["Kind", "RdV", "RdVEvent", "RdVMap", "RdVState", "Terms"]
 
@@ -91,8 +91,10 @@ class RdV:
 
     accepts: whether it is an accept; else it is a connect.
     caller: the broker the call was made on.
+    name: that of the broker to meet at; ``target`` is the broker, once it has begun.
     reason: why it was withdrawn.
-    end: what a match gave it; taken by the caller, who sleeps on ``parker`` until then.
+    end: what a match gave it; taken by the caller, who until then sleeps on ``parker``,
+      which ``make`` makes if it has to wait.
     """
 
     __slots__ = (
@@ -102,6 +104,8 @@ class RdV:
         "caller",
         "end",
         "kind",
+        "make",
+        "name",
         "parker",
         "port",
         "reason",
@@ -115,15 +119,17 @@ class RdV:
         self,
         state: RdVState,
         caller: Broker,
-        target: Broker,
+        name: str,
         kind: Kind,
         port: int,
         terms: Terms,
+        make: Callable[[], Parker] = taken_lock,
     ) -> None:
         self.state: RdVState = state
         self.accepts: Final = state is RdVState.WAITING_ACCEPT
         self.caller: Broker = caller
-        self.target: Broker = target
+        self.name: str = name
+        self.target: Broker
         self.kind: Kind = kind
         self.port: int = port
         self.terms: Terms = terms
@@ -132,8 +138,8 @@ class RdV:
         self.begun: bool = False  # from then on its end is told of too
         self.reason: Reason = Reason.NONE
         self.end: MessageQueue | Channel | None = None
-        self.parker: _thread.LockType = _sync.Lock()
-        self.parker.acquire()
+        self.make: Callable[[], Parker] = make
+        self.parker: Parker | None = None
 
     def __repr__(self) -> str:
         return f"<RdV {self.kind.value} port {self.port} {self.state.value}>"
@@ -142,6 +148,19 @@ class RdV:
     def waiting(self) -> bool:
         """Whether neither a match nor a withdrawal has come."""
         return self.state in _OPPOSITE
+
+    def ended(self) -> bool:
+        """Whether it waits no more: what its caller sleeps for."""
+        return self.state not in _OPPOSITE
+
+    def asleep(self) -> bool:
+        """Whether its caller sleeps, or is about to, and nobody has woken it."""
+        return self.parker is not None and self.parker.locked()
+
+    def wake(self) -> None:
+        """Wake its caller, if that sleeps and nobody has."""
+        if self.parker is not None and self.parker.locked():
+            self.parker.release()
 
     def step(self, event: RdVEvent) -> None:
         """Move to the next state.
@@ -198,6 +217,7 @@ class RdVMap:
 
     def add(self, rdv: RdV) -> None:
         """Let a caller wait."""
+        rdv.parker = rdv.make()
         self._waiting.setdefault((rdv.kind, rdv.port), []).append(rdv)
 
     def remove(self, rdv: RdV) -> None:
@@ -216,8 +236,7 @@ class RdVMap:
         """
         for rdv in list(self):
             if not rdv.waiting:
-                if rdv.parker.locked():
-                    rdv.parker.release()
+                rdv.wake()
                 rdv.caller.departing.pop(rdv, None)
                 self.remove(rdv)
         for place in [place for place, waiting in self._waiting.items() if not waiting]:

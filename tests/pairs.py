@@ -98,7 +98,7 @@ def _pair(
 ) -> tuple[MessageQueue | Channel, MessageQueue | Channel]:
     manager = BrokerManager(observer=observer)
     acceptor, connector = (
-        RdV(state, broker, broker, kind, PORT, Terms(capacity, limit, one_strict))
+        RdV(state, broker, broker.name, kind, PORT, Terms(capacity, limit, one_strict))
         for state, broker, one_strict in zip(
             (RdVState.WAITING_ACCEPT, RdVState.WAITING_CONNECT),
             (Broker("a", manager=manager), Broker("b", manager=manager)),

@@ -10,16 +10,16 @@
  * FOUR there is caller 1 too, and neither of these two.
  *
  * A step here is what nobody can see in parts: callers compete for the lock, and only
- * the looks of `finish` and the parkers do without it. What each mirrors, in
+ * the looks of `meet` and the parkers do without it. What each mirrors, in
  * queuebroker/:
  *
  *   acquire, release     `with manager.lock`
  *   opposite_of          rendezvous.RdVMap.opposite_of
  *   step                 rendezvous.RdV.step
- *   pair                 pairing.pair, and the two ends handed out by begin_locked
+ *   pair                 pairing.pair, and the two ends handed out by meeting.begin
  *   withdraw_locked      meeting.withdraw_locked, rendezvous.RdVMap.remove
- *   Caller               broker.Broker.meet_accept, meet_connect; meeting.begin_locked,
- *                        finish, abandon; _sync.park
+ *   Caller               broker.Broker.meet_accept, meet_connect; meeting.meet,
+ *                        begin, expire, outcome, abandon; _sync.park
  *   Closer               broker.Broker.close_locked
  *
  * Left out: exclusive accepts; other ports and kinds, which have lists of their own;
@@ -147,7 +147,7 @@ inline withdraw_locked(i, why) {
 proctype Caller(byte i) {
     byte opposite;
 
-    /* begin_locked */
+    /* begin */
     atomic {
         acquire();
         if

@@ -185,8 +185,8 @@ SEEN_ELSEWHERE = (
         (
             Edit(
                 "meeting.py",
-                "    opposite.parker.release()\n",
-                "    next(iter(waiting)).parker.release()\n",
+                "    opposite.wake()\n",
+                "    next(iter(waiting)).wake()\n",
             ),
         ),
     ),
@@ -241,11 +241,13 @@ SEEN_ELSEWHERE = (
             ),
             Edit(
                 "broker.py",
-                "            if rdv is not None:\n"
-                "                return finish(rdv, deadline)\n",
-                "            if rdv is not None:\n"
-                "                with self._busy:\n"
-                "                    return finish(rdv, deadline)\n",
+                "            return meet(\n"
+                "                self.connecting(kind, name, port, terms),"
+                " deadline_after(timeout)\n"
+                "            )\n",
+                "            with self._busy:\n"
+                "                rdv = self.connecting(kind, name, port, terms)\n"
+                "                return meet(rdv, deadline_after(timeout))\n",
             ),
         ),
     ),
@@ -334,9 +336,9 @@ SEEN_ELSEWHERE = (
         (
             Edit(
                 "meeting.py",
-                "                withdraw_locked(rdv, Reason.TIMED_OUT)\n",
-                "                rdv.reason = Reason.TIMED_OUT\n"
-                "                raise _refusal(rdv)\n",
+                "            withdraw_locked(rdv, Reason.TIMED_OUT)\n",
+                "            rdv.reason = Reason.TIMED_OUT\n"
+                "            raise _refusal(rdv)\n",
             ),
             Edit(
                 "meeting.py",

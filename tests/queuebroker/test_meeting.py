@@ -35,7 +35,7 @@ from queuebroker import (
     RendezvousTimeoutError,
     UnknownBrokerError,
 )
-from queuebroker.meeting import begin_locked, finish
+from queuebroker.meeting import begin, expire, outcome
 from queuebroker.rendezvous import Kind, RdV, RdVState, Terms
 from specs.clauses import clause
 from specs.models.answers import Answer, Ending
@@ -107,7 +107,7 @@ class Meeting(RuleBasedStateMachine):
             assert answer.kind is Ending.BROKER_CLOSED
             return
         terms = attrs.evolve(SIZE, exclusive=exclusive)
-        rdv = RdV(ACCEPT, broker, broker, KINDS[medium], port, terms)
+        rdv = RdV(ACCEPT, broker, broker.name, KINDS[medium], port, terms)
         self._begin(ticket, rdv, answer)
 
     @rule(source=made, name=NAMES, port=PORTS, medium=MEDIA)
@@ -120,8 +120,7 @@ class Meeting(RuleBasedStateMachine):
             unknown = target is None or KINDS[medium] not in target.kinds
             assert broker.closed or unknown
             return
-        assert target is not None
-        rdv = RdV(CONNECT, broker, target, KINDS[medium], port, SIZE)
+        rdv = RdV(CONNECT, broker, name, KINDS[medium], port, SIZE)
         self._begin(ticket, rdv, answer)
 
     @rule(label=made, port=PORTS, medium=MEDIA, exclusive=st.booleans())
@@ -162,8 +161,10 @@ class Meeting(RuleBasedStateMachine):
             return
         ticket = data.draw(st.sampled_from(waiting))
         assert self.model.withdraw(ticket).kind is Ending.DONE
+        rdv = self.waiters.pop(ticket)
+        expire(rdv)
         with pytest.raises(RendezvousTimeoutError):
-            finish(self.waiters.pop(ticket), 0.0)
+            outcome(rdv)
 
     @invariant()
     def waiters_ended_as_the_model_says(self) -> None:
@@ -172,9 +173,9 @@ class Meeting(RuleBasedStateMachine):
             ended = self.model.end_of(ticket)
             assert rdv.waiting is (ended is None)
             if ended is not None:
-                assert rdv.parker.locked() is False
+                assert rdv.asleep() is False
                 del self.waiters[ticket]
-                self._ended(ticket, ended, functools.partial(finish, rdv, None))
+                self._ended(ticket, ended, functools.partial(outcome, rdv))
 
     @invariant()
     def books_agree(self) -> None:
@@ -200,13 +201,12 @@ class Meeting(RuleBasedStateMachine):
             assert all(rdv.waiting for rdv in broker.departing)
 
     def _begin(self, ticket: int, rdv: RdV, answer: Answer) -> None:
-        with self.manager.lock:
-            begin_locked(rdv)
+        begin(rdv)
         if answer.kind is Ending.WAITS:
             assert rdv.waiting
             self.waiters[ticket] = rdv
             return
-        self._ended(ticket, answer, lambda: finish(rdv, None))
+        self._ended(ticket, answer, lambda: outcome(rdv))
 
     def _once(
         self,

@@ -33,7 +33,7 @@ def call(
     exclusive: bool = False,
 ) -> RdV:
     """Return a caller at a broker that has not begun."""
-    return RdV(state, broker, broker, kind, port, Terms(1, exclusive=exclusive))
+    return RdV(state, broker, broker.name, kind, port, Terms(1, exclusive=exclusive))
 
 
 # The table.
@@ -64,13 +64,14 @@ def test_waiting_is_true_before_the_end_only(broker: Broker, state: RdVState) ->
     assert call(broker, state).waiting is (state in (ACCEPT, CONNECT))
 
 
-def test_a_caller_begins_with_its_parker_taken_and_a_ticket_of_its_own(
+def test_a_caller_waits_with_its_parker_taken_and_a_ticket_of_its_own(
     broker: Broker,
 ) -> None:
     """It can sleep at once, and its records can be told from another's."""
     first, second = call(broker, ACCEPT), call(broker, ACCEPT)
+    broker.waiting.add(first)
 
-    assert first.parker.locked()
+    assert first.asleep()
     assert first.ticket < second.ticket
     assert repr(first) == "<RdV queue port 1 waiting-accept>"
 
@@ -174,10 +175,10 @@ def test_mend_lets_go_who_was_left_in_line(broker: Broker, event: RdVEvent) -> N
         waiting.add(rdv)
     left.step(event)
     woken.step(event)
-    woken.parker.release()
+    woken.wake()
 
     waiting.mend()
 
     assert list(waiting) == [waits]
-    assert (left.parker.locked(), woken.parker.locked()) == (False, False)
-    assert waits.parker.locked()
+    assert (left.asleep(), woken.asleep()) == (False, False)
+    assert waits.asleep()

@@ -184,4 +184,4 @@ def test_who_is_struck_on_waking_hangs_up(
 
 def waiter_parks(broker: QueueBroker) -> Callable[[], bool]:
     """Return whether the one who waits at a broker has begun to."""
-    return lambda: all(rdv.parker.locked() for rdv in broker._broker.waiting)
+    return lambda: all(rdv.asleep() for rdv in broker._broker.waiting)

@@ -56,9 +56,10 @@ MEETING = (
         ("QB-RDV-10",),
         (
             Edit(
-                "broker.py",
-                "if target is not None and kind in target.kinds:",
-                "if target not in (None, self) and kind in target.kinds:",
+                "meeting.py",
+                "        target = manager.find_locked(rdv.name)\n",
+                "        target = manager.find_locked(rdv.name)\n"
+                "        target = None if target is caller else target\n",
             ),
         ),
     ),
@@ -117,13 +118,12 @@ MEETING = (
         (
             Edit(
                 "broker.py",
-                "        if required:\n",
-                "        if deadline is not None:\n"
-                "            from queuebroker import _sync\n"
-                "            never = _sync.Lock()\n"
-                "            never.acquire()\n"
-                "            _sync.park(never, lambda: False, deadline)\n"
-                "        if required:\n",
+                "            if required:\n",
+                "            if timeout is not None:\n"
+                "                from queuebroker import _sync\n"
+                "                deadline = deadline_after(timeout)\n"
+                "                _sync.park(taken_lock(), lambda: False, deadline)\n"
+                "            if required:\n",
             ),
         ),
     ),
@@ -136,6 +136,7 @@ MEETING = (
                 "broker_manager.py",
                 "        for connection in connections:\n"
                 "            connection.close_both()\n",
+                "        with self.lock:\n"
                 "            for connection in connections:\n"
                 "                connection.close_both()\n",
             ),
