@@ -12,6 +12,7 @@ for and can tell a lost wake-up from a deadlock.
 from __future__ import annotations
 
 import _thread
+import os
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ __all__ = [
     "Thread",
     "current_thread",
     "get_ident",
+    "glance",
     "monotonic",
     "monotonic_ns",
     "park",
@@ -47,6 +49,24 @@ current_thread = threading.current_thread
 
 # The longest wait the platform can be asked for, in seconds.
 WAIT_S_MAX = threading.TIMEOUT_MAX
+
+# How long a caller lets others run before it sleeps, in seconds: less than it takes to
+# put a thread to sleep and to wake it on another processor.
+GLANCE_S = 2e-5
+
+
+def glance(ready: Callable[[], bool]) -> bool:
+    """Let other threads run for a moment; return whether ``ready`` came true.
+
+    Two threads that answer each other need not sleep then, nor wake each other, which
+    is most of a round trip. ``ready`` is called without any lock and must only read.
+    """
+    until = monotonic() + GLANCE_S
+    while not ready():
+        if monotonic() >= until:
+            return False
+        os.sched_yield()  # lets go of the interpreter lock, and sleeps not
+    return True
 
 
 def park(

@@ -66,7 +66,7 @@ def check_instance(what: str, value: object, kind: type) -> None:
 
 def check_port(port: object) -> int:
     """Return a port: an int from 0 to 2**31 - 1 (QB-RDV-17)."""
-    number = index("port", port)
+    number = port if type(port) is int else index("port", port)
     if not 0 <= number < PORT_LIMIT:
         msg = f"port must be in 0..{PORT_LIMIT - 1}, got {number}"
         raise ValueError(msg)
@@ -85,7 +85,7 @@ def index(what: str, value: object) -> int:
 
 def positive(what: str, value: object) -> int:
     """Return ``value`` as an int of at least 1 (QB-BUF-1)."""
-    number = index(what, value)
+    number = value if type(value) is int else index(what, value)
     if number < 1:
         msg = f"{what} must be >= 1, got {number}"
         raise ValueError(msg)

@@ -123,7 +123,7 @@ class BrokerManager:
         Raises:
             BrokerClosedError: this manager was made before a fork.
         """
-        if self.foreign:
+        if self._born != _forks:
             msg = "cannot use a broker made before a fork: its threads are not here"
             raise BrokerClosedError(msg)
 

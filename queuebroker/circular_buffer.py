@@ -11,7 +11,7 @@ Neither knows of ends or of disconnecting.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from queuebroker import _sync
 from queuebroker.arguments import deadline_after, flat_view, index, positive
@@ -58,8 +58,6 @@ class CircularBufferQueue(Generic[M]):
         "room",
     )
 
-    _Arrived: ClassVar[type[WaitList]] = WaitList
-
     def __init__(self, capacity: int, *, lock: _thread.LockType | None = None) -> None:
         self.capacity: int = positive("capacity", capacity)
         self.lock: _thread.LockType = _sync.Lock() if lock is None else lock
@@ -67,7 +65,7 @@ class CircularBufferQueue(Generic[M]):
         self._pulled: int = 0
         self.discarded: int = 0  # removed without being pulled
         self.room: WaitList = WaitList()
-        self.arrived: WaitList = self._Arrived()
+        self.arrived: WaitList = WaitList()
 
     def __len__(self) -> int:
         return len(self._messages)

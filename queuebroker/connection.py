@@ -8,7 +8,7 @@ anybody waits.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar
 
 from queuebroker import _sync
 from queuebroker.observer import Operation, Reason, Watch
@@ -49,6 +49,8 @@ B = TypeVar("B", bound=Buffer)
 T = TypeVar("T")
 
 _numbers = itertools.count(1)
+
+_NO_READINESS: Final[list[Readiness | None]] = [None, None]
 
 
 class Flow(Generic[B]):
@@ -204,8 +206,9 @@ class Connection(Generic[B]):
         if self.watch is not None:
             self.note(Operation.CLOSE_LOCAL, side, side, reason=reason)
         self.rouse_locked()
-        self.refresh_locked(0)
-        self.refresh_locked(1)
+        if self.readiness != _NO_READINESS:
+            self.refresh_locked(0)
+            self.refresh_locked(1)
         if self.closed[1 - side]:
             self.forget()
         self.hung_up[side] = True

@@ -106,6 +106,8 @@ class FastMessageQueue(LockedMessageQueue):
 
     def _slept(self, lane: Lane, deadline: float | None) -> bool:
         """Sleep until there may be a message; False if the lock says what there is."""
+        if _sync.glance(lane.ready):
+            return not lane.shut
         sleepers = lane.sleepers
         sleeping = sleepers.sleeping
         if sleeping is None:

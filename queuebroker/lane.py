@@ -20,17 +20,16 @@ from __future__ import annotations
 import itertools
 import operator
 from collections import deque
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from queuebroker.circular_buffer import CircularBufferQueue
+from queuebroker.parking import WaitList
 from queuebroker.queue_connection import Message
 from queuebroker.sleepers import Sleepers
 
 if TYPE_CHECKING:
     import _thread
     from collections.abc import Iterator
-
-    from queuebroker.parking import WaitList
 
 __all__ = ["Lane"]
 
@@ -69,10 +68,6 @@ class Lane(CircularBufferQueue[Message]):
         "slots",
     )
 
-    _Arrived: ClassVar[type[WaitList]] = Sleepers
-    arrived: Sleepers
-    discarded: int
-
     # Made by the first push:
     slots: list[int | None]
     _fresh: Iterator[None]
@@ -81,10 +76,17 @@ class Lane(CircularBufferQueue[Message]):
     numbers: Iterator[int]
 
     def __init__(self, capacity: int, *, lock: _thread.LockType) -> None:
-        super().__init__(capacity, lock=lock)
+        # Without super(): a meeting makes two, and more than a third of it was calls.
+        self.capacity: int = capacity
+        self.lock: _thread.LockType = lock
+        self._messages: deque[Message] = deque()
+        self._pulled: int = 0
+        self.discarded: int = 0
+        self.room: WaitList = WaitList()
+        self.sleepers: Sleepers = Sleepers()
+        self.arrived: WaitList = self.sleepers
         self.open: bool = False  # from then on, also when it is shut
         self.shut: bool = False
-        self.sleepers: Sleepers = self.arrived
         self.messages: deque[Message] = self._messages
         self.free: Iterator[object] = _NO_GATE
         self.incoming: Iterator[Any] = _NO_GATE
@@ -151,6 +153,13 @@ class Lane(CircularBufferQueue[Message]):
 
     # Under the lock.
 
+    def rouse_locked(self) -> None:
+        # Where one looks first, nobody is called: most hang-ups find nobody asleep.
+        if self.room.asleep:
+            self.room.wake_all()
+        if self.sleepers.sleeping:
+            self.sleepers.wake_all()
+
     def open_locked(self) -> None:
         """Make the gates; nothing is here yet, nor on its way."""
         # Slots never used yet are only counted; an idle connection shall be small.
@@ -211,6 +220,8 @@ class Lane(CircularBufferQueue[Message]):
 
     def discard_locked(self) -> None:
         """Remove everything; only of a lane that is shut."""
+        if not self._messages:
+            return
         if not self.open:
             super().discard_locked()
             return
@@ -220,14 +231,14 @@ class Lane(CircularBufferQueue[Message]):
             self.slots.append(None)
 
     def shut_locked(self) -> None:
-        """Leave the lock as the only way; whoever is under way looks afterwards.
+        """Leave the lock as the only way; only once.
+
+        Whoever is under way goes on, and looks afterwards.
 
         One call in C: nobody sees it half done, and no interrupt strikes in it. Put
         `SHUT` where the gate takes from, take the next item, which is that, and the
         gate is exhausted; the same for the other gate; then note that it is done.
         """
-        if self.shut:
-            return
         if not self.open:
             self.shut = True
             return

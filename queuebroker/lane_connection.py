@@ -53,7 +53,8 @@ class LaneConnection(QueueConnection):
     def shut_locked(self) -> None:
         """Shut both lanes for good."""
         for lane in self.lanes:
-            lane.shut_locked()
+            if not lane.shut:
+                lane.shut_locked()
 
     def close_locked(
         self, side: Side, error: BaseException | None, reason: Reason

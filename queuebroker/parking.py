@@ -42,10 +42,12 @@ T = TypeVar("T")
 class Parker(Protocol):
     """What a waker knows of a sleeper; a bare lock is one."""
 
-    def locked(self) -> bool:
+    @property
+    def locked(self) -> Callable[[], bool]:
         """Whether it was not released yet."""
 
-    def release(self) -> None:
+    @property
+    def release(self) -> Callable[[], object]:
         """Wake who sleeps on it; one call in C, which no interrupt can tear."""
 
 

@@ -85,6 +85,10 @@ class Terms:
 
 _tickets = itertools.count(1)
 
+# A member of an Enum takes five times as long to look up as a global name.
+_ACCEPT: Final = RdVState.WAITING_ACCEPT
+_NO_REASON: Final = Reason.NONE
+
 
 class RdV:
     """One call of accept or connect, from its arrival to its end; single use.
@@ -107,6 +111,7 @@ class RdV:
         "make",
         "name",
         "parker",
+        "place",
         "port",
         "reason",
         "state",
@@ -126,17 +131,18 @@ class RdV:
         make: Callable[[], Parker] = taken_lock,
     ) -> None:
         self.state: RdVState = state
-        self.accepts: Final = state is RdVState.WAITING_ACCEPT
+        self.accepts: Final = state is _ACCEPT
         self.caller: Broker = caller
         self.name: str = name
         self.target: Broker
         self.kind: Kind = kind
         self.port: int = port
+        self.place: Final = (kind, port)
         self.terms: Terms = terms
         self.ticket: int = next(_tickets)
         self.began_ns: int = 0
         self.begun: bool = False  # from then on its end is told of too
-        self.reason: Reason = Reason.NONE
+        self.reason: Reason = _NO_REASON
         self.end: MessageQueue | Channel | None = None
         self.make: Callable[[], Parker] = make
         self.parker: Parker | None = None
@@ -200,33 +206,31 @@ class RdVMap:
 
     def opposite_of(self, rdv: RdV) -> RdV | None:
         """Return who has waited longest for a call like this one."""
-        waiting = self._waiting.get((rdv.kind, rdv.port))
-        if waiting and waiting[0].state is _OPPOSITE[rdv.state]:
+        waiting = self._waiting.get(rdv.place)
+        if waiting and waiting[0].accepts is not rdv.accepts:
             return waiting[0]
         return None
 
     def refuses(self, rdv: RdV) -> bool:
         """Whether an exclusive accept stands in the way of this accept (QB-RDV-9)."""
-        waiting = self._waiting.get((rdv.kind, rdv.port))
-        if not waiting or rdv.state is not RdVState.WAITING_ACCEPT:
+        waiting = self._waiting.get(rdv.place) if rdv.accepts else None
+        if not waiting:
             return False
         first = waiting[0]
-        return first.state is rdv.state and (
-            rdv.terms.exclusive or first.terms.exclusive
-        )
+        return first.accepts and (rdv.terms.exclusive or first.terms.exclusive)
 
     def add(self, rdv: RdV) -> None:
         """Let a caller wait."""
         rdv.parker = rdv.make()
-        self._waiting.setdefault((rdv.kind, rdv.port), []).append(rdv)
+        self._waiting.setdefault(rdv.place, []).append(rdv)
 
     def remove(self, rdv: RdV) -> None:
         """Let a caller wait no more, if it is here."""
-        waiting = self._waiting.get((rdv.kind, rdv.port), [])
+        waiting = self._waiting.get(rdv.place, [])
         if rdv in waiting:
             waiting.remove(rdv)
             if not waiting:
-                del self._waiting[rdv.kind, rdv.port]
+                del self._waiting[rdv.place]
 
     def mend(self) -> None:
         """Let those go who are matched or withdrawn but still listed (I2).

@@ -38,7 +38,8 @@ class Sleepers(WaitList):
     __slots__ = ("present", "sleeping", "waking")
 
     def __init__(self) -> None:
-        super().__init__()
+        self._parkers = None  # those of a lane are in ``sleeping``
+        self._pinned = self.asleep = False
         self.present: Collection[object] = ()
         # Made when somebody first sleeps: an idle connection shall be small.
         self.sleeping: deque[Parker] | None = None

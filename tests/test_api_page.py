@@ -31,6 +31,7 @@ _MADE_FOR_YOU = {"Channel", "MessageQueue", "TypedQueue"}
 # What a class shows to the rest of the package and not to its users.
 _INTERNAL = {
     "Broker": {
+        *("accepting", "connecting"),
         *("count_departing", "count_waiting", "departing", "kinds"),
         *("meet_accept", "meet_connect", "offer", "waiting"),
     },

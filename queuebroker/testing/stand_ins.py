@@ -44,6 +44,7 @@ _real_wait = threading.Condition.wait
 _real_wait_for = threading.Condition.wait_for
 _real_notify = threading.Condition.notify
 _real_park = _sync.park
+_real_glance = _sync.glance
 _real_sleep = time.sleep
 
 
@@ -141,6 +142,12 @@ def _park(lock: Any, predicate: Callable[[], bool], deadline: float | None) -> b
     return _real_park(lock, predicate, deadline)
 
 
+def _glance(ready: Callable[[], bool]) -> bool:
+    # Others run when a task sleeps, too: to switch here as well would only multiply
+    # the schedules.
+    return _real_glance(ready) if caller() is None else ready()
+
+
 def _importing(real: Callable[..., Any]) -> Callable[..., Any]:
     """Stands for a way to import: notes that the task is about it."""
 
@@ -206,6 +213,7 @@ STAND_INS: Final[dict[Any, Any]] = {
     threading.active_count: threads.active_count,
     threading.get_ident: threads.get_ident,
     _sync.park: _park,
+    _sync.glance: _glance,
     time.monotonic: _clock(time.monotonic, _seconds),
     time.monotonic_ns: _clock(time.monotonic_ns, _nanoseconds),
     time.perf_counter: _clock(time.perf_counter, _seconds),

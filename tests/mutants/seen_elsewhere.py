@@ -52,7 +52,7 @@ SEEN_ELSEWHERE = (
         (
             Edit(
                 "rendezvous.py",
-                "if waiting and waiting[0].state is _OPPOSITE[rdv.state]:",
+                "if waiting and waiting[0].accepts is not rdv.accepts:",
                 "if waiting:",
             ),
         ),
@@ -147,8 +147,8 @@ SEEN_ELSEWHERE = (
         (
             Edit(
                 "connection.py",
-                "        self.rouse_locked()\n        self.refresh_locked(0)\n",
-                "        self.refresh_locked(0)\n",
+                "        self.rouse_locked()\n        if self.readiness !=",
+                "        if self.readiness !=",
             ),
         ),
     ),
@@ -185,8 +185,13 @@ SEEN_ELSEWHERE = (
         (
             Edit(
                 "meeting.py",
-                "    opposite.wake()\n",
-                "    next(iter(waiting)).wake()\n",
+                "    opposite.wake()\n    acceptor",
+                "    next(iter(waiting)).wake()\n    acceptor",
+            ),
+            Edit(
+                "meeting.py",
+                "    opposite.wake()\n    connector",
+                "    next(iter(waiting)).wake()\n    connector",
             ),
         ),
     ),
@@ -241,13 +246,9 @@ SEEN_ELSEWHERE = (
             ),
             Edit(
                 "broker.py",
-                "            return meet(\n"
-                "                self.connecting(kind, name, port, terms),"
-                " deadline_after(timeout)\n"
-                "            )\n",
+                "            return meet(self.connecting(",
                 "            with self._busy:\n"
-                "                rdv = self.connecting(kind, name, port, terms)\n"
-                "                return meet(rdv, deadline_after(timeout))\n",
+                "                return meet(self.connecting(",
             ),
         ),
     ),
@@ -356,7 +357,7 @@ SEEN_ELSEWHERE = (
         (
             Edit(
                 "rendezvous.py",
-                "self._waiting.setdefault((rdv.kind, rdv.port), []).append(rdv)",
+                "self._waiting.setdefault(rdv.place, []).append(rdv)",
                 "self._waiting[rdv.kind, rdv.port] = [rdv]",
             ),
         ),

@@ -32,7 +32,7 @@ MEETING = (
             Edit(
                 "rendezvous.py",
                 'for a call like this one."""\n'
-                "        waiting = self._waiting.get((rdv.kind, rdv.port))\n",
+                "        waiting = self._waiting.get(rdv.place)\n",
                 'for a call like this one."""\n'
                 "        waiting = next(iter(self._waiting.values()), None)\n",
             ),
@@ -45,8 +45,8 @@ MEETING = (
         (
             Edit(
                 "rendezvous.py",
-                "if not waiting or rdv.state is not RdVState.WAITING_ACCEPT:",
-                "if waiting is not rdv:",
+                "        if not waiting:\n            return False\n",
+                "        if waiting is not rdv:\n            return False\n",
             ),
         ),
     ),

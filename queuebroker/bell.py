@@ -1,0 +1,39 @@
+"""`Bell`: a parker that several may release, for who waits for the first of several.
+
+A bare lock is released once only. Whoever is listed in several places, under several
+locks, may be woken from each of them at once; and no waker may be torn by an interrupt
+between taking a parker off its list and waking it (`queuebroker.parking`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import methodcaller
+from typing import TYPE_CHECKING, Final
+
+from queuebroker.parking import taken_lock
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Callable
+
+__all__ = ["Bell"]
+
+_release: Final = methodcaller("release")
+
+
+class Bell:
+    """A parker for one sleep: sleep on ``lock``; ring it by `release`, once or often.
+
+    To ring is one call in C, like the release of a lock: the first takes the only item
+    of an iterator, which releases the lock, and every other finds nothing there.
+    """
+
+    __slots__ = ("lock", "locked", "release")
+
+    def __init__(self) -> None:
+        self.lock: Final[_thread.LockType] = taken_lock()
+        self.locked: Final[Callable[[], bool]] = self.lock.locked
+        self.release: Final[Callable[[], object]] = partial(
+            next, map(_release, (self.lock,)), None
+        )
