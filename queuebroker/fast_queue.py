@@ -137,14 +137,7 @@ class FastMessageQueue(LockedMessageQueue):
     ) -> int:
         lane = self._outward
         while sent < len(sendable) and not lane.shut:
-            begin = sent
-            try:
-                sent = lane.push_many(sendable, begin)
-                if lane.sleepers.present:
-                    self._lanes.wake_receiver(lane)
-            except BaseException:
-                self._lanes.recover()
-                raise
+            begin, sent = sent, self._lanes.push_many(lane, sendable, sent)
             if sent > begin:
                 continue
             try:  # one as the locked kind does it: it waits, or says why it cannot
@@ -163,13 +156,7 @@ class FastMessageQueue(LockedMessageQueue):
             return super().receive_many(limit, timeout=timeout)
         most = self.capacity if limit is None else positive("limit", limit)
         taken = [self.receive(timeout=timeout)]
-        try:
-            taken += lane.pull_many(most - 1)
-            if lane.room.asleep:
-                self._lanes.wake_sender(lane)
-        except BaseException:
-            self._lanes.recover()
-            raise
+        taken += self._lanes.pull_many(lane, most - 1)
         if self._inward.shut and len(taken) < most:  # since we began
             with contextlib.suppress(ReceiveTimeoutError, DisconnectedQueueError):
                 taken += super().receive_many(most - len(taken), timeout=0)

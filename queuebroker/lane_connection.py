@@ -80,6 +80,28 @@ class LaneConnection(QueueConnection):
 
     # For an end that acted, or would act, without the lock.
 
+    def push_many(self, lane: Lane, messages: list[bytes], begin: int) -> int:
+        """Store messages from ``begin`` on, as many as fit; return where it stopped."""
+        try:
+            stored = lane.push_many(messages, begin)
+            if lane.sleepers.present:
+                self.wake_receiver(lane)  # who wakes the next
+        except BaseException:
+            self.recover()
+            raise
+        return stored
+
+    def pull_many(self, lane: Lane, limit: int) -> list[bytes]:
+        """Remove the oldest messages that are here now, ``limit`` at most."""
+        try:
+            pulled = lane.pull_many(limit)
+            if lane.room.asleep:
+                self.wake_sender(lane)  # who wakes the next
+        except BaseException:
+            self.recover()
+            raise
+        return pulled
+
     def wake_receiver(self, lane: Lane) -> None:
         """Wake one who waits for what was just sent, or do what else is to be done."""
         if lane.sleepers.present is LOOK:
