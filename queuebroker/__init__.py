@@ -9,10 +9,12 @@ circular_buffer        bounded buffers of messages and of bytes
 status                 what an end is and may do: the tables
 connection, queue_connection, readiness  the state that two ends share
 end, channel           what ends have in common; ends for bytes
-typed_queue, message_queue, locked_queue  ends for messages, objects over them
+typed_queue, message_queue, reception, locked_queue  ends for messages, for objects
 sleepers, lane, fast_queue    the same without a lock where nobody waits
 rendezvous, pairing, meeting    who waits for whom at which port; how they meet
 broker_manager, broker, queue_broker, task     names, and threads that belong to them
+bell, waiting          the first message of several queues
+aio                    the same objects from asyncio: not imported from here
 java                   the same objects under the names of the Java text
 testing                the schedule explorer: not imported from here
 """
@@ -52,6 +54,7 @@ from queuebroker.rendezvous import RdV, RdVMap
 from queuebroker.status import Status
 from queuebroker.task import Task
 from queuebroker.typed_queue import TypedQueue
+from queuebroker.waiting import receive_any
 
 __all__ = [  # noqa: RUF022  # grouped by what they are for
     # meeting
@@ -67,6 +70,7 @@ __all__ = [  # noqa: RUF022  # grouped by what they are for
     "Channel",
     "MessageQueue",
     "TypedQueue",
+    "receive_any",
     "CircularBuffer",
     "CircularBufferQueue",
     "Status",

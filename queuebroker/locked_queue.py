@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from queuebroker.arguments import deadline_after, flat_view, positive, snapshot
 from queuebroker.errors import ReceiveTimeoutError, SendTimeoutError
 from queuebroker.message_queue import MessageQueue
-from queuebroker.observer import Operation, Reason
+from queuebroker.reception import Reception
 from queuebroker.status import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from typing_extensions import Buffer
 
     from queuebroker.connection import Side
     from queuebroker.errors import QueueBrokerError
+    from queuebroker.reception import Take
 
 __all__ = ["LockedMessageQueue"]
 
@@ -31,13 +32,6 @@ T = TypeVar("T")
 
 # What a send that returns normally was told.
 _DONE: Final = frozenset({Verdict.DO, Verdict.DROP})
-
-# How a receive that had to wait ended.
-_ENDED: Final[Mapping[Verdict, Reason]] = {
-    Verdict.DO: Reason.NONE,
-    Verdict.REFUSE: Reason.DISCONNECTED,
-    Verdict.WAIT: Reason.TIMED_OUT,
-}
 
 
 class LockedMessageQueue(MessageQueue):
@@ -152,6 +146,15 @@ class LockedMessageQueue(MessageQueue):
         return self._receive(self._connection.take_locked, timeout)
 
     def receive_into(self, buffer: Buffer, *, timeout: float | None = None) -> int:
+        return self._receive(self._taking_into(buffer), timeout)
+
+    def receive_many(
+        self, limit: int | None = None, *, timeout: float | None = None
+    ) -> list[bytes]:
+        return self._receive(self._taking_many(limit), timeout)
+
+    def _taking_into(self, buffer: Buffer) -> Take[int]:
+        """Return how to take one message into a buffer, which it must fit."""
         view = flat_view(buffer)
         if view.readonly and view.nbytes:
             msg = "cannot receive: buffer is read-only"
@@ -169,11 +172,10 @@ class LockedMessageQueue(MessageQueue):
                 view[:size] = message
             return size
 
-        return self._receive(take, timeout)
+        return take
 
-    def receive_many(
-        self, limit: int | None = None, *, timeout: float | None = None
-    ) -> list[bytes]:
+    def _taking_many(self, limit: int | None) -> Take[list[bytes]]:
+        """Return how to take what is there, ``limit`` at most."""
         most = None if limit is None else positive("limit", limit)
 
         def take(side: Side, waited_ns: int) -> list[bytes] | None:
@@ -182,49 +184,28 @@ class LockedMessageQueue(MessageQueue):
             taken = (take_one(side, waited_ns) for _ in range(count))
             return [message for message in taken if message is not None] or None
 
-        return self._receive(take, timeout)
+        return take
 
-    def _receive(
-        self, take: Callable[[Side, int], T | None], timeout: float | None
-    ) -> T:
-        """Do ``take(side, waited_ns)`` under the lock once something is here.
-
-        None stands for nothing: then it waits on.
-        """
-        connection, side = self._connection, self._side
-        taken: list[T] = []
-        slept = False
-
-        def attempt(waited_ns: int) -> Verdict:
-            nonlocal slept
-            verdict = connection.receive_verdict(side)
-            if verdict is Verdict.DO:
-                took = take(side, waited_ns)
-                if took is None:  # somebody without the lock was faster
-                    return Verdict.WAIT
-                taken.append(took)
-            elif verdict is Verdict.REFUSE:
-                connection.see_close_locked(side)
-            elif timeout != 0 and not slept:
-                slept = True
-                connection.note(Operation.RECV_BEGIN, side, side)
-            return verdict
-
-        reason = Reason.INTERRUPTED
+    def _receive(self, take: Take[T], timeout: float | None) -> T:
+        """Do ``take(side, waited_ns)`` under the lock once something is here."""
+        reception = self._reception(take, timeout)
         try:
-            verdict = self._act(attempt, timeout, sends=False)
-            reason = _ENDED[verdict]
+            reception.verdict = self._act(reception.attempt, timeout, sends=False)
         finally:
-            if slept:
-                note = connection.note
-                connection.critical(
-                    lambda: note(Operation.RECV_END, side, side, reason=reason)
-                )
-        if verdict is Verdict.REFUSE:
+            reception.end()
+        return self._received(reception, timeout)
+
+    def _reception(self, take: Take[T], timeout: float | None) -> Reception[T]:
+        """Return a receive that is yet to begin."""
+        return Reception(self._connection, self._side, take, waits=timeout != 0)
+
+    def _received(self, reception: Reception[T], timeout: float | None) -> T:
+        """Return what a receive took, or raise why it took nothing."""
+        if reception.verdict is Verdict.REFUSE:
             raise self._refusal("receive")
-        if verdict is Verdict.WAIT:
+        if reception.verdict is Verdict.WAIT:
             raise self._nothing_came(timeout)
-        return taken[0]
+        return reception.taken[0]
 
     def _nothing_came(self, timeout: float | None) -> ReceiveTimeoutError:
         """Return the exception for a receive that ran out of time."""

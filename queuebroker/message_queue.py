@@ -37,7 +37,10 @@ class MessageQueue(End[QueueConnection], abc.ABC):
     until the end is disconnected.
     """
 
-    __slots__ = ()
+    # The turn of its last message by `receive_any`, set by that and not here: most ends
+    # never have one, and are made often.
+    __slots__ = ("_served",)
+    _served: int
 
     _kind: ClassVar[str] = "MessageQueue"
     _error: ClassVar[type[DisconnectedError]] = DisconnectedQueueError

@@ -113,11 +113,7 @@ class QueueBroker:
 
         The rest is as `Broker.accept`.
         """
-        terms = self._terms_with(strict_half)
-        if capacity is not None:
-            terms = attrs.evolve(terms, capacity=positive("capacity", capacity))
-        if exclusive:
-            terms = attrs.evolve(terms, exclusive=True)
+        terms = self._terms_with(strict_half, capacity, exclusive=exclusive)
         return _queue(self._broker.meet_accept(_QUEUE, port, terms, timeout))
 
     @overload
@@ -208,10 +204,22 @@ class QueueBroker:
         """Make this the current broker of the thread or coroutine (QB-NAME-11)."""
         return as_current(self)
 
-    def _terms_with(self, strict_half: bool | None) -> Terms:
-        if strict_half is None:
-            return self._terms
-        return attrs.evolve(self._terms, strict=bool(strict_half))
+    def _terms_with(
+        self,
+        strict_half: bool | None,
+        capacity: int | None = None,
+        *,
+        exclusive: bool = False,
+    ) -> Terms:
+        """Return the settings of this broker with those of one call."""
+        terms = self._terms
+        if strict_half is not None:
+            terms = attrs.evolve(terms, strict=bool(strict_half))
+        if capacity is not None:
+            terms = attrs.evolve(terms, capacity=positive("capacity", capacity))
+        if exclusive:
+            terms = attrs.evolve(terms, exclusive=True)
+        return terms
 
     # Closing.
 

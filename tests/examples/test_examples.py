@@ -12,6 +12,7 @@ _FOLDER = Path(__file__).parents[2] / "examples"
 
 _PRINTS = {
     "echo.py": ["is anybody there?"],
+    "echo_asyncio.py": ["a coroutine was here", "and so was a thread"],
     "ping_pong.py": [f"{('ping', 'pong')[i % 2]} {i + 1}" for i in range(10)],
     "send_file.py": ["send_file.py: {size} bytes, as they were sent"],
     "many_clients.py": [
@@ -26,6 +27,13 @@ _PRINTS = {
         "right received good-bye",
         "right is disconnected",
         "right: cannot send: 'right' port 1 was disconnected by 'left'",
+    ],
+    "first_of_two.py": [
+        "ann: rent",
+        "bob: bill",
+        "ann: tax",
+        "ann: love",
+        "everybody has hung up",
     ],
     "typed_readings.py": [
         "no reading: roof 21.7",

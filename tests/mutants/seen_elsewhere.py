@@ -129,14 +129,12 @@ SEEN_ELSEWHERE = (
         ("QB-DISC-7",),
         (
             Edit(
-                "locked_queue.py",
-                "            verdict = connection.receive_verdict(side)\n"
-                "            if verdict is Verdict.DO:\n",
-                "            verdict = connection.receive_verdict(side)\n"
-                "            if slept and verdict is Verdict.REFUSE:\n"
-                "                if not connection.closed[side]:\n"
-                "                    return Verdict.WAIT\n"
-                "            if verdict is Verdict.DO:\n",
+                "reception.py",
+                "        verdict = connection.receive_verdict(side)\n",
+                "        verdict = connection.receive_verdict(side)\n"
+                "        if self._slept and verdict is Verdict.REFUSE:\n"
+                "            if not connection.closed[side]:\n"
+                "                return Verdict.WAIT\n",
             ),
         ),
     ),

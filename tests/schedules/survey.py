@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from queuebroker import fast_queue, lane, lane_connection, sleepers
+from queuebroker import bell, fast_queue, lane, lane_connection, sleepers, waiting
 from queuebroker.testing import Failure, explore
 from tests.schedules.level import QUICK
 
@@ -21,7 +21,14 @@ __all__ = ["SEED", "Finding", "check", "survey"]
 SEED = 1
 
 # All that is done without the lock.
-FAST = (fast_queue.FastMessageQueue, lane, lane_connection, sleepers)
+FAST = (
+    fast_queue.FastMessageQueue,
+    lane,
+    lane_connection,
+    sleepers,
+    bell,
+    waiting,
+)
 
 
 @attrs.frozen

@@ -22,6 +22,7 @@ from tests.schedules import (
     test_receiving,
     test_sending,
     test_timing,
+    test_waiting,
 )
 from tests.schedules.level import SAMPLE
 from tests.schedules.scenario import of_module
@@ -37,6 +38,7 @@ MODULES = (
     test_receiving,
     test_sending,
     test_timing,
+    test_waiting,
 )
 
 SCENARIOS = [
@@ -53,6 +55,7 @@ SCENARIOS = [
                 "QB-TIME",
                 "QB-CONC",
                 "QB-BULK",
+                "QB-WAIT",
             )
         )
         for name in scenario.clauses

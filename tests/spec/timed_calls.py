@@ -14,6 +14,7 @@ from queuebroker import (
     ReceiveTimeoutError,
     RendezvousTimeoutError,
     SendTimeoutError,
+    receive_any,
 )
 from tests.pairs import channel_pair, queue_pair
 
@@ -80,6 +81,16 @@ def _receives(stack: ExitStack, method: str, *args: object) -> Case:
     )
 
 
+def _receives_any(stack: ExitStack) -> Case:
+    ends = [stack.enter_context(queue_pair()) for _ in range(2)]
+    queues = [left for left, _ in ends]
+    return Case(
+        lambda timeout: receive_any(queues, timeout=timeout),
+        ReceiveTimeoutError,
+        lambda: ends[1][1].send(b"m"),
+    )
+
+
 def _writes(stack: ExitStack, method: str) -> Case:
     left, right = stack.enter_context(channel_pair())
     left.write(b"f")
@@ -121,6 +132,7 @@ CALLS: dict[str, Callable[[ExitStack], Case]] = {
     "receive": lambda stack: _receives(stack, "receive"),
     "receive_into": lambda stack: _receives(stack, "receive_into", bytearray(1)),
     "receive_many": lambda stack: _receives(stack, "receive_many"),
+    "receive_any": _receives_any,
     "write": lambda stack: _writes(stack, "write"),
     "write_all": lambda stack: _writes(stack, "write_all"),
     "read": lambda stack: _reads(stack, "read", bytearray(1)),

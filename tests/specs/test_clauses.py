@@ -29,10 +29,10 @@ NUMBERS = {
     "QB-ERR": range(1, 11),
     "QB-TIME": range(1, 11),
     "QB-CONC": range(1, 10),
-    # 11, the asyncio face, is not built yet.
-    "QB-PY": (*range(1, 11), 12, 13),
+    "QB-PY": range(1, 14),
     "QB-BULK": range(1, 4),
     "QB-BOOK": range(1, 6),
+    "QB-WAIT": (1,),
     "J": (1,),
     # 6, causality across machines, is not built yet.
     "Q": (1, 2, 3, 4, 5, 7, 8),

@@ -53,6 +53,12 @@ def test_connect_gives_no_none_where_the_name_is_required(check: Check) -> None:
     _must_be_clean(check(_HERE / "connect.py"))
 
 
+@clause("QB-PY-6")
+def test_what_is_awaited_is_what_it_says(check: Check) -> None:
+    """The faces for coroutines have the types of the plain ones."""
+    _must_be_clean(check(_HERE / "coroutines.py"))
+
+
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

@@ -12,6 +12,11 @@ _LIFO = (
         "        message = self._messages[0]\n        del self._messages[0]\n",
         "        message = self._messages[-1]\n        del self._messages[-1]\n",
     ),
+    Edit(
+        "lane.py",
+        "iter(self._messages.popleft, _SHUT)",
+        "iter(self._messages.pop, _SHUT)",
+    ),
 )
 
 CONNECTIONS = (

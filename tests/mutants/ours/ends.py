@@ -27,6 +27,13 @@ _OWNED = (
         "        connection = self._connection\n"
         "        deadline = deadline_after(timeout)\n",
     ),
+    Edit(
+        "fast_queue.py",
+        "        lane = self._outward\n        try:\n",
+        "        self._owner = self._owner or _sync.get_ident()\n"
+        "        assert self._owner == _sync.get_ident()\n"
+        "        lane = self._outward\n        try:\n",
+    ),
 )
 
 _DISCONNECTS = (
@@ -75,10 +82,10 @@ ENDS = (
         (
             Edit(
                 "locked_queue.py",
-                "        return taken[0]\n",
-                "        if connection.closed[side]:\n"
+                "        return reception.taken[0]\n",
+                "        if self._connection.closed[self._side]:\n"
                 '            raise self._refusal("receive")\n'
-                "        return taken[0]\n",
+                "        return reception.taken[0]\n",
             ),
         ),
         locked=True,
@@ -154,9 +161,9 @@ ENDS = (
             Edit(
                 "locked_queue.py",
                 "            raise self._nothing_came(timeout)\n",
-                "            with connection.lock:\n"
+                "            with self._connection.lock:\n"
                 "                if self.pending:\n"
-                "                    connection.take_locked(side, 0)\n"
+                "                    self._connection.take_locked(self._side, 0)\n"
                 "            raise self._nothing_came(timeout)\n",
             ),
         ),

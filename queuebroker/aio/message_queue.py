@@ -1,0 +1,312 @@
+"""`MessageQueue`: one end of a connection, for coroutines.
+
+Each call first tries what the plain end does with ``timeout=0``, which is all of it
+where nobody has to wait; only then it waits in `queuebroker.aio.waiting`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+
+from queuebroker import message_queue as plain
+from queuebroker.aio.waiting import act
+from queuebroker.arguments import check_instance, deadline_after, snapshot
+from queuebroker.errors import (
+    DisconnectedQueueError,
+    ReceiveTimeoutError,
+    SendTimeoutError,
+)
+from queuebroker.locked_queue import LockedMessageQueue
+from queuebroker.status import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable
+    from types import TracebackType
+    from typing import Any, Self
+
+    from typing_extensions import Buffer
+
+    from queuebroker.end import Stats
+    from queuebroker.reception import Take
+    from queuebroker.status import Status
+
+__all__ = ["MessageQueue"]
+
+T = TypeVar("T")
+
+_UNSENT: Final = frozenset({Verdict.REFUSE, Verdict.WAIT})
+
+
+class MessageQueue:
+    """The face of a `queuebroker.MessageQueue` for coroutines.
+
+    Made by `queuebroker.aio.QueueBroker` and by `queuebroker.aio.wrap`.
+
+    As that, but ``send``, ``receive`` and their kin are awaited, and ``async for``
+    yields messages. What never waits is called as it is there. A call that need not
+    wait does not let other tasks run, as with `asyncio.Queue`.
+
+    A call that is cancelled while it waits has done nothing: no message is lost, and
+    none is sent; only `send_many` may have sent some. Any number of tasks, loops and
+    threads may use one end.
+
+    ``with`` and ``async with`` disconnect on leaving.
+    """
+
+    __slots__ = ("__weakref__", "_end")
+
+    def __init__(self, queue: plain.MessageQueue) -> None:
+        check_instance("queue", queue, plain.MessageQueue)
+        if not isinstance(queue, LockedMessageQueue):
+            msg = f"cannot wrap {queue!r}: it has no face for coroutines"
+            raise TypeError(msg)
+        self._end: Final = queue
+
+    @property
+    def queue(self) -> plain.MessageQueue:
+        """The end itself, for threads."""
+        return self._end
+
+    def __repr__(self) -> str:
+        return f"<aio {self._end!r}>"
+
+    def __reduce__(self) -> NoReturn:
+        msg = "cannot pickle or copy MessageQueue: it belongs to its process"
+        raise TypeError(msg)
+
+    # Sending.
+
+    def send(
+        self,
+        data: Buffer,
+        offset: int = 0,
+        length: int | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Coroutine[Any, Any, None]:
+        """Send a message, waiting while the peer's buffer is full.
+
+        The bytes are taken, and wrong arguments raised, at the call and not when it is
+        awaited (QB-SEND-7). Otherwise as `queuebroker.MessageQueue.send`.
+        """
+        message = snapshot(data, offset, length, self._end._connection.limit)
+        return self._send(message, timeout, deadline_after(timeout))
+
+    async def _send(
+        self, message: bytes, timeout: float | None, deadline: float | None
+    ) -> None:
+        try:
+            self._end.send(message, timeout=0)
+        except SendTimeoutError:
+            if timeout == 0:
+                raise
+        else:
+            return
+        attempt = self._end._sending(message)
+        verdict = await act(self._end, attempt, deadline, sends=True)
+        if verdict in _UNSENT:
+            raise self._end._unsent(verdict)
+
+    def send_many(
+        self, messages: Iterable[Buffer], *, timeout: float | None = None
+    ) -> Coroutine[Any, Any, int]:
+        """Send messages in order; return how many of the sends were done.
+
+        They are taken at the call, and wrong arguments are raised there, as by `send`.
+        If it is cancelled, some may have been sent. Otherwise as
+        `queuebroker.MessageQueue.send_many`.
+        """
+        deadline = deadline_after(timeout)
+        sendable, flaw = self._end._snapshots(messages)
+        if flaw is not None and not sendable:
+            raise flaw
+        return self._send_many(sendable, timeout, deadline)
+
+    async def _send_many(
+        self, sendable: list[bytes], timeout: float | None, deadline: float | None
+    ) -> int:
+        end = self._end
+        sent = 0
+        while sent < len(sendable):
+            try:
+                sent = end._send_from(sendable, sent, 0, None)
+            except SendTimeoutError:  # not even the first
+                if timeout == 0:
+                    raise
+            if timeout == 0 or sent == len(sendable):
+                return sent
+            attempt = end._sending(sendable[sent])
+            verdict = await act(end, attempt, deadline, sends=True)
+            if verdict in _UNSENT:
+                if not sent:
+                    raise end._unsent(verdict)
+                return sent
+            sent += 1
+        return sent
+
+    def send_nowait(
+        self, data: Buffer, offset: int = 0, length: int | None = None
+    ) -> None:
+        """Send without waiting; not awaited."""
+        self._end.send_nowait(data, offset, length)
+
+    # Receiving.
+
+    async def receive(self, *, timeout: float | None = None) -> bytes:
+        """Remove and return the oldest message, waiting while there is none.
+
+        As `queuebroker.MessageQueue.receive`.
+        """
+        end = self._end
+        take = end._connection.take_locked
+        return await self._receive(end.receive_nowait, lambda: take, timeout)
+
+    async def receive_into(
+        self, buffer: Buffer, *, timeout: float | None = None
+    ) -> int:
+        """Receive into a writable buffer; return the length of the message.
+
+        As `queuebroker.MessageQueue.receive_into`.
+        """
+        end = self._end
+        return await self._receive(
+            lambda: end.receive_into(buffer, timeout=0),
+            lambda: end._taking_into(buffer),
+            timeout,
+        )
+
+    async def receive_many(
+        self, limit: int | None = None, *, timeout: float | None = None
+    ) -> list[bytes]:
+        """Wait for one message, then take what is there, ``limit`` at most.
+
+        As `queuebroker.MessageQueue.receive_many`.
+        """
+        end = self._end
+        return await self._receive(
+            lambda: end.receive_many(limit, timeout=0),
+            lambda: end._taking_many(limit),
+            timeout,
+        )
+
+    async def _receive(
+        self,
+        at_once: Callable[[], T],
+        taking: Callable[[], Take[T]],
+        timeout: float | None,
+    ) -> T:
+        deadline = deadline_after(timeout)
+        try:
+            return at_once()
+        except ReceiveTimeoutError:
+            if timeout == 0:
+                raise
+        end = self._end
+        reception = end._reception(taking(), timeout)
+        try:
+            reception.verdict = await act(end, reception.attempt, deadline, sends=False)
+        finally:
+            reception.end()
+        return end._received(reception, timeout)
+
+    def receive_nowait(self) -> bytes:
+        """Receive without waiting; not awaited."""
+        return self._end.receive_nowait()
+
+    def __aiter__(self) -> Self:
+        """Yield messages until this end is disconnected (QB-PY-2).
+
+        An abnormal disconnect is raised, not taken for the end. A cancelled step loses
+        nothing, and the iteration may go on.
+        """
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await self.receive()
+        except DisconnectedQueueError as error:
+            if error.__cause__ is not None:
+                raise
+        raise StopAsyncIteration
+
+    # What it is.
+
+    @property
+    def status(self) -> Status:
+        """Connected, half-disconnected or disconnected."""
+        return self._end.status
+
+    def disconnected(self) -> bool:
+        """Whether neither sending nor receiving can succeed again."""
+        return self._end.disconnected()
+
+    @property
+    def closed(self) -> bool:
+        """The same as `disconnected()`, as a property."""
+        return self._end.closed
+
+    @property
+    def remote_disconnected(self) -> bool:
+        """Whether the peer has hung up, also while this end drains."""
+        return self._end.remote_disconnected
+
+    @property
+    def local_name(self) -> str:
+        """Name of the broker this end was made by."""
+        return self._end.local_name
+
+    @property
+    def remote_name(self) -> str:
+        """Name of the peer's broker."""
+        return self._end.remote_name
+
+    @property
+    def port(self) -> int:
+        """Port of the rendez-vous that made this connection."""
+        return self._end.port
+
+    @property
+    def capacity(self) -> int:
+        """Messages that fit in each direction."""
+        return self._end.capacity
+
+    @property
+    def pending(self) -> int:
+        """Messages that arrived here and are not received yet, by either face."""
+        return self._end.pending
+
+    def stats(self) -> Stats:
+        """Return the books of this end."""
+        return self._end.stats()
+
+    # Hanging up.
+
+    def disconnect(self, error: BaseException | None = None) -> None:
+        """Hang up, as `queuebroker.MessageQueue.disconnect`; it never waits."""
+        self._end.disconnect(error)
+
+    def close(self) -> None:
+        """The same as `disconnect()`."""
+        self._end.disconnect()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.disconnect()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.disconnect()

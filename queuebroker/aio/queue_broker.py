@@ -1,0 +1,258 @@
+"""`QueueBroker`: a name at which others connect, for coroutines; `wrap`.
+
+The face of a `queuebroker.QueueBroker`: who meets whom, also a thread a coroutine, is
+decided by the broker beneath.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NoReturn, cast, overload
+
+from queuebroker import queue_broker as plain
+from queuebroker.aio.message_queue import MessageQueue
+from queuebroker.aio.waiting import meet
+from queuebroker.aio.waker import running_waker
+from queuebroker.arguments import deadline_after
+from queuebroker.errors import BrokerClosedError, UnknownBrokerError
+from queuebroker.rendezvous import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+    from typing import Self
+
+    from queuebroker import message_queue
+    from queuebroker.broker import Broker
+    from queuebroker.broker_manager import BrokerManager
+    from queuebroker.rendezvous import RdV
+
+__all__ = ["QueueBroker", "wrap"]
+
+
+class QueueBroker:
+    """A named meeting point for `queuebroker.aio.MessageQueue`\\ s.
+
+    As a `queuebroker.QueueBroker`, but ``accept`` and ``connect`` are awaited. A call
+    that is cancelled while it waits was never there: nobody can meet it any more.
+
+    Args:
+        name, manager, capacity, max_message_size, strict_half: as there.
+
+    ``with`` and ``async with`` close it on leaving.
+    """
+
+    __slots__ = ("__weakref__", "_plain")
+
+    def __init__(
+        self,
+        name: str | Broker,
+        *,
+        manager: BrokerManager | None = None,
+        capacity: int = plain.CAPACITY_MESSAGES,
+        max_message_size: int | None = None,
+        strict_half: bool = False,
+    ) -> None:
+        self._plain: plain.QueueBroker = plain.QueueBroker(
+            name,
+            manager=manager,
+            capacity=capacity,
+            max_message_size=max_message_size,
+            strict_half=strict_half,
+        )
+
+    @property
+    def broker(self) -> plain.QueueBroker:
+        """The broker itself, for threads."""
+        return self._plain
+
+    def __repr__(self) -> str:
+        return f"<aio {self._plain!r}>"
+
+    def __reduce__(self) -> NoReturn:
+        msg = "cannot pickle or copy QueueBroker: it belongs to its process"
+        raise TypeError(msg)
+
+    # Meeting.
+
+    async def accept(
+        self,
+        port: int,
+        *,
+        timeout: float | None = None,
+        capacity: int | None = None,
+        exclusive: bool = False,
+        strict_half: bool | None = None,
+    ) -> MessageQueue:
+        """Wait for a connect to this broker and port; return this side's end.
+
+        As `queuebroker.QueueBroker.accept`.
+        """
+        terms = self._plain._terms_with(strict_half, capacity, exclusive=exclusive)
+        broker = self._plain._broker
+        make = running_waker().waiter
+        return await _met(broker.accepting(Kind.QUEUE, port, terms, make), timeout)
+
+    @overload
+    async def connect(
+        self,
+        name: str,
+        port: int,
+        *,
+        timeout: float | None = None,
+        required: Literal[True],
+        strict_half: bool | None = None,
+    ) -> MessageQueue: ...
+    @overload
+    async def connect(
+        self,
+        name: str,
+        port: int,
+        *,
+        timeout: float | None = None,
+        required: bool = False,
+        strict_half: bool | None = None,
+    ) -> MessageQueue | None: ...
+    async def connect(
+        self,
+        name: str,
+        port: int,
+        *,
+        timeout: float | None = None,
+        required: bool = False,
+        strict_half: bool | None = None,
+    ) -> MessageQueue | None:
+        """Wait for an accept at the named broker and port; return this side's end.
+
+        As `queuebroker.QueueBroker.connect`.
+        """
+        terms = self._plain._terms_with(strict_half)
+        broker = self._plain._broker
+        make = running_waker().waiter
+        rdv = broker.connecting(Kind.QUEUE, name, port, terms, make)
+        try:
+            return await _met(rdv, timeout)
+        except UnknownBrokerError:
+            if required:
+                raise
+            return None
+
+    def accept_iter(self, port: int) -> AsyncIterator[MessageQueue]:
+        """Yield accepted queues until this broker is closed (QB-PY-9).
+
+        A cancelled step accepts nobody, and the iteration may go on.
+        """
+        return _Accepted(self, port)
+
+    # Looking.
+
+    @property
+    def name(self) -> str:
+        """The name it has, or had until it was closed."""
+        return self._plain.name
+
+    @property
+    def manager(self) -> BrokerManager:
+        """The name space it belongs to."""
+        return self._plain.manager
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close()` was called."""
+        return self._plain.closed
+
+    def waiting_accepts(self) -> dict[int, int]:
+        """Return how many accepts wait here, by port, of coroutines and threads."""
+        return self._plain.waiting_accepts()
+
+    def waiting_connects(self) -> dict[int, int]:
+        """Return how many connects wait here, by port, of coroutines and threads."""
+        return self._plain.waiting_connects()
+
+    def outgoing(self) -> dict[tuple[str, int], int]:
+        """Return how many of its own connects wait, by name and port."""
+        return self._plain.outgoing()
+
+    @staticmethod
+    def get_broker() -> Broker | plain.QueueBroker:
+        """Return the current broker of this coroutine; see `current_broker`."""
+        return plain.QueueBroker.get_broker()
+
+    def as_current(self) -> AbstractContextManager[None]:
+        """Make the broker beneath the current one of this coroutine."""
+        return self._plain.as_current()
+
+    # Closing.
+
+    def close(self) -> None:
+        """Close the broker with all its faces; see `queuebroker.Broker.close`."""
+        self._plain.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+@overload
+def wrap(existing: message_queue.MessageQueue) -> MessageQueue: ...
+@overload
+def wrap(existing: plain.QueueBroker) -> QueueBroker: ...
+def wrap(
+    existing: message_queue.MessageQueue | plain.QueueBroker,
+) -> MessageQueue | QueueBroker:
+    """Return the face of an existing end or broker; both may be used at once.
+
+    Raises:
+        TypeError: it is neither, or no end of a connection within this process.
+    """
+    if not isinstance(existing, plain.QueueBroker):
+        return MessageQueue(existing)
+    face = QueueBroker.__new__(QueueBroker)
+    face._plain = existing
+    return face
+
+
+class _Accepted:
+    """The queues that come to a port.
+
+    Not an asynchronous generator: that one ends when a step of it is cancelled, and two
+    tasks could not share it.
+    """
+
+    def __init__(self, broker: QueueBroker, port: int) -> None:
+        self._broker = broker
+        self._port = port
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> MessageQueue:
+        try:
+            return await self._broker.accept(self._port)
+        except BrokerClosedError:
+            pass
+        raise StopAsyncIteration
+
+
+async def _met(rdv: RdV, timeout: float | None) -> MessageQueue:
+    end = await meet(rdv, deadline_after(timeout))
+    # QB-RDV-4: kinds never match one another.
+    return MessageQueue(cast("message_queue.MessageQueue", end))

@@ -1,0 +1,88 @@
+"""`Reception`: one call of receive, apart from how it waits.
+
+A thread and a coroutine make the same attempts and are told of to an observer in the
+same words; only the sleep between two attempts differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from queuebroker.observer import Operation, Reason
+from queuebroker.status import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from queuebroker.connection import Connection, Side
+
+__all__ = ["Reception", "Take"]
+
+T = TypeVar("T")
+
+# Done under the lock once something is here: which side, and how long it has waited.
+# None stands for nothing, where somebody without the lock was faster: it waits on.
+Take = Callable[["Side", int], T | None]
+
+# How a receive that had to wait ended; None is an exception that struck.
+_ENDED: Final[Mapping[Verdict | None, Reason]] = {
+    Verdict.DO: Reason.NONE,
+    Verdict.REFUSE: Reason.DISCONNECTED,
+    Verdict.WAIT: Reason.TIMED_OUT,
+    None: Reason.INTERRUPTED,
+}
+
+
+class Reception(Generic[T]):
+    """One receive by one side: repeat `attempt`, set ``verdict``, and `end`, always.
+
+    taken: what it took, if anything.
+    verdict: how it ended; None until then.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_side",
+        "_slept",
+        "_take",
+        "_waits",
+        "taken",
+        "verdict",
+    )
+
+    def __init__(
+        self, connection: Connection[Any], side: Side, take: Take[T], *, waits: bool
+    ) -> None:
+        self._connection: Connection[Any] = connection
+        self._side: Side = side
+        self._take: Take[T] = take
+        self._waits = waits
+        self._slept = False
+        self.taken: list[T] = []
+        self.verdict: Verdict | None = None
+
+    def attempt(self, waited_ns: int) -> Verdict:
+        """Take what is there; under the lock."""
+        connection, side = self._connection, self._side
+        verdict = connection.receive_verdict(side)
+        if verdict is Verdict.DO:
+            took = self._take(side, waited_ns)
+            if took is None:
+                return Verdict.WAIT
+            self.taken.append(took)
+        elif verdict is Verdict.REFUSE:
+            connection.see_close_locked(side)
+        elif self._waits and not self._slept:
+            self._slept = True
+            connection.note(Operation.RECV_BEGIN, side, side)
+        return verdict
+
+    def end(self) -> None:
+        """Tell that the wait is over, if there was one, and how."""
+        if self._slept and self._connection.watch is not None:
+            self._connection.critical(self._tell_end_locked)
+
+    def _tell_end_locked(self) -> None:
+        reason = _ENDED[self.verdict]
+        self._connection.note(Operation.RECV_END, self._side, self._side, reason=reason)

@@ -1,0 +1,131 @@
+"""`queuebroker.aio.waker`: one descriptor a loop, and a release that cannot fail."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import weakref
+from typing import TYPE_CHECKING
+
+from queuebroker.aio.waker import Waiter, running_waker
+from tests.support import Threads, switch_interval
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def test_a_waiter_is_locked_until_its_first_release() -> None:
+    async def check() -> None:
+        waiter = running_waker().waiter()
+        assert waiter.locked()
+        waiter.release()
+        assert not waiter.locked()
+        waiter.release()
+        assert not waiter.locked()
+        assert await waiter.slept(None), "it was released before"
+
+        waiter.arm()
+        assert waiter.locked()
+        asyncio.get_running_loop().call_soon(waiter.release)
+        assert await waiter.slept(None)
+
+    asyncio.run(check())
+
+
+def test_a_release_of_before_does_not_wake_who_is_armed_again() -> None:
+    async def check() -> None:
+        waiter = running_waker().waiter()
+        before = waiter.release
+        before()
+        waiter.arm()
+
+        before()
+
+        assert waiter.locked()
+
+    asyncio.run(check())
+
+
+def test_many_may_release_one_waiter_at_once() -> None:
+    async def check() -> None:
+        waker = running_waker()
+        waiters = [waker.waiter() for _ in range(200)]
+
+        def release_all() -> None:
+            for waiter in waiters:
+                waiter.release()
+
+        with switch_interval(1e-6), Threads() as threads:
+            for _ in range(4):
+                threads.start(release_all)
+            assert all(
+                await asyncio.gather(*(waiter.slept(None) for waiter in waiters))
+            )
+        await asyncio.sleep(0)
+        assert not waker._rung, "each was rung for once"
+
+    asyncio.run(check())
+
+
+def test_a_loop_has_one_waker_and_another_loop_another() -> None:
+    async def mine() -> tuple[int, int]:
+        waker = running_waker()
+        await asyncio.sleep(0)
+        assert running_waker() is waker
+        [fd] = waker._opened
+        assert not os.get_inheritable(fd)
+        return id(waker), id(waker.loop)
+
+    async def both() -> None:
+        mine_now = await mine()
+        with Threads() as threads:
+            theirs = threads.start(asyncio.run, mine())
+        assert set(theirs.result()).isdisjoint(mine_now)
+
+    asyncio.run(both())
+
+
+def test_a_late_release_writes_to_its_own_descriptor_or_to_none() -> None:
+    """The number may be somebody else's by then, if it was closed."""
+
+    async def waiter() -> Waiter:
+        return running_waker().waiter()
+
+    late = asyncio.run(waiter())
+    gc.collect()
+    release: Callable[[], object] = late.release
+    waker = weakref.ref(late._waker)
+    [fd] = late._waker._opened
+    del late
+    gc.collect()
+    assert os.readlink(f"/proc/self/fd/{fd}") == "anon_inode:[eventfd]"
+
+    release()
+
+    del release
+    gc.collect()
+    assert waker() is None
+    assert not os.path.exists(f"/proc/self/fd/{fd}")
+
+
+def test_a_cancelled_sleep_leaves_no_garbage() -> None:
+    """Nor does one whose time is up: there is no cycle to be collected."""
+
+    async def check() -> None:
+        waker = running_waker()
+        for _ in range(3):
+            task = asyncio.create_task(waker.waiter().slept(None))
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            assert not await waker.waiter().slept(0)
+        del task
+        assert not any(isinstance(each, Waiter) for each in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        asyncio.run(check())
+    finally:
+        gc.enable()

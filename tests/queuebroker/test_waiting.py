@@ -1,0 +1,95 @@
+"""`Selection`, as threads and event loops use it: where it is listed, and how long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queuebroker.bell import Bell
+from queuebroker.parking import taken_lock
+from queuebroker.waiting import Selection
+from tests.pairs import look_away, queue_pair
+
+if TYPE_CHECKING:
+    from queuebroker import MessageQueue, Observer
+    from queuebroker.parking import WaitList
+
+both_kinds = pytest.mark.parametrize(
+    "observer", [None, look_away], ids=["fast", "locked"]
+)
+
+
+def _arrived(end: MessageQueue) -> WaitList:
+    return end._connection.flows[end._side].buffer.arrived
+
+
+@both_kinds
+def test_a_parker_is_listed_where_something_can_come(observer: Observer | None) -> None:
+    with (
+        queue_pair(observer=observer) as (_, open_end),
+        queue_pair(observer=observer) as (_, closed_end),
+    ):
+        closed_end.disconnect()
+        selection = Selection([closed_end, open_end])
+
+        parker = selection.enlist(taken_lock)
+
+        assert (len(_arrived(open_end)), len(_arrived(closed_end))) == (1, 0)
+        assert parker.locked()
+        selection.withdraw()
+        assert len(_arrived(open_end)) == 0
+        selection.withdraw()  # there is nothing left to do
+
+
+@both_kinds
+def test_it_is_ready_when_there_is_something_to_take_or_nothing_to_hope_for(
+    observer: Observer | None,
+) -> None:
+    with (
+        queue_pair(observer=observer) as (one, first),
+        queue_pair(observer=observer) as (_, second),
+    ):
+        selection = Selection([first, second])
+        assert not selection.ready()
+        one.send(b"m")
+        assert selection.ready()
+        assert selection.take() == (first, b"m")
+        assert not selection.ready()
+        assert selection.take() is None
+        one.disconnect()
+        assert not selection.ready()
+        second.disconnect()
+        assert selection.ready()
+
+
+@both_kinds
+def test_who_leaves_wakes_the_next_for_what_it_leaves(
+    observer: Observer | None,
+) -> None:
+    with queue_pair(2, observer=observer) as (sender, queue):
+        selection = Selection([queue])
+        bell = selection.enlist(Bell)
+        next_one = taken_lock()
+        _arrived(queue).enlist(next_one)
+
+        sender.send(b"m")
+        assert (bell.locked(), next_one.locked()) == (False, True)
+        selection.withdraw()
+
+        assert not next_one.locked()
+
+
+@both_kinds
+def test_who_leaves_nothing_wakes_nobody(observer: Observer | None) -> None:
+    with queue_pair(2, observer=observer) as (sender, queue):
+        selection = Selection([queue])
+        selection.enlist(Bell)
+        next_one = taken_lock()
+        _arrived(queue).enlist(next_one)
+
+        sender.send(b"m")
+        assert selection.take() == (queue, b"m")
+        selection.withdraw()
+
+        assert next_one.locked()

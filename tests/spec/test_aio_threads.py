@@ -1,0 +1,367 @@
+"""QB-PY-11: coroutines and threads at one end; what a loop leaves behind: nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from queuebroker import (
+    BrokerManager,
+    DisconnectedQueueError,
+    QueueBroker,
+    aio,
+    pairing,
+)
+from queuebroker.aio.waker import running_waker
+from specs.clauses import clause
+from tests.meetings import accepts_wait, connects_wait, nobody_waits
+from tests.pairs import look_away, queue_pair
+from tests.support import Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from queuebroker import MessageQueue
+
+KINDS = {"fast": None, "locked": look_away}
+both_kinds = pytest.mark.parametrize("kind", KINDS)
+
+MANY = 500
+
+
+# Both faces at once.
+
+
+@clause("QB-PY-11")
+@both_kinds
+@pytest.mark.parametrize("capacity", [1, 16])
+@pytest.mark.parametrize("sends", [True, False])
+def test_a_thread_and_a_task_talk_in_order(
+    kind: str, capacity: int, sends: bool
+) -> None:
+    """Each waits for the other, over and over; nothing is lost, nothing is late."""
+    messages = [b"%d" % number for number in range(MANY)]
+
+    async def work(face: aio.MessageQueue) -> list[bytes]:
+        if not sends:
+            return [message async for message in face]
+        for message in messages:
+            await face.send(message)
+        face.disconnect()
+        return []
+
+    def answer(end: MessageQueue) -> list[bytes]:
+        if sends:
+            return list(end)
+        for message in messages:
+            end.send(message)
+        end.disconnect()
+        return []
+
+    with (
+        queue_pair(capacity, observer=KINDS[kind]) as (left, right),
+        Threads() as threads,
+    ):
+        thread = threads.start(answer, right)
+        received = asyncio.run(work(aio.wrap(left)))
+        assert (received, thread.result()) == (
+            ([], messages) if sends else (messages, [])
+        )
+
+
+@clause("QB-PY-11")
+@both_kinds
+def test_threads_tasks_and_loops_share_the_messages_of_one_end(kind: str) -> None:
+    """Each message goes to one of them; all of them end when the peer hangs up."""
+
+    async def take(face: aio.MessageQueue) -> list[bytes]:
+        async def one() -> list[bytes]:
+            return [message async for message in face]
+
+        first, second = await asyncio.gather(one(), one())
+        return first + second
+
+    messages = [b"%d" % number for number in range(MANY)]
+    with (
+        queue_pair(4, observer=KINDS[kind]) as (left, right),
+        Threads() as threads,
+    ):
+        takers = [
+            threads.start(lambda: list(left)),
+            *(threads.start(asyncio.run, take(aio.wrap(left))) for _ in range(2)),
+        ]
+        for message in messages:
+            right.send(message)
+        right.disconnect()
+        taken = [message for taker in takers for message in taker.result()]
+
+    assert sorted(taken) == sorted(messages)
+
+
+@clause("QB-PY-11")
+@both_kinds
+@pytest.mark.usefixtures("eager_switching")
+@pytest.mark.parametrize("seed", range(3))
+def test_cancels_at_any_moment_lose_and_repeat_nothing(kind: str, seed: int) -> None:
+    """Tasks that are cancelled at random, of two loops, beside threads."""
+    sent: list[bytes] = []
+    taken: list[bytes] = []
+
+    async def receive(face: aio.MessageQueue, rng: random.Random) -> None:
+        while True:
+            task = asyncio.create_task(face.receive())
+            for _ in range(rng.randrange(5)):
+                await asyncio.sleep(0)
+            if rng.random() < 0.5:
+                task.cancel()
+            try:
+                taken.append(await task)
+            except asyncio.CancelledError:
+                continue
+            except DisconnectedQueueError:
+                return
+
+    async def send(face: aio.MessageQueue, rng: random.Random) -> None:
+        for number in range(MANY // 5):
+            message, done = b"task %d" % number, False
+            while not done:
+                task = asyncio.create_task(face.send(message))
+                for _ in range(rng.randrange(3)):
+                    await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.wait([task])
+                done = not task.cancelled()
+            sent.append(message)
+
+    def send_too(end: MessageQueue) -> None:
+        for number in range(MANY // 5):
+            sent.append(b"thread %d" % number)
+            end.send(sent[-1])
+
+    with queue_pair(2, observer=KINDS[kind]) as (left, right), Threads() as threads:
+        rng = random.Random(seed)
+        for _ in range(2):
+            threads.start(asyncio.run, receive(aio.wrap(left), rng))
+        threads.start(lambda: taken.extend(left))
+        senders = [
+            threads.start(asyncio.run, send(aio.wrap(right), rng)),
+            threads.start(send_too, right),
+        ]
+        for sender in senders:
+            sender.join()
+        right.disconnect()
+
+    assert sorted(taken) == sorted(sent)
+    assert len(set(sent)) == 2 * (MANY // 5)
+
+
+@clause("QB-PY-11")
+@both_kinds
+def test_who_came_first_is_served_first_thread_or_task(kind: str) -> None:
+    """A task that waits is not passed over for threads, nor they for it."""
+    with queue_pair(observer=KINDS[kind]) as (left, right), Threads() as threads:
+        waiting = left._connection.flows[left._side].buffer.arrived
+
+        def listed(count: int) -> None:
+            until(lambda: len(waiting) == count, f"{count} do not wait")
+
+        first = threads.start(left.receive)
+        listed(1)
+        second = threads.start(asyncio.run, aio.wrap(left).receive())
+        listed(2)
+        third = threads.start(left.receive)
+        listed(3)
+
+        for message, taker in ((b"1", first), (b"2", second), (b"3", third)):
+            right.send(message)
+            assert taker.result() == message
+
+
+@clause("QB-PY-11")
+@pytest.mark.parametrize("accepts", [True, False])
+def test_a_task_meets_a_thread(accepts: bool) -> None:
+    """In either role, whichever comes first."""
+    with BrokerManager() as manager:
+        server = QueueBroker("server", manager=manager)
+        client = QueueBroker("client", manager=manager)
+
+        async def accept() -> aio.MessageQueue:
+            return await aio.wrap(server).accept(1)
+
+        async def connect() -> aio.MessageQueue:
+            return await aio.wrap(client).connect("server", 1, required=True)
+
+        with Threads() as threads:
+            if accepts:
+                task = threads.start(asyncio.run, accept())
+                accepts_wait(server, {1: 1})
+                end = client.connect("server", 1, required=True)
+            else:
+                task = threads.start(asyncio.run, connect())
+                connects_wait(server, {1: 1})
+                end = server.accept(1)
+            with end, task.result() as face:
+                end.send(b"x")
+                assert face.receive_nowait() == b"x"
+        nobody_waits(server, client)
+
+
+@clause("QB-PY-11")
+@both_kinds
+def test_a_thread_that_hangs_up_wakes_every_task(kind: str) -> None:
+    """Though they sleep in the selector of their loop."""
+    with queue_pair(observer=KINDS[kind]) as (left, right), Threads() as threads:
+        face = aio.wrap(left)
+        left.send(b"full")
+
+        async def wait() -> list[Any]:
+            calls = (face.receive(), face.send(b"x"), face.receive_many())
+            return list(await asyncio.gather(*calls, return_exceptions=True))
+
+        waiter = threads.start(asyncio.run, wait())
+        inward = left._connection.flows[left._side].buffer
+        until(lambda: len(inward.arrived) == 2, "they do not wait")
+
+        right.disconnect()
+
+        assert {type(each) for each in waiter.result()} == {DisconnectedQueueError}
+
+
+def _collect(box: list[Any], lock: Any) -> None:
+    """Collect what nobody else holds, in a thread that holds a lock meanwhile."""
+    with Threads() as threads:
+
+        def collect() -> None:
+            with lock:
+                box.clear()
+                gc.collect()
+
+        threads.start(collect)
+
+
+# What it takes, and leaves.
+
+
+@clause("QB-PY-11")
+@both_kinds
+def test_a_hundred_waits_take_one_descriptor_and_no_thread(kind: str) -> None:
+    """Nor do they leave anything when the loop is closed."""
+
+    async def wait(left: MessageQueue, right: MessageQueue) -> None:
+        face = aio.wrap(left)
+        running_waker()
+        threads, descriptors = threading.active_count(), count_descriptors()
+        tasks = [asyncio.create_task(face.receive()) for _ in range(100)]
+        await asyncio.sleep(0)
+        buffer = left._connection.flows[left._side].buffer
+        assert len(buffer.arrived) == 100
+
+        assert threading.active_count() == threads
+        assert count_descriptors() == descriptors
+        for _ in tasks:
+            right.send(b"x")
+        assert await asyncio.gather(*tasks) == [b"x"] * 100
+
+    before = count_descriptors()
+    with queue_pair(100, observer=KINDS[kind]) as (left, right):
+        asyncio.run(wait(left, right))
+        gc.collect()
+        assert count_descriptors() == before
+
+
+def count_descriptors() -> int:
+    """Return how many descriptors this process has open."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+def abandoned(call: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """Return a task that waits in a loop which was closed nevertheless."""
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(call)
+    loop.call_soon(lambda: loop.call_soon(loop.stop))
+    loop.run_forever()
+    loop.close()
+    task.get_loop().set_exception_handler(lambda *_: None)  # that it is pending
+    return task
+
+
+@clause("QB-PY-11")
+@both_kinds
+def test_a_loop_that_is_closed_before_its_task_ends_harms_nobody(kind: str) -> None:
+    """It can be woken, though nothing comes of it; its descriptor stays till then."""
+    with queue_pair(2, observer=KINDS[kind]) as (left, right):
+        tasks = [abandoned(aio.wrap(left).receive()) for _ in range(2)]
+
+        right.send(b"x")
+        left._connection.critical(left._connection.recover_locked)
+
+        assert left.receive() == b"x"
+        tasks.clear()
+        gc.collect()
+        right.send(b"y")
+        assert left.receive() == b"y"
+
+
+@clause("QB-PY-11")
+def test_a_task_may_be_collected_while_its_thread_holds_the_lock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The message it was woken for goes to the next, without the lock (QB-CONC-9).
+
+    Of an end of the fast kind: the list of another one keeps who was woken.
+    """
+    monkeypatch.setattr(pairing, "LOCKED", False)
+    with queue_pair() as (left, right), Threads() as threads:
+        task = abandoned(aio.wrap(left).receive())
+        waiting = left._connection.flows[left._side].buffer.arrived
+        assert len(waiting) == 1
+        other = threads.start(left.receive)
+        until(lambda: len(waiting) == 2, "the thread does not wait")
+        right.send(b"x")  # wakes the task, whose loop will never run
+        assert len(waiting) == 1
+        box = [task]
+        del task
+
+        _collect(box, left._connection.lock)
+
+        assert other.result() == b"x"
+
+
+@clause("QB-PY-11")
+def test_a_meeting_may_be_collected_while_its_thread_holds_the_lock() -> None:
+    """The end that nobody has hangs up (QB-RDV-12)."""
+    with BrokerManager() as manager:
+        broker = QueueBroker("b", manager=manager)
+        task = abandoned(aio.wrap(broker).accept(1))
+        connected = broker.connect("b", 1, required=True)
+        box = [task]
+        del task
+
+        with pytest.warns(ResourceWarning, match="unclosed"):
+            _collect(box, manager.lock)
+
+        with pytest.raises(DisconnectedQueueError), connected:
+            connected.receive()
+        nobody_waits(broker)
+
+
+@clause("QB-PY-11")
+def test_a_loop_that_reads_no_descriptors_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One clear error, and nothing is left open or listed."""
+
+    def add_reader(*_: object) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "add_reader", add_reader)
+    with queue_pair() as (left, _):
+        with pytest.raises(NotImplementedError, match="does not read descriptors"):
+            asyncio.run(aio.wrap(left).receive())
+        assert len(left._connection.flows[left._side].buffer.arrived) == 0

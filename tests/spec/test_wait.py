@@ -1,0 +1,422 @@
+"""QB-WAIT: `receive_any` takes one message from one queue, and whose turn it is."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from queuebroker import (
+    DisconnectedQueueError,
+    MessageQueue,
+    Operation,
+    ReceiveTimeoutError,
+    _sync,
+    receive_any,
+)
+from specs.clauses import clause
+from tests.pairs import look_away, loose_queue_pair, queue_pair
+from tests.support import Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from queuebroker import Observer
+
+# Of the ends of a pair, the one to send at, and the one to receive at.
+Pairs = tuple[list[MessageQueue], list[MessageQueue]]
+
+
+@pytest.fixture(params=["fast", "locked", "mixed"])
+def kinds(request: pytest.FixtureRequest) -> Iterator[Observer | None]:
+    """Give what three queues are observed by, one after another."""
+    watched: dict[str, list[Observer | None]] = {
+        "fast": [None],
+        "locked": [look_away],
+        "mixed": [None, look_away],
+    }
+    return itertools.cycle(watched[request.param])
+
+
+@pytest.fixture
+def three(kinds: Iterator[Observer | None]) -> Iterator[Pairs]:
+    """Give the ends to send at and the ends to receive at of three connections."""
+    with ExitStack() as stack:
+        pairs = [
+            stack.enter_context(queue_pair(9, observer=next(kinds))) for _ in range(3)
+        ]
+        yield [left for left, _ in pairs], [right for _, right in pairs]
+
+
+def _sleepers(end: MessageQueue) -> int:
+    """How many wait for messages at an end."""
+    return len(end._connection.flows[end._side].buffer.arrived)
+
+
+# One message, from one queue.
+
+
+@clause("QB-WAIT-1")
+def test_one_message_of_one_queue_is_taken_and_the_queue_is_told(three: Pairs) -> None:
+    """The oldest message of a queue that has one, with that queue; the rest stays."""
+    senders, queues = three
+    senders[1].send_many([b"1", b"2"])
+    senders[2].send(b"3")
+
+    queue, message = receive_any(queues)
+
+    assert queue is queues[1]
+    assert message == b"1"
+    assert [each.pending for each in queues] == [0, 1, 1]
+    assert [each.stats().received for each in queues] == [0, 1, 0]
+
+
+@clause("QB-WAIT-1")
+@pytest.mark.parametrize("which", range(3))
+def test_who_sleeps_is_woken_by_any_of_them(three: Pairs, which: int) -> None:
+    """A message on any of the queues is received, and nobody is listed afterwards."""
+    senders, queues = three
+    with Threads() as threads:
+        waiter = threads.start(receive_any, queues)
+        until(lambda: all(map(_sleepers, queues)), "it sleeps on all")
+
+        senders[which].send(b"m")
+
+    assert waiter.result() == (queues[which], b"m")
+    assert list(map(_sleepers, queues)) == [0, 0, 0]
+
+
+@clause("QB-WAIT-1")
+def test_queues_may_come_from_anywhere_and_twice(three: Pairs) -> None:
+    """Any iterable; the same end twice is one; both ends of a connection are two."""
+    senders, queues = three
+    senders[0].send(b"there")
+    queues[0].send(b"back")
+    both = (queues[0], queues[0], senders[0])
+
+    assert receive_any(each for each in both) == (queues[0], b"there")
+    assert receive_any(iter(both)) == (senders[0], b"back")
+    with pytest.raises(ReceiveTimeoutError, match=r"any of 2 queues within 0 s$"):
+        receive_any(dict.fromkeys(both), timeout=0)
+    with Threads() as threads:
+        waiter = threads.start(receive_any, both)
+        until(lambda: all(map(_sleepers, both)), "it sleeps on both")
+        assert list(map(_sleepers, both)) == [1, 1, 1]
+        queues[0].send(b"again")
+    assert waiter.result() == (senders[0], b"again")
+
+
+# Whose turn it is.
+
+
+@clause("QB-WAIT-1")
+def test_queues_that_always_have_something_take_turns(three: Pairs) -> None:
+    """Of n that are never empty each is served once in any n calls."""
+    senders, queues = three
+    served = []
+    for _ in range(12):
+        for sender, queue in zip(senders, queues, strict=True):
+            if queue.pending < 2:
+                sender.send_many([b"m", b"m"])
+        served.append(queues.index(receive_any(queues)[0]))
+
+    assert served == [0, 1, 2] * 4
+
+
+@clause("QB-WAIT-1")
+def test_a_busy_queue_does_not_keep_a_quiet_one_waiting(three: Pairs) -> None:
+    """What comes on a queue that was empty for long is received at the next call."""
+    senders, queues = three
+    senders[0].send_many([b"busy"] * 9)
+    receive_any([queues[2], queues[0]])
+    for turn in range(3):
+        senders[0].send(b"busy")
+        senders[2].send(b"quiet %d" % turn)
+
+        assert receive_any(queues) == (queues[2], b"quiet %d" % turn)
+        assert receive_any(queues) == (queues[0], b"busy")
+
+
+@clause("QB-WAIT-1")
+def test_the_turn_belongs_to_the_queue_not_to_the_call(three: Pairs) -> None:
+    """Calls with other queues, in another order, go on where the last one was."""
+    senders, (a, b, c) = three
+    for sender in senders:
+        sender.send_many([b"m"] * 5)
+
+    assert receive_any([b, a])[0] is b
+    assert receive_any([b, a])[0] is a
+    assert receive_any([a, b, c])[0] is c  # never served
+    assert receive_any([c, a, b])[0] is b
+    assert receive_any([c, b, a])[0] is a
+    a.receive()  # no turn of receive_any
+    assert receive_any([a, c])[0] is c
+    assert receive_any([c, a, b])[0] is b
+
+
+# Disconnected queues.
+
+
+@clause("QB-WAIT-1")
+def test_disconnected_queues_are_passed_over(three: Pairs) -> None:
+    """Whoever hung up; what a peer sent before it hung up is received."""
+    senders, queues = three
+    queues[0].disconnect()
+    senders[1].send(b"last")
+    senders[1].disconnect(RuntimeError("disk full"))
+
+    assert receive_any(queues) == (queues[1], b"last")
+    with Threads() as threads:
+        waiter = threads.start(receive_any, queues)
+        until(lambda: waiter.done or _sleepers(queues[2]) == 1, "it sleeps on the last")
+        senders[2].send(b"m")
+    assert waiter.result() == (queues[2], b"m")
+
+
+@clause("QB-WAIT-1")
+@pytest.mark.parametrize("hang_up", ["local", "remote"])
+def test_who_sleeps_is_told_when_the_last_is_disconnected(
+    three: Pairs, hang_up: str
+) -> None:
+    """One disconnect after the other; only the last one ends the wait."""
+    senders, queues = three
+    with Threads() as threads:
+        waiter = threads.start(receive_any, queues)
+        for position, end in enumerate(queues if hang_up == "local" else senders):
+            until(lambda at=position: all(map(_sleepers, queues[at:])), "it sleeps")  # type: ignore[misc]  # a default is no argument
+            assert not waiter.done
+
+            end.disconnect()
+
+        error = waiter.error()
+    assert isinstance(error, DisconnectedQueueError)
+    assert (error.side, error.reason, error.__cause__) == (hang_up, None, None)
+
+
+@clause("QB-WAIT-1", "QB-PY-7")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("observer", [None, look_away], ids=["fast", "locked"])
+def test_a_peer_that_is_forgotten_counts_as_disconnected(
+    observer: Observer | None,
+) -> None:
+    """Who sleeps is told when the last peer is collected."""
+    left, right = loose_queue_pair(observer=observer)
+    with queue_pair() as (sender, gone), Threads() as threads:
+        waiter = threads.start(receive_any, [right, gone])
+        until(lambda: bool(_sleepers(right) and _sleepers(gone)), "it sleeps on both")
+        sender.disconnect()
+
+        del left
+        gc.collect()
+
+        assert isinstance(waiter.error(), DisconnectedQueueError)
+
+
+@clause("QB-WAIT-1", "QB-ERR-6", "QB-ERR-8")
+def test_the_refusal_tells_how_many_and_who(three: Pairs) -> None:
+    """When all are disconnected it raises, each time; the text names one of them."""
+    senders, queues = three
+    senders[0].disconnect()
+    for queue in queues[1:]:
+        queue.disconnect()
+
+    for _ in range(2):
+        with pytest.raises(DisconnectedQueueError) as caught:
+            receive_any(queues)
+        assert str(caught.value) == (
+            "cannot receive from any of 3 queues: 'b' port 7 was disconnected by 'a'"
+        )
+        assert (caught.value.side, caught.value.reason) == ("remote", None)
+        assert caught.value.__cause__ is None
+
+
+@clause("QB-WAIT-1", "QB-RECV-9")
+def test_the_first_abnormal_disconnect_is_the_cause(three: Pairs) -> None:
+    """In the order given; once the messages before it are received."""
+    senders, queues = three
+    faults = [RuntimeError("disk full"), RuntimeError("disk on fire")]
+    queues[0].disconnect()
+    senders[1].send(b"left over")
+    senders[2].disconnect(faults[1])
+    senders[1].disconnect(faults[0])
+
+    assert receive_any(queues) == (queues[1], b"left over")
+    for order, fault in ((queues, faults[0]), (queues[::-1], faults[1])):
+        with pytest.raises(DisconnectedQueueError) as caught:
+            receive_any(order)
+        assert (caught.value.side, caught.value.reason) == ("remote", str(fault))
+        assert caught.value.__cause__ is fault
+
+
+@clause("QB-WAIT-1", "QB-TIME-8")
+def test_what_is_on_its_way_from_a_peer_that_hung_up_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At timeout 0, too: that it is not here yet is no answer, it is so soon."""
+    monkeypatch.setattr("queuebroker.pairing.LOCKED", False)
+    with (
+        queue_pair() as (_, quiet),
+        queue_pair() as (left, right),
+        Threads() as threads,
+    ):
+        connection: Any = left._connection
+        lane = connection.lanes[right._side]
+        for _ in lane.free:
+            break  # a send has its place, and has not stored its message
+        left.disconnect()
+        waiter = threads.start(receive_any, [quiet, right], timeout=0)
+        until(lambda: waiter.done or bool(lane.settlers), "it waits for the send")
+        lane.messages.append(b"late")
+        connection.wake_receiver(lane)
+
+        assert waiter.result() == (right, b"late")
+
+
+@clause("QB-WAIT-1", "QB-TIME-5")
+def test_what_is_there_at_the_deadline_beats_it(
+    three: Pairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes when the time is up and nobody was woken yet: first a message, then that
+    all are disconnected, and only then the timeout.
+    """
+    senders, queues = three
+
+    def disconnect_all() -> None:
+        for queue in queues:
+            queue.disconnect()
+
+    meanwhile: list[Callable[[], object]] = [
+        lambda: None,
+        lambda: senders[1].send(b"m"),
+        disconnect_all,
+    ]
+
+    def expire(*_: object) -> bool:
+        meanwhile.pop(0)()
+        return False
+
+    monkeypatch.setattr(_sync, "park", expire)
+
+    with pytest.raises(ReceiveTimeoutError):
+        receive_any(queues, timeout=1)
+    assert receive_any(queues, timeout=1) == (queues[1], b"m")
+    with pytest.raises(DisconnectedQueueError):
+        receive_any(queues, timeout=1)
+    assert list(map(_sleepers, queues)) == [0, 0, 0]
+
+
+# The others are not changed.
+
+
+@clause("QB-WAIT-1")
+def test_an_observer_sees_the_one_message_and_nothing_else() -> None:
+    """Also where it had to sleep: the others tell of no receive at all."""
+    seen: list[list[Operation]] = [[], []]
+
+    def note(where: int) -> Observer:
+        return lambda operation, *_: seen[where].append(operation)
+
+    with (
+        queue_pair(observer=note(0)) as (_, quiet),
+        queue_pair(observer=note(1)) as (sender, queue),
+        Threads() as threads,
+    ):
+        for each in seen:
+            each.clear()  # of the brokers
+        waiter = threads.start(receive_any, [quiet, queue])
+        until(lambda: bool(_sleepers(quiet) and _sleepers(queue)), "it sleeps on both")
+        sender.send(b"m")
+        waiter.result()
+        with pytest.raises(ReceiveTimeoutError):
+            receive_any([quiet, queue], timeout=0)
+
+        assert seen == [[], [Operation.SEND, Operation.RECEIVE]]
+
+
+@clause("QB-WAIT-1", "QB-BOOK-4")
+def test_all_are_told_when_all_are_disconnected() -> None:
+    """Then, and once, an observer hears of each that it saw its peer's hang-up."""
+    seen: list[Operation] = []
+
+    def note(operation: Operation, *_: object) -> None:
+        seen.append(operation)
+
+    with (
+        queue_pair(observer=note) as (one, first),
+        queue_pair(observer=note) as (other, second),
+    ):
+        one.disconnect()
+        with pytest.raises(ReceiveTimeoutError):
+            receive_any([first, second], timeout=0)
+        assert Operation.CLOSE_SEEN not in seen
+        other.disconnect()
+
+        for _ in range(2):
+            with pytest.raises(DisconnectedQueueError):
+                receive_any([first, second])
+
+        assert seen.count(Operation.CLOSE_SEEN) == 2
+
+
+@clause("QB-WAIT-1")
+def test_a_lane_goes_on_without_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To wait for several leaves lanes open, and nobody of theirs has to look."""
+    monkeypatch.setattr("queuebroker.pairing.LOCKED", False)
+    with queue_pair() as (_, quiet), queue_pair() as (sender, queue):
+        with Threads() as threads:
+            waiter = threads.start(receive_any, [quiet, queue])
+            until(lambda: bool(_sleepers(quiet) and _sleepers(queue)), "it sleeps")
+            sender.send(b"m")
+            waiter.result()
+
+        for end in (quiet, queue):
+            lane: Any = end._connection.flows[end._side].buffer
+            assert (lane.open, lane.shut) == (True, False)
+            assert not lane.room.asleep
+            assert not lane.sleepers.present
+            assert end._connection.readiness == [None, None]
+
+
+# Wrong arguments.
+
+
+@clause("QB-WAIT-1", "QB-SEND-8")
+def test_wrong_arguments_are_told_before_anything_else(three: Pairs) -> None:
+    """None, no iterable, no queues, a wrong timeout: in any state, nothing is taken."""
+    senders, queues = three
+    senders[0].send(b"m")
+    wrong: list[tuple[Any, type[Exception], str]] = [
+        ([], ValueError, r"^queues must not be empty$"),
+        (iter(()), ValueError, r"^queues must not be empty$"),
+        (None, TypeError, r"^queues must be an iterable of MessageQueues, got NoneT"),
+        (7, TypeError, r"^queues must be an iterable of MessageQueues, got int$"),
+        (queues[0], TypeError, r"^queues must be an iterable of .*Queue$"),
+        (queues[0].of(int), TypeError, r"^queues must be .*, got TypedQueue$"),
+        ([queues[0], "q"], TypeError, r"^queues\[1\] must be a MessageQueue, got str$"),
+        ([queues[0].of(int)], TypeError, r"^queues\[0\] must be .*, got TypedQueue$"),
+    ]
+    for _ in range(2):
+        for given, error, text in wrong:
+            with pytest.raises(error, match=text):
+                receive_any(given)
+        with pytest.raises(ValueError, match=r"^timeout must be >= 0, got -1$"):
+            receive_any(queues, timeout=-1)
+        assert queues[0].pending == (not queues[0].closed)
+        queues[0].disconnect()
+
+
+@clause("QB-WAIT-1", "QB-TIME-1")
+def test_at_zero_it_looks_at_each_once(
+    three: Pairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is anywhere is received; if nothing is, it says so and does not sleep."""
+    senders, queues = three
+    monkeypatch.setattr("queuebroker._sync.park", None)
+    senders[2].send(b"m")
+
+    assert receive_any(queues, timeout=0) == (queues[2], b"m")
+    with pytest.raises(ReceiveTimeoutError, match=r"any of 3 queues within 0\.0 s$"):
+        receive_any(queues, timeout=0.0)

@@ -1,0 +1,116 @@
+"""QB-WAIT, QB-ERR-9: a Ctrl-C at every single point of a wait for several queues."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queuebroker import (
+    DisconnectedError,
+    MessageQueue,
+    ReceiveTimeoutError,
+    _sync,
+    receive_any,
+)
+from specs.clauses import clause
+from tests.pairs import look_away, queue_pair
+from tests.strikes import Blow, everywhere
+from tests.support import Running, Threads, until
+from tests.traffic import fits
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Callable
+
+    from queuebroker import Observer
+
+both_kinds = pytest.mark.parametrize(
+    "observer", [None, look_away], ids=["fast", "locked"]
+)
+
+
+def _listed(end: MessageQueue) -> int:
+    return len(end._connection.flows[end._side].buffer.arrived)
+
+
+def _sound(sender: MessageQueue, receiver: MessageQueue) -> None:
+    """Check that nobody is listed, the lock is free, and every place is there."""
+    assert _listed(receiver) == 0
+    assert not receiver._connection.lock.locked()
+    room = 3 - receiver.pending
+    assert fits(sender) == room
+    assert len(receiver.receive_many()) == 3
+    assert fits(sender) == 3
+
+
+@clause("QB-WAIT-1", "QB-ERR-9")
+@both_kinds
+@pytest.mark.parametrize("messages", [0, 2])
+def test_an_interrupt_anywhere_costs_no_place(
+    observer: Observer | None, messages: int
+) -> None:
+    """One message is gone at most, and only if the call had taken it."""
+
+    def case(struck: Blow) -> None:
+        with queue_pair(3) as one, queue_pair(3, observer=observer) as other:
+            ends = (one[1], other[1])
+            other[0].send_many([b"m"] * messages)
+
+            with suppress(ReceiveTimeoutError):
+                struck(lambda: receive_any(ends, timeout=0.0005))
+
+            assert other[1].pending >= messages - 1
+            assert one[1].stats().received == 0
+            _sound(*one)
+            _sound(*other)
+
+    everywhere(case)
+
+
+@clause("QB-WAIT-1", "QB-ERR-9", "QB-CONC-4")
+@both_kinds
+def test_an_interrupt_anywhere_leaves_nobody_asleep(observer: Observer | None) -> None:
+    """Woken from two queues, and struck: who waits for one of them is woken too."""
+
+    def case(struck: Blow) -> None:
+        with (
+            queue_pair(3, observer=observer) as (one, first),
+            queue_pair(3, observer=observer) as (other, second),
+            Threads() as threads,
+        ):
+            waiters: list[Running[bytes]] = []
+
+            def park(
+                lock: _thread.LockType,
+                _ready: Callable[[], bool],
+                _deadline: float | None,
+            ) -> bool:
+                # Where it would sleep; others act meanwhile, so that only its own
+                # code is struck.
+                patch.undo()
+                waiters.append(threads.start(second.receive))
+                until(lambda: _listed(second) == 2, "the other waits, too")
+                threads.start(other.send, b"for one of two").join()
+                threads.start(one.send, b"for the first").join()
+                return lock.acquire(False)
+
+            patch = pytest.MonkeyPatch()
+            patch.setattr(_sync, "park", park)
+            try:
+                struck(lambda: receive_any([first, second]))
+            finally:
+                patch.undo()
+
+            until(
+                lambda: all(each.done for each in waiters) or not second.pending,
+                "somebody sleeps on",
+            )
+            assert _listed(first) == 0
+            other.disconnect()
+            for each in waiters:
+                error = each.error()
+                assert error is None or isinstance(error, DisconnectedError)
+
+    everywhere(case)
