@@ -65,6 +65,12 @@ CONNECTIONS = (
                 'M = TypeVar("M")\n',
                 'M = TypeVar("M")\n_shared = deque()\n',
             ),
+            Edit(
+                "lane.py",
+                "        self._messages: deque[Message] = deque()\n",
+                "        from queuebroker.circular_buffer import _shared\n"
+                "        self._messages = _shared\n",
+            ),
         ),
     ),
     Mutant(
