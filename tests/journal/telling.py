@@ -48,9 +48,16 @@ def told(journal: StoredJournal) -> list[Record]:
     return [record for record in journal.records() if record.kind >= 16]
 
 
-def spares_ready(folder: Path, records: int, spares: int = SPARES) -> bool:
-    """Whether a journal of small segments with so many records is all prepared."""
-    names = {path.name for path in folder.rglob("*.qbj")}
+def spares_ready(journal: Journal, records: int, spares: int = SPARES) -> bool:
+    """Whether a journal of small segments with so many records is all prepared.
+
+    The file of a spare has its name before writers find the spare in the line: who
+    asked only for the names could fill the current segment in between, and lose.
+    """
+    incarnation = journal._incarnation
+    assert incarnation is not None
     current = (records - 1) // SLOTS
-    due = {f"seg-{current + ahead:05d}.open.qbj" for ahead in range(spares + 1)}
-    return {name for name in names if name.endswith(".open.qbj")} == due
+    due = [current + ahead for ahead in range(spares + 1)]
+    line = [segment.header.segment for segment in list(incarnation._supply._line)]
+    names = {path.name for path in incarnation.folder.glob("*.open.qbj")}
+    return line == due and names == {f"seg-{number:05d}.open.qbj" for number in due}

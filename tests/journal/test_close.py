@@ -139,7 +139,7 @@ def test_a_change_of_segments_that_is_interrupted_leaves_each_in_one_place(
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             with Journal(folder, segment_bytes=SMALL) as journal:
-                until(partial(spares_ready, folder, 1), "spares lie ready")
+                until(partial(spares_ready, journal, 1), "spares lie ready")
                 for seq in range(1, SLOTS):
                     tell(journal, seq=seq)
                 struck(lambda: tell(journal, seq=SLOTS))

@@ -163,13 +163,13 @@ def test_a_writer_whose_segment_was_sealed_draws_again(
 ) -> None:
     monkeypatch.setattr("bus.journal.supply.RETIRED_MAX", 0)
     with Journal(tmp_path, segment_bytes=SMALL) as journal:
-        until(partial(spares_ready, tmp_path, 1), "spares lie ready")
+        until(partial(spares_ready, journal, 1), "spares lie ready")
         incarnation = journal._incarnation
         assert incarnation is not None
         slot = incarnation.draw()
         for seq in range(1, SLOTS + 1):
             tell(journal, seq=seq)
-        until(partial(spares_ready, tmp_path, SLOTS + 2), "the first is sealed")
+        until(partial(spares_ready, journal, SLOTS + 2), "the first is sealed")
 
         journal._write(slot, (77, 0, 0, 0, 2, 5, 0, 0, 0, 0, 0, 0, 0, 0))
         assert journal.lost == 0
@@ -222,7 +222,7 @@ def test_a_finalizer_that_records_while_a_segment_changes_does_not_wait_for_itse
             tell(journal, seq=1000)
             return advance(supply)
 
-        until(partial(spares_ready, tmp_path, 1), "spares lie ready")
+        until(partial(spares_ready, journal, 1), "spares lie ready")
         monkeypatch.setattr(Supply, "advance", interrupted)
         for seq in range(1, SLOTS + 2):
             tell(journal, seq=seq)

@@ -6,6 +6,8 @@ import errno
 import itertools
 import logging
 import os
+import pathlib
+import threading
 from functools import partial
 from io import FileIO
 from typing import TYPE_CHECKING
@@ -21,7 +23,7 @@ from bus.journal.writer import Journal
 from specs.clauses import clause
 from tests.journal.processes import run
 from tests.journal.telling import SLOTS, SMALL, only, spares_ready, tell, told
-from tests.support import Threads, switch_interval, until
+from tests.support import LIMIT_S, Threads, switch_interval, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +90,7 @@ def test_sixteen_threads_change_segments_without_losing_a_record(
     with Journal(tmp_path, segment_bytes=SMALL) as journal:
         for start_at in range(1, rounds * each, each):
             so_far = 1 + 16 * (start_at - 1)
-            until(partial(spares_ready, tmp_path, so_far), "spares lie ready")
+            until(partial(spares_ready, journal, so_far), "spares lie ready")
             with Threads() as threads:
                 for number in range(1, 17):
                     threads.start(work, journal, number, start_at)
@@ -105,7 +107,7 @@ def test_sixteen_threads_change_segments_without_losing_a_record(
 
 def test_what_outruns_the_spare_segments_is_counted_and_told(tmp_path: Path) -> None:
     with Journal(tmp_path, segment_bytes=SMALL) as journal:
-        until(lambda: spares_ready(tmp_path, 1), "spares lie ready")
+        until(lambda: spares_ready(journal, 1), "spares lie ready")
         # The housekeeper cannot keep up with a thread that never lets go of it.
         with switch_interval(10.0):
             for seq in range(1, 3000):
@@ -123,12 +125,37 @@ def test_what_outruns_the_spare_segments_is_counted_and_told(tmp_path: Path) -> 
     assert records[-1].kind == Kind.CLOSE
 
 
+def test_a_spare_is_ready_once_a_writer_can_draw_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the other tests wait for: a named file is not yet a spare in the line."""
+    named, go_on = threading.Event(), threading.Event()
+    rename = pathlib.Path.rename
+
+    def suspended(path: Path, target: Path) -> Path:
+        renamed = rename(path, target)
+        if target.name == "seg-00001.open.qbj":
+            named.set()
+            assert go_on.wait(LIMIT_S)
+        return renamed
+
+    monkeypatch.setattr("pathlib.Path.rename", suspended)
+    with Journal(tmp_path, segment_bytes=SMALL, max_segments=3) as journal:
+        assert named.wait(LIMIT_S)
+        try:
+            assert not spares_ready(journal, 1, 1)
+        finally:
+            go_on.set()
+        until(lambda: spares_ready(journal, 1, 1), "a spare is ready")
+
+
 def test_only_so_many_segments_are_kept(tmp_path: Path) -> None:
     with Journal(tmp_path, segment_bytes=SMALL, max_segments=3) as journal:
         for seq in range(1, 10 * SLOTS):
             if seq % SLOTS == 0:
-                until(partial(spares_ready, tmp_path, seq, 1), "a spare is ready")
+                until(partial(spares_ready, journal, seq, 1), "a spare is ready")
             tell(journal, seq=seq)
+        assert journal.lost == 0
 
     facts = only(tmp_path).facts()
     assert facts.segments <= 3
@@ -154,7 +181,7 @@ def test_a_full_disk_holds_nothing_up_and_is_told(
     monkeypatch.setattr("os.posix_fallocate", maybe)
     monkeypatch.setattr("bus.journal.incarnation.RETRY_S", 0.001)
     with Journal(tmp_path, segment_bytes=SMALL) as journal:
-        until(lambda: spares_ready(tmp_path, 1), "spares lie ready")
+        until(lambda: spares_ready(journal, 1), "spares lie ready")
         full = True
         for seq in range(1, 12 * SLOTS):
             tell(journal, seq=seq)
@@ -162,7 +189,7 @@ def test_a_full_disk_holds_nothing_up_and_is_told(
         assert lost > 0
         assert only(tmp_path).facts().lost == lost
         full = False
-        until(lambda: spares_ready(tmp_path, 9 * SLOTS), "there is room again")
+        until(lambda: spares_ready(journal, 9 * SLOTS), "there is room again")
         tell(journal, seq=12 * SLOTS)
         assert journal.lost == lost
 
@@ -182,7 +209,7 @@ def test_a_disk_that_is_full_to_the_end_is_told_by_the_seal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Journal(tmp_path, segment_bytes=SMALL) as journal:
-        until(lambda: spares_ready(tmp_path, 1), "spares lie ready")
+        until(lambda: spares_ready(journal, 1), "spares lie ready")
         monkeypatch.setattr("bus.journal.supply.Supply._make_spare", lambda _: False)
         for seq in range(1, 12 * SLOTS):
             tell(journal, seq=seq)

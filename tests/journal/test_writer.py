@@ -218,7 +218,7 @@ def test_a_journal_whose_folder_is_gone_is_closed_with_a_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal = Journal(tmp_path)
-    until(lambda: spares_ready(tmp_path, 1, 1), "a spare lies ready")
+    until(lambda: spares_ready(journal, 1, 1), "a spare lies ready")
     assert journal.folder is not None
     for path in journal.folder.iterdir():
         path.unlink()
