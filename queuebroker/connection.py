@@ -120,7 +120,7 @@ class Connection(Generic[B]):
     def __init__(
         self,
         lock: _thread.LockType,
-        flows: tuple[Flow[B], Flow[B]],
+        flows: tuple[Flow[B], Flow[B]] | None,
         names: tuple[str, str],
         port: int,
         *,
@@ -129,7 +129,9 @@ class Connection(Generic[B]):
         watch: Watch | None = None,
     ) -> None:
         self.lock: _thread.LockType = lock
-        self.flows: tuple[Flow[B], Flow[B]] = flows
+        # None of a kind that makes them when somebody first asks for them.
+        if flows is not None:
+            self.flows: tuple[Flow[B], Flow[B]] = flows
         self.closed: list[bool] = [False, False]
         # Whether all that goes with closing a side was done: an interrupted
         # disconnect that is repeated goes on until then.
@@ -200,6 +202,13 @@ class Connection(Generic[B]):
         if not self.closed[side]:
             self.errors[side] = error
             self.closed[side] = True
+        self.empty_locked(side, reason)
+        if self.closed[1 - side]:
+            self.forget()
+        self.hung_up[side] = True
+
+    def empty_locked(self, side: Side, reason: Reason) -> None:
+        """Discard what a side that closes had not read, and tell whom it concerns."""
         if self.watch is not None:
             self.note_discarded_locked(side)
         self.flows[side].buffer.discard_locked()
@@ -209,9 +218,6 @@ class Connection(Generic[B]):
         if self.readiness != _NO_READINESS:
             self.refresh_locked(0)
             self.refresh_locked(1)
-        if self.closed[1 - side]:
-            self.forget()
-        self.hung_up[side] = True
 
     def forget(self) -> None:
         """Be kept no longer: nobody can disconnect this any more."""

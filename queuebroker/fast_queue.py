@@ -2,7 +2,8 @@
 
 An operation goes through a gate of a `Lane`. Where the gate lets nobody in (full,
 empty, shut, not made yet) it does what the locked kind does: the table, the books, the
-waiting are written once. Hanging up shuts both lanes before it raises its flag, and
+waiting are written once. The first operation of an end finds `UNMADE`, and the next ones
+the lanes of its connection. Hanging up shuts both lanes before it raises its flag, and
 from then on there is only the lock. A call that looks before it takes needs the lock,
 too, and shuts them for good: `receive_into`, `fileno`.
 """
@@ -10,6 +11,7 @@ too, and shuts them for good: `receive_into`, `fileno`.
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from queuebroker import _sync
@@ -19,7 +21,7 @@ from queuebroker.errors import (
     ReceiveTimeoutError,
     SendTimeoutError,
 )
-from queuebroker.lane import Lane
+from queuebroker.lane import UNMADE, Lane
 from queuebroker.locked_queue import LockedMessageQueue
 from queuebroker.parking import taken_lock
 from queuebroker.status import Status, Verdict
@@ -45,8 +47,7 @@ class FastMessageQueue(LockedMessageQueue):
     def __init__(self, connection: LaneConnection, side: Side) -> None:
         super().__init__(connection, side)
         self._lanes: Final = connection
-        self._inward: Final = connection.lanes[side]
-        self._outward: Final = connection.lanes[1 - side]
+        self._inward = self._outward = UNMADE
         # The class of data that is a message as it is; with a limit, nobody's.
         self._plain: Final[type] = bytes if connection.limit is None else Lane
 
@@ -111,7 +112,7 @@ class FastMessageQueue(LockedMessageQueue):
         sleepers = lane.sleepers
         sleeping = sleepers.sleeping
         if sleeping is None:
-            sleeping = self._lanes.critical(sleepers.made_locked)
+            sleeping = self._lanes.critical(partial(self._lanes.sleeping_locked, lane))
         parker = taken_lock()
         sleeping.append(parker)
         # Looked at again: who came before that could not see us.
@@ -172,11 +173,22 @@ class FastMessageQueue(LockedMessageQueue):
         self._lanes.critical(self._lanes.shut_locked)
         return super().fileno()
 
+    def enter(self) -> None:
+        """Go by the lanes from now on, which are made if they were not."""
+        inward, outward = (
+            self._lanes.lanes[self._side],
+            self._lanes.lanes[1 - self._side],
+        )
+        self._outward, self._inward = outward, inward
+
     # What looks full or empty is settled with those under way (QB-TIME-8).
 
     def _act(
         self, attempt: Callable[[int], Verdict], timeout: float | None, *, sends: bool
     ) -> Verdict:
+        if self._inward is UNMADE:
+            self.enter()
+
         def settled() -> bool:
             if sends:
                 return self._outward.settled()

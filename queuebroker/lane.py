@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from queuebroker.circular_buffer import CircularBufferQueue
 from queuebroker.parking import WaitList
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Iterator
 
-__all__ = ["Lane"]
+__all__ = ["UNMADE", "Lane"]
 
 _SHUT: Final[Any] = object()
 
@@ -252,3 +252,9 @@ class Lane(CircularBufferQueue[Message]):
             map(object.__setattr__, (self,), ("shut",), (True,)),
         )
         deque(steps, maxlen=0)
+
+
+# Stands for a lane that was not made yet: it sends everybody to the lock. A lock of its
+# own would be made at import, and escape the explorer; nobody takes it.
+UNMADE: Final = Lane(1, lock=cast("_thread.LockType", None))
+UNMADE.shut = True

@@ -9,18 +9,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from queuebroker.connection import Flow
+from queuebroker.lane import Lane
 from queuebroker.parking import PENDING, Pending, WaitList, WaitLists, wait_for
-from queuebroker.queue_connection import Messages, QueueConnection
+from queuebroker.queue_connection import QueueConnection
 from queuebroker.sleepers import LOOK
 from queuebroker.status import Verdict
 
 if TYPE_CHECKING:
     import _thread
+    from collections import deque
     from collections.abc import Callable
 
     from queuebroker.connection import Side
-    from queuebroker.lane import Lane
     from queuebroker.observer import Reason
+    from queuebroker.parking import Parker
+    from queuebroker.queue_connection import Messages
+
+    _Parts = tuple[tuple[Lane, Lane], tuple[Flow[Messages], Flow[Messages]]]
 
 __all__ = ["LaneConnection"]
 
@@ -29,24 +34,45 @@ class LaneConnection(QueueConnection):
     """A connection of lanes; ``lanes[s]`` is what side ``s`` receives.
 
     Nobody observes it: an observer is told under the lock.
+
+    Lanes and flows are made when somebody first asks for them; who only meets and parts
+    does not. Until then nobody has sent or waited, so that hanging up has nothing to
+    shut, discard or wake. Who is first to sleep in a lane looks under the lock whether
+    that has happened.
     """
 
-    __slots__ = ("lanes",)
+    __slots__ = ("_capacity", "_made")
 
     def __init__(
         self,
         lock: _thread.LockType,
-        lanes: tuple[Lane, Lane],
+        capacity: int,
         names: tuple[str, str],
         port: int,
         *,
         limit: int | None,
         strict: tuple[bool, bool],
     ) -> None:
-        buffers: tuple[Messages, Messages] = lanes
-        flows = (Flow(buffers[0]), Flow(buffers[1]))
-        super().__init__(lock, flows, names, port, limit=limit, strict=strict)
-        self.lanes: Final = lanes
+        super().__init__(lock, None, names, port, limit=limit, strict=strict)
+        self._capacity: Final = capacity
+        self._made: Final[list[_Parts]] = []
+
+    @property
+    def lanes(self) -> tuple[Lane, Lane]:
+        """What each side receives; the ends act on it without the lock."""
+        return self._parts()[0]
+
+    @property
+    def flows(self) -> tuple[Flow[Messages], Flow[Messages]]:  # type: ignore[override]
+        """The same with its books; read-only here."""
+        return self._parts()[1]
+
+    def _parts(self) -> _Parts:
+        if not self._made:
+            one, other = (Lane(self._capacity, lock=self.lock) for _ in range(2))
+            # One call in C: of several who came here the first has made them.
+            self._made.append(((one, other), (Flow(one), Flow(other))))
+        return self._made[0]
 
     # Under the lock.
 
@@ -61,9 +87,19 @@ class LaneConnection(QueueConnection):
     ) -> None:
         # Before the flag: who sees the flag, and nothing on its way, relies on it that
         # nothing can set out any more (QB-DISC-1).
-        if not self.hung_up[side]:
+        if self._made and not self.hung_up[side]:
             self.shut_locked()
         super().close_locked(side, error, reason)
+
+    def empty_locked(self, side: Side, reason: Reason) -> None:
+        if self._made:
+            super().empty_locked(side, reason)
+
+    def sleeping_locked(self, lane: Lane) -> deque[Parker]:
+        """Return where those who wait for a message sleep, made if it was not."""
+        if True in self.closed:
+            self.shut_locked()  # there was no lane to shut when it was hung up
+        return lane.sleepers.made_locked()
 
     def look_locked(self) -> None:
         """Do what somebody who acted without the lock found to be done."""

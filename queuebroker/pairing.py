@@ -15,7 +15,6 @@ from queuebroker.channel import Channel
 from queuebroker.circular_buffer import CircularBuffer, CircularBufferQueue
 from queuebroker.connection import Connection, Flow
 from queuebroker.fast_queue import FastMessageQueue
-from queuebroker.lane import Lane
 from queuebroker.lane_connection import LaneConnection
 from queuebroker.locked_queue import LockedMessageQueue
 from queuebroker.queue_connection import Message, QueueConnection
@@ -60,10 +59,9 @@ def pair(
         )
         return stream, Channel(stream, 0), Channel(stream, 1)
     if watch is None and not LOCKED:
-        lanes = (Lane(capacity, lock=lock), Lane(capacity, lock=lock))
         limit = acceptor.terms.limit
         fast = LaneConnection(
-            lock, lanes, names, acceptor.port, limit=limit, strict=strict
+            lock, capacity, names, acceptor.port, limit=limit, strict=strict
         )
         return fast, FastMessageQueue(fast, 0), FastMessageQueue(fast, 1)
     messages: tuple[CircularBufferQueue[Message], CircularBufferQueue[Message]] = (

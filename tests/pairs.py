@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from queuebroker import Broker, BrokerManager, Channel, MessageQueue
-from queuebroker.lane_connection import LaneConnection
+from queuebroker.fast_queue import FastMessageQueue
 from queuebroker.pairing import pair
 from queuebroker.rendezvous import Kind, RdV, RdVState, Terms
 
@@ -65,9 +65,10 @@ def loose_queue_pair(
     left, right = _pair(Kind.QUEUE, capacity, limit, strict, observer)
     assert isinstance(left, MessageQueue)
     assert isinstance(right, MessageQueue)
-    if isinstance(left._connection, LaneConnection) and not FRESH:
-        for lane in left._connection.lanes:
-            lane.open_locked()
+    for end in (left, right):
+        if isinstance(end, FastMessageQueue) and not FRESH:
+            end.enter()
+            end._inward.open_locked()
     return left, right
 
 

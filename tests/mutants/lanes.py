@@ -50,7 +50,8 @@ LANES: tuple[Mutant, ...] = (
         (
             Edit(
                 "lane_connection.py",
-                "        if not self.hung_up[side]:\n            self.shut_locked()\n",
+                "        if self._made and not self.hung_up[side]:\n"
+                "            self.shut_locked()\n",
                 "        self.closed[side] = True\n        self.shut_locked()\n",
             ),
         ),
@@ -130,6 +131,31 @@ LANES: tuple[Mutant, ...] = (
                 "                            if self._connection.closed[self._side]:\n"
                 '                                raise self._refusal("receive")\n'
                 "                            return message",
+            ),
+        ),
+    ),
+    Mutant(
+        "F11",
+        "of several who make the lanes each keeps its own",
+        ("QB-CONC-4", "QB-CONC-7"),
+        (
+            Edit(
+                "lane_connection.py",
+                "        return self._made[0]\n",
+                "        return self._made[-1]\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "F12",
+        "who sleeps on a new lane does not learn of a hang-up before it",
+        ("QB-RECV-4", "QB-RECV-5", "QB-DISC-3", "QB-DISC-7", "QB-CONC-4"),
+        (
+            Edit(
+                "lane_connection.py",
+                "        if True in self.closed:\n"
+                "            self.shut_locked()  # there was",
+                "        if False:\n            self.shut_locked()  # there was",
             ),
         ),
     ),

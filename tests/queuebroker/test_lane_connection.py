@@ -1,0 +1,87 @@
+"""The lanes of a connection are made when somebody first asks for them, and once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from queuebroker import DisconnectedQueueError, lane_connection, pairing
+from queuebroker.lane import Lane
+from specs.clauses import clause
+from tests import pairs
+from tests.support import Threads
+
+if TYPE_CHECKING:
+    from queuebroker import MessageQueue
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> tuple[MessageQueue, MessageQueue]:
+    """Both ends as a rendez-vous leaves them."""
+    monkeypatch.setattr(pairing, "LOCKED", False)
+    monkeypatch.setattr(pairs, "FRESH", True)
+    return pairs.loose_queue_pair()
+
+
+def test_who_only_meets_and_parts_makes_no_lane(
+    fresh: tuple[MessageQueue, MessageQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        pytest.fail("a lane was made")
+
+    monkeypatch.setattr(lane_connection, "Lane", refuse)
+
+    for end in fresh:
+        end.disconnect()
+
+
+@clause("QB-CONC-4", "QB-CONC-7")
+def test_of_several_who_make_the_lanes_all_get_the_same(
+    fresh: tuple[MessageQueue, MessageQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread comes between, wholly: what it sends must not be lost."""
+    left, right = fresh
+    others: list[bool] = []
+
+    def overtaken(*args: Any, **kwargs: Any) -> Lane:
+        if not others:
+            others.append(True)
+            right.send(b"overtook")
+        return Lane(*args, **kwargs)
+
+    monkeypatch.setattr(lane_connection, "Lane", overtaken)
+
+    assert left.pending == 1
+    assert left.receive(timeout=0) == b"overtook"
+    left.disconnect()
+    right.disconnect()
+
+
+@clause("QB-RECV-4", "QB-RECV-5", "QB-DISC-3", "QB-DISC-7", "QB-CONC-4")
+@pytest.mark.parametrize("when", ["before", "while"])
+@pytest.mark.parametrize("hangs_up", [0, 1], ids=["its own end", "the peer"])
+def test_a_receive_learns_of_a_hang_up_that_found_no_lane_to_shut(
+    fresh: tuple[MessageQueue, MessageQueue],
+    monkeypatch: pytest.MonkeyPatch,
+    when: str,
+    hangs_up: int,
+) -> None:
+    """It came before the lanes were made, or while they were."""
+
+    def overtaken(*args: Any, **kwargs: Any) -> Lane:
+        fresh[hangs_up].disconnect()
+        return Lane(*args, **kwargs)
+
+    if when == "before":
+        fresh[hangs_up].disconnect()
+    monkeypatch.setattr(lane_connection, "Lane", overtaken)
+    assert fresh[0].pending == 0
+
+    with Threads() as threads:
+        for _ in range(2):  # the first looks under the lock, the second in the lane
+            receive = threads.start(fresh[0].receive)
+            with pytest.raises(DisconnectedQueueError):
+                receive.result()
+    for end in fresh:
+        end.disconnect()
