@@ -2,7 +2,7 @@
 
 An operation goes through a gate of a `Lane`. Where the gate lets nobody in (full,
 empty, shut, not made yet) it does what the locked kind does: the table, the books, the
-waiting are written once. The first operation of an end finds `UNMADE`, and the next ones
+waiting are written once. The first operation of an end finds `UNMADE`, the next ones
 the lanes of its connection. Hanging up shuts both lanes before it raises its flag, and
 from then on there is only the lock. A call that looks before it takes needs the lock,
 too, and shuts them for good: `receive_into`, `fileno`.
