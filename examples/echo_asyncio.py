@@ -34,6 +34,8 @@ def talk_from_a_thread(client: QueueBroker) -> None:
 
 
 async def main() -> None:
+    # The broker stands inside the group: so it is closed first, which ends serve(). The
+    # other way round the group would wait for serve() for ever.
     async with asyncio.TaskGroup() as group, aio.QueueBroker("server") as server:
         group.create_task(serve(server))
         async with aio.QueueBroker("client") as client:

@@ -25,18 +25,46 @@ __all__ = [
     "deadline_after",
     "flat_view",
     "index",
+    "known_as",
     "positive",
+    "remaining_s",
     "snapshot",
+    "wrong_type",
 ]
 
 PORT_LIMIT = 2**31
 
 
+def known_as(kind: type) -> str:
+    """Return the name by which users know a class.
+
+    Ours go by their public name: whatever is made for a `MessageQueue` is one, and the
+    faces for coroutines, named as what is beneath them, are told from it by ``aio.``.
+    A class of somebody else goes with its module, since it may have any of these names.
+    """
+    module, name = kind.__module__, kind.__qualname__
+    if module == "builtins":
+        return name
+    package, _, part = module.partition(".")
+    if package != __package__:
+        return f"{module}.{name}"
+    if part.partition(".")[0] == "aio":
+        return f"aio.{name}"
+    public: str = getattr(
+        kind, "_kind", name
+    )  # what the private kinds of end stand for
+    return public
+
+
+def wrong_type(what: str, wanted: str, value: object, way_out: str = "") -> TypeError:
+    """Return the exception for an argument that is no ``wanted``."""
+    return TypeError(f"{what} must be {wanted}, got {known_as(type(value))}{way_out}")
+
+
 def check_name(name: object) -> str:
     """Return the name of a broker: a non-empty `str`, kept as it is (QB-NAME-3)."""
     if not isinstance(name, str):
-        msg = f"name of a broker must be a str, got {type(name).__name__}"
-        raise TypeError(msg)
+        raise wrong_type("name of a broker", "a str", name)
     if not name:
         msg = "name of a broker must not be empty"
         raise ValueError(msg)
@@ -53,15 +81,16 @@ def check_error(error: object) -> None:
 def check_callable(what: str, value: object) -> None:
     """Check that something can be called."""
     if not callable(value):
-        msg = f"{what} must be callable, got {type(value).__name__}"
-        raise TypeError(msg)
+        raise wrong_type(what, "callable", value)
 
 
 def check_instance(what: str, value: object, kind: type) -> None:
-    """Check what something is an instance of."""
+    """Check what something is an instance of; if what it has beneath is, say so."""
     if not isinstance(value, kind):
-        msg = f"{what} must be a {kind.__name__}, got {type(value).__name__}"
-        raise TypeError(msg)
+        name = known_as(kind)
+        wanted = f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+        beneath = isinstance(getattr(value, "queue", None), kind)
+        raise wrong_type(what, wanted, value, ": give its .queue" if beneath else "")
 
 
 def check_port(port: object) -> int:
@@ -78,8 +107,7 @@ def index(what: str, value: object) -> int:
     if type(value) is int:
         return value
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-        msg = f"{what} must be an int, got {type(value).__name__}"
-        raise TypeError(msg)
+        raise wrong_type(what, "an int", value)
     return operator.index(value)
 
 
@@ -100,8 +128,7 @@ def deadline_after(timeout: float | None) -> float | None:
     if timeout is None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-        msg = f"timeout must be a number or None, got {type(timeout).__name__}"
-        raise TypeError(msg)
+        raise wrong_type("timeout", "a number or None", timeout)
     if not timeout >= 0:  # NaN is not >= 0 either
         msg = f"timeout must be >= 0, got {timeout}"
         raise ValueError(msg)
@@ -110,12 +137,18 @@ def deadline_after(timeout: float | None) -> float | None:
     return _sync.monotonic() + timeout
 
 
+def remaining_s(deadline: float | None) -> float | None:
+    """Return the timeout that is left until a point on the monotonic clock."""
+    return None if deadline is None else max(0.0, deadline - _sync.monotonic())
+
+
 def byte_range(size: int, offset: object, length: object) -> tuple[int, int]:
     """Return (start, stop) of a range that must lie within ``size`` (QB-ERR-3)."""
     start = index("offset", offset)
     count = size - start if length is None else index("length", length)
     if start < 0 or count < 0 or start + count > size:
-        msg = f"range outside the buffer: offset {start}, length {count}, size {size}"
+        given = "" if length is None else f"length {count}, "
+        msg = f"range outside the buffer: offset {start}, {given}size {size}"
         raise ValueError(msg)
     return start, start + count
 
@@ -125,8 +158,7 @@ def flat_view(data: Buffer) -> memoryview:
     try:
         view = memoryview(data)
     except TypeError:
-        msg = f"data must be bytes-like, got {type(data).__name__}"
-        raise TypeError(msg) from None
+        raise wrong_type("data", "bytes-like", data) from None
     if not view.c_contiguous:
         msg = "buffer must be C-contiguous"
         raise TypeError(msg)

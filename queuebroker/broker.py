@@ -172,7 +172,14 @@ class Broker:
         return None if end is None else _channel(end)
 
     def accept_iter(self, port: int) -> Iterator[Channel]:
-        """Yield accepted channels until this broker is closed (QB-PY-9)."""
+        """Yield accepted channels until this broker is closed (QB-PY-9).
+
+        Raises:
+            TypeError, ValueError: wrong port, found at the call.
+        """
+        return self._accepted(check_port(port))
+
+    def _accepted(self, port: int) -> Iterator[Channel]:
         while True:
             try:
                 channel = self.accept(port)
@@ -237,7 +244,7 @@ class Broker:
     ) -> MessageQueue | Channel:
         """Accept one connection of a kind."""
         deadline = None if timeout is None else deadline_after(timeout)
-        return meet(self.accepting(kind, port, terms), deadline)
+        return meet(self.accepting(kind, port, terms), deadline, timeout)
 
     def meet_connect(
         self,
@@ -252,7 +259,7 @@ class Broker:
         """Connect to a broker that offers a kind; None if there is none."""
         deadline = None if timeout is None else deadline_after(timeout)
         try:
-            return meet(self.connecting(kind, name, port, terms), deadline)
+            return meet(self.connecting(kind, name, port, terms), deadline, timeout)
         except UnknownBrokerError:
             if required:
                 raise

@@ -12,6 +12,7 @@ import os
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from queuebroker import _sync
+from queuebroker.arguments import check_callable
 from queuebroker.errors import BrokerClosedError, BrokerNameInUseError
 from queuebroker.observer import Observer, Operation, Reason, Watch
 
@@ -47,9 +48,14 @@ class BrokerManager:
     Args:
         observer: told of all that happens in this manager; it cannot be changed
             later, because the ends a manager makes are of one kind for life.
+
+    Raises:
+        TypeError: ``observer`` cannot be called.
     """
 
     def __init__(self, *, observer: Observer | None = None) -> None:
+        if observer is not None:
+            check_callable("observer", observer)
         self.lock: _thread.LockType = _sync.Lock()
         self.watch: Watch | None = None if observer is None else Watch(observer)
         self._brokers: dict[str, Broker] = {}

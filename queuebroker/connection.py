@@ -296,11 +296,12 @@ class Connection(Generic[B]):
                 # One call in C: an interrupt cannot fall between taking the lock and
                 # knowing that it is taken.
                 taken.extend(map(self.lock.acquire, (False,)))
-                if not any(taken):
+                if not taken or not taken[0]:
                     return
                 self._close_deferred_locked()
             finally:
-                if any(taken):
+                # No call before the release: an interrupt would strike when it returns.
+                if taken and taken[0]:
                     self.lock.release()
 
     def settle(self) -> None:

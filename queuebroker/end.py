@@ -265,11 +265,13 @@ class End(Generic[C]):
         connection, side = self._connection, self._side
         local = connection.closed[side]
         cause = connection.cause(side)
+        reason = None if cause is None else str(cause) or type(cause).__name__
         error = self._error(
             f"cannot {act}: {self.local_name!r} port {self.port} was disconnected by"
-            f" {'this end' if local else repr(self.remote_name)}",
+            f" {'this end' if local else repr(self.remote_name)}"
+            f"{'' if reason is None else f': {reason}'}",
             side="local" if local else "remote",
-            reason=None if cause is None else str(cause) or type(cause).__name__,
+            reason=reason,
         )
         error.__cause__ = cause
         return error

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from queuebroker import _sync
-from queuebroker.arguments import deadline_after, positive, snapshot
+from queuebroker.arguments import deadline_after, positive, remaining_s, snapshot
 from queuebroker.errors import (
     DisconnectedQueueError,
     ReceiveTimeoutError,
@@ -60,7 +60,7 @@ class FastMessageQueue(LockedMessageQueue):
         timeout: float | None = None,
     ) -> None:
         if (
-            data.__class__ is not self._plain
+            type(data) is not self._plain
             or timeout is not None
             or length is not None
             or offset is not _ZERO
@@ -96,14 +96,15 @@ class FastMessageQueue(LockedMessageQueue):
                     break  # shut
                 except IndexError:
                     pass  # somebody was faster
+            # Still in the block: a wake-up was ours perhaps, and its message is here.
+            return super().receive(timeout=remaining_s(deadline))
+        except ReceiveTimeoutError:
+            raise self._nothing_came(timeout) from None
+        except DisconnectedQueueError:
+            raise
         except BaseException:
             self._lanes.recover()
             raise
-        rest_s = None if deadline is None else max(0.0, deadline - _sync.monotonic())
-        try:
-            return super().receive(timeout=rest_s)
-        except ReceiveTimeoutError:
-            raise self._nothing_came(timeout) from None
 
     def _slept(self, lane: Lane, deadline: float | None) -> bool:
         """Sleep until there may be a message; False if the lock says what there is."""
@@ -166,20 +167,19 @@ class FastMessageQueue(LockedMessageQueue):
     # What looks before it takes: the two must be one step.
 
     def receive_into(self, buffer: Buffer, *, timeout: float | None = None) -> int:
+        take = self._taking_into(buffer)
+        deadline_after(timeout)
         self._lanes.critical(self._lanes.shut_locked)
-        return super().receive_into(buffer, timeout=timeout)
+        return self._receive(take, timeout)
 
     def fileno(self) -> int:
         self._lanes.critical(self._lanes.shut_locked)
         return super().fileno()
 
-    def enter(self) -> None:
+    def _take_lanes(self) -> None:
         """Go by the lanes from now on, which are made if they were not."""
-        inward, outward = (
-            self._lanes.lanes[self._side],
-            self._lanes.lanes[1 - self._side],
-        )
-        self._outward, self._inward = outward, inward
+        lanes, side = self._lanes.lanes, self._side
+        self._outward, self._inward = lanes[1 - side], lanes[side]
 
     # What looks full or empty is settled with those under way (QB-TIME-8).
 
@@ -187,7 +187,7 @@ class FastMessageQueue(LockedMessageQueue):
         self, attempt: Callable[[int], Verdict], timeout: float | None, *, sends: bool
     ) -> Verdict:
         if self._inward is UNMADE:
-            self.enter()
+            self._take_lanes()
 
         def settled() -> bool:
             if sends:

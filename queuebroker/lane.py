@@ -11,19 +11,19 @@ What it rests on (design, decision 5; the story is in docs/explanation/fast-path
   be counted: slots that are neither free nor filled.
 * An interrupt strikes only where a call has returned, not where a loop begins. Each
   operation makes one call, its last step: an interrupt finds it done or not begun.
-* The gates are made by the first push. Most of what a connection costs that only meets
-  and parts, or sends one way, would be gates that nobody goes through.
+* Three things are made late, so that who does not need them does not pay: lanes by the
+  first operation of an end, gates by the first push, the deque of those who sleep by
+  the first sleep.
 """
 
 from __future__ import annotations
 
 import itertools
-import operator
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, cast
+from operator import length_hint
+from typing import TYPE_CHECKING, Any, Final
 
 from queuebroker.circular_buffer import CircularBufferQueue
-from queuebroker.parking import WaitList
 from queuebroker.queue_connection import Message
 from queuebroker.sleepers import Sleepers
 
@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Iterator
 
+    from queuebroker.parking import WaitList
+
 __all__ = ["UNMADE", "Lane"]
 
-_SHUT: Final[Any] = object()
+SHUT: Final[Any] = object()
 
 # A gate that was not made yet lets nobody through, as one that is shut.
 _NO_GATE: Final[Iterator[Any]] = iter(())
@@ -48,7 +50,7 @@ class Lane(CircularBufferQueue[Message]):
     gate with nothing to take raises IndexError; one that is shut, or not made yet,
     yields nothing.
 
-    Invariants, lock or no lock:
+    Invariants, lock or no lock, besides those of `CircularBufferQueue`:
     I3. ``free slots + len(messages) <= capacity``; what is missing is on its way.
     I4. once shut, slots and messages are taken out under the lock only; who was on the
         way goes on, and looks afterwards (the wait lists are pinned).
@@ -76,18 +78,13 @@ class Lane(CircularBufferQueue[Message]):
     numbers: Iterator[int]
 
     def __init__(self, capacity: int, *, lock: _thread.LockType) -> None:
-        # Without super(): a meeting makes two, and more than a third of it was calls.
-        self.capacity: int = capacity
-        self.lock: _thread.LockType = lock
-        self._messages: deque[Message] = deque()
-        self._pulled: int = 0
-        self.discarded: int = 0
-        self.room: WaitList = WaitList()
+        super().__init__(capacity, lock=lock)
+        # The same by other names: what is touched without the lock, by what it is.
+        self.messages: deque[Message] = self._messages
         self.sleepers: Sleepers = Sleepers()
         self.arrived: WaitList = self.sleepers
         self.open: bool = False  # from then on, also when it is shut
         self.shut: bool = False
-        self.messages: deque[Message] = self._messages
         self.free: Iterator[object] = _NO_GATE
         self.incoming: Iterator[Any] = _NO_GATE
         # Who waits for those under way, see `settled`; mostly nobody ever does.
@@ -118,7 +115,7 @@ class Lane(CircularBufferQueue[Message]):
 
     def free_slots(self) -> int:
         if self.open:
-            return operator.length_hint(self._fresh) + len(self.slots)
+            return length_hint(self._fresh) + len(self.slots)
         return super().free_slots()
 
     # Without the lock; the caller wakes.
@@ -126,9 +123,12 @@ class Lane(CircularBufferQueue[Message]):
     def push_many(self, messages: list[bytes], begin: int) -> int:
         """Store messages from ``begin`` on; return where it stopped."""
         stored = begin
+        # Looked up once: if others made the gates meanwhile, an earlier message would
+        # have been passed over, and what is returned were no position.
+        free = self.free
         try:
             for message in messages[begin : begin + self.capacity]:
-                for _ in self.free:
+                for _ in free:
                     self._messages.append(message)
                     stored += 1
                     break
@@ -165,8 +165,8 @@ class Lane(CircularBufferQueue[Message]):
         # Slots never used yet are only counted; an idle connection shall be small.
         fresh = itertools.repeat(None, self.capacity)
         slots: list[int | None] = []
-        free = itertools.chain(fresh, iter(slots.pop, _SHUT))
-        incoming = iter(self._messages.popleft, _SHUT)
+        free = itertools.chain(fresh, iter(slots.pop, SHUT))
+        incoming = iter(self._messages.popleft, SHUT)
         self.numbers = itertools.count()
         # No call from here on: an interrupt finds all of it or nothing. Last what
         # others look at without the lock.
@@ -245,16 +245,16 @@ class Lane(CircularBufferQueue[Message]):
         self.look_from_now_on_locked()
         steps = itertools.chain(
             map(self.slots.extend, (self._fresh,)),
-            map(self.slots.append, (_SHUT,)),
+            map(self.slots.append, (SHUT,)),
             self.free,
-            map(self._messages.appendleft, (_SHUT,)),
+            map(self._messages.appendleft, (SHUT,)),
             self.incoming,
             map(object.__setattr__, (self,), ("shut",), (True,)),
         )
         deque(steps, maxlen=0)
 
 
-# Stands for a lane that was not made yet: it sends everybody to the lock. A lock of its
-# own would be made at import, and escape the explorer; nobody takes it.
-UNMADE: Final = Lane(1, lock=cast("_thread.LockType", None))
+# Stands for a lane that was not made yet: it sends everybody to the lock, which is that
+# of the connection. Nobody takes its own; one made at import would escape the explorer.
+UNMADE: Final = Lane(1, lock=SHUT)
 UNMADE.shut = True

@@ -172,10 +172,13 @@ class LaneConnection(QueueConnection):
             lane.wake_locked()  # perhaps we were woken in somebody's place
             return verdict if verdict is not Verdict.WAIT or settled() else PENDING
 
-        with self.lock:
+        def watch_locked() -> None:
             if lane.settlers is None:
                 lane.settlers = WaitList()
             lane.look_from_now_on_locked()
+
+        self.critical(watch_locked)
+        assert lane.settlers is not None
         lists = WaitLists(lane.room, lane.settlers)
         outcome = wait_for(self, lists, look, settled, None)
         assert outcome is not PENDING  # there is no deadline

@@ -9,13 +9,19 @@ when the peer hangs up (QB-DISC-7 against QB-DISC-6).
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from queuebroker.arguments import deadline_after, flat_view, positive, snapshot
+from queuebroker.arguments import (
+    deadline_after,
+    flat_view,
+    positive,
+    remaining_s,
+    snapshot,
+)
 from queuebroker.errors import ReceiveTimeoutError, SendTimeoutError
 from queuebroker.message_queue import MessageQueue
 from queuebroker.reception import Reception
-from queuebroker.status import Verdict
+from queuebroker.status import DONE, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,9 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["LockedMessageQueue"]
 
 T = TypeVar("T")
-
-# What a send that returns normally was told.
-_DONE: Final = frozenset({Verdict.DO, Verdict.DROP})
 
 
 class LockedMessageQueue(MessageQueue):
@@ -55,7 +58,7 @@ class LockedMessageQueue(MessageQueue):
     ) -> None:
         message = snapshot(data, offset, length, self._connection.limit)
         verdict = self._act(self._sending(message), timeout, sends=True)
-        if verdict not in _DONE:
+        if verdict not in DONE:
             raise self._unsent(verdict)
 
     def send_many(
@@ -68,26 +71,39 @@ class LockedMessageQueue(MessageQueue):
             raise flaw
         return sent
 
-    def _send_from(
-        self,
-        sendable: list[bytes],
-        sent: int,
-        timeout: float | None,
-        deadline: float | None,
-    ) -> int:
-        """Send what was not sent yet; return how many of all were sent."""
-        while sent < len(sendable):
-            run = partial(self._send_run_locked, sendable, sent)
-            sent, verdict = self._connection.critical(run)
-            if verdict is Verdict.WAIT and timeout != 0:
-                attempt = self._sending(sendable[sent])
-                verdict = self._wait(attempt, deadline, sends=True)
-                sent += verdict in _DONE
-            if verdict not in _DONE:
-                if not sent:
-                    raise self._unsent(verdict)
-                return sent
-        return sent
+    def _send_run_locked(
+        self, messages: list[bytes], begin: int
+    ) -> tuple[int, Verdict]:
+        """Send from ``begin`` on while the table lets; return where it stopped."""
+        for position in range(begin, len(messages)):
+            verdict = self._connection.send_locked(self._side, messages[position])
+            if verdict not in DONE:
+                return position, verdict
+        return len(messages), Verdict.DO
+
+    # Receiving.
+
+    def receive(self, *, timeout: float | None = None) -> bytes:
+        return self._receive(self._connection.take_locked, timeout)
+
+    def receive_into(self, buffer: Buffer, *, timeout: float | None = None) -> int:
+        return self._receive(self._taking_into(buffer), timeout)
+
+    def receive_many(
+        self, limit: int | None = None, *, timeout: float | None = None
+    ) -> list[bytes]:
+        return self._receive(self._taking_many(limit), timeout)
+
+    def _receive(self, take: Take[T], timeout: float | None) -> T:
+        """Do ``take(side, waited_ns)`` under the lock once something is here."""
+        reception = self._reception(take, timeout)
+        try:
+            reception.verdict = self._act(reception.attempt, timeout, sends=False)
+        finally:
+            reception.end()
+        return self._received(reception, timeout)
+
+    # For drivers: the wait is theirs (queuebroker.aio).
 
     def _snapshots(
         self, messages: Iterable[Buffer]
@@ -107,15 +123,28 @@ class LockedMessageQueue(MessageQueue):
             return sendable, flaw
         return sendable, None
 
-    def _send_run_locked(
-        self, messages: list[bytes], begin: int
-    ) -> tuple[int, Verdict]:
-        """Send from ``begin`` on while the table lets; return where it stopped."""
-        for position in range(begin, len(messages)):
-            verdict = self._connection.send_locked(self._side, messages[position])
-            if verdict not in _DONE:
-                return position, verdict
-        return len(messages), Verdict.DO
+    def _send_from(
+        self,
+        sendable: list[bytes],
+        sent: int,
+        timeout: float | None,
+        deadline: float | None,
+    ) -> int:
+        """Send what was not sent yet; return how many of all were sent."""
+        while sent < len(sendable):
+            run = partial(self._send_run_locked, sendable, sent)
+            sent, verdict = self._connection.critical(run)
+            if verdict is Verdict.WAIT:
+                # As a lone send: what only looks full has to be settled (QB-TIME-8).
+                attempt = self._sending(sendable[sent])
+                rest_s = timeout and remaining_s(deadline)
+                verdict = self._act(attempt, rest_s, sends=True)
+                sent += verdict in DONE
+            if verdict not in DONE:
+                if not sent:
+                    raise self._unsent(verdict)
+                return sent
+        return sent
 
     def _sending(self, message: bytes) -> Callable[[int], Verdict]:
         """Return the attempt to send a message; from its second call on it waited."""
@@ -139,19 +168,6 @@ class LockedMessageQueue(MessageQueue):
             f"cannot send: {self.remote_name!r} port {self.port} has"
             f" {self.capacity} unread messages, its capacity"
         )
-
-    # Receiving.
-
-    def receive(self, *, timeout: float | None = None) -> bytes:
-        return self._receive(self._connection.take_locked, timeout)
-
-    def receive_into(self, buffer: Buffer, *, timeout: float | None = None) -> int:
-        return self._receive(self._taking_into(buffer), timeout)
-
-    def receive_many(
-        self, limit: int | None = None, *, timeout: float | None = None
-    ) -> list[bytes]:
-        return self._receive(self._taking_many(limit), timeout)
 
     def _taking_into(self, buffer: Buffer) -> Take[int]:
         """Return how to take one message into a buffer, which it must fit."""
@@ -186,15 +202,6 @@ class LockedMessageQueue(MessageQueue):
 
         return take
 
-    def _receive(self, take: Take[T], timeout: float | None) -> T:
-        """Do ``take(side, waited_ns)`` under the lock once something is here."""
-        reception = self._reception(take, timeout)
-        try:
-            reception.verdict = self._act(reception.attempt, timeout, sends=False)
-        finally:
-            reception.end()
-        return self._received(reception, timeout)
-
     def _reception(self, take: Take[T], timeout: float | None) -> Reception[T]:
         """Return a receive that is yet to begin."""
         return Reception(self._connection, self._side, take, waits=timeout != 0)
@@ -205,7 +212,8 @@ class LockedMessageQueue(MessageQueue):
             raise self._refusal("receive")
         if reception.verdict is Verdict.WAIT:
             raise self._nothing_came(timeout)
-        return reception.taken[0]
+        assert reception.taken is not None  # by its verdict
+        return reception.taken
 
     def _nothing_came(self, timeout: float | None) -> ReceiveTimeoutError:
         """Return the exception for a receive that ran out of time."""

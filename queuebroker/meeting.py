@@ -37,8 +37,12 @@ _MATCH: Final = RdVEvent.MATCH
 _MATCHED: Final = RdVState.MATCHED
 
 
-def meet(rdv: RdV, deadline: float | None) -> MessageQueue | Channel:
+def meet(
+    rdv: RdV, deadline: float | None, timeout: float | None = None
+) -> MessageQueue | Channel:
     """Wait in this thread until the call is matched; return its end.
+
+    ``timeout``, in seconds, is what ``deadline`` was made of: for the text of an error.
 
     Raises:
         UnknownBrokerError: no live broker of that name offers what is wanted.
@@ -55,7 +59,7 @@ def meet(rdv: RdV, deadline: float | None) -> MessageQueue | Channel:
             if not _sync.park(parker, rdv.ended, deadline):
                 expire(rdv)
             # else matched, withdrawn, or woken for no reason (QB-CONC-6)
-        return outcome(rdv)
+        return outcome(rdv, timeout)
     except BaseException:
         abandon(rdv)
         raise
@@ -165,12 +169,15 @@ def expire(rdv: RdV) -> None:
             withdraw_locked(rdv, Reason.TIMED_OUT)
 
 
-def outcome(rdv: RdV) -> MessageQueue | Channel:
-    """Return the end of a call that no longer waits, or raise why it has none."""
+def outcome(rdv: RdV, timeout: float | None = None) -> MessageQueue | Channel:
+    """Return the end of a call that no longer waits, or raise why it has none.
+
+    ``timeout``, in seconds, is how long it waited if its time was up.
+    """
     # By the state, not by whether there is an end: a match that was struck, and undone
     # by the other side, may have left one here.
     if rdv.state is not _MATCHED or rdv.end is None:
-        raise _refusal(rdv)
+        raise _refusal(rdv, timeout)
     return rdv.end
 
 
@@ -186,7 +193,7 @@ def abandon(rdv: RdV) -> None:
         end.disconnect()
 
 
-def _refusal(rdv: RdV) -> QueueBrokerError:
+def _refusal(rdv: RdV, timeout: float | None) -> QueueBrokerError:
     """Return the exception for a call that was withdrawn."""
     act = "accept" if rdv.accepts else "connect"
     whom = f"{rdv.name!r} port {rdv.port}"
@@ -197,7 +204,8 @@ def _refusal(rdv: RdV) -> QueueBrokerError:
         )
     if rdv.reason is Reason.TIMED_OUT:
         did = "connected to" if rdv.accepts else "accepted at"
-        return RendezvousTimeoutError(f"cannot {act}: nobody {did} {whom} in time")
+        limit = "in time" if timeout is None else f"within {timeout} s"
+        return RendezvousTimeoutError(f"cannot {act}: nobody {did} {whom} {limit}")
     if rdv.reason is Reason.PORT_IN_USE:
         return PortInUseError(f"cannot {act}: another accept holds {whom}")
     if not rdv.begun:

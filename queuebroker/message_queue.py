@@ -82,6 +82,9 @@ class MessageQueue(End[QueueConnection], abc.ABC):
     def receive_into(self, buffer: Buffer, *, timeout: float | None = None) -> int:
         """Receive into a writable buffer; return the length of the message.
 
+        From then on this connection takes a lock for every message, both ways: use it
+        to receive into memory you have, not for speed.
+
         Raises:
             ValueError: the message is longer than the buffer; it stays where it is.
             DisconnectedQueueError, ReceiveTimeoutError: as `receive`.

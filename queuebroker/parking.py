@@ -68,7 +68,8 @@ class WaitList:
 
     Guarded by the lock of the state it belongs to. Who enlists a parker takes it off
     again; a waker only releases it. If a waker both released and removed, an interrupt
-    between the two would leave a sleeper that nobody can find any more.
+    between the two would leave a sleeper that nobody can find any more. (`Sleepers` is
+    the exception: it does both, in two calls into C that no interrupt parts.)
 
     asleep: false only if nobody needs to be told that the condition is true. Who makes
     it true without the lock reads this afterwards; who waits sets it first, and then
@@ -125,10 +126,10 @@ class WaitList:
             self._review()
 
     def _review(self) -> None:
-        self.asleep = self._pinned
-        for parker in self._parkers or ():
-            if parker.locked():
-                self.asleep = True
+        # One assignment, last: false for a moment, or for good after an interrupt, it
+        # would leave others asleep whom nobody wakes any more.
+        sleeping = [parker for parker in self._parkers or () if parker.locked()]
+        self.asleep = self._pinned or bool(sleeping)
 
 
 class WaitLists:
@@ -202,19 +203,20 @@ class Wait(Generic[T, P]):
                 try:
                     self._leave()
                     outcome = self._attempt()
-                    if outcome is not PENDING or last:
-                        return outcome
-                    self.parker = self._make()
-                    self._waiters.enlist(self.parker)
-                    pending = not self.ready()
+                    done = last or outcome is not PENDING
+                    if not done:
+                        self.parker = self._make()
+                        self._waiters.enlist(self.parker)
+                        done = not self.ready()
                 except BaseException:
                     self._state.recover_locked()
                     raise
             # A finalizer may have hung up the peer just now, on this thread, and have
-            # left it to us to say so: if we slept first, nobody would (QB-CONC-9).
+            # left it to us to say so: if we slept first, or went away, nobody would
+            # (QB-CONC-9).
             self._state.settle()
-            if pending:
-                return PENDING
+            if done:
+                return outcome
             # Who acts without the lock may have come between the attempt and the
             # list, and not have seen us.
 

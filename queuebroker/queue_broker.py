@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn, cast, overload
 
 import attrs
 
-from queuebroker.arguments import positive
+from queuebroker.arguments import check_port, positive, wrong_type
 from queuebroker.broker import Broker
 from queuebroker.current import as_current, current_broker
 from queuebroker.errors import BrokerClosedError
@@ -61,6 +61,7 @@ class QueueBroker:
         max_message_size: int | None = None,
         strict_half: bool = False,
     ) -> None:
+        _check_named(name)
         self._terms = Terms(
             positive("capacity", capacity),
             None
@@ -158,7 +159,14 @@ class QueueBroker:
         return None if end is None else _queue(end)
 
     def accept_iter(self, port: int) -> Iterator[MessageQueue]:
-        """Yield accepted queues until this broker is closed (QB-PY-9)."""
+        """Yield accepted queues until this broker is closed (QB-PY-9).
+
+        Raises:
+            TypeError, ValueError: wrong port, found at the call.
+        """
+        return self._accepted(check_port(port))
+
+    def _accepted(self, port: int) -> Iterator[MessageQueue]:
         while True:
             try:
                 queue = self.accept(port)
@@ -226,6 +234,11 @@ class QueueBroker:
     def close(self) -> None:
         """Close the broker with both its faces; see `Broker.close`."""
         self._broker.close()
+
+
+def _check_named(name: object) -> None:
+    if not isinstance(name, (str, Broker)):
+        raise wrong_type("name", "a str or a Broker", name)
 
 
 def _queue(end: MessageQueue | Channel) -> MessageQueue:

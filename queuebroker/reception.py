@@ -37,15 +37,15 @@ _ENDED: Final[Mapping[Verdict | None, Reason]] = {
 class Reception(Generic[T]):
     """One receive by one side: repeat `attempt`, set ``verdict``, and `end`, always.
 
-    taken: what it took, if anything.
+    taken: what it took; None, which is no message, if nothing.
     verdict: how it ended; None until then.
     """
 
     __slots__ = (
         "_connection",
         "_side",
-        "_slept",
         "_take",
+        "_told_begin",
         "_waits",
         "taken",
         "verdict",
@@ -58,8 +58,8 @@ class Reception(Generic[T]):
         self._side: Side = side
         self._take: Take[T] = take
         self._waits = waits
-        self._slept = False
-        self.taken: list[T] = []
+        self._told_begin = False
+        self.taken: T | None = None
         self.verdict: Verdict | None = None
 
     def attempt(self, waited_ns: int) -> Verdict:
@@ -67,20 +67,19 @@ class Reception(Generic[T]):
         connection, side = self._connection, self._side
         verdict = connection.receive_verdict(side)
         if verdict is Verdict.DO:
-            took = self._take(side, waited_ns)
-            if took is None:
+            self.taken = self._take(side, waited_ns)
+            if self.taken is None:
                 return Verdict.WAIT
-            self.taken.append(took)
         elif verdict is Verdict.REFUSE:
             connection.see_close_locked(side)
-        elif self._waits and not self._slept:
-            self._slept = True
+        elif self._waits and not self._told_begin:
+            self._told_begin = True
             connection.note(Operation.RECV_BEGIN, side, side)
         return verdict
 
     def end(self) -> None:
         """Tell that the wait is over, if there was one, and how."""
-        if self._slept and self._connection.watch is not None:
+        if self._told_begin and self._connection.watch is not None:
             self._connection.critical(self._tell_end_locked)
 
     def _tell_end_locked(self) -> None:

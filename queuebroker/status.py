@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["RECEIVE", "SEND", "STATUS", "Status", "Verdict"]
+__all__ = ["DONE", "RECEIVE", "SEND", "STATUS", "Status", "Verdict"]
 
 
 class Status(enum.Enum):
@@ -37,6 +37,9 @@ class Verdict(enum.Enum):
 # operation looks something up in the tables.
 Status.__hash__ = object.__hash__  # type: ignore[method-assign]  # see above
 Verdict.__hash__ = object.__hash__  # type: ignore[method-assign]  # see above
+
+# What a send that returns normally was told; after any other verdict it raises.
+DONE: Final = frozenset({Verdict.DO, Verdict.DROP})
 
 _C, _H, _D = Status.CONNECTED, Status.HALF_DISCONNECTED, Status.DISCONNECTED
 _DO, _WAIT, _DROP, _REFUSE = Verdict.DO, Verdict.WAIT, Verdict.DROP, Verdict.REFUSE

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
+from queuebroker.arguments import snapshot, wrong_type
 from queuebroker.errors import PayloadError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
     from typing import Self
+
+    from typing_extensions import Buffer
 
     from queuebroker.message_queue import MessageQueue
 
@@ -33,7 +36,8 @@ class TypedQueue(Generic[T]):
 
     There is no ``receive_many``: where the third of five messages does not decode, the
     two before it could neither be returned nor go back into the queue. Take many by
-    ``queue.receive_many()`` and decode them yourself.
+    ``queue.receive_many()`` and `decode` them yourself. So do with asyncio and with
+    several queues, which take ends and not faces: see docs/how-to/send-objects.md.
 
     Threads: every method may be called from any. There is no lock here, and nothing
     that changes: encoder and decoder keep no state between calls (msgspec, issue 401).
@@ -44,14 +48,17 @@ class TypedQueue(Generic[T]):
     names, status and books, its `queue` has.
     """
 
-    __slots__ = ("__weakref__", "_decode", "_encode", "_queue", "_wanted")
+    __slots__ = ("__weakref__", "_packed", "_queue", "_unpacked", "_wanted")
 
     def __init__(self, queue: MessageQueue, wanted: Any) -> None:
+        # Asked by its kind: the class `MessageQueue` makes these, and so stands above.
+        if getattr(queue, "_kind", None) != "MessageQueue":
+            raise wrong_type("queue", "a MessageQueue", queue)
         self._queue: Final = queue
         self._wanted: Final = _name_of(wanted)
-        encode, decode = _codec(wanted, self._wanted)
-        self._encode: Final[Callable[[T], bytes]] = encode
-        self._decode: Final[Callable[[bytes], T]] = decode
+        packed, unpacked = _codec(wanted, self._wanted)
+        self._packed: Final[Callable[[T], bytes]] = packed
+        self._unpacked: Final[Callable[[Buffer], T]] = unpacked
 
     @property
     def queue(self) -> MessageQueue:
@@ -70,7 +77,7 @@ class TypedQueue(Generic[T]):
             MessageTooLargeError: longer, encoded, than the connection allows.
             DisconnectedQueueError, SendTimeoutError: as `MessageQueue.send`.
         """
-        self._queue.send(self._encoded(obj), timeout=timeout)
+        self._queue.send(self.encode(obj), timeout=timeout)
 
     def send_nowait(self, obj: T) -> None:
         """Send with ``timeout=0``."""
@@ -82,7 +89,7 @@ class TypedQueue(Generic[T]):
         As `MessageQueue.send_many`: an object that cannot be encoded ends the call
         with the count so far, and raises only if it is the first.
         """
-        return self._queue.send_many(map(self._encoded, objs), timeout=timeout)
+        return self._queue.send_many(map(self.encode, objs), timeout=timeout)
 
     # Receiving.
 
@@ -94,7 +101,7 @@ class TypedQueue(Generic[T]):
                 next receive takes the next message.
             DisconnectedQueueError, ReceiveTimeoutError: as `MessageQueue.receive`.
         """
-        return self._decoded(self._queue.receive(timeout=timeout))
+        return self.decode(self._queue.receive(timeout=timeout))
 
     def receive_nowait(self) -> T:
         """Receive with ``timeout=0``."""
@@ -108,12 +115,53 @@ class TypedQueue(Generic[T]):
         """
         # Not a generator: the error would end it, and its next() would tell of a
         # disconnect that never was.
-        return map(self._decoded, self._queue)
+        return map(self.decode, self._queue)
 
     @property
     def pending(self) -> int:
         """Messages that arrived here and are not received yet, by either face."""
         return self._queue.pending
+
+    # Objects to bytes and back.
+
+    def encode(self, obj: T) -> bytes:
+        """Return an object as the message that `send` would send.
+
+        Raises:
+            TypeError: there is something in it that MessagePack has no form for.
+            ValueError: a value has none.
+        """
+        try:
+            return self._packed(obj)
+        except TypeError as error:
+            msg = f"cannot send {type(obj).__name__}: {error}"
+            raise TypeError(msg) from error
+        except Exception as error:
+            # From an overflow to a field that was never set, each its own class. One
+            # is left for all, which `send_many` knows for a message that is no good.
+            msg = f"cannot send {type(obj).__name__}: {error}"
+            raise ValueError(msg) from error
+
+    def decode(self, payload: Buffer) -> T:
+        """Return the T that a message of this connection stands for, as `receive` does.
+
+        Raises:
+            PayloadError: it does not decode; its bytes are in ``payload``.
+            TypeError: ``payload`` is not bytes-like, or not contiguous.
+        """
+        try:
+            return self._unpacked(payload)
+        except Exception as error:
+            # Not only msgspec's own: bad UTF-8, lists too deep and whatever a class
+            # raises in its __post_init__ come as they are. The message is taken out
+            # already, so what is not caught here would be lost.
+            queue, message = self._queue, snapshot(payload, 0, None, None)
+            msg = (
+                f"cannot receive: message of {len(message)} bytes from"
+                f" {queue.remote_name!r} port {queue.port} is no {self._wanted}:"
+                f" {str(error) or type(error).__name__}"
+            )
+            raise PayloadError(msg, payload=message) from error
 
     # Hanging up.
 
@@ -121,8 +169,17 @@ class TypedQueue(Generic[T]):
         """Hang up, as `MessageQueue.disconnect`."""
         self._queue.disconnect(error)
 
+    def close(self) -> None:
+        """The same as `disconnect()`."""
+        self._queue.disconnect()
+
     def disconnected(self) -> bool:
         """Whether neither sending nor receiving can succeed again."""
+        return self._queue.disconnected()
+
+    @property
+    def closed(self) -> bool:
+        """The same as `disconnected()`, as a property."""
         return self._queue.disconnected()
 
     def __enter__(self) -> Self:
@@ -145,35 +202,6 @@ class TypedQueue(Generic[T]):
     def __repr__(self) -> str:
         return f"<TypedQueue of {self._wanted} on {self._queue!r}>"
 
-    # Objects to bytes and back.
-
-    def _encoded(self, obj: T) -> bytes:
-        try:
-            return self._encode(obj)
-        except TypeError as error:
-            msg = f"cannot send {type(obj).__name__}: {error}"
-            raise TypeError(msg) from error
-        except Exception as error:
-            # From an overflow to a field that was never set, each its own class. One
-            # is left for all, which `send_many` knows for a message that is no good.
-            msg = f"cannot send {type(obj).__name__}: {error}"
-            raise ValueError(msg) from error
-
-    def _decoded(self, payload: bytes) -> T:
-        try:
-            return self._decode(payload)
-        except Exception as error:
-            # Not only msgspec's own: bad UTF-8, lists too deep and whatever a class
-            # raises in its __post_init__ come as they are. The message is taken out
-            # already, so what is not caught here would be lost.
-            queue = self._queue
-            msg = (
-                f"cannot receive: message of {len(payload)} bytes from"
-                f" {queue.remote_name!r} port {queue.port} is no {self._wanted}:"
-                f" {str(error) or type(error).__name__}"
-            )
-            raise PayloadError(msg, payload=payload) from error
-
 
 def _name_of(wanted: Any) -> str:
     return wanted.__qualname__ if isinstance(wanted, type) else repr(wanted)
@@ -181,7 +209,7 @@ def _name_of(wanted: Any) -> str:
 
 def _codec(
     wanted: Any, name: str
-) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
+) -> tuple[Callable[[Any], bytes], Callable[[Buffer], Any]]:
     """Return how to encode, and how to decode a ``wanted``.
 
     Raises:

@@ -18,7 +18,12 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from queuebroker import _sync
-from queuebroker.arguments import check_instance, deadline_after
+from queuebroker.arguments import (
+    check_instance,
+    deadline_after,
+    known_as,
+    wrong_type,
+)
 from queuebroker.bell import Bell
 from queuebroker.errors import DisconnectedQueueError, ReceiveTimeoutError
 from queuebroker.message_queue import MessageQueue
@@ -31,9 +36,10 @@ if TYPE_CHECKING:
     from queuebroker.errors import DisconnectedError
     from queuebroker.parking import Parker, WaitList
 
-__all__ = ["Selection", "receive_any"]
+__all__ = ["Selection", "check_queues", "receive_any"]
 
 P = TypeVar("P", bound="Parker")
+Q = TypeVar("Q")
 
 _turns = itertools.count(1)
 
@@ -56,7 +62,7 @@ def receive_any(
         TypeError: ``queues`` is not iterable, or one of them is no `MessageQueue`.
         ValueError: there are no queues.
     """
-    selection = Selection(queues)
+    selection = Selection(check_queues(queues, MessageQueue))
     deadline = deadline_after(timeout)
     taken = selection.take()
     expired = timeout == 0
@@ -86,15 +92,13 @@ class Selection:
     `withdraw` has to be called.
 
     Belongs to one caller; the lock of each connection guards that one's wait list.
-
-    Raises:
-        TypeError, ValueError: as `receive_any`.
+    A queue that is given twice is one.
     """
 
     __slots__ = ("_ends", "_listed", "_parker")
 
     def __init__(self, queues: Iterable[MessageQueue]) -> None:
-        self._ends: list[MessageQueue] = _distinct(queues)
+        self._ends: list[MessageQueue] = list(dict.fromkeys(queues))
         self._listed: list[MessageQueue] = []
         self._parker: Parker | None = None
 
@@ -146,6 +150,18 @@ class Selection:
             end._connection.critical(partial(self._leave_locked, end))
             del self._listed[-1]
 
+    def forget(self, gone: Callable[[WaitList, Parker], bool]) -> None:
+        """Leave to ``gone(waiters, parker)`` the lists for which it returns True.
+
+        For drivers that may have to leave a list without its lock. `withdraw` does the
+        rest; may be repeated.
+        """
+        parker = self._parker
+        if parker is not None:
+            self._listed = [
+                end for end in self._listed if not gone(_arrived(end), parker)
+            ]
+
     def nothing_came(self, timeout: float | None) -> ReceiveTimeoutError:
         """Return the exception for a receive that ran out of time."""
         return ReceiveTimeoutError(
@@ -178,23 +194,25 @@ class Selection:
         return told._refusal(f"receive from any of {len(self._ends)} queues")
 
 
-def _distinct(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-    """Return the queues, each once, in the order given."""
+def check_queues(queues: Iterable[Q], kind: type) -> list[Q]:
+    """Return the queues that a caller gave, all of one kind, for threads or coroutines.
+
+    Raises:
+        TypeError: not iterable, or one of them is of another kind.
+        ValueError: there are none.
+    """
     # A queue can be iterated: it would be received from, until it is disconnected.
     if isinstance(queues, (MessageQueue, TypedQueue)) or not hasattr(
         queues, "__iter__"
     ):
-        msg = (
-            f"queues must be an iterable of MessageQueues, got {type(queues).__name__}"
-        )
-        raise TypeError(msg)
+        raise wrong_type("queues", f"an iterable of {known_as(kind)}s", queues)
     given = list(queues)
     for position, queue in enumerate(given):
-        check_instance(f"queues[{position}]", queue, MessageQueue)
+        check_instance(f"queues[{position}]", queue, kind)
     if not given:
         msg = "queues must not be empty"
         raise ValueError(msg)
-    return list(dict.fromkeys(given))
+    return given
 
 
 def _last_turn(end: MessageQueue) -> int:
@@ -205,10 +223,10 @@ def _last_turn(end: MessageQueue) -> int:
 
 
 def _worth_a_try(end: MessageQueue) -> bool:
-    """Whether a receive would not just find nothing, and is not just refused.
+    """Whether a receive has a chance: a message is here, or on its way.
 
-    Where the peer has hung up, what is not here yet is on its way: then the receive
-    knows how to wait for it, which is soon (QB-TIME-8).
+    It may be on its way only once the peer has hung up; then the receive knows how to
+    wait for it, which is soon (QB-TIME-8).
     """
     status = end.status
     if status is Status.CONNECTED:

@@ -6,13 +6,13 @@ ends, since an end that is forgotten while connected is a warning.
 
 The gates of lanes are made, as if each side had sent before: else the first message
 would take the lock, and what a scenario with two messages shows of the way without it
-would be little. `FRESH` leaves them as a rendez-vous does.
+would be little. `STAGE` says otherwise.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from queuebroker import Broker, BrokerManager, Channel, MessageQueue
 from queuebroker.fast_queue import FastMessageQueue
@@ -28,7 +28,9 @@ __all__ = ["channel_pair", "look_away", "loose_queue_pair", "queue_pair"]
 
 PORT = 7
 
-FRESH = False
+# How far the lanes are: their gates are made; both ends go by them, as after a receive
+# that found nothing; as a rendez-vous leaves them.
+STAGE: Literal["open", "taken", "fresh"] = "open"
 
 
 def look_away(*_: object) -> None:
@@ -66,9 +68,10 @@ def loose_queue_pair(
     assert isinstance(left, MessageQueue)
     assert isinstance(right, MessageQueue)
     for end in (left, right):
-        if isinstance(end, FastMessageQueue) and not FRESH:
-            end.enter()
-            end._inward.open_locked()
+        if isinstance(end, FastMessageQueue) and STAGE != "fresh":
+            end._take_lanes()
+            if STAGE == "open":
+                end._inward.open_locked()
     return left, right
 
 

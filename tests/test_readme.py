@@ -22,6 +22,7 @@ _LIMIT_S = 100
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})\s*([\w+-]*)")
 _NOT_RUN = re.compile(r"<!-- not run: \S.* -->")
 _LINK = re.compile(r"(?<!\\)\[[^\]]*\]\(<?([^)\s>]+)>?[^)]*\)")
+_LISTED = re.compile(r"^\* \[[^\]]+\]\(([^)#]+)\):", re.MULTILINE)
 _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|#")
 
 
@@ -109,6 +110,21 @@ def _leads_somewhere(page: Path, link: str) -> bool:
     if spec is None or spec.origin is None:
         return False
     return (Path(spec.origin).parents[1] / inner).exists()
+
+
+@pytest.mark.parametrize(
+    ("folder", "pattern"), [("docs", "*.md"), ("examples", "*.py")]
+)
+def test_every_page_and_every_example_has_its_line_in_the_index(
+    folder: str, pattern: str
+) -> None:
+    index = _ROOT / folder / "README.md"
+    there = {path.relative_to(index.parent) for path in index.parent.rglob(pattern)}
+
+    listed = _LISTED.findall(index.read_text(encoding="utf-8"))
+
+    inner = sorted(link for link in listed if not link.startswith("../"))
+    assert inner == sorted(map(str, there - {Path(index.name)}))
 
 
 def test_the_readme_has_code_to_run() -> None:

@@ -5,18 +5,19 @@ The twin of `queuebroker.waiting.receive_any`, which tells the races.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from queuebroker.aio.message_queue import MessageQueue
-from queuebroker.aio.waiting import handed_on
+from queuebroker.aio.waiting import handed_on, undone_if_struck
 from queuebroker.aio.waker import running_waker
-from queuebroker.arguments import check_instance, deadline_after
-from queuebroker.waiting import Selection
+from queuebroker.arguments import deadline_after
+from queuebroker.waiting import Selection, check_queues
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from queuebroker.aio.waker import Waiter
+    from queuebroker import message_queue as plain
 
 __all__ = ["receive_any"]
 
@@ -28,41 +29,37 @@ async def receive_any(
 
     As `queuebroker.receive_any`; cancelled while it waits, it has taken nothing.
     """
-    faces = list(queues)
-    for position, face in enumerate(faces):
-        check_instance(f"queues[{position}]", face, MessageQueue)
+    faces = check_queues(queues, MessageQueue)
     selection = Selection([face.queue for face in faces])
     deadline = deadline_after(timeout)
     taken = selection.take()
-    expired = timeout == 0
-    while taken is None and not expired:
-        waiter: Waiter | None = None
-        try:
-            waiter = selection.enlist(running_waker().waiter)
-            if not selection.ready():
-                expired = not await waiter.slept(deadline)
-            taken = selection.take()
-            selection.withdraw()
-        except BaseException as error:
-            try:
-                _leave(selection, waiter, error)
-            except BaseException:
-                _leave(selection, waiter, error)
-                raise
-            raise
+    if taken is None and timeout != 0:
+        taken = await undone_if_struck(
+            partial(_wait, selection, deadline), partial(_leave, selection)
+        )
     if taken is None:
         raise selection.nothing_came(timeout)
     end, message = taken
     return next(face for face in faces if face.queue is end), message
 
 
-def _leave(selection: Selection, waiter: Waiter | None, error: BaseException) -> None:
+async def _wait(
+    selection: Selection, deadline: float | None
+) -> tuple[plain.MessageQueue, bytes] | None:
+    """Sleep and take, until there is something or time is up."""
+    taken = None
+    expired = False
+    while taken is None and not expired:
+        waiter = selection.enlist(running_waker().waiter)
+        if not selection.ready():
+            expired = not await waiter.slept(deadline)
+        taken = selection.take()
+        selection.withdraw()
+    return taken
+
+
+def _leave(selection: Selection, error: BaseException) -> None:
     """Wait no more, since an exception struck; may be repeated."""
     if isinstance(error, GeneratorExit):
-        # See `queuebroker.aio.waiting`; here there is one list for each queue.
-        selection._listed = [
-            end
-            for end in selection._listed
-            if not handed_on(end._connection.flows[end._side].buffer.arrived, waiter)
-        ]
+        selection.forget(handed_on)  # see `queuebroker.aio.waiting`
     selection.withdraw()

@@ -17,7 +17,7 @@ from queuebroker.errors import (
     SendTimeoutError,
 )
 from queuebroker.locked_queue import LockedMessageQueue
-from queuebroker.status import Verdict
+from queuebroker.status import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["MessageQueue"]
 
 T = TypeVar("T")
-
-_UNSENT: Final = frozenset({Verdict.REFUSE, Verdict.WAIT})
 
 
 class MessageQueue:
@@ -104,7 +102,7 @@ class MessageQueue:
             return
         attempt = self._end._sending(message)
         verdict = await act(self._end, attempt, deadline, sends=True)
-        if verdict in _UNSENT:
+        if verdict not in DONE:
             raise self._end._unsent(verdict)
 
     def send_many(
@@ -137,7 +135,7 @@ class MessageQueue:
                 return sent
             attempt = end._sending(sendable[sent])
             verdict = await act(end, attempt, deadline, sends=True)
-            if verdict in _UNSENT:
+            if verdict not in DONE:
                 if not sent:
                     raise end._unsent(verdict)
                 return sent

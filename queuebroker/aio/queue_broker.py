@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NoReturn, cast, overload
 
+from queuebroker import message_queue
 from queuebroker import queue_broker as plain
 from queuebroker.aio.message_queue import MessageQueue
 from queuebroker.aio.waiting import meet
 from queuebroker.aio.waker import running_waker
-from queuebroker.arguments import deadline_after
+from queuebroker.arguments import check_port, deadline_after, known_as
 from queuebroker.errors import BrokerClosedError, UnknownBrokerError
 from queuebroker.rendezvous import Kind
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from queuebroker import message_queue
     from queuebroker.broker import Broker
     from queuebroker.broker_manager import BrokerManager
     from queuebroker.rendezvous import RdV
@@ -141,8 +141,11 @@ class QueueBroker:
         """Yield accepted queues until this broker is closed (QB-PY-9).
 
         A cancelled step accepts nobody, and the iteration may go on.
+
+        Raises:
+            TypeError, ValueError: wrong port, found at the call.
         """
-        return _Accepted(self, port)
+        return _Accepted(self, check_port(port))
 
     # Looking.
 
@@ -215,16 +218,18 @@ class QueueBroker:
 def wrap(existing: message_queue.MessageQueue) -> MessageQueue: ...
 @overload
 def wrap(existing: plain.QueueBroker) -> QueueBroker: ...
-def wrap(
-    existing: message_queue.MessageQueue | plain.QueueBroker,
-) -> MessageQueue | QueueBroker:
+def wrap(existing: object) -> MessageQueue | QueueBroker:
     """Return the face of an existing end or broker; both may be used at once.
 
     Raises:
         TypeError: it is neither, or no end of a connection within this process.
     """
-    if not isinstance(existing, plain.QueueBroker):
+    if isinstance(existing, message_queue.MessageQueue):
         return MessageQueue(existing)
+    if not isinstance(existing, plain.QueueBroker):
+        got = known_as(type(existing))
+        msg = f"cannot wrap {got}: want a MessageQueue or a QueueBroker"
+        raise TypeError(msg)
     face = QueueBroker.__new__(QueueBroker)
     face._plain = existing
     return face
@@ -253,6 +258,6 @@ class _Accepted:
 
 
 async def _met(rdv: RdV, timeout: float | None) -> MessageQueue:
-    end = await meet(rdv, deadline_after(timeout))
+    end = await meet(rdv, deadline_after(timeout), timeout)
     # QB-RDV-4: kinds never match one another.
     return MessageQueue(cast("message_queue.MessageQueue", end))

@@ -13,6 +13,7 @@ only together with the lock, which nobody can hold then.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from queuebroker.aio.waker import Waiter, running_waker
@@ -21,16 +22,17 @@ from queuebroker.parking import PENDING, Wait
 from queuebroker.sleepers import Sleepers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
+    from typing import Any
 
     from queuebroker.channel import Channel
     from queuebroker.locked_queue import LockedMessageQueue
     from queuebroker.message_queue import MessageQueue
-    from queuebroker.parking import Pending, WaitList
+    from queuebroker.parking import Parker, Pending, WaitList
     from queuebroker.rendezvous import RdV
     from queuebroker.status import Verdict
 
-__all__ = ["act", "handed_on", "meet"]
+__all__ = ["act", "handed_on", "meet", "undone_if_struck"]
 
 T = TypeVar("T")
 
@@ -46,7 +48,9 @@ async def act(
     waiters, look, ready = end._waiting(attempt, sends=sends)
     make = running_waker().waiter
     wait = Wait(end._connection, waiters, look, ready, make)
-    verdict = await _wait(wait, waiters, deadline)
+    verdict = await undone_if_struck(
+        partial(_wait, wait, deadline), partial(_leave, wait, waiters)
+    )
     end._connection.settle()
     if verdict is not PENDING:
         return verdict
@@ -54,36 +58,47 @@ async def act(
     return end._act(attempt, 0, sends=sends)
 
 
-async def _wait(
-    wait: Wait[T, Waiter], waiters: WaitList, deadline: float | None
-) -> T | Pending:
-    """See `queuebroker.parking.wait_for`."""
-    expired = False
+async def undone_if_struck(
+    wait: Callable[[], Coroutine[Any, Any, T]], undo: Callable[[BaseException], object]
+) -> T:
+    """Await what ``wait`` returns; if an exception ends it, undo it.
+
+    A cancel is no rare thing, so an interrupt may strike what it leads to. Then it is
+    undone once more; so ``undo`` must be such as may be repeated.
+
+    This stands around the wait because a function that is called once it was struck
+    would come too late: an interrupt can strike its entry, before any ``try`` in it.
+    """
     try:
-        while True:
-            outcome = wait.look(last=expired)
-            if outcome is not PENDING or expired:
-                return outcome
-            assert wait.parker is not None
-            expired = not await wait.parker.slept(deadline)
+        return await wait()
     except BaseException as error:
-        # A cancel is no rare thing, so an interrupt may strike what it leads to.
         try:
-            _leave(wait, waiters, error)
+            undo(error)
         except BaseException:
-            _leave(wait, waiters, error)
+            undo(error)
             raise
         raise
 
 
-def _leave(wait: Wait[T, Waiter], waiters: WaitList, error: BaseException) -> None:
+async def _wait(wait: Wait[T, Waiter], deadline: float | None) -> T | Pending:
+    """See `queuebroker.parking.wait_for`."""
+    expired = False
+    while True:
+        outcome = wait.look(last=expired)
+        if outcome is not PENDING or expired:
+            return outcome
+        assert wait.parker is not None
+        expired = not await wait.parker.slept(deadline)
+
+
+def _leave(wait: Wait[Any, Waiter], waiters: WaitList, error: BaseException) -> None:
     """Wait no more, since an exception struck; may be repeated."""
     if isinstance(error, GeneratorExit) and handed_on(waiters, wait.parker):
         return
     wait.withdraw()
 
 
-def handed_on(waiters: WaitList, waiter: Waiter | None) -> bool:
+def handed_on(waiters: WaitList, waiter: Parker | None) -> bool:
     """Leave a list, and wake the next in our place, if that needs no lock.
 
     For who is closed. Whoever wakes one of `Sleepers` takes it off, so it may be
@@ -97,28 +112,31 @@ def handed_on(waiters: WaitList, waiter: Waiter | None) -> bool:
     return True
 
 
-async def meet(rdv: RdV, deadline: float | None) -> MessageQueue | Channel:
+async def meet(
+    rdv: RdV, deadline: float | None, timeout: float | None
+) -> MessageQueue | Channel:
     """Wait until the call is matched; return its end, or raise as `meeting.meet`.
 
-    The caller gave ``rdv`` the maker of waiters of the running loop.
+    The caller gave ``rdv`` the maker of waiters of the running loop. ``timeout``, in
+    seconds, is what ``deadline`` was made of: for the text of an error.
     """
-    try:
-        begin(rdv)
-        while rdv.waiting:
-            waiter = cast("Waiter", rdv.parker)
-            if not await waiter.slept(deadline):
-                expire(rdv)
-            # Matched, withdrawn, or woken for no reason (QB-CONC-6). Before the state
-            # is looked at again: who changes it after that has to find it locked.
-            waiter.arm()
-        return outcome(rdv)
-    except BaseException as error:
-        try:
-            _abandon(rdv, error)
-        except BaseException:
-            _abandon(rdv, error)
-            raise
-        raise
+    return await undone_if_struck(
+        partial(_meet, rdv, deadline, timeout), partial(_abandon, rdv)
+    )
+
+
+async def _meet(
+    rdv: RdV, deadline: float | None, timeout: float | None
+) -> MessageQueue | Channel:
+    begin(rdv)
+    while rdv.waiting:
+        waiter = cast("Waiter", rdv.parker)
+        if not await waiter.slept(deadline):
+            expire(rdv)
+        # Matched, withdrawn, or woken for no reason (QB-CONC-6). Before the state is
+        # looked at again: who changes it after that has to find it locked.
+        waiter.arm()
+    return outcome(rdv, timeout)
 
 
 def _abandon(rdv: RdV, error: BaseException) -> None:

@@ -67,6 +67,9 @@ class Waker:
         every other, also one that comes meanwhile, finds nothing there. It holds this
         waker, and so its descriptor, until it is forgotten.
         """
+        # deque(steps, 0) does the steps and keeps nothing of them, in C. `self` is what
+        # a call that finds nothing returns; as an argument it is held as long as that
+        # call can be made.
         steps = chain(
             map(self._rung.append, (sleeping,)),
             map(os.eventfd_write, self._opened, (1,)),
@@ -104,10 +107,13 @@ class Waiter:
         or often, and also when the loop is closed: then nobody is left to be woken.
     """
 
-    __slots__ = ("_sleeping", "_waker", "locked", "release")
+    __slots__ = ("_sleeping", "_task", "_waker", "locked", "release")
 
     def __init__(self, waker: Waker) -> None:
         self._waker: Final = waker
+        # Who holds the waiter holds the coroutine: a task that was woken in a loop that
+        # is closed before it runs would be collected else, while it is still listed.
+        self._task: Final = asyncio.current_task(waker.loop)
         # The future last slept on, if any. To release it takes this and not the waiter:
         # else one that is never released would hold itself.
         self._sleeping: Final[list[Future[None]]] = []

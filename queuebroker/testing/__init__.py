@@ -10,8 +10,8 @@ Layout, each on top of those before it:
 - ``primitives``, ``threads``: locks, sleeping, parking, threads, as tasks see them
 - ``refusals``, ``stand_ins``, ``renewal``, ``substitute``: what is exchanged, put back
 - ``places``, ``notices``, ``recorder``, ``story``: a failed run in words
-- ``run``, ``search``, ``priorities``, ``supervise``, ``experiment``: one run, under one
-  strategy
+- ``run``, ``program``, ``search``, ``priorities``, ``supervise``, ``experiment``: one
+  run, under one strategy
 - ``shorten``, ``diagnosis``: from a failing run to one worth reading
 - ``housekeeping``, ``report``, ``survey``, ``explore``: many runs, one verdict
 - ``history``, ``linearizability``: what operations came to, and whether that can be

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from queuebroker.testing import Failure, explore, replay
+from queuebroker.testing.program import NotPlainError
 from queuebroker.testing.program_file import ProgramFile, ProgramFileError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with _quiet():
                 program = stack.enter_context(ProgramFile.opened(path, name))
             return _explore(program, options)
-    except (_UsageError, ProgramFileError, _TracedError) as error:
+    except (_UsageError, ProgramFileError, NotPlainError, _TracedError) as error:
         print(f"queuebroker.testing: {error}", file=sys.stderr)
         return _USAGE
 
@@ -76,7 +77,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--schedules",
-        type=_number,
+        type=_positive,
         metavar="N",
         help="at most N up to the bound, then N at random (else 20,000 and 300; within"
         f" lines {_INSTRUCTIONS_SCHEDULES_MAX:,} and 300)",
@@ -102,6 +103,13 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _number(text: str) -> int:
     if not text.isdecimal():
         msg = f"{text!r} is no number of 0 or more"
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        msg = f"{text!r} is no number of 1 or more"
         raise argparse.ArgumentTypeError(msg)
     return int(text)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from queuebroker.testing.program import NotPlainError, ran_nothing
 from queuebroker.testing.renewal import renew, renewable
 from queuebroker.testing.run import Run
 from queuebroker.testing.scheduler import Scheduler
@@ -63,7 +64,12 @@ class Experiment:
         release_points: bool = True,
         recorder: Recorder | None = None,
     ) -> Outcome:
-        """Run the program once, from the beginning to the end of its last task."""
+        """Run the program once, from the beginning to the end of its last task.
+
+        Raises:
+            NotPlainError: it returned a coroutine or a generator, of which nothing has
+                run. That is no fault of a schedule.
+        """
         scheduler = Scheduler(
             strategy,
             release_points=release_points,
@@ -73,13 +79,17 @@ class Experiment:
         )
         program = self._program
         run = Run(scheduler)
+        nothing_ran = False
 
         def body() -> None:
+            nonlocal nothing_ran
             renew(self._made_before)
-            program(run)
+            nothing_ran = ran_nothing(program(run))
 
         fingerprint = perform(scheduler, body)
         self._housekeeper.tidy()
+        if nothing_ran:
+            raise NotPlainError
         return Outcome(
             scheduler.trouble, fingerprint, scheduler.steps, scheduler.preemptions
         )

@@ -8,20 +8,21 @@ next another program.
 from __future__ import annotations
 
 import _thread
-import inspect
 import os
+from collections.abc import Iterable
 from contextlib import contextmanager, nullcontext
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from queuebroker.testing.bytecode import Bytecode
 from queuebroker.testing.experiment import Experiment
 from queuebroker.testing.housekeeping import housekeeping
+from queuebroker.testing.program import check_program
 from queuebroker.testing.substitute import substituted
 from queuebroker.testing.survey import Survey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from types import ModuleType
+    from collections.abc import Callable, Iterator, Sequence
 
     from queuebroker.testing.report import Report
     from queuebroker.testing.run import Run
@@ -73,9 +74,10 @@ def explore(
     Raises:
         Failure: a schedule goes wrong; its text tells how.
         UncontrolledError: the program uses what cannot be controlled.
-        TypeError: ``program`` does not take the run; or what ``bytecode`` names has no
-          code in Python.
-        ValueError: a number is negative, or the seed is none.
+        TypeError: ``program`` does not take the run, or is a coroutine function or a
+          generator, so that calling it runs nothing of it; ``modules`` has something
+          else in it; or what ``bytecode`` names has no code in Python.
+        ValueError: a number is negative, the seed is none, or no schedule is asked for.
         RuntimeError: another exploration is under way in this process; or, with
           ``bytecode``, threads are traced already, as by a debugger.
     """
@@ -92,8 +94,10 @@ def explore(
     if depth < 1:
         msg = f"depth must be >= 1, got {depth}"
         raise ValueError(msg)
-    _check_takes_the_run(program)
     base, mode, index = _parsed(seed)
+    if index is None and not (limit or random or pct):
+        msg = "limit + random + pct must be >= 1, got 0"
+        raise ValueError(msg)
     with _laboratory(program, spurious, modules, bytecode) as experiment:
         survey = Survey(experiment)
         if index is None:
@@ -122,23 +126,13 @@ def replay(
     Raises:
         Failure: what it raised then; or, if the program has other choices by now, that
           it is not deterministic.
+        TypeError: as from `explore`.
         RuntimeError: another exploration is under way in this process.
     """
     with _laboratory(program, spurious, modules, bytecode) as experiment:
         survey = Survey(experiment)
         survey.replay(schedule)
         return survey.report("")
-
-
-def _check_takes_the_run(program: Callable[[Run], object]) -> None:
-    """Find before any run what would be told as the fault of a schedule."""
-    try:
-        inspect.signature(program).bind(None)
-    except TypeError as error:
-        msg = f"program must take one argument, the Run: {error}"
-        raise TypeError(msg) from None
-    except ValueError:
-        return  # written in C, without a signature
 
 
 @contextmanager
@@ -149,11 +143,13 @@ def _laboratory(
     bytecode: Iterable[object],
 ) -> Iterator[Experiment]:
     """Prepare the process for runs, and put all back afterwards."""
+    check_program(program)
+    named = _modules(modules)
+    _check_iterable("bytecode", bytecode, "functions, classes and modules")
     if not _exploring.acquire(blocking=False):
         msg = "cannot explore: an exploration is under way in this process"
         raise RuntimeError(msg)
     try:
-        named = tuple(modules)
         small = Bytecode(bytecode) if (bytecode := tuple(bytecode)) else None
         with (
             substituted(modules=named),
@@ -169,6 +165,24 @@ def _laboratory(
             )
     finally:
         _exploring.release()
+
+
+def _modules(modules: Iterable[object]) -> list[ModuleType]:
+    _check_iterable("modules", modules, "modules")
+    named: list[ModuleType] = []
+    for at, module in enumerate(modules):
+        if not isinstance(module, ModuleType):
+            msg = f"modules[{at}] must be a module, got {type(module).__name__}"
+            raise TypeError(msg)
+        named.append(module)
+    return named
+
+
+def _check_iterable(name: str, value: object, items: str) -> None:
+    """Name the argument, where one thing was given for a list of one."""
+    if not isinstance(value, Iterable):
+        msg = f"{name} must be an iterable of {items}, got {type(value).__name__}"
+        raise TypeError(msg)
 
 
 def _parsed(seed: int | str | None) -> tuple[int, str, int | None]:

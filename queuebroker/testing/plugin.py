@@ -8,6 +8,7 @@ path on the command line it is what runs.
 
 from __future__ import annotations
 
+import argparse
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--explore-schedules",
         metavar="N",
-        type=int,
+        type=_positive,
         default=None,
         help="for the fixture `explore`: N schedules up to the bound, and N at random",
     )
@@ -49,6 +50,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="for the fixture `explore`: the seed that a failure has told",
     )
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        msg = f"{text!r} is no number of 1 or more"
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
 
 
 def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:

@@ -13,13 +13,15 @@ import sys
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from queuebroker.testing.bytecode import Bytecode
+from queuebroker.testing.program import NOT_PLAIN, is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import CodeType, ModuleType
+    from types import CodeType
 
     from queuebroker.testing.run import Run
 
@@ -45,7 +47,8 @@ class ProgramFile:
 
         Raises:
             ProgramFileError: it cannot be read or executed, or there is no such
-                function, or it wants other arguments than none or a ``run``.
+                function, or calling it runs nothing of it, or it wants other arguments
+                than none or a ``run``.
         """
         self._name = name
         self._loader = _CompilesOnce(_MODULE, str(path))
@@ -62,7 +65,11 @@ class ProgramFile:
         self.modules: list[ModuleType] = [
             other
             for key, other in list(sys.modules.items())
-            if key not in known and key != _MODULE and _lies_in(other, path.parent)
+            if key not in known
+            and key != _MODULE
+            and _lies_in(other, path.parent)
+            # A module may have put anything there in its own place.
+            and isinstance(other, ModuleType)
         ]
         self.with_code: list[ModuleType] = [
             each for each in (module, *self.modules) if _has_code(each)
@@ -115,6 +122,8 @@ def _takes_run(program: Any, where: str) -> bool:
     if not callable(program):
         what = "is no function" if program is not None else "does not exist"
         raise ProgramFileError(f"{where} {what}")
+    if not is_plain(program):
+        raise ProgramFileError(f"{where} {NOT_PLAIN}")
     signature = inspect.signature(program)
     for arguments in ((), ("run",)):
         try:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from queuebroker.testing.failure import Failure, FailureKind
+from queuebroker.testing.program import NotPlainError, check_program, ran_nothing
 from queuebroker.testing.run import Run, Spawned
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def stress(
 
     Raises:
         Failure: a run goes wrong: an exception escapes, or it does not end.
+        TypeError: ``program`` does not take the run, or calling it runs nothing of it.
         ValueError: a number is not positive.
         RuntimeError: a stress is under way in this process.
     """
@@ -60,6 +62,7 @@ def stress(
         if number <= 0:
             msg = f"{name} must be > 0, got {number}"
             raise ValueError(msg)
+    check_program(program)
     with _frequent_switches():
         end = time.monotonic() + seconds
         for done in range(1, runs + 1):
@@ -143,6 +146,8 @@ class _RealRun(Run):
         for each in self._unfolding():
             each.join(max(deadline - time.monotonic(), 0.0))
         waiting = [each for each in self._real if not each.done]
+        if main.done and not main.unknown_error and ran_nothing(main.result):
+            raise NotPlainError
         failed = [e for e in (main, *self._real) if e.done and e.unknown_error]
         if failed:
             error = failed[0].unknown_error

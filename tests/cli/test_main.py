@@ -16,7 +16,7 @@ from bus.cli import VERBS, Verb, main
 from bus.errors import JournalError
 from queuebroker.errors import UnknownBrokerError
 from tests.journal.histories import clean, store
-from tests.journal.processes import run
+from tests.processes import run
 
 if TYPE_CHECKING:
     from pathlib import Path

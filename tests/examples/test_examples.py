@@ -57,7 +57,9 @@ def test_example_prints_what_it_should(name: str) -> None:
         check=False,
     )
 
-    assert ran.stderr == ""
+    # On a busy machine asyncio's debug mode tells of what took long; that is no fault.
+    slow = [line for line in ran.stderr.splitlines() if "Executing <" in line]
+    assert ran.stderr.splitlines() == slow
     expected = [line.format(size=path.stat().st_size) for line in _PRINTS[name]]
     assert ran.stdout.splitlines() == expected
     assert ran.returncode == 0

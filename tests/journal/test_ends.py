@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bus.journal.reader import open_journals
-from tests.journal.processes import run, start
 from tests.journal.telling import only, told
+from tests.processes import run, start
 from tests.support import until
 
 if TYPE_CHECKING:

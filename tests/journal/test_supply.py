@@ -21,8 +21,8 @@ from bus.journal.rules import Verdict
 from bus.journal.supply import Tally
 from bus.journal.writer import Journal
 from specs.clauses import clause
-from tests.journal.processes import run
 from tests.journal.telling import SLOTS, SMALL, only, spares_ready, tell, told
+from tests.processes import run
 from tests.support import LIMIT_S, Threads, switch_interval, until
 
 if TYPE_CHECKING:

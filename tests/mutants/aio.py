@@ -108,4 +108,16 @@ AIO: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "A8",
+        "who is listed does not hold its task",
+        ("QB-CONC-9", "QB-PY-11"),
+        (
+            Edit(
+                "aio/waker.py",
+                "        self._task: Final = asyncio.current_task(waker.loop)\n",
+                "        self._task: Final = None\n",
+            ),
+        ),
+    ),
 )

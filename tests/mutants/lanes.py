@@ -159,4 +159,84 @@ LANES: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "F13",
+        "each message of a bulk send looks the gate up anew",
+        ("QB-BULK-1", "QB-FIFO-3", "QB-RECV-8"),
+        (
+            Edit(
+                "lane.py",
+                "                for _ in free:\n",
+                "                for _ in self.free:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "F14",
+        "a list of waiters denies for a moment that anybody sleeps",
+        ("QB-CONC-4", "QB-ERR-9"),
+        (
+            Edit(
+                "parking.py",
+                "        sleeping = [parker for",
+                "        self.asleep = self._pinned\n        sleeping = [parker for",
+            ),
+        ),
+    ),
+    Mutant(
+        "F15",
+        "a finalizer makes a call before it lets go of the lock",
+        ("QB-CONC-9", "QB-PY-7"),
+        (
+            Edit(
+                "connection.py",
+                "                if taken and taken[0]:\n"
+                "                    self.lock.release()\n",
+                "                if any(taken):\n"
+                "                    self.lock.release()\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "F16",
+        "a receive that is struck before it looks under the lock keeps a wake-up",
+        ("QB-CONC-4", "QB-ERR-9"),
+        (
+            Edit(
+                "fast_queue.py",
+                "        except DisconnectedQueueError:\n"
+                "            raise\n"
+                "        except BaseException:\n"
+                "            self._lanes.recover()\n"
+                "            raise\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "F17",
+        "a bulk send calls full what only looks so",
+        ("QB-TIME-8", "QB-BULK-1"),
+        (
+            Edit(
+                "locked_queue.py",
+                "                verdict = self._act(attempt, rest_s, sends=True)\n",
+                "                verdict = super()._act(attempt, rest_s, sends=True)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "F18",
+        "what was left under the lock of a last look is not settled",
+        ("QB-CONC-9",),
+        (
+            Edit(
+                "parking.py",
+                "            self._state.settle()\n            if done:\n",
+                "            if not done or outcome is PENDING and not last:\n"
+                "                self._state.settle()\n"
+                "            if done:\n",
+            ),
+        ),
+    ),
 )

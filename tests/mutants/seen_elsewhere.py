@@ -132,7 +132,7 @@ SEEN_ELSEWHERE = (
                 "reception.py",
                 "        verdict = connection.receive_verdict(side)\n",
                 "        verdict = connection.receive_verdict(side)\n"
-                "        if self._slept and verdict is Verdict.REFUSE:\n"
+                "        if self._told_begin and verdict is Verdict.REFUSE:\n"
                 "            if not connection.closed[side]:\n"
                 "                return Verdict.WAIT\n",
             ),

@@ -8,11 +8,18 @@ import os
 import weakref
 from typing import TYPE_CHECKING
 
+import pytest
+
+from queuebroker import aio
 from queuebroker.aio.waker import Waiter, running_waker
+from specs.clauses import clause
+from tests.pairs import look_away, queue_pair
 from tests.support import Threads, switch_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from queuebroker import MessageQueue
 
 
 def test_a_waiter_is_locked_until_its_first_release() -> None:
@@ -45,6 +52,49 @@ def test_a_release_of_before_does_not_wake_who_is_armed_again() -> None:
         assert waiter.locked()
 
     asyncio.run(check())
+
+
+@clause("QB-CONC-9", "QB-PY-11")
+@pytest.mark.parametrize("act", ["send", "receive"])
+def test_who_is_listed_is_not_collected_though_its_loop_is_closed(act: str) -> None:
+    """It would be closed then, perhaps under the very lock that it needs to leave."""
+
+    async def wait(end: MessageQueue) -> None:
+        if act == "send":
+            await aio.wrap(end).send(b"no room")
+        else:
+            await aio.wrap(end).receive()
+
+    async def begin(end: MessageQueue) -> weakref.ref[asyncio.Task[None]]:
+        task = asyncio.ensure_future(wait(end))
+        await asyncio.sleep(0)
+        return weakref.ref(task)
+
+    # The locked kind: it keeps on its lists whom it has woken.
+    with queue_pair(observer=look_away) as (left, right):
+        left.send(b"full")
+        end = left if act == "send" else right
+        if act == "receive":
+            right.receive()
+        loop = asyncio.new_event_loop()
+        loop.set_exception_handler(lambda *_: None)  # a task that never ends is told of
+        task = loop.run_until_complete(begin(end))
+        # One round of the loop: it hears that it is woken, and never gets to run.
+        if act == "send":
+            right.receive()
+        else:
+            left.send(b"m")
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+        loop.close()
+        gc.collect()
+
+        assert task() is not None
+        left.disconnect()
+        right.disconnect()
+    del left, right, end
+    gc.collect()
+    assert task() is None, "it must not outlive the connection"
 
 
 def test_many_may_release_one_waiter_at_once() -> None:

@@ -11,18 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queuebroker import MessageTooLargeError, _sync
+import queuebroker
+from queuebroker import MessageTooLargeError, _sync, aio
 from queuebroker.arguments import (
     byte_range,
     check_error,
+    check_instance,
     check_name,
     check_port,
     deadline_after,
     flat_view,
     index,
+    known_as,
     positive,
     snapshot,
 )
+from queuebroker.fast_queue import FastMessageQueue
+from queuebroker.locked_queue import LockedMessageQueue
 
 
 class Indexed:
@@ -134,12 +139,13 @@ def test_deadline_refuses_other_types(timeout: float) -> None:
 def test_byte_range_is_what_the_rule_says(
     size: int, offset: int, length: int | None
 ) -> None:
-    """Inside it gives begin and end, outside it raises and names the three numbers."""
+    """Inside it gives begin and end, outside it names the numbers that were given."""
     count = size - offset if length is None else length
     if offset >= 0 and count >= 0 and offset + count <= size:
         assert byte_range(size, offset, length) == (offset, offset + count)
         return
-    numbers = f"offset {offset}, length {count}, size {size}"
+    given = "" if length is None else f"length {length}, "
+    numbers = f"offset {offset}, {given}size {size}"
     with pytest.raises(ValueError, match=f"^range outside the buffer: {numbers}$"):
         byte_range(size, offset, length)
 
@@ -237,6 +243,43 @@ def test_snapshot_keeps_to_the_limit(size: int, fits: bool) -> None:
 def test_snapshot_limit_is_on_the_range_not_on_the_data() -> None:
     """A small part of a large buffer is a small message."""
     assert snapshot(b"abcdefgh", 2, 3, 4) == b"cde"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (int, "int"),
+        (type(None), "NoneType"),
+        (Indexed, f"{__name__}.Indexed"),
+        (queuebroker.MessageQueue, "MessageQueue"),
+        (LockedMessageQueue, "MessageQueue"),
+        (FastMessageQueue, "MessageQueue"),
+        (queuebroker.Channel, "Channel"),
+        (queuebroker.TypedQueue, "TypedQueue"),
+        (queuebroker.Broker, "Broker"),
+        (queuebroker.QueueBroker, "QueueBroker"),
+        (aio.MessageQueue, "aio.MessageQueue"),
+        (aio.QueueBroker, "aio.QueueBroker"),
+    ],
+)
+def test_a_class_is_known_by_the_name_that_users_know(kind: type, name: str) -> None:
+    """Ours by the public one; that of a user may be any, so it goes with its module."""
+    assert known_as(kind) == name
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [(int, "an int"), (str, "a str"), (aio.QueueBroker, "an aio.QueueBroker")],
+)
+def test_what_is_no_instance_is_told_from_what_is_wanted(
+    kind: type, wanted: str
+) -> None:
+    """Also where the classes have one name."""
+    MessageQueue = type("MessageQueue", (), {"__module__": "theirs"})  # noqa: N806  # a class
+    with pytest.raises(TypeError) as caught:
+        check_instance("thing", MessageQueue(), kind)
+
+    assert str(caught.value) == f"thing must be {wanted}, got theirs.MessageQueue"
 
 
 def _kind(value: object) -> str:

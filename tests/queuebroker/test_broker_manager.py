@@ -116,6 +116,23 @@ def test_a_closed_manager_takes_no_broker() -> None:
             make("late", manager=manager)
 
 
+def test_an_observer_can_be_called() -> None:
+    """Else the first bind would fail, far from the mistake."""
+    with pytest.raises(TypeError, match=r"^observer must be callable, got int$"):
+        BrokerManager(observer=5)  # type: ignore[arg-type]  # the point of the test
+
+
+def test_a_queue_broker_is_made_of_a_name_or_of_a_broker() -> None:
+    """Of no other, not even of its own kind; nothing is registered."""
+    with BrokerManager() as manager:
+        made = QueueBroker("b", manager=manager)
+
+        text = r"^name must be a str or a Broker, got QueueBroker$"
+        with pytest.raises(TypeError, match=text):
+            QueueBroker(made, manager=manager)  # type: ignore[arg-type]  # the point
+        assert manager.names() == ["b"]
+
+
 def test_close_with_disconnect_may_follow_close() -> None:
     """The queues of a closed manager are still known to it."""
     manager = BrokerManager()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def fresh(monkeypatch: pytest.MonkeyPatch) -> tuple[MessageQueue, MessageQueue]:
     """Both ends as a rendez-vous leaves them."""
     monkeypatch.setattr(pairing, "LOCKED", False)
-    monkeypatch.setattr(pairs, "FRESH", True)
+    monkeypatch.setattr(pairs, "STAGE", "fresh")
     return pairs.loose_queue_pair()
 
 

@@ -250,6 +250,25 @@ ERRORS: dict[Ending, type[QueueBrokerError]] = {
 }
 
 
+@pytest.mark.parametrize("face", [Broker, QueueBroker])
+@pytest.mark.parametrize(("timeout", "limit"), [(0, "0"), (0.001, "0.001")])
+def test_a_timeout_says_the_seconds(
+    face: type[Broker | QueueBroker], timeout: float, limit: str
+) -> None:
+    """As those of a send and a receive do."""
+    with BrokerManager() as manager:
+        b = face("b", manager=manager)
+
+        with pytest.raises(RendezvousTimeoutError) as accepting:
+            b.accept(80, timeout=timeout)
+        with pytest.raises(RendezvousTimeoutError) as connecting:
+            b.connect("b", 80, timeout=timeout)
+
+    place = f"'b' port 80 within {limit} s"
+    assert str(accepting.value) == f"cannot accept: nobody connected to {place}"
+    assert str(connecting.value) == f"cannot connect: nobody accepted at {place}"
+
+
 @clause("QB-RDV-4", "QB-RDV-16", "QB-BOOK-2")
 def test_brokers_do_what_the_model_does() -> None:
     """Who meets whom, who waits and why somebody is refused: as in the model."""

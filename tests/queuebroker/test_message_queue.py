@@ -262,6 +262,35 @@ def test_a_message_is_received_into_a_buffer_of_any_item_size() -> None:
         assert bytes(numbers)[:5] == b"\x01\x00\x00\x00\x02"
 
 
+def test_a_range_outside_is_told_in_the_numbers_that_were_given() -> None:
+    with queue_pair() as (left, _):
+        with pytest.raises(ValueError, match=r": offset 5, size 3$"):
+            left.send(b"abc", 5)
+        with pytest.raises(ValueError, match=r": offset 1, length 3, size 3$"):
+            left.send(b"abc", 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [(ValueError("boom"), ": boom"), (KeyError(), ": KeyError"), (None, "")],
+)
+def test_the_text_says_why_somebody_hung_up(
+    fault: BaseException | None, reason: str
+) -> None:
+    """At both ends; without an error there is nothing to say."""
+    with queue_pair() as (left, right):
+        right.disconnect(fault)
+
+        with pytest.raises(DisconnectedQueueError) as abroad:
+            left.receive()
+        with pytest.raises(DisconnectedQueueError) as at_home:
+            right.send(b"x")
+
+    place = "port 7 was disconnected by"
+    assert str(abroad.value) == f"cannot receive: 'a' {place} 'b'{reason}"
+    assert str(at_home.value) == f"cannot send: 'b' {place} this end{reason}"
+
+
 def _sees(queue: MessageQueue) -> tuple[Status, int]:
     return queue.status, queue.pending
 

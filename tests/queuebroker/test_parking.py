@@ -6,6 +6,7 @@ at: who is listed while it sleeps, who holds the lock, and what an exception lea
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -21,6 +22,8 @@ from hypothesis.stateful import (
 
 from queuebroker import _sync
 from queuebroker.parking import PENDING, Pending, WaitList, wait_for
+from specs.clauses import clause
+from tests.strikes import Blow, everywhere
 
 if TYPE_CHECKING:
     import _thread
@@ -90,6 +93,27 @@ def test_the_oldest_that_sleeps_is_woken_and_nobody_is_dropped() -> None:
     run_state_machine_as_test(WaitListMachine)
 
 
+@clause("QB-CONC-4", "QB-ERR-9")
+@pytest.mark.parametrize("act", ["leave", "wake_one"])
+def test_an_interrupt_never_makes_a_list_deny_who_sleeps(act: str) -> None:
+    """Who makes the condition true without the lock asks only whether anybody does."""
+
+    def case(struck: Blow) -> None:
+        waiters = WaitList()
+        parkers = [_taken(), _taken()]
+        for parker in parkers:
+            waiters.enlist(parker)
+
+        struck(
+            partial(waiters.leave, parkers[0]) if act == "leave" else waiters.wake_one
+        )
+
+        assert parkers[1].locked()
+        assert waiters.asleep
+
+    everywhere(case)
+
+
 @attrs.define
 class Scene:
     """A state to wait on, and a sleep that does what the test says.
@@ -103,6 +127,7 @@ class Scene:
     lock: _thread.LockType = attrs.field(factory=_sync.Lock)
     waiters: WaitList = attrs.field(factory=WaitList)
     deadlines: list[float | None] = attrs.field(factory=list)
+    wish: bool = False
 
     def recover_locked(self) -> None:
         assert self.lock.locked()
@@ -110,7 +135,8 @@ class Scene:
         self.waiters.wake_all()
 
     def settle(self) -> None:
-        """Nothing is ever deferred here."""
+        assert not self.lock.locked()
+        self.wish = False
 
     def attempt(self) -> str | Pending:
         assert self.lock.locked(), "looked at without the lock"
@@ -180,6 +206,26 @@ def test_after_the_deadline_it_looks_once_and_gives_up(scene: Scene) -> None:
     assert scene.naps == []
     assert not scene.waiters
     assert scene.roused == 0
+
+
+@clause("QB-CONC-9", "QB-ERR-9")
+@pytest.mark.parametrize("last", ["succeeds", "is in vain"])
+def test_what_was_left_under_the_lock_of_the_last_look_is_settled(
+    scene: Scene, last: str
+) -> None:
+    """A finalizer struck there: nobody else may come who would carry out its wish."""
+
+    def attempt() -> str | Pending:
+        scene.wish = True
+        return "in" if last == "succeeds" else PENDING
+
+    def case(struck: Blow) -> None:
+        scene.naps = [lambda: False]
+        struck(lambda: wait_for(scene, scene.waiters, attempt, lambda: scene.open, 5.0))
+
+        assert not scene.wish
+
+    everywhere(case)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])

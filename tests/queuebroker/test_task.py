@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker import BrokerManager, QueueBroker, Task, current_broker
+from queuebroker import Broker, BrokerManager, QueueBroker, Task, aio, current_broker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture
@@ -110,6 +112,107 @@ def test_a_target_that_cannot_be_called_is_found_at_once() -> None:
         broker = QueueBroker("b", manager=manager)
         with pytest.raises(TypeError, match=r"^target must be callable, got int$"):
             Task(broker, 3)  # type: ignore[arg-type]  # that is the point
+
+
+async def _serve() -> None:
+    """Would never run: its call makes a coroutine, which nobody awaits."""
+
+
+class _Server:
+    """Something that is called as a coroutine function is."""
+
+    async def __call__(self) -> None:
+        """Never run either."""
+
+
+@pytest.mark.parametrize("target", [_serve, functools.partial(_serve), _Server()])
+def test_a_coroutine_function_is_refused(
+    broker: QueueBroker, target: Callable[[], object]
+) -> None:
+    """A thread would end at once, and nothing of it would have run."""
+    text = r"^target is a coroutine function: use asyncio\.create_task$"
+    with pytest.raises(TypeError, match=text):
+        Task(broker, target)
+
+
+@pytest.mark.parametrize(("given", "kind"), [(None, "NoneType"), ("b", "str")])
+def test_its_broker_is_a_broker(given: object, kind: str) -> None:
+    """The error says what it got; a name is none."""
+    text = f"^broker must be a Broker or a QueueBroker, got {kind}$"
+    with pytest.raises(TypeError, match=text):
+        Task(given, print)  # type: ignore[arg-type]  # the point of the test
+
+
+def test_a_broker_for_coroutines_is_refused_and_its_plain_one_taken(
+    broker: QueueBroker,
+) -> None:
+    """Both are called QueueBroker, so the error says which one it got."""
+    face = aio.wrap(broker)
+
+    text = (
+        r"^broker must be a Broker or a QueueBroker, got aio\.QueueBroker:"
+        r" give its plain one, its .broker$"
+    )
+    with pytest.raises(TypeError, match=text):
+        Task(face, print)  # type: ignore[arg-type]  # the point of the test
+    assert Task(face.broker, print).broker is broker
+
+
+def test_a_broker_for_bytes_will_do() -> None:
+    """As one for messages does."""
+    with BrokerManager() as manager:
+        broker = Broker("b", manager=manager)
+
+        assert Task(broker, print).broker is broker
+
+
+@pytest.mark.parametrize(
+    ("timeout", "error", "text"),
+    [
+        ("1", TypeError, r"^timeout must be a number or None, got str$"),
+        (-1, ValueError, r"^timeout must be >= 0, got -1$"),
+        (math.nan, ValueError, r"^timeout must be >= 0, got nan$"),
+    ],
+)
+def test_join_refuses_a_wrong_timeout(
+    broker: QueueBroker, timeout: float, error: type[Exception], text: str
+) -> None:
+    """As every call that waits does, also after the thread has ended."""
+    task = Task(broker, lambda: None)
+    task.start()
+    task.join()
+
+    with pytest.raises(error, match=text):
+        task.join(timeout)
+
+
+@pytest.mark.parametrize("timeout", [math.inf, 1e300])
+def test_join_takes_a_timeout_that_means_for_ever(
+    broker: QueueBroker, timeout: float
+) -> None:
+    """A thread itself would raise an OverflowError."""
+    task = Task(broker, lambda: None)
+    task.start()
+
+    task.join(timeout)
+
+    assert not task.is_alive()
+
+
+def test_join_tells_nothing_of_an_exception(
+    broker: QueueBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes to `threading.excepthook`, which writes a traceback to stderr."""
+    told: list[type[BaseException]] = []
+    monkeypatch.setattr(
+        threading, "excepthook", lambda args: told.append(args.exc_type)
+    )
+    task = Task(broker, {}.__getitem__, "missing")
+    task.start()
+
+    task.join()
+
+    assert told == [KeyError]
 
 
 def test_a_manager_is_a_broker_manager() -> None:

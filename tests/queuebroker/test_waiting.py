@@ -13,7 +13,7 @@ from tests.pairs import look_away, queue_pair
 
 if TYPE_CHECKING:
     from queuebroker import MessageQueue, Observer
-    from queuebroker.parking import WaitList
+    from queuebroker.parking import Parker, WaitList
 
 both_kinds = pytest.mark.parametrize(
     "observer", [None, look_away], ids=["fast", "locked"]
@@ -40,6 +40,30 @@ def test_a_parker_is_listed_where_something_can_come(observer: Observer | None) 
         selection.withdraw()
         assert len(_arrived(open_end)) == 0
         selection.withdraw()  # there is nothing left to do
+
+
+@both_kinds
+def test_what_is_forgotten_is_not_left_again(observer: Observer | None) -> None:
+    """A driver has left some of the lists by itself; the others are still ours."""
+    with (
+        queue_pair(observer=observer) as (_, first),
+        queue_pair(observer=observer) as (_, second),
+    ):
+        selection = Selection([first, second])
+        selection.forget(lambda *_: True)  # not listed anywhere yet
+        parker = selection.enlist(taken_lock)
+        asked: list[tuple[WaitList, Parker]] = []
+
+        def gone(waiters: WaitList, parker: Parker) -> bool:
+            asked.append((waiters, parker))
+            return waiters is _arrived(first)
+
+        selection.forget(gone)
+        selection.withdraw()
+
+        assert asked == [(_arrived(first), parker), (_arrived(second), parker)]
+        assert (len(_arrived(first)), len(_arrived(second))) == (1, 0)
+        _arrived(first).leave(parker)
 
 
 @both_kinds

@@ -66,17 +66,21 @@ SCENARIOS = [
 @clause("QB-CONC-4", "QB-CONC-6", "QB-CONC-7", "QB-CONC-9")
 @clause("QB-SEND-2", "QB-RECV-2", "QB-RECV-6", "QB-DISC-1", "QB-TIME-8", "QB-BUF-2")
 @clause("QB-BULK-1")
-@pytest.mark.parametrize("fresh", [False, True], ids=["open", "fresh"])
+@pytest.mark.parametrize("stage", ["open", "taken", "fresh"])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=attrgetter("name"))
 def test_each_instruction(
-    scenario: Scenario, fresh: bool, monkeypatch: pytest.MonkeyPatch
+    scenario: Scenario, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Schedules with one preemption, and random ones, anywhere in the fast path."""
     monkeypatch.setattr(pairing, "LOCKED", False)
-    monkeypatch.setattr(pairs, "FRESH", fresh)
+    monkeypatch.setattr(pairs, "STAGE", stage)
 
     # With gates to be made most of the way is under the lock, where `quick` looks too.
-    level = attrs.evolve(SAMPLE, limit=40, random=10, least=10) if fresh else SAMPLE
+    level = (
+        SAMPLE
+        if stage == "open"
+        else attrs.evolve(SAMPLE, limit=40, random=10, least=10)
+    )
 
     found = survey(scenario, level)
 

@@ -231,6 +231,22 @@ def many_that_are_struck_were_sent_up_to_there(run: Run) -> None:
         assert _room(left, right) == 1
 
 
+@scenario(quick=1)
+@clause("QB-BULK-1", "QB-SEND-2", "QB-FIFO-3", "QB-RECV-8")
+def many_and_another_are_sent_at_once(run: Run) -> None:
+    """Each message arrives, once, and those of the one call in their order."""
+    with queue_pair(8) as (left, right):
+        messages = [b"1", b"2", b"3"]
+        many = run.spawn(left.send_many, messages)
+        one = run.spawn(left.send, b"x")
+
+        assert outcome(many) == 3
+        assert outcome(one) is None
+        received = right.receive_many()
+        assert sorted(received) == [*messages, b"x"]
+        assert [message for message in received if message != b"x"] == messages
+
+
 @scenario()
 @clause("QB-SEND-7")
 def what_is_sent_is_what_was_there_at_the_call(run: Run) -> None:

@@ -50,6 +50,14 @@ def _at(run: Run, when: float, call: Callable[..., object], *args: object) -> fl
     return run.now
 
 
+def _send_now(end: MessageQueue, message: bytes) -> None:
+    end.send(message, timeout=0)
+
+
+def _send_many_now(end: MessageQueue, message: bytes) -> None:
+    end.send_many([message], timeout=0)
+
+
 SIDES = {
     f"{who} at {when} s": (which, when)
     for which, who in enumerate(("its own end", "the peer"))
@@ -132,9 +140,11 @@ def two_receives_expire_but_for_one_message(run: Run) -> None:
         assert all(at >= LIMIT_S for at in late)
 
 
-@scenario()
-@clause("QB-TIME-8")
-def nothing_is_full_and_empty_at_once(run: Run) -> None:
+@scenario(variants={"one": (_send_now,), "many": (_send_many_now,)})
+@clause("QB-TIME-8", "QB-BULK-1")
+def nothing_is_full_and_empty_at_once(
+    run: Run, send: Callable[[MessageQueue, bytes], object]
+) -> None:
     """Capacity 1, a receive under way: what is found empty has room at once."""
     with queue_pair() as (left, right):
         left.send(b"1")
@@ -147,8 +157,8 @@ def nothing_is_full_and_empty_at_once(run: Run) -> None:
 
         receive = run.spawn(right.receive)
         looks = [
-            run.spawn(look, right.receive_nowait, partial(left.send_nowait, b"2")),
-            run.spawn(look, partial(left.send_nowait, b"3"), lambda: None),
+            run.spawn(look, right.receive_nowait, partial(send, left, b"2")),
+            run.spawn(look, partial(send, left, b"3"), lambda: None),
         ]
         for one in looks:
             one.join()

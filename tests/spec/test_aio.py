@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import inspect
 import os
@@ -138,9 +139,85 @@ def test_wrap_takes_an_end_or_a_broker_and_nothing_else() -> None:
         assert face.broker is plain
         assert repr(face) == f"<aio {plain!r}>"
         assert (face.name, face.manager) == ("b", manager)
-        for wrong in (None, b"x", face, Broker("c", manager=manager)):
-            with pytest.raises(TypeError):
-                aio.wrap(wrong)  # type: ignore[call-overload]
+        with queue_pair() as (end, _), Broker("c", manager=manager) as broker:
+            wrong: dict[str, Any] = {
+                "NoneType": None,
+                "bytes": b"x",
+                "Broker": broker,
+                "TypedQueue": end.of(int),
+                "aio.QueueBroker": face,
+                "aio.MessageQueue": aio.wrap(end),
+            }
+            for name, existing in wrong.items():
+                with pytest.raises(TypeError) as caught:
+                    aio.wrap(existing)
+                assert str(caught.value) == (
+                    f"cannot wrap {name}: want a MessageQueue or a QueueBroker"
+                )
+
+
+@clause("QB-PY-11", "QB-ERR-4")
+def test_an_error_tells_the_two_faces_of_a_name_apart() -> None:
+    """Where the other one is wanted; both kinds of end have the one public name."""
+    for observer in KINDS.values():
+        with queue_pair(observer=observer) as (left, _):
+            wrong: dict[str, Any] = {
+                "MessageQueue": left,
+                "aio.MessageQueue": aio.wrap(left),
+                "TypedQueue": left.of(int),
+            }
+            for name in ("MessageQueue", "TypedQueue"):
+                with pytest.raises(TypeError) as caught:
+                    asyncio.run(aio.receive_any([wrong[name]]))
+                assert str(caught.value) == (
+                    f"queues[0] must be an aio.MessageQueue, got {name}"
+                )
+            for name in ("aio.MessageQueue", "TypedQueue"):
+                with pytest.raises(TypeError) as caught:
+                    aio.MessageQueue(wrong[name])
+                assert str(caught.value) == (
+                    f"queue must be a MessageQueue, got {name}: give its .queue"
+                )
+
+
+@clause("QB-WAIT-1", "QB-PY-11")
+def test_queues_that_are_none_are_refused_as_by_threads() -> None:
+    """No iterable, a queue, nothing at all."""
+    with queue_pair() as (left, _):
+        wrong: list[tuple[Any, str]] = [
+            (None, "an iterable of aio.MessageQueues, got NoneType"),
+            (left, "an iterable of aio.MessageQueues, got MessageQueue"),
+            (aio.wrap(left), "an iterable of aio.MessageQueues, got aio.MessageQueue"),
+        ]
+        for queues, text in wrong:
+            with pytest.raises(TypeError) as caught:
+                asyncio.run(aio.receive_any(queues))
+            assert str(caught.value) == f"queues must be {text}"
+        with pytest.raises(ValueError, match=r"^queues must not be empty$"):
+            asyncio.run(aio.receive_any(()))
+
+
+@clause("QB-PY-11", "QB-PY-9")
+@pytest.mark.parametrize("port", [-1, "1", None])
+def test_a_wrong_port_is_found_where_the_iteration_is_made(port: Any) -> None:
+    """And not at its first step, as by threads."""
+    with (
+        BrokerManager() as manager,
+        aio.QueueBroker("b", manager=manager) as broker,
+        pytest.raises((TypeError, ValueError), match=r"^port must be "),
+    ):
+        broker.accept_iter(port)
+
+
+@clause("QB-PY-11", "QB-TIME-2")
+def test_a_meeting_in_vain_says_how_long_it_waited(loop: SteppedLoop) -> None:
+    """As with threads."""
+    with BrokerManager() as manager, aio.QueueBroker("b", manager=manager) as broker:
+        waiting = loop.start(broker.accept(1, timeout=5))
+        loop.run()
+        loop.advance(5)
+
+        assert str(waiting.exception()).endswith("within 5 s")
 
 
 @clause("QB-PY-11")

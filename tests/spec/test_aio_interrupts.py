@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import queuebroker
+import tests
 from queuebroker import BrokerManager, DisconnectedQueueError, aio
 from queuebroker.aio import waiting
 from queuebroker.meeting import abandon
@@ -239,6 +241,29 @@ def test_an_interrupt_in_what_a_cancelled_accept_leads_to_leaves_no_ghost(
             coroutine.throw(asyncio.CancelledError())
 
         nobody_waits(broker.broker)
+
+
+@clause("QB-PY-11", "QB-ERR-9")
+def test_what_a_wait_has_begun_is_undone_wherever_an_interrupt_strikes() -> None:
+    """In the wait, in the undoing, and where a function begins that leads to it."""
+
+    def case(struck: Blow) -> None:
+        listed: list[str] = []
+
+        async def wait() -> None:
+            listed.append("who waits")
+            raise asyncio.CancelledError
+
+        def undo(_: BaseException) -> None:
+            listed.clear()
+
+        coroutine = waiting.undone_if_struck(wait, undo)
+        with suppress(asyncio.CancelledError):
+            struck(lambda: coroutine.send(None))
+
+        assert listed == []
+
+    everywhere(case, packages=(queuebroker, tests))
 
 
 def _struck_once(act: Callable[..., Any], late: bool) -> Callable[..., Any]:

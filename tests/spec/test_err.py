@@ -125,10 +125,11 @@ OFFSETS = st.integers(-3, SIZE + 3)
 @clause("QB-ERR-3")
 @given(offset=OFFSETS, length=st.none() | OFFSETS)
 def test_a_range_is_right_or_a_value_error(offset: int, length: int | None) -> None:
-    """0 <= offset, 0 <= length, offset + length <= size, else all three are named."""
+    """0 <= offset, 0 <= length, offset + length <= size, or the numbers are named."""
     count = SIZE - offset if length is None else length
     right = offset >= 0 and count >= 0 and offset + count <= SIZE
-    text = f"offset {offset}, length {count}, size {SIZE}$"
+    given = "" if length is None else f"length {length}, "
+    text = f"offset {offset}, {given}size {SIZE}$"
     data = bytes(range(SIZE))
 
     with queue_pair() as (left, right_end), channel_pair(SIZE) as (near, far):

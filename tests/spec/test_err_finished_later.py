@@ -7,8 +7,9 @@ same or another call goes on, and nothing that was to be told, woken or counted 
 from __future__ import annotations
 
 import selectors
+import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -30,6 +31,8 @@ from tests.support import Threads, until
 
 if TYPE_CHECKING:
     from queuebroker import MessageQueue
+    from queuebroker.sleepers import Sleepers
+    from tests.support import Running
 
 BRIEF_S = 0.01
 
@@ -61,6 +64,46 @@ def test_a_forgotten_end_is_closed_though_an_interrupt_strikes_that() -> None:
             forgetful.held.clear()
             with pytest.raises(DisconnectedQueueError):
                 left.receive(timeout=BRIEF_S)
+
+    everywhere(case)
+
+
+@clause("QB-CONC-4", "QB-ERR-9")
+def test_a_wake_up_that_found_a_lane_shut_is_handed_on_if_an_interrupt_strikes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first of two that sleep is woken, finds the lane shut, and is struck."""
+    monkeypatch.setattr("queuebroker.pairing.LOCKED", False)
+
+    def case(struck: Blow) -> None:
+        left, right = loose_queue_pair(4)
+        sleepers = cast("Sleepers", right._connection.flows[1].buffer.arrived)
+        over = threading.Event()
+        with left, right, Threads() as threads:
+
+            def prompt() -> Running[bytes] | None:
+                until(lambda: len(sleepers) == 1 or over.is_set(), "the first sleeps")
+                second = None
+                if not over.is_set():
+                    second = threads.start(right.receive)
+                    until(
+                        lambda: len(sleepers) == 2 or over.is_set(),
+                        "the second sleeps",
+                    )
+                right.fileno()  # shuts the lanes
+                left.send(b"m")
+                return second
+
+            prompter = threads.start(prompt)
+            struck(right.receive)
+            over.set()
+            second = prompter.result()
+            if second is None:
+                return
+            # By the one that was struck, perhaps, after it had taken it.
+            until(lambda: right.stats().received == 1, "somebody takes it")
+            left.send(b"n")
+            assert second.result() in {b"m", b"n"}
 
     everywhere(case)
 

@@ -210,7 +210,8 @@ def test_a_name_of_another_type_is_a_type_error(
     """Whoever makes a broker or connects to one; nothing is registered."""
     caller = face("caller", manager=manager)
 
-    with pytest.raises(TypeError, match="name of a broker must be a str"):
+    # A QueueBroker may also be made of a Broker, and says so.
+    with pytest.raises(TypeError, match=r"^name (of a broker )?must be a str"):
         face(name, manager=manager)
     with pytest.raises(TypeError, match="name of a broker must be a str"):
         caller.connect(name, 1)

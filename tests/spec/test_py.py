@@ -193,13 +193,16 @@ def test_accept_iter_gives_ends_until_the_broker_closes(
 
 
 @clause("QB-PY-9")
-def test_accept_iter_hides_no_other_error() -> None:
-    """A wrong port is told when the loop begins."""
+@pytest.mark.parametrize("face", [Broker, QueueBroker])
+def test_accept_iter_hides_no_other_error(face: type[Broker | QueueBroker]) -> None:
+    """A wrong port is told at the call, where the caller stands; nobody iterates."""
     with BrokerManager() as manager:
-        b = QueueBroker("b", manager=manager)
+        b = face("b", manager=manager)
 
-        with pytest.raises(ValueError, match="port"):
-            next(b.accept_iter(-1))
+        with pytest.raises(ValueError, match=r"^port must be in 0\.\..*, got -1$"):
+            b.accept_iter(-1)
+        with pytest.raises(TypeError, match=r"^port must be an int, got str$"):
+            b.accept_iter("80")  # type: ignore[arg-type]  # the point of the test
 
 
 JAVA = {

@@ -17,6 +17,9 @@ from queuebroker import (
 )
 from specs.clauses import clause
 from tests.meetings import meet
+from tests.pairs import loose_queue_pair
+from tests.processes import run
+from tests.strikes import Blow, everywhere
 from tests.support import Threads, until
 from tests.traffic import fill
 
@@ -93,6 +96,40 @@ def test_an_end_that_is_disconnected_is_forgotten_silently(who: str) -> None:
         gc.collect()  # a warning would be an error
 
         survivor.disconnect()
+
+
+@clause("QB-PY-7", "QB-CONC-9", "QB-ERR-9")
+def test_a_finalizer_that_is_struck_lets_go_of_the_lock() -> None:
+    """Its exception goes nowhere; a lock that stayed taken would stop the peer."""
+
+    def case(struck: Blow) -> None:
+        left, right = loose_queue_pair()
+        struck(lambda: left._connection.finalize(0))
+
+        assert not left._connection.lock.locked()
+        right.disconnect()
+        left.disconnect()
+
+    everywhere(case)
+
+
+@clause("QB-PY-7")
+def test_an_end_that_is_open_at_the_end_of_the_program_is_no_error() -> None:
+    """Much of the library is gone by then, and of what it rests on."""
+    code = """
+        from queuebroker import BrokerManager, QueueBroker
+        from tests.meetings import meet
+
+        manager = BrokerManager()
+        b, a = (QueueBroker(name, manager=manager) for name in "ba")
+        left, right = meet(b, a)
+        left.send(b"unread")
+        del left
+    """
+
+    status, _, complaints = run(code)
+
+    assert (status, "Error" in complaints) == (0, False), complaints
 
 
 def _forget(things: list[Any]) -> None:

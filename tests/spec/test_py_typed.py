@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import itertools
@@ -15,15 +16,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queuebroker import PayloadError, TypedQueue, aio
 from specs.clauses import clause
-from tests.pairs import queue_pair
+from tests.pairs import channel_pair, queue_pair
 from tests.spec.typed import READING, Point, Reading, both_kinds
 from tests.support import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queuebroker import MessageQueue, Observer, TypedQueue
+    from queuebroker import MessageQueue, Observer
 
 
 class Move(msgspec.Struct, tag=True):
@@ -221,6 +223,7 @@ def test_the_face_gives_its_end_back_and_hangs_up_for_it() -> None:
         face = left.of(int)
         assert face.queue is left
         assert not face.disconnected()
+        assert not face.closed
 
         with pytest.raises(ZeroDivisionError), face as entered:
             _raise_unless(entered is face)
@@ -228,6 +231,84 @@ def test_the_face_gives_its_end_back_and_hangs_up_for_it() -> None:
         assert left.disconnected()
         assert face.disconnected()
         assert right.of(int).disconnected()
+        assert face.closed
+
+
+@clause("QB-PY-12", "QB-PY-3")
+def test_a_face_is_closed_as_its_end_is() -> None:
+    """So `contextlib.closing` takes it, too."""
+    with queue_pair() as (left, right):
+        with contextlib.closing(left.of(int)) as face:
+            face.send(1)
+
+        assert left.closed
+        assert right.of(int).receive() == 1
+
+
+@clause("QB-PY-12")
+@pytest.mark.parametrize("name", ["NoneType", "Channel", "aio.MessageQueue"])
+def test_a_face_is_of_an_end_for_messages(name: str) -> None:
+    """What is none is refused when the face is made, and not when it is used."""
+    with channel_pair() as (channel, _), queue_pair() as (left, _):
+        wrong: dict[str, Any] = {
+            "NoneType": None,
+            "Channel": channel,
+            "aio.MessageQueue": aio.wrap(left),
+        }
+        with pytest.raises(TypeError) as caught:
+            TypedQueue(wrong[name], int)
+
+        assert str(caught.value) == f"queue must be a MessageQueue, got {name}"
+
+
+# Where somebody else sends and receives.
+
+
+@clause("QB-PY-12")
+def test_encode_and_decode_are_what_send_and_receive_do() -> None:
+    """To the byte and back; a message may lie in any buffer."""
+    with queue_pair() as (left, right):
+        face = left.of(Reading)
+        face.send(READING)
+        message = right.receive()
+
+        assert face.encode(READING) == message
+        for buffer in (message, bytearray(message), memoryview(message)):
+            assert face.decode(buffer) == READING
+
+
+@clause("QB-PY-12")
+@pytest.mark.parametrize(
+    ("obj", "error"), CANNOT_BE_SENT.values(), ids=list(CANNOT_BE_SENT)
+)
+def test_encode_refuses_what_send_refuses(obj: object, error: type[Exception]) -> None:
+    """In the same words."""
+    with queue_pair() as (left, _):
+        face = left.of(object)
+        with pytest.raises(error) as sent:
+            face.send(obj)
+        with pytest.raises(error) as encoded:
+            face.encode(obj)
+
+        assert type(encoded.value) is type(sent.value)
+        assert str(encoded.value) == str(sent.value)
+
+
+@clause("QB-PY-12")
+def test_decode_keeps_the_bytes_of_what_is_no_t() -> None:
+    """Also of a buffer that is used again; what is no message is another error."""
+    with queue_pair() as (left, _):
+        face = left.of(Reading)
+        buffer = bytearray(b"21.7 degrees")
+
+        with pytest.raises(PayloadError, match=r"12 bytes .* no Reading") as caught:
+            face.decode(buffer)
+        buffer.clear()
+
+        assert caught.value.payload == b"21.7 degrees"
+        for wrong in ("text", None, memoryview(b"abcd")[::2]):
+            with pytest.raises(TypeError, match=r"must be (bytes-like|C-contiguous)"):
+                face.decode(wrong)  # type: ignore[arg-type]  # that is the point
 
 
 def _raise_unless(is_same: bool) -> None:

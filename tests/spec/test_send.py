@@ -6,6 +6,7 @@ import array
 import ctypes
 import mmap
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -90,6 +91,7 @@ def test_exactly_the_range_is_received_whatever_the_form(
         3,
         None,
         [1, 2],
+        pytest.param(Mock(spec=bytes), id="what only says it is bytes"),
     ],
 )
 def test_what_is_not_contiguous_bytes_is_refused(data: Any) -> None:

@@ -15,6 +15,7 @@ from queuebroker import (
     Operation,
     ReceiveTimeoutError,
     _sync,
+    aio,
     receive_any,
 )
 from specs.clauses import clause
@@ -393,10 +394,21 @@ def test_wrong_arguments_are_told_before_anything_else(three: Pairs) -> None:
         (iter(()), ValueError, r"^queues must not be empty$"),
         (None, TypeError, r"^queues must be an iterable of MessageQueues, got NoneT"),
         (7, TypeError, r"^queues must be an iterable of MessageQueues, got int$"),
-        (queues[0], TypeError, r"^queues must be an iterable of .*Queue$"),
+        (
+            queues[0],
+            TypeError,
+            r"^queues must be .* of MessageQueues, got MessageQueue$",
+        ),
         (queues[0].of(int), TypeError, r"^queues must be .*, got TypedQueue$"),
+        (aio.wrap(queues[0]), TypeError, r"^queues must be .*, got aio.MessageQueue$"),
         ([queues[0], "q"], TypeError, r"^queues\[1\] must be a MessageQueue, got str$"),
-        ([queues[0].of(int)], TypeError, r"^queues\[0\] must be .*, got TypedQueue$"),
+        ([queues[0].of(int)], TypeError, r", got TypedQueue: give its \.queue$"),
+        (
+            [aio.wrap(queues[0])],
+            TypeError,
+            r"^queues\[0\] must be a MessageQueue, got aio\.MessageQueue:"
+            r" give its \.queue$",
+        ),
     ]
     for _ in range(2):
         for given, error, text in wrong:

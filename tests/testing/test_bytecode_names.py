@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -85,6 +85,14 @@ def test_a_function_is_named_by_itself(named: object) -> None:
     else:
         assert _steps(lambda: Kinds().plain(), named) > 0
         assert _steps(lambda: Kinds().static(), named) == 0
+
+
+@pytest.mark.parametrize("named", [Kinds.plain, functools])
+def test_one_thing_for_a_list_of_one_is_refused_by_its_name(named: Any) -> None:
+    kind = type(named).__name__
+    told = f"bytecode must be an iterable of functions, classes and modules, got {kind}"
+    with pytest.raises(TypeError, match=f"^{told}$"):
+        explore(counting, bytecode=named)
 
 
 @pytest.mark.parametrize("named", [len, "Counter", 1, object(), deque])

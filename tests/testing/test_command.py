@@ -127,14 +127,15 @@ def test_a_program_that_holds_is_one_line_and_the_exit_code_is_0(
     )
 
 
-def test_fewer_preemptions_may_not_find_it(
+def test_the_bound_is_that_of_both_searches(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = main([file, "--bound", "0", "--schedules", "0"])
+    code = main([f"{file}:alone", "--bound", "0", "--schedules", "2", "--seed", "5"])
 
     assert code == 0
-    assert capsys.readouterr().out.startswith(
-        "forks.py held in 0 schedules, and within lines in 0 schedules (seed "
+    assert capsys.readouterr().out == (
+        "forks.py:alone held in 3 schedules, all up to 0 preemptions,"
+        " and within lines in 3 schedules, all up to 0 preemptions (seed 5)\n"
     )
 
 
@@ -266,7 +267,8 @@ def test_what_cannot_be_explored_is_told_and_the_exit_code_is_1(
         ([], "the following arguments are required: FILE[:program]"),
         (["forks.py", "--bound", "-1"], "'-1' is no number"),
         (["forks.py", "--bound=x"], "'x' is no number of 0 or more"),
-        (["forks.py", "--schedules=1.5"], "'1.5' is no number of 0 or more"),
+        (["forks.py", "--schedules=1.5"], "'1.5' is no number of 1 or more"),
+        (["forks.py", "--schedules=0"], "'0' is no number of 1 or more"),
         (["forks.py", "--seed=today"], "'today' is no number, nor number:number"),
         (["forks.py", "--replay=a,b"], "'a,b' are no numbers with commas between"),
         (["forks.py", "--faster"], "unrecognized arguments: --faster"),
@@ -299,6 +301,75 @@ def test_wrong_usage_is_one_line_and_the_exit_code_is_2(
     assert err.startswith("queuebroker.testing: ")
     assert complaint in err
     assert len(err.splitlines()) == 1
+
+
+NEVER_RUN = """
+    async def program():
+        assert False
+
+    def generator(run):
+        assert False
+        yield
+
+    called = lambda: program()
+    """
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("program", "never.py:program"),
+        ("generator", "never.py:generator"),
+        ("called", "program"),  # seen when it has returned, by the run
+    ],
+)
+@pytest.mark.parametrize("options", [[], ["--replay", "0"]], ids=["explore", "replay"])
+@pytest.mark.filterwarnings("error")
+def test_a_program_that_would_not_run_is_wrong_usage(
+    write: Callable[[str, str], str],
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    told: str,
+    options: list[str],
+) -> None:
+    file = write("never.py", NEVER_RUN)
+
+    assert main([f"{file}:{name}", *options]) == 2
+
+    assert capsys.readouterr() == (
+        "",
+        f"queuebroker.testing: {told} must be a plain function: calling a coroutine"
+        " function or a generator runs nothing of it\n",
+    )
+
+
+def test_what_stands_for_a_module_is_left_alone(
+    write: Callable[[str, str], str],
+) -> None:
+    """It may be anything, and only modules are treated as modules."""
+    write(
+        "beside.py",
+        """
+        import sys
+
+        class Settings:
+            __file__ = __file__
+            answer = 42
+
+        sys.modules[__name__] = Settings()
+        """,
+    )
+    file = write(
+        "main.py",
+        """
+        import beside
+
+        def program():
+            assert beside.answer == 42
+        """,
+    )
+
+    assert main([file, "--schedules", "3"]) == 0
 
 
 def test_under_a_debugger_it_says_so(

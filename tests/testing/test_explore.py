@@ -268,6 +268,25 @@ def test_negative_numbers_are_refused(name: str) -> None:
         explore(lambda run: None, **options)
 
 
+def test_an_exploration_of_no_schedule_is_refused() -> None:
+    """It would say of any program that it holds."""
+    with pytest.raises(ValueError, match=r"limit \+ random \+ pct must be >= 1, got 0"):
+        explore(lambda run: None, limit=0, random=0)
+
+
+@pytest.mark.parametrize("name", ["limit", "random", "pct"])
+def test_one_schedule_of_any_kind_is_enough(name: str) -> None:
+    options: dict[str, Any] = {"limit": 0, "random": 0, "pct": 0, name: 1}
+
+    assert explore(lambda run: None, **options).schedules == 1
+
+
+def test_with_the_index_of_one_schedule_no_number_is_asked_for() -> None:
+    report = explore(lambda run: None, limit=0, random=0, seed="7:4")
+
+    assert report.schedules == 1
+
+
 def test_a_seed_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="seed must be a number or number:number"):
         explore(lambda run: None, seed="today")

@@ -128,6 +128,36 @@ def test_who_does_not_explore_does_not_load_the_explorer(
     assert ran.returncode == 0, ran.stdout
 
 
+@pytest.mark.parametrize("number", ["0", "-1", "many"])
+def test_an_exploration_of_no_schedule_is_wrong_usage(
+    tmp_path: Path, number: str
+) -> None:
+    ran = _pytest(tmp_path, f"--explore-schedules={number}")
+
+    assert ran.returncode == pytest.ExitCode.USAGE_ERROR
+    told = f"argument --explore-schedules: {number!r} is no number of 1 or more"
+    assert told in ran.stderr
+
+
+def test_a_test_whose_program_would_not_run_fails(tmp_path: Path) -> None:
+    code = """
+async def program(run):
+    assert False
+
+def test_refused_before_the_run(explore):
+    explore(program)
+
+def test_refused_after_it(explore):
+    explore(lambda run: program(run))
+"""
+
+    ran = _pytest(tmp_path, "-W", "error", code=code)
+
+    assert ran.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "2 failed" in ran.stdout
+    assert ran.stdout.count("Error: program must be a plain function: ") == 2
+
+
 def test_there_are_no_other_options(tmp_path: Path) -> None:
     shown = _pytest(tmp_path, "--help").stdout
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import queue
+import re
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -189,6 +191,31 @@ def test_a_thread_outside_of_the_run_gets_real_things_from_the_module(
 
     assert type(made[0]) is not real
     assert type(module.make()) is real
+
+
+@pytest.mark.parametrize(
+    ("modules", "complaint"),
+    [
+        (threading, "modules must be an iterable of modules, got module"),
+        (None, "modules must be an iterable of modules, got NoneType"),
+        (["bank"], "modules[0] must be a module, got str"),
+        ("bank", "modules[0] must be a module, got str"),
+        ([queue, threading.Thread], "modules[1] must be a module, got type"),
+    ],
+)
+def test_modules_are_modules(modules: Any, complaint: str) -> None:
+    with pytest.raises(TypeError, match=f"^{re.escape(complaint)}$"):
+        explore(lambda run: None, modules=modules)
+    with pytest.raises(TypeError, match=f"^{re.escape(complaint)}$"):
+        replay(lambda run: None, [], modules=modules)
+
+
+def test_modules_may_come_from_a_generator(load: Callable[[str], Any]) -> None:
+    module = load(inspect.cleandoc(WAYS["from threading import"]) + TRANSFERS)
+
+    found = failure_of(module.program, modules=(each for each in [module]))
+
+    assert found.kind == "deadlock"
 
 
 # What cannot be exchanged, and how a user's module may hold on to it.

@@ -14,8 +14,8 @@ _LIFO = (
     ),
     Edit(
         "lane.py",
-        "iter(self._messages.popleft, _SHUT)",
-        "iter(self._messages.pop, _SHUT)",
+        "iter(self._messages.popleft, SHUT)",
+        "iter(self._messages.pop, SHUT)",
     ),
 )
 
@@ -64,12 +64,6 @@ CONNECTIONS = (
                 "circular_buffer.py",
                 'M = TypeVar("M")\n',
                 'M = TypeVar("M")\n_shared = deque()\n',
-            ),
-            Edit(
-                "lane.py",
-                "        self._messages: deque[Message] = deque()\n",
-                "        from queuebroker.circular_buffer import _shared\n"
-                "        self._messages = _shared\n",
             ),
         ),
     ),

@@ -48,7 +48,7 @@ ENDS = (
         ("QB-SEND-2", "QB-TIME-2"),
         (
             Edit(
-                "locked_queue.py",
+                "status.py",
                 "frozenset({Verdict.DO, Verdict.DROP})",
                 "frozenset({Verdict.DO, Verdict.DROP, Verdict.WAIT})",
             ),
@@ -68,10 +68,10 @@ ENDS = (
             ),
             Edit(
                 "fast_queue.py",
-                "        if (\n            data.__class__ is not",
+                "        if (\n            type(data) is not",
                 "        if self.disconnected():\n"
                 '            raise self._refusal("send")\n'
-                "        if (\n            data.__class__ is not",
+                "        if (\n            type(data) is not",
             ),
         ),
     ),
@@ -82,10 +82,10 @@ ENDS = (
         (
             Edit(
                 "locked_queue.py",
-                "        return reception.taken[0]\n",
+                "        return reception.taken\n",
                 "        if self._connection.closed[self._side]:\n"
                 '            raise self._refusal("receive")\n'
-                "        return reception.taken[0]\n",
+                "        return reception.taken\n",
             ),
         ),
         locked=True,
@@ -143,12 +143,12 @@ ENDS = (
         (
             Edit(
                 "locked_queue.py",
-                "        if verdict not in _DONE:\n"
+                "        if verdict not in DONE:\n"
                 "            raise self._unsent(verdict)\n\n",
                 "        if verdict is Verdict.WAIT:\n"
                 "            flow = self._connection.flows[1 - self._side]\n"
                 "            flow.buffer._messages.append(message)\n"
-                "        if verdict not in _DONE:\n"
+                "        if verdict not in DONE:\n"
                 "            raise self._unsent(verdict)\n\n",
             ),
         ),

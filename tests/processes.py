@@ -10,7 +10,7 @@ from pathlib import Path
 
 __all__ = ["run", "start"]
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[1]
 
 
 def start(code: str, *arguments: str | Path) -> subprocess.Popen[str]:
