@@ -70,6 +70,7 @@ class Lane(CircularBufferQueue[Message]):
         "slots",
     )
 
+    discarded: int
     # Made by the first push:
     slots: list[int | None]
     _fresh: Iterator[None]
