@@ -24,7 +24,7 @@ from queuebroker.errors import (
 from queuebroker.lane import UNMADE, Lane
 from queuebroker.locked_queue import LockedMessageQueue
 from queuebroker.parking import taken_lock
-from queuebroker.status import Status, Verdict
+from queuebroker.status import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,15 +188,7 @@ class FastMessageQueue(LockedMessageQueue):
     ) -> Verdict:
         if self._inward is UNMADE:
             self._take_lanes()
-
-        def settled() -> bool:
-            if sends:
-                return self._outward.settled()
-            on_its_way = self.status is Status.HALF_DISCONNECTED
-            return not self._inward.empty() or not on_its_way
-
         verdict = super()._act(attempt, timeout, sends=sends)
-        if verdict is not Verdict.WAIT or settled():
+        if verdict is not Verdict.WAIT or self._lanes.settled(self._side, sends=sends):
             return verdict
-        lane = self._outward if sends else self._inward
-        return self._lanes.act_when_settled(lane, attempt, settled)
+        return self._lanes.act_when_settled(self._side, attempt, sends=sends)

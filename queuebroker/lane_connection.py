@@ -6,6 +6,7 @@ need one after all: to shut the lanes, and to look for those who acted without i
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from queuebroker.connection import Flow
@@ -13,7 +14,7 @@ from queuebroker.lane import Lane
 from queuebroker.parking import PENDING, Pending, WaitList, WaitLists, wait_for
 from queuebroker.queue_connection import QueueConnection
 from queuebroker.sleepers import LOOK
-from queuebroker.status import Verdict
+from queuebroker.status import Status, Verdict
 
 if TYPE_CHECKING:
     import _thread
@@ -155,17 +156,24 @@ class LaneConnection(QueueConnection):
         if self.deferred:
             self.settle()
 
+    def settled(self, side: Side, *, sends: bool) -> bool:
+        """Whether what looks full, or empty, to a side is so for good (QB-TIME-8)."""
+        if sends:
+            return self.lanes[1 - side].settled()
+        on_its_way = self.status(side) is Status.HALF_DISCONNECTED
+        return not self.lanes[side].empty() or not on_its_way
+
     def act_when_settled(
-        self,
-        lane: Lane,
-        attempt: Callable[[int], Verdict],
-        settled: Callable[[], bool],
+        self, side: Side, attempt: Callable[[int], Verdict], *, sends: bool
     ) -> Verdict:
         """Attempt until it need not wait, or its WAIT is the truth.
 
         That is soon: it waits for those who have taken a slot and not stored, or
         fetched and not given back, which is a matter of one call into C.
         """
+
+        lane = self.lanes[1 - side if sends else side]
+        settled = partial(self.settled, side, sends=sends)
 
         def look() -> Verdict | Pending:
             verdict = attempt(0)

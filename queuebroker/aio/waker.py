@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, cast
 from queuebroker import _sync
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop, Future
+    from asyncio import AbstractEventLoop, Future, Task
     from collections.abc import Callable
     from weakref import ReferenceType, WeakKeyDictionary
 
@@ -111,9 +111,10 @@ class Waiter:
 
     def __init__(self, waker: Waker) -> None:
         self._waker: Final = waker
-        # Who holds the waiter holds the coroutine: a task that was woken in a loop that
-        # is closed before it runs would be collected else, while it is still listed.
-        self._task: Final = asyncio.current_task(waker.loop)
+        # While it sleeps: so who holds the waiter holds the coroutine. A task woken in a
+        # loop that is closed before it runs would be collected else, while it is still
+        # listed. Afterwards it would be a cycle, by the traceback of an exception.
+        self._task: Task[object] | None = None
         # The future last slept on, if any. To release it takes this and not the waiter:
         # else one that is never released would hold itself.
         self._sleeping: Final[list[Future[None]]] = []
@@ -144,9 +145,11 @@ class Waiter:
             timer = None
             if rest_s is not None:
                 timer = loop.call_later(rest_s, _rouse, self._sleeping)
+            self._task = asyncio.current_task(loop)
             try:
                 await future
             finally:
+                self._task = None
                 if timer is not None:
                     timer.cancel()
         return True

@@ -115,8 +115,8 @@ AIO: tuple[Mutant, ...] = (
         (
             Edit(
                 "aio/waker.py",
-                "        self._task: Final = asyncio.current_task(waker.loop)\n",
-                "        self._task: Final = None\n",
+                "            self._task = asyncio.current_task(loop)\n",
+                "            self._task = None\n",
             ),
         ),
     ),
