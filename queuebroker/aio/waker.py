@@ -111,9 +111,9 @@ class Waiter:
 
     def __init__(self, waker: Waker) -> None:
         self._waker: Final = waker
-        # While it sleeps: so who holds the waiter holds the coroutine. A task woken in a
-        # loop that is closed before it runs would be collected else, while it is still
-        # listed. Afterwards it would be a cycle, by the traceback of an exception.
+        # While it sleeps: so who holds the waiter holds the coroutine. A task woken in
+        # a loop that is closed before it runs would be collected else, while it is
+        # still listed. Afterwards it would be a cycle, by an exception's traceback.
         self._task: Task[object] | None = None
         # The future last slept on, if any. To release it takes this and not the waiter:
         # else one that is never released would hold itself.
