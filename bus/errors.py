@@ -5,12 +5,13 @@
     BusError
     ├── JournalError    a record of traffic cannot be read; names file and byte
     ├── PipelineError   Spark cannot run here, or not on what it was given
-    └── DemoError       the demo cannot be run on what it was given
+    ├── DemoError       the demo cannot be run on what it was given
+    └── WireError       a peer said what no correct peer says
 """
 
 from __future__ import annotations
 
-__all__ = ["BusError", "DemoError", "JournalError", "PipelineError"]
+__all__ = ["BusError", "DemoError", "JournalError", "PipelineError", "WireError"]
 
 
 class BusError(Exception):
@@ -30,3 +31,7 @@ class DemoError(BusError):
 
 class PipelineError(BusError):
     """Spark cannot run here, or has nowhere to write; one line says what to do."""
+
+
+class WireError(BusError):
+    """A peer said what no correct peer says; the text names it. Nothing was changed."""

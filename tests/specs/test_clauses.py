@@ -33,6 +33,9 @@ NUMBERS = {
     "QB-BULK": range(1, 4),
     "QB-BOOK": range(1, 6),
     "QB-WAIT": (1,),
+    # 2 and 25 come with the tasks behind a process, 17, 18, 20 and 21 with its storage
+    # and its rivals, 26 to 29 with subscriptions.
+    "AMO": (1, *range(3, 17), 19, 22, 23, 24),
     "J": (1,),
     # 6, causality across machines, is not built yet.
     "Q": (1, 2, 3, 4, 5, 7, 8),

@@ -22,10 +22,10 @@ PAGES = {
 }
 SECTIONS = {
     "Over", "Conn", "Send", "Recv", "Disc", "Mgr",
-    "Static", "RdV", "Chan", "ChDisc", "QConn", "QRW",
+    "Static", "RdV", "Chan", "ChDisc", "QConn", "QRW", "AMO",
 }  # fmt: skip
 
-_CLAUSE = re.compile(r"\bQB-[A-Z]+-\d+\b")
+_CLAUSE = re.compile(r"\b(?:QB-[A-Z]+|AMO)-\d+\b")
 _READING = re.compile(r"\bA\d+\b")
 
 

@@ -1,0 +1,127 @@
+"""`IncomingStream` against `specs.models.stream`, which keeps every number in a set."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from bus.core.incoming_stream import NUMBERS, IncomingStream
+from bus.errors import WireError
+from specs.clauses import clause
+from specs.models.stream import Stream
+
+WINDOW = 6
+RANGES = 3
+
+
+class IncomingStreamMachine(RuleBasedStateMachine):
+    """Runs come in any order, again and again, from a sender that may be wrong."""
+
+    @initialize(first=st.integers(1, 4), ordered=st.booleans())
+    def open(self, first: int, ordered: bool) -> None:
+        self.stream: IncomingStream[int] = IncomingStream(
+            first, window=WINDOW, ranges_max=RANGES, ordered=ordered
+        )
+        self.model = Stream(first, WINDOW, RANGES, ordered=ordered)
+        self.handed: list[int] = []
+        self.highest_floor = 0
+
+    @rule(
+        ahead=st.integers(-20, 20),
+        count=st.integers(0, 5),
+        lag=st.integers(-2, 10),
+    )
+    def a_run_comes(self, ahead: int, count: int, lag: int) -> None:
+        first = max(1, self.model.next + ahead)
+        floor = max(0, self.model.next - lag)
+        messages = range(first, first + count)
+
+        handed = self.stream.accept(first, messages, floor)
+
+        assert handed == self.model.accept(first, count, floor)
+        self.handed += handed
+
+    @invariant()
+    def agrees(self) -> None:
+        if not hasattr(self, "model"):
+            return
+        stream, model = self.stream, self.model
+        assert stream.next == model.next
+        assert stream.acknowledgement.missing == tuple(model.gaps())
+        assert stream.accepted == len(model.accepted)
+        assert stream.given_up == len(model.given_up)
+        assert stream.held == len(model.waiting)
+
+    @invariant()
+    def nothing_twice_and_in_order(self) -> None:
+        if not hasattr(self, "model"):
+            return
+        assert len(set(self.handed)) == len(self.handed)
+        if self.model.ordered:
+            assert self.handed == sorted(self.handed)
+
+
+@clause("AMO-3", "AMO-4", "AMO-5", "AMO-9", "AMO-10", "AMO-12", "AMO-14")
+def test_it_accepts_what_the_model_accepts() -> None:
+    run_state_machine_as_test(IncomingStreamMachine)
+
+
+@clause("AMO-14", "AMO-11")
+@pytest.mark.parametrize("ordered", [False, True])
+def test_only_every_second_number_comes(ordered: bool) -> None:
+    """Nothing is accepted twice, gaps are bounded, what was forgotten is counted."""
+    window, ranges_max = 64, 16
+    stream: IncomingStream[int] = IncomingStream(
+        window=window, ranges_max=ranges_max, ordered=ordered
+    )
+    handed: list[int] = []
+
+    for number in range(2, 20_000, 2):
+        handed += stream.accept(number, [number], 1)
+        handed += stream.accept(max(number - 30, 1), [max(number - 30, 1)], 1)
+        assert len(stream.acknowledgement.missing) <= ranges_max
+        assert stream.held <= 2 * window
+
+    assert len(set(handed)) == len(handed)
+    assert stream.given_up > 9_000
+    assert stream.accepted == len(handed) + stream.held
+
+
+@clause("AMO-14")
+def test_a_strict_stream_refuses_a_jump_and_stays_as_it_is() -> None:
+    """As far as twice the window is a jump that forgets nothing."""
+    stream: IncomingStream[int] = IncomingStream(
+        window=WINDOW, ranges_max=RANGES, strict=True
+    )
+    assert stream.accept(2 * WINDOW, [0], 1) == []
+
+    with pytest.raises(WireError, match=r"^number 25 is too far above 13$"):
+        stream.accept(25, [0], 2)
+
+    assert (stream.next, stream.given_up) == (1 + 2 * WINDOW, 0)
+    assert stream.accept(1, range(1, 2 * WINDOW), 1) == [*range(1, 2 * WINDOW), 0]
+
+
+@clause("AMO-15")
+def test_numbers_end_below_two_to_the_64th() -> None:
+    """The last is accepted; a run that goes on beyond it is an error, wholly."""
+    last = NUMBERS - 1
+    stream: IncomingStream[str] = IncomingStream(
+        last - 1, window=WINDOW, ranges_max=RANGES
+    )
+
+    with pytest.raises(WireError, match=f"^numbers {last} to {last + 1}, "):
+        stream.accept(last, ["y", "z"], 1)
+    assert stream.accept(last - 1, ["x", "y"], 1) == ["x", "y"]
+
+    assert stream.next == NUMBERS
+    for first, messages, floor in ((NUMBERS, ["z"], 1), (0, ["w"], 0), (9, [], 2**65)):
+        with pytest.raises(WireError):
+            stream.accept(first, messages, floor)

@@ -1,0 +1,184 @@
+"""`IncomingStreams`: whose messages are accepted, and in which epoch."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from bus.core.incoming_stream import Acknowledgement
+from bus.core.incoming_streams import IncomingStreams, Opened, Refusal
+from bus.core.outgoing_stream import OutgoingStream
+from specs.clauses import clause
+
+ME = 5  # this incarnation
+
+
+@pytest.fixture
+def streams() -> IncomingStreams[str]:
+    return IncomingStreams(ME, window=8, ranges_max=4)
+
+
+@clause("AMO-1")
+def test_two_senders_have_their_own_numbers(streams: IncomingStreams[str]) -> None:
+    """What is a duplicate of the one is news of the other."""
+    for sender in "ab":
+        streams.open(sender, 1)
+    assert streams.accept("a", 1, ME, 1, ["a1"], 1) == ["a1"]
+
+    assert streams.accept("b", 1, ME, 1, ["b1"], 1) == ["b1"]
+    assert streams.accept("a", 1, ME, 1, ["a1"], 1) == []
+
+
+@clause("AMO-6")
+def test_what_was_sent_first_may_arrive_last(streams: IncomingStreams[str]) -> None:
+    """The stream begins where its opening says, not with what comes first."""
+    streams.open("a", 1, first=3)
+
+    assert streams.accept("a", 1, ME, 5, ["5"], 1) == []
+    assert streams.accept("a", 1, ME, 3, ["3"], 1) == ["3"]
+    assert streams.accept("a", 1, ME, 2, ["2"], 1) == []
+    assert streams.accept("a", 1, ME, 4, ["4"], 1) == ["4", "5"]
+
+
+@clause("AMO-7", "AMO-24")
+def test_of_the_same_message_over_two_links_one_is_accepted(
+    streams: IncomingStreams[str],
+) -> None:
+    """A batch that was sent again in other pieces; each is answered the same way."""
+    streams.open("a", 1)
+
+    assert streams.accept("a", 1, ME, 1, ["1", "2"], 1) == ["1", "2"]
+    assert streams.accept("a", 1, ME, 2, ["2", "3"], 1) == ["3"]
+    assert streams.acknowledgement("a") == Acknowledgement(4)
+    assert streams.accept("a", 1, ME, 1, ["1", "2", "3"], 1) == []
+    assert streams.acknowledgement("a") == Acknowledgement(4)
+
+
+@clause("AMO-8")
+def test_what_fails_in_its_handler_is_not_handed_over_again(
+    streams: IncomingStreams[str],
+) -> None:
+    """The sender, who heard nothing, sends it again."""
+    streams.open("a", 1)
+    calls: list[str] = []
+
+    def handle(message: str) -> None:
+        calls.append(message)
+        raise ZeroDivisionError
+
+    for _ in range(2):
+        handed = streams.accept("a", 1, ME, 1, ["m"], 1)
+        assert not isinstance(handed, Refusal)
+        for message in handed:
+            with pytest.raises(ZeroDivisionError):
+                handle(message)
+
+    assert calls == ["m"]
+
+
+@clause("AMO-16")
+def test_an_older_epoch_is_refused_wholly(streams: IncomingStreams[str]) -> None:
+    """What is still on its way, and an opening by a clock that was set back."""
+    streams.open("a", 3)
+    streams.accept("a", 3, ME, 1, ["old 1"], 1)
+
+    assert streams.open("a", 4) == Opened(None, 4, Acknowledgement(1))
+
+    assert streams.accept("a", 3, ME, 2, ["old 2", "old 3"], 1) is Refusal.OLD_EPOCH
+    assert streams.refused[Refusal.OLD_EPOCH] == 2
+    assert streams.open("a", 3) == Opened(Refusal.OLD_EPOCH, 4, Acknowledgement(1))
+    assert streams.accept("a", 4, ME, 1, ["new 1"], 1) == ["new 1"]
+
+
+@clause("AMO-19")
+def test_what_was_meant_for_an_earlier_life_is_refused(
+    streams: IncomingStreams[str],
+) -> None:
+    """It may have been handed over there."""
+    streams.open("a", 1)
+
+    assert streams.accept("a", 1, ME - 1, 1, ["m"], 1) is Refusal.OLD_INCARNATION
+    assert streams.refused[Refusal.OLD_INCARNATION] == 1
+    assert streams.acknowledgement("a") == Acknowledgement(1)
+
+
+@clause("AMO-22")
+def test_a_stream_that_is_not_open_accepts_nothing(
+    streams: IncomingStreams[str],
+) -> None:
+    """Of a stranger, of an epoch to come, after the close; and no state is made."""
+    assert streams.accept("a", 1, ME, 1, ["m"], 1) is Refusal.NOT_OPEN
+    with pytest.raises(KeyError):
+        streams.acknowledgement("a")
+    streams.open("a", 1)
+    assert streams.accept("a", 2, ME, 1, ["m"], 1) is Refusal.NOT_OPEN
+    streams.accept("a", 1, ME, 2, ["2"], 1)
+
+    assert streams.close("a", 1, 3) == ["2"]
+
+    assert streams.accept("a", 1, ME, 3, ["3"], 1) is Refusal.NOT_OPEN
+    assert streams.close("a", 1, 9) == []
+    assert streams.refused[Refusal.NOT_OPEN] == 3
+
+
+@clause("AMO-3", "AMO-23")
+def test_a_stream_goes_on_where_a_lost_link_left_it(
+    streams: IncomingStreams[str],
+) -> None:
+    """The sender learns what has come, and sends only the rest; also after a close."""
+    sender: OutgoingStream[str] = OutgoingStream(1, window=8)
+    for message in "abcd":
+        sender.send(message)
+    streams.open("s", 1)
+    streams.accept("s", 1, ME, 1, ["a"], 1)
+    streams.accept("s", 1, ME, 3, ["c"], 1)
+
+    opened = streams.open("s", 1)
+    sender.acknowledge(opened.has)
+
+    assert sender.outstanding() == [(2, "b"), (4, "d")]
+    handed = []
+    for number, message in sender.outstanding():
+        taken = streams.accept("s", 1, ME, number, [message], sender.floor)
+        assert not isinstance(taken, Refusal)
+        handed += taken
+    assert handed == ["b", "c", "d"]
+    streams.close("s", 1, 5)
+    assert streams.open("s", 1).has == Acknowledgement(5)
+    assert streams.accept("s", 1, ME, 2, ["b"], 1) == []
+
+
+@clause("AMO-23", "AMO-24", "AMO-10", "AMO-12")
+@pytest.mark.parametrize("seed", range(20))
+def test_over_a_link_that_loses_a_third_each_way_each_message_has_one_fate(
+    seed: int,
+) -> None:
+    """Handed over once, in order; or told to its sender, who gave it up."""
+    rng = random.Random(seed)
+    streams: IncomingStreams[int] = IncomingStreams(ME, window=16, ranges_max=16)
+    sender: OutgoingStream[int] = OutgoingStream(1, window=16)
+    streams.open("s", 1)
+    handed: list[int] = []
+    received: list[int] = []
+    expired: list[int] = []
+    count = 300
+
+    for now in range(10_000):
+        while sender.room and sender.next <= count:
+            sender.send(sender.next, now + rng.randrange(3, 40))
+        for number, message in sender.outstanding():
+            if rng.random() < 0.7:
+                taken = streams.accept("s", 1, ME, number, [message], sender.floor)
+                assert not isinstance(taken, Refusal)
+                handed += taken
+                if rng.random() < 0.7:
+                    received += sender.acknowledge(streams.acknowledgement("s"))
+        expired += sender.expire(now)
+        if sender.next > count and not len(sender):
+            break
+    handed += streams.close("s", 1, sender.floor)
+
+    assert handed == sorted(set(handed))
+    assert sorted(received + expired) == list(range(1, count + 1))
+    assert set(received) <= set(handed)

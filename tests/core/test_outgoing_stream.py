@@ -1,0 +1,153 @@
+"""`OutgoingStream`: what is kept, until when, and how the floor follows."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from bus.core.incoming_stream import NUMBERS, Acknowledgement, IncomingStream
+from bus.core.outgoing_stream import OutgoingStream
+from bus.errors import WireError
+from specs.clauses import clause
+
+WINDOW = 5
+FOR_EVER = float("inf")
+
+
+class OutgoingStreamMachine(RuleBasedStateMachine):
+    """A sender and its receiver, between whom anything may be lost or come late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sender: OutgoingStream[int] = OutgoingStream(7, window=WINDOW)
+        self.receiver: IncomingStream[int] = IncomingStream(window=WINDOW, ranges_max=9)
+        self.kept: dict[int, float] = {}  # what the sender must still keep: deadlines
+        self.now = 0.0
+        self.handed: list[int] = []
+        self.told: set[int] = set()  # of which the sender learnt something
+        self.acknowledgements = [Acknowledgement(1)]
+
+    @rule(patience=st.sampled_from([1.0, 3.0, FOR_EVER]))
+    def send(self, patience: float) -> None:
+        if not self.sender.room:
+            return
+        deadline = self.now + patience
+        number = self.sender.send(
+            self.sender.next, None if patience == FOR_EVER else deadline
+        )
+        self.kept[number] = deadline
+
+    @rule(data=st.data())
+    def one_arrives(self, data: st.DataObject) -> None:
+        outstanding = self.sender.outstanding()
+        if outstanding:
+            number, message = data.draw(st.sampled_from(outstanding))
+            self.handed += self.receiver.accept(number, [message], self.sender.floor)
+            self.acknowledgements.append(self.receiver.acknowledgement)
+
+    @rule()
+    def the_floor_arrives(self) -> None:
+        self.handed += self.receiver.give_up_below(self.sender.floor)
+        self.acknowledgements.append(self.receiver.acknowledgement)
+
+    @rule(data=st.data())
+    def an_acknowledgement_arrives(self, data: st.DataObject) -> None:
+        has = data.draw(st.sampled_from(self.acknowledgements))
+        missing = {n for start, stop in has.missing for n in range(start, stop)}
+        told = [n for n in self.kept if n < has.next and n not in missing]
+
+        assert self.sender.acknowledge(has) == told
+
+        self.told.update(told)
+        for number in told:
+            del self.kept[number]
+
+    @rule()
+    def time_passes(self) -> None:
+        self.now += 1.0
+        late = [n for n, deadline in self.kept.items() if deadline <= self.now]
+
+        assert self.sender.expire(self.now) == late
+
+        self.told.update(late)
+        for number in late:
+            del self.kept[number]
+
+    @invariant()
+    def agrees(self) -> None:
+        sender = self.sender
+        assert [number for number, _ in sender.outstanding()] == list(self.kept)
+        assert len(sender) == len(self.kept)
+        assert sender.floor == min(self.kept, default=sender.next)
+        assert sender.next - sender.floor <= WINDOW
+        assert sender.room == WINDOW - (sender.next - sender.floor)
+        assert self.told | set(self.kept) == set(range(1, sender.next))
+        # At most once, in order, whatever was lost.
+        assert self.handed == sorted(set(self.handed))
+
+
+@clause("AMO-10", "AMO-12", "AMO-13", "AMO-23")
+def test_each_message_is_kept_until_its_fate_is_known() -> None:
+    run_state_machine_as_test(OutgoingStreamMachine)
+
+
+@clause("AMO-13")
+def test_without_room_nothing_gets_a_number() -> None:
+    """The window counts from the floor: the oldest alone decides."""
+    stream: OutgoingStream[str] = OutgoingStream(1, window=2)
+    stream.send("a")
+    stream.send("b")
+
+    with pytest.raises(ValueError, match=r"^cannot send: 2 numbers are outstanding$"):
+        stream.send("c")
+
+    assert stream.acknowledge(Acknowledgement(3, ((1, 2),))) == ["b"]
+    assert stream.room == 0
+    assert stream.acknowledge(Acknowledgement(3)) == ["a"]
+    assert stream.room == 2
+    assert stream.send("c") == 3
+
+
+@clause("AMO-15")
+def test_at_the_last_number_the_stream_is_spent() -> None:
+    """The window does not reach beyond it."""
+    stream: OutgoingStream[str] = OutgoingStream(1, first=NUMBERS - 2, window=9)
+    assert stream.room == 2
+    assert [stream.send("x"), stream.send("y")] == [NUMBERS - 2, NUMBERS - 1]
+
+    assert stream.spent
+    assert stream.room == 0
+    with pytest.raises(ValueError, match=r"^cannot send"):
+        stream.send("z")
+
+
+@clause("AMO-23")
+def test_an_acknowledgement_of_what_was_never_sent_is_refused() -> None:
+    """And changes nothing."""
+    stream: OutgoingStream[str] = OutgoingStream(1, window=9)
+    stream.send("a")
+
+    with pytest.raises(WireError, match=r"^acknowledged up to 2, sent up to 1$"):
+        stream.acknowledge(Acknowledgement(3))
+
+    assert stream.outstanding() == [(1, "a")]
+
+
+@clause("AMO-19")
+def test_what_a_receiver_that_is_gone_has_not_acknowledged_is_given_up() -> None:
+    """All of it, in order, once; nothing is left to be sent again."""
+    stream: OutgoingStream[str] = OutgoingStream(1, window=9)
+    for message in "abc":
+        stream.send(message)
+    stream.acknowledge(Acknowledgement(3, ((1, 2),)))
+
+    assert stream.abandon() == ["a", "c"]
+    assert stream.abandon() == []
+    assert stream.outstanding() == []
+    assert stream.floor == stream.next == 4
