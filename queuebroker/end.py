@@ -7,6 +7,7 @@ Status belongs to an end, not to the pair (QB-DISC-1).
 
 from __future__ import annotations
 
+import sys
 import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, TypeVar
@@ -179,17 +180,27 @@ class End(Generic[C]):
     ) -> None:
         self.disconnect()
 
-    def __del__(self) -> None:
+    # Defaults: at the end of the program modules are emptied, also this one.
+    def __del__(
+        self,
+        _ending: Callable[[], bool] = sys.is_finalizing,
+        _warn: Callable[..., None] = warnings.warn,
+    ) -> None:
         # An end whose construction failed has no connection.
         connection = getattr(self, "_connection", None)
         if connection is None or connection.hung_up[self._side]:
             return
-        if connection.status(self._side) is Status.DISCONNECTED:
-            connection.forget()
-            return
-        unclosed = f"unclosed {self!r}"
-        connection.finalize(self._side)
-        warnings.warn(unclosed, ResourceWarning, stacklevel=2, source=self)
+        try:
+            if connection.status(self._side) is Status.DISCONNECTED:
+                connection.forget()
+                return
+            unclosed = f"unclosed {self!r}"
+            connection.finalize(self._side)
+        except Exception:
+            if not _ending():
+                raise
+            return  # what it needed is gone, and so is everybody whom it would tell
+        _warn(unclosed, ResourceWarning, stacklevel=2, source=self)
 
     # What it refuses, and how it looks.
 
