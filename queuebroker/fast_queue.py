@@ -51,12 +51,14 @@ class FastMessageQueue(LockedMessageQueue):
         # The class of data that is a message as it is; with a limit, nobody's.
         self._plain: Final[type] = bytes if connection.limit is None else Lane
 
+    # What `MessageQueue` has behind a star has none in front of it here: a call of a
+    # function with parameters that are keyword-only takes 12 to 22 ns more.
+
     def send(
         self,
         data: Buffer,
         offset: int = 0,
         length: int | None = None,
-        *,
         timeout: float | None = None,
     ) -> None:
         if (
@@ -81,21 +83,22 @@ class FastMessageQueue(LockedMessageQueue):
             raise
         super().send(data, timeout=timeout)
 
-    def receive(self, *, timeout: float | None = None) -> bytes:
+    def receive(self, timeout: float | None = None) -> bytes:
         deadline = None if timeout is None else deadline_after(timeout)
         lane = self._inward
         try:
-            while lane.messages or (timeout != 0 and self._slept(lane, deadline)):
+            while True:
                 try:
                     for message in lane.incoming:
-                        for number in lane.numbers:
-                            lane.slots.append(number)
-                            if lane.room.asleep:
-                                self._lanes.wake_sender(lane)
-                            return message  # type: ignore[no-any-return]  # unobserved
+                        lane.slots.append(None)
+                        if lane.room.asleep:
+                            self._lanes.wake_sender(lane)
+                        return message  # type: ignore[no-any-return]  # unobserved
                     break  # shut
                 except IndexError:
-                    pass  # somebody was faster
+                    pass  # nothing is here
+                if timeout == 0 or not self._slept(lane, deadline):
+                    break
             # Still in the block: a wake-up was ours perhaps, and its message is here.
             return super().receive(timeout=remaining_s(deadline))
         except ReceiveTimeoutError:

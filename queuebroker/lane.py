@@ -45,10 +45,9 @@ class Lane(CircularBufferQueue[Message]):
     """A `CircularBufferQueue` that can be used without its lock until it is shut.
 
     To send: ``for _ in free: messages.append(message)``, then wake somebody if there
-    are ``sleepers``. To receive: ``for message in incoming: for number in numbers:
-    slots.append(number)``, then look if somebody is asleep who waits for ``room``. A
-    gate with nothing to take raises IndexError; one that is shut, or not made yet,
-    yields nothing.
+    are ``sleepers``. To receive: ``for message in incoming: slots.append(None)``, then
+    look if somebody is asleep who waits for ``room``. A gate with nothing to take
+    raises IndexError; one that is shut, or not made yet, yields nothing.
 
     Invariants, lock or no lock, besides those of `CircularBufferQueue`:
     I3. ``free slots + len(messages) <= capacity``; what is missing is on its way.
@@ -59,10 +58,10 @@ class Lane(CircularBufferQueue[Message]):
     __slots__ = (
         "_fresh",
         "_looks",
+        "_numbers",
         "free",
         "incoming",
         "messages",
-        "numbers",
         "open",
         "settlers",
         "shut",
@@ -72,11 +71,11 @@ class Lane(CircularBufferQueue[Message]):
 
     discarded: int
     # Made by the first push:
-    slots: list[int | None]
+    slots: list[object]
     _fresh: Iterator[None]
+    # Drawn from by the gate for each message, and by every look at how many there were.
+    _numbers: Iterator[int]
     _looks: int
-    # Drawn by every fast receive, and by every look at how many there were.
-    numbers: Iterator[int]
 
     def __init__(self, capacity: int, *, lock: _thread.LockType) -> None:
         super().__init__(capacity, lock=lock)
@@ -105,7 +104,7 @@ class Lane(CircularBufferQueue[Message]):
         """Return how many messages were ever pulled; under the lock."""
         if not self.open:
             return self._pulled
-        for number in self.numbers:
+        for number in self._numbers:
             looks, self._looks = self._looks, self._looks + 1
             return self._pulled + number - looks
         raise AssertionError  # numbers have no end
@@ -143,10 +142,8 @@ class Lane(CircularBufferQueue[Message]):
         try:
             for _ in range(min(limit, len(self._messages))):
                 for message in self.incoming:
-                    for number in self.numbers:
-                        self.slots.append(number)
-                        pulled.append(message)
-                        break
+                    self.slots.append(None)
+                    pulled.append(message)
                     break
         except IndexError:
             pass  # somebody was faster
@@ -165,13 +162,15 @@ class Lane(CircularBufferQueue[Message]):
         """Make the gates; nothing is here yet, nor on its way."""
         # Slots never used yet are only counted; an idle connection shall be small.
         fresh = itertools.repeat(None, self.capacity)
-        slots: list[int | None] = []
+        slots: list[object] = []
         free = itertools.chain(fresh, iter(slots.pop, SHUT))
-        incoming = iter(self._messages.popleft, SHUT)
-        self.numbers = itertools.count()
+        # Counts in the same call in C: none of these numbers is false.
+        numbers = itertools.count(1)
+        incoming = itertools.compress(iter(self._messages.popleft, SHUT), numbers)
         # No call from here on: an interrupt finds all of it or nothing. Last what
         # others look at without the lock.
-        self._looks, self._fresh, self.slots = 0, fresh, slots
+        self._numbers, self._looks = numbers, 1
+        self._fresh, self.slots = fresh, slots
         self.open, self.incoming, self.free = True, incoming, free
 
     def push_locked(self, message: Message) -> bool:
@@ -197,10 +196,9 @@ class Lane(CircularBufferQueue[Message]):
     def pull_locked(self) -> Message | None:
         try:
             for message in self.incoming:
-                for number in self.numbers:
-                    self.slots.append(number)
-                    self.wake_locked()
-                    return message  # type: ignore[no-any-return]  # SHUT never comes
+                self.slots.append(None)
+                self.wake_locked()
+                return message  # type: ignore[no-any-return]  # SHUT never comes
         except IndexError:
             return None
         if not self.open:

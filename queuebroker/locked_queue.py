@@ -48,12 +48,14 @@ class LockedMessageQueue(MessageQueue):
 
     # Sending.
 
+    # The parameters of `send` and `receive` are those of the fast kind, without a star:
+    # what works unobserved shall not fail observed.
+
     def send(
         self,
         data: Buffer,
         offset: int = 0,
         length: int | None = None,
-        *,
         timeout: float | None = None,
     ) -> None:
         message = snapshot(data, offset, length, self._connection.limit)
@@ -83,7 +85,7 @@ class LockedMessageQueue(MessageQueue):
 
     # Receiving.
 
-    def receive(self, *, timeout: float | None = None) -> bytes:
+    def receive(self, timeout: float | None = None) -> bytes:
         return self._receive(self._connection.take_locked, timeout)
 
     def receive_into(self, buffer: Buffer, *, timeout: float | None = None) -> int:

@@ -114,7 +114,7 @@ LANES: tuple[Mutant, ...] = (
             Edit(
                 "fast_queue.py",
                 "                except IndexError:\n"
-                "                    pass  # somebody was faster\n",
+                "                    pass  # nothing is here\n",
                 "                except IndexError:\n"
                 "                    deadline = deadline and deadline + 1\n",
             ),
@@ -127,10 +127,10 @@ LANES: tuple[Mutant, ...] = (
         (
             Edit(
                 "fast_queue.py",
-                "                            return message",
-                "                            if self._connection.closed[self._side]:\n"
-                '                                raise self._refusal("receive")\n'
-                "                            return message",
+                "                        return message",
+                "                        if self._connection.closed[self._side]:\n"
+                '                            raise self._refusal("receive")\n'
+                "                        return message",
             ),
         ),
     ),
