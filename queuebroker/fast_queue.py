@@ -94,7 +94,8 @@ class FastMessageQueue(LockedMessageQueue):
                         if lane.room.asleep:
                             self._lanes.wake_sender(lane)
                         return message  # type: ignore[no-any-return]  # unobserved
-                    break  # shut
+                    if lane.shut:
+                        break
                 except IndexError:
                     pass  # nothing is here
                 if timeout == 0 or not self._slept(lane, deadline):
