@@ -20,6 +20,7 @@ SUITES = {
     "threads": "benchmarks.threads:suite",
     "rendezvous": "benchmarks.rendezvous:suite",
     "journal": "benchmarks.journal:suite",
+    "sockets": "benchmarks.sockets:suite",
 }
 
 

@@ -1,10 +1,186 @@
-"""What goes over the channels of `queuebroker`, recorded, judged and shown.
+"""The software bus, and what holds the traffic of `queuebroker` to its promises.
 
-General layout: `journal` records and holds the record to its promises, `pipeline` does
-so with Spark and draws a report, `demo` is a program to be recorded, `cli` the command.
-The software bus itself comes next; `core` is what it decides, so far the streams
-between two processes.
+The bus: `open_bus`, and all that comes of it. `address`, `message`, `payload`, `config`
+and `errors` are its words, `core` is what it decides, `threads` how tasks take turns,
+`api` what the author of a program holds, `service` what stands between producers and
+readers, `testing` a whole bus inside one test.
 
-Nothing is imported here: `bus.journal` must load with the standard library, attrs and
-`queuebroker` alone.
+The record of traffic: `journal` records it, and holds the record to its promises;
+`pipeline` does so with Spark and draws a report, `demo` is a program to be recorded,
+`cli` the command.
+
+All of it is loaded when it is first asked for: `bus.journal` must load with the
+standard library, attrs and `queuebroker` alone.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from bus.address import Address
+    from bus.api.bus import Bus, open_bus
+    from bus.api.bus_thread import BusThread
+    from bus.api.snapshot import (
+        Books,
+        BusSnapshot,
+        SubscriptionInfo,
+        TaskInfo,
+        ThreadInfo,
+    )
+    from bus.api.subscription import Subscription, Watch
+    from bus.api.task import CommandHandle, Task, Where
+    from bus.config import BusConfig
+    from bus.core.routing_table import Visibility
+    from bus.core.specification import Specification
+    from bus.errors import (
+        AccessDeniedError,
+        AddresseeGoneError,
+        AlreadyAnsweredError,
+        ArenaFullError,
+        BusError,
+        BusFullError,
+        BusyError,
+        CommandTimeoutError,
+        DuplicateSenderError,
+        ExpiredError,
+        InDoubtError,
+        MachineNameConflictError,
+        MessageTooLargeError,
+        NameTakenError,
+        NotJoinedError,
+        PayloadError,
+        PeerLostError,
+        RemoteError,
+        StaleLeaseError,
+        UnknownTaskError,
+        UnreachableError,
+        UnresolvedError,
+        VersionMismatchError,
+        WireError,
+        WrongProcessError,
+    )
+    from bus.message import (
+        NOREPLY,
+        Incoming,
+        Kind,
+        NoReply,
+        Presence,
+        Response,
+        Undelivered,
+    )
+    from bus.payload import Payload
+    from bus.service import Service
+    from bus.threads.account import Overflow
+
+__all__ = [  # noqa: RUF022 # grouped by module
+    # address
+    "Address",
+    # api
+    "Bus",
+    "open_bus",
+    "BusThread",
+    "Books",
+    "BusSnapshot",
+    "SubscriptionInfo",
+    "TaskInfo",
+    "ThreadInfo",
+    "Subscription",
+    "Watch",
+    "CommandHandle",
+    "Task",
+    "Where",
+    # config
+    "BusConfig",
+    # core
+    "Visibility",
+    "Specification",
+    # errors
+    "AccessDeniedError",
+    "AddresseeGoneError",
+    "AlreadyAnsweredError",
+    "ArenaFullError",
+    "BusError",
+    "BusFullError",
+    "BusyError",
+    "CommandTimeoutError",
+    "DuplicateSenderError",
+    "ExpiredError",
+    "InDoubtError",
+    "MachineNameConflictError",
+    "MessageTooLargeError",
+    "NameTakenError",
+    "NotJoinedError",
+    "PayloadError",
+    "PeerLostError",
+    "RemoteError",
+    "StaleLeaseError",
+    "UnknownTaskError",
+    "UnreachableError",
+    "UnresolvedError",
+    "VersionMismatchError",
+    "WireError",
+    "WrongProcessError",
+    # message
+    "NOREPLY",
+    "Incoming",
+    "Kind",
+    "NoReply",
+    "Presence",
+    "Response",
+    "Undelivered",
+    # payload
+    "Payload",
+    # service
+    "Service",
+    # threads
+    "Overflow",
+]
+
+# Where each is at home; what is not listed is one of the errors.
+_HOMES: Final = {
+    "address": ("Address",),
+    "api.bus": ("Bus", "open_bus"),
+    "api.bus_thread": ("BusThread",),
+    "api.snapshot": (
+        "Books",
+        "BusSnapshot",
+        "SubscriptionInfo",
+        "TaskInfo",
+        "ThreadInfo",
+    ),
+    "api.subscription": ("Subscription", "Watch"),
+    "api.task": ("CommandHandle", "Task", "Where"),
+    "config": ("BusConfig",),
+    "core.routing_table": ("Visibility",),
+    "core.specification": ("Specification",),
+    "message": (
+        "NOREPLY",
+        "Incoming",
+        "Kind",
+        "NoReply",
+        "Presence",
+        "Response",
+        "Undelivered",
+    ),
+    "payload": ("Payload",),
+    "service": ("Service",),
+    "threads.account": ("Overflow",),
+}
+_HOME_OF: Final = dict.fromkeys(__all__, "errors") | {
+    name: home for home, names in _HOMES.items() for name in names
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -64,6 +64,7 @@ class Broker:
         "_open",
         "_terms",
         "departing",
+        "farewell",
         "kinds",
         "manager",
         "name",
@@ -88,6 +89,8 @@ class Broker:
         self.departing: dict[RdV, None] = {}  # this broker's connects that wait
         self.kinds: set[Kind] = set(kinds)
         self._open = True
+        # Called when it closes, under the manager's lock: what else listens for it.
+        self.farewell: Callable[[], object] | None = None
         self.manager.register(self)
 
     def __repr__(self) -> str:
@@ -234,6 +237,8 @@ class Broker:
         for rdv in (*self.waiting, *self.departing):
             if rdv.waiting:
                 withdraw_locked(rdv, Reason.BROKER_CLOSED)
+        if self.farewell is not None:
+            self.farewell()
         # Last: whoever repeats an interrupted close finds the broker by its name.
         self.manager.unregister_locked(self)
 

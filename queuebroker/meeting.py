@@ -23,6 +23,7 @@ from queuebroker.rendezvous import RdV, RdVEvent, RdVState
 
 if TYPE_CHECKING:
     import _thread
+    from collections.abc import Callable
 
     from queuebroker.broker import Broker
     from queuebroker.broker_manager import BrokerManager
@@ -38,11 +39,15 @@ _MATCHED: Final = RdVState.MATCHED
 
 
 def meet(
-    rdv: RdV, deadline: float | None, timeout: float | None = None
+    rdv: RdV,
+    deadline: float | None,
+    timeout: float | None = None,
+    begin: Callable[[RdV], None] | None = None,
 ) -> MessageQueue | Channel:
     """Wait in this thread until the call is matched; return its end.
 
     ``timeout``, in seconds, is what ``deadline`` was made of: for the text of an error.
+    ``begin`` enlists a call whose opposite is in another process.
 
     Raises:
         UnknownBrokerError: no live broker of that name offers what is wanted.
@@ -53,7 +58,7 @@ def meet(
     # All in one block: an interrupt between two would leave a caller on the list that
     # nobody can withdraw any more.
     try:
-        begin(rdv)
+        (begin or _begin)(rdv)
         while rdv.waiting:
             parker = cast("_thread.LockType", rdv.parker)  # who meets here, makes one
             if not _sync.park(parker, rdv.ended, deadline):
@@ -82,6 +87,9 @@ def begin(rdv: RdV) -> None:
                     withdraw_locked(rdv, Reason.INTERRUPTED)
                 rdv.target.waiting.mend()
             raise
+
+
+_begin: Final = begin  # `meet` has a parameter of that name
 
 
 def _begin_locked(manager: BrokerManager, rdv: RdV) -> None:

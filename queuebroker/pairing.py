@@ -45,6 +45,10 @@ def pair(
     The acceptor's terms decide capacity and limit (QB-BUF-10); strictness is each
     side's own.
     """
+    if connector.join is not None:
+        # The connector's end is in another process; what stands for it here has none.
+        connection, end = connector.join(acceptor, watch)
+        return connection, end, end
     lock = _sync.Lock()
     capacity = acceptor.terms.capacity
     names = (acceptor.caller.name, connector.caller.name)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import enum
 import itertools
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -16,14 +17,16 @@ from queuebroker.observer import Reason
 from queuebroker.parking import taken_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from queuebroker.broker import Broker
     from queuebroker.channel import Channel
+    from queuebroker.connection import Connection
     from queuebroker.message_queue import MessageQueue
+    from queuebroker.observer import Watch
     from queuebroker.parking import Parker
 
-__all__ = ["Kind", "RdV", "RdVEvent", "RdVMap", "RdVState", "Terms"]
+__all__ = ["Join", "Kind", "RdV", "RdVEvent", "RdVMap", "RdVState", "Terms"]
 
 
 class Kind(enum.Enum):
@@ -83,6 +86,12 @@ class Terms:
     exclusive: bool = False
 
 
+# Given an accept and who observes, what a match makes of the two where only the
+# acceptor is here: the connection and its end.
+Join = Callable[
+    ["RdV", "Watch | None"], "tuple[Connection[Any], MessageQueue | Channel]"
+]
+
 _tickets = itertools.count(1)
 
 # A member of an Enum takes five times as long to look up as a global name.
@@ -99,6 +108,8 @@ class RdV:
     reason: why it was withdrawn.
     end: what a match gave it; taken by the caller, who until then sleeps on ``parker``,
       which ``make`` makes if it has to wait.
+    join: makes the acceptor's end where the caller, who connects, is in another
+      process; called with the accept under the manager's lock.
     """
 
     __slots__ = (
@@ -107,6 +118,7 @@ class RdV:
         "begun",
         "caller",
         "end",
+        "join",
         "kind",
         "make",
         "name",
@@ -146,6 +158,7 @@ class RdV:
         self.end: MessageQueue | Channel | None = None
         self.make: Callable[[], Parker] = make
         self.parker: Parker | None = None
+        self.join: Join | None = None
 
     def __repr__(self) -> str:
         return f"<RdV {self.kind.value} port {self.port} {self.state.value}>"

@@ -32,8 +32,8 @@ _MADE_FOR_YOU = {"Channel", "MessageQueue", "TypedQueue"}
 _INTERNAL = {
     "Broker": {
         *("accepting", "connecting"),
-        *("count_departing", "count_waiting", "departing", "kinds"),
-        *("meet_accept", "meet_connect", "offer", "waiting"),
+        *("count_departing", "count_waiting", "departing", "farewell"),
+        *("kinds", "meet_accept", "meet_connect", "offer", "waiting"),
     },
     "BrokerManager": {"check_process", "foreign", "lock", "note", "register", "watch"},
 }

@@ -65,6 +65,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "bus": (
         "errors",
         "address",
+        "payload",
         "message",
         "config",
         "core",

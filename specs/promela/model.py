@@ -165,4 +165,22 @@ MODELS: Final = (
             Fault("UNREAD_FIRST", _AS_READ, _WATCHED, quick=True),
         ),
     ),
+    Model(
+        "stream",
+        sizes=(
+            Size("sender anew", ("SENDER_ANEW",)),
+            Size("receiver anew", ("RECEIVER_ANEW",), quick=False),
+            Size("both anew", ("SENDER_ANEW", "RECEIVER_ANEW"), quick=False),
+        ),
+        faults=(
+            Fault("EPOCH_IGNORED", "nothing_is_accepted_twice", ("SENDER_ANEW",)),
+            Fault("RESENDS_IN_DOUBT", "nothing_is_accepted_twice", ("RECEIVER_ANEW",)),
+            Fault("OVERTAKES", "handed_over_in_order", quick=True),
+            Fault("KEEPS_MISSING", "each_number_is_one_of_three"),
+            Fault("WINDOW_OFF_BY_ONE", "no_more_is_outstanding_than_the_window"),
+            Fault("FLOOR_IGNORED", "nothing_is_missing_below_the_floor"),
+            Fault("HOLDS_ON", "nothing_is_held_without_a_gap"),
+            Fault("SILENT_TO_DOUBLES", "every_message_is_settled", quick=True),
+        ),
+    ),
 )

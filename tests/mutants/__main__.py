@@ -18,18 +18,26 @@ import attrs
 
 from specs.clauses import load_clauses
 from tests.mutants.aio import AIO
+from tests.mutants.bus_routing import BUS_ROUTING
 from tests.mutants.lanes import LANES
 from tests.mutants.mutant import Mutant, MutantError
 from tests.mutants.ours import OURS, WITHOUT
 from tests.mutants.receive_any import RECEIVE_ANY
 from tests.mutants.seen_elsewhere import SEEN_ELSEWHERE
+from tests.mutants.streams import STREAMS
 from tests.mutants.trial import Result, run_trial
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-CATALOGUE = (*SEEN_ELSEWHERE, *OURS, *LANES, *RECEIVE_ANY, *AIO)
-HARD = ("QB-RDV", "QB-SEND", "QB-RECV", "QB-FIFO", "QB-DISC", "QB-TIME", "QB-CONC")
+CATALOGUE = (
+    *(*SEEN_ELSEWHERE, *OURS, *LANES, *RECEIVE_ANY, *AIO),
+    *(*STREAMS, *BUS_ROUTING),
+)
+HARD = (
+    *("QB-RDV", "QB-SEND", "QB-RECV", "QB-FIFO", "QB-DISC", "QB-TIME", "QB-CONC"),
+    *("BUS-ROUTE", "BUS-DEREG", "BUS-MOVE", "BUS-FLOW", "AMO"),
+)
 QUICK = ("M1", "M9", "M13", "M22")  # one of each kind, for every run of CI
 AT_ONCE = 2
 REFERENCE = "tests/conformance/reference.py:factory"

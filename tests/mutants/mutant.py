@@ -7,11 +7,13 @@ from pathlib import Path
 
 import attrs
 
+import bus
 import queuebroker
 
 __all__ = ["Edit", "Mutant", "MutantError", "plant"]
 
-LIBRARY = Path(queuebroker.__file__).parent
+# What is planted in; the first is meant where an edit names none.
+PACKAGES = tuple(Path(str(each.__file__)).parent for each in (queuebroker, bus))
 
 
 class MutantError(Exception):
@@ -20,7 +22,10 @@ class MutantError(Exception):
 
 @attrs.frozen
 class Edit:
-    """Replace ``old``, which must stand there once, by ``new`` in one file."""
+    """Replace ``old``, which must stand there once, by ``new`` in one file.
+
+    file: within `queuebroker`, or within another package if that stands before it.
+    """
 
     file: str
     old: str
@@ -47,15 +52,18 @@ class Mutant:
 
 
 def plant(mutant: Mutant, folder: Path) -> None:
-    """Copy the library into a folder, with one mutant.
+    """Copy the packages into a folder, with one mutant.
 
     Raises:
         MutantError: an edit does not apply, or leaves what is no Python.
     """
-    target = folder / LIBRARY.name
-    shutil.copytree(LIBRARY, target, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in PACKAGES:
+        target = folder / package.name
+        shutil.copytree(package, target, ignore=shutil.ignore_patterns("__pycache__"))
     for edit in mutant.edits:
-        path = target / edit.file
+        first, _, _ = edit.file.partition("/")
+        named = any(first == package.name for package in PACKAGES)
+        path = folder / ("" if named else PACKAGES[0].name) / edit.file
         text = path.read_text()
         if text.count(edit.old) != 1:
             msg = f"{edit.file} has {text.count(edit.old)} of: {edit.old!r}"

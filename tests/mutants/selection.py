@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import bus
 import queuebroker
 
 if TYPE_CHECKING:
@@ -37,8 +38,10 @@ def clauses_of(item: pytest.Item) -> tuple[str, ...]:
 def pytest_configure() -> None:
     """Refuse to judge another copy of the library than the one given."""
     library = Path(os.environ[LIBRARY]).resolve()
-    if library not in Path(queuebroker.__file__).resolve().parents:
-        pytest.exit(f"not the library under test: {queuebroker.__file__}", 3)
+    for package in (queuebroker, bus):
+        file = str(package.__file__)
+        if library not in Path(file).resolve().parents:
+            pytest.exit(f"not the library under test: {file}", 3)
 
 
 def pytest_collection_modifyitems(

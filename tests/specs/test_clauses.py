@@ -36,6 +36,17 @@ NUMBERS = {
     # 2 and 25 come with the tasks behind a process, 17, 18, 20 and 21 with its storage
     # and its rivals, 26 to 29 with subscriptions.
     "AMO": (1, *range(3, 17), 19, 22, 23, 24),
+    "QB-SOCK": range(1, 10),
+    # Of these what one process shows; the rest comes with links and machines.
+    "BUS-DEREG": (1, 8, 10, 12),
+    "BUS-ENT": (*range(1, 9), 14),
+    "BUS-FLOW": range(1, 8),
+    "BUS-INIT": range(7, 11),
+    "BUS-MOVE": (1, 2, 3, 5),
+    "BUS-MSG": range(1, 18),
+    "BUS-NAME": (1, 2, 3, 5, 6, 7),
+    "BUS-ROUTE": (*range(1, 6), 19, 20),
+    "BUS-WIRE": (1, 2, 3),
     "J": (1,),
     # 6, causality across machines, is not built yet.
     "Q": (1, 2, 3, 4, 5, 7, 8),

@@ -22,10 +22,10 @@ PAGES = {
 }
 SECTIONS = {
     "Over", "Conn", "Send", "Recv", "Disc", "Mgr",
-    "Static", "RdV", "Chan", "ChDisc", "QConn", "QRW", "AMO",
+    "Static", "RdV", "Chan", "ChDisc", "QConn", "QRW", "AMO", "BUS",
 }  # fmt: skip
 
-_CLAUSE = re.compile(r"\b(?:QB-[A-Z]+|AMO)-\d+\b")
+_CLAUSE = re.compile(r"\b(?:(?:QB|BUS)-[A-Z]+|AMO)-\d+\b")
 _READING = re.compile(r"\bA\d+\b")
 
 

@@ -106,9 +106,9 @@ def test_every_define_of_a_model_is_used_and_told(model: Model) -> None:
     text = model.text()
     head = text.partition("*/")[0]
     tested = set(re.findall(r"#ifn?def (\w+)|defined\((\w+)\)", text))
-    names = {name for pair in tested for name in pair if name} - {"CAPACITY"}
-    sizes = {each for size in model.sizes for each in size.defines}
-    sizes -= {"CAPACITY=2"}
+    numbers = set(re.findall(r"#ifndef (\w+)\n#define \1 \d", text))
+    names = {name for pair in tested for name in pair if name} - numbers
+    sizes = {each for size in model.sizes for each in size.defines if "=" not in each}
 
     assert names == sizes | {fault.name for fault in model.faults}
     assert all(re.search(rf"\b{name}\b", head) for name in names)
@@ -122,7 +122,10 @@ def test_every_function_that_a_model_mirrors_exists(model: Model) -> None:
 
     assert len(mirrored) > 6
     for module, name in mirrored:
-        found: object = __import__(f"queuebroker.{module}", fromlist=["_"])
+        package = (
+            "bus.core" if module.endswith(("stream", "streams")) else "queuebroker"
+        )
+        found: object = __import__(f"{package}.{module}", fromlist=["_"])
         for part in name.split("."):
             found = getattr(found, part, None)
         assert found is not None, f"{module}.{name}"
@@ -133,6 +136,7 @@ def mirrored_functions(head: str) -> Iterator[tuple[str, str]]:
     """The names of the form module.function or module.Class.method."""
     modules = "status|parking|end|connection|queue_connection|circular_buffer"
     modules += "|rendezvous|meeting|broker|pairing|_sync"
+    modules += "|outgoing_stream|incoming_streams|incoming_stream"
     yield from re.findall(rf"(?<!\w)({modules})\.([\w.]*\w)", head)
 
 

@@ -1,0 +1,160 @@
+"""`Address`: where a message is to go, as ``mod`` or ``ism://bus@machine/mod``.
+
+What a legal name is stands here and nowhere else (BUS-NAME-6): names become parts of
+paths and of wire frames, so nothing outside the three patterns may pass. Whose machine
+and bus are meant where none is written, is for who routes to say: nothing here knows
+where it runs.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+import attrs
+
+__all__ = [
+    "Address",
+    "check_bus_name",
+    "check_machine_name",
+    "check_module_name",
+    "split_absolute",
+    "text_of",
+]
+
+_SCHEME: Final = "ism://"
+
+# BUS-NAME-6. ASCII by their own wording: `\w` would let other alphabets in.
+_MACHINE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}")
+_MODULE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}")
+_MODULE_WITH_STARS: Final = re.compile(r"[A-Za-z0-9_*][A-Za-z0-9_*./-]{0,127}")
+_BUS: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,31}")
+
+# A program writes few addresses and sends to them often; one that makes up names, say
+# by a counter, must not make the table grow. 4,096 addresses take 1 to 3 MiB.
+_REMEMBERED: Final = 4096
+
+
+def check_machine_name(name: str) -> None:
+    """Raise unless ``name`` is a legal name of a machine (BUS-NAME-6).
+
+    Raises:
+        TypeError: it is no `str`.
+        ValueError: it is not legal; the text says in what.
+    """
+    _check("machine", _MACHINE, name)
+
+
+def check_module_name(name: str, *, stars: bool = False) -> None:
+    """Raise unless ``name`` is a legal name of a module (BUS-NAME-6).
+
+    stars: let ``*`` stand wherever ``_`` may, as in a pattern of names.
+
+    Raises:
+        TypeError, ValueError: as `check_machine_name`.
+    """
+    _check("module", _MODULE_WITH_STARS if stars else _MODULE, name)
+    if name.endswith("/") or "//" in name:
+        raise ValueError(f"module name must have no empty segment, got {name!r}")
+
+
+def check_bus_name(name: str) -> None:
+    """Raise unless ``name`` is a legal name of a bus (BUS-NAME-6).
+
+    Raises:
+        TypeError: it is no `str`.
+        ValueError: it is not legal; the text says in what.
+    """
+    _check("bus", _BUS, name)
+
+
+def _check(what: str, legal: re.Pattern[str], name: str) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"{what} name must be a str, got {type(name).__name__}")
+    if legal.fullmatch(name) is None:
+        raise ValueError(f"{what} name must match {legal.pattern}, got {name!r}")
+    if ".." in name:
+        raise ValueError(f"{what} name must not contain '..', got {name!r}")
+
+
+@attrs.frozen
+class Address:
+    """Who is meant: a module, on a machine, of a bus (BUS-NAME-1, BUS-NAME-5).
+
+    machine: None for the machine of whoever sends.
+    module: the name by which a task is registered.
+    bus: None for the bus of whoever sends; given only along with a machine, since the
+      text of an address has no other place for it.
+
+    Raises:
+        TypeError, ValueError: a name is not legal (BUS-NAME-6), or a bus is given
+          without a machine.
+    """
+
+    module: str
+    machine: str | None = attrs.field(default=None, kw_only=True)
+    bus: str | None = attrs.field(default=None, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        check_module_name(self.module)
+        if self.machine is not None:
+            check_machine_name(self.machine)
+        if self.bus is not None:
+            check_bus_name(self.bus)
+            if self.machine is None:
+                raise ValueError(
+                    f"address with a bus must name its machine, got bus {self.bus!r}"
+                )
+
+    def __str__(self) -> str:
+        """Return the text that `parse` reads as this address."""
+        return text_of(self.bus, self.machine, self.module)
+
+    @staticmethod
+    def parse(text: str) -> Address:
+        """Read ``mod``, or ``ism://[bus@]machine/mod``.
+
+        Cheap for a text that was parsed lately.
+
+        Raises:
+            TypeError: ``text`` is no `str`.
+            ValueError: no address is written so; the text says which part, and why.
+        """
+        # Before the memory is asked: what is not hashable has an error of its own.
+        if not isinstance(text, str):
+            raise TypeError(f"address must be a str, got {type(text).__name__}")
+        return _parsed(text)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _parsed(text: str) -> Address:
+    try:
+        bus, machine, module = split_absolute(text)
+        return Address(module, machine=machine, bus=bus)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no address: {error}") from None
+
+
+def split_absolute(text: str) -> tuple[str | None, str | None, str]:
+    """Return bus, machine and rest of ``ism://[bus@]machine/rest``, none checked.
+
+    A text without the scheme is all rest.
+
+    Raises:
+        ValueError: nothing stands behind the machine.
+    """
+    if not text.startswith(_SCHEME):
+        return None, None, text
+    authority, slash, rest = text.removeprefix(_SCHEME).partition("/")
+    if not slash:
+        raise ValueError(f"{_SCHEME}machine/module must have a module")
+    bus, at, machine = authority.rpartition("@")
+    return (bus if at else None), machine, rest
+
+
+def text_of(bus: str | None, machine: str | None, rest: str) -> str:
+    """Return the text that `split_absolute` parts so."""
+    if machine is None:
+        return rest
+    return f"{_SCHEME}{machine if bus is None else f'{bus}@{machine}'}/{rest}"

@@ -1,0 +1,97 @@
+"""What callers may pass: one check and one error for each kind of argument.
+
+Arguments are looked at before anything is done, so that a call that raises `TypeError`
+or `ValueError` has changed nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from bus.address import Address
+from bus.core.routing_table import Visibility
+from bus.threads.account import Overflow
+from queuebroker.arguments import (
+    check_callable,
+    check_instance,
+    deadline_after,
+    positive,
+    wrong_type,
+)
+
+if TYPE_CHECKING:
+    from bus.config import BusConfig
+
+__all__ = [
+    "addressees",
+    "check_callable",
+    "check_instance",
+    "check_optional_callable",
+    "check_thread_name",
+    "check_visibility",
+    "deadline_after",
+    "duration",
+    "new_account_limits",
+    "wrong_type",
+]
+
+_OVERFLOWS: Final[tuple[str, ...]] = get_args(Overflow)
+
+
+def check_optional_callable(what: str, value: object) -> None:
+    """Check what may be called, or is None."""
+    if value is not None:
+        check_callable(what, value)
+
+
+def check_thread_name(name: object) -> None:
+    """Check what people call a thread: some text, or None."""
+    if name is not None and not isinstance(name, str):
+        raise wrong_type("name of a thread", "a str or None", name)
+
+
+def check_visibility(value: object) -> None:
+    """Check that somebody says who can address a task."""
+    check_instance("visibility", value, Visibility)
+
+
+def duration(what: str, value: object) -> float:
+    """Return how long something may take, in seconds; at least 0."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise wrong_type(what, "a number", value)
+    if not value >= 0:  # NaN is not >= 0 either
+        msg = f"{what} must be >= 0, got {value}"
+        raise ValueError(msg)
+    return float(value)
+
+
+def new_account_limits(
+    config: BusConfig, overflow: object, capacity: object
+) -> dict[str, Any]:
+    """Return what an `Account` is made with: the bounds of a receiver, its policy."""
+    if overflow not in _OVERFLOWS:
+        msg = f"overflow must be one of {', '.join(_OVERFLOWS)}, got {overflow!r}"
+        raise ValueError(msg)
+    limit = config.task_fifo_messages
+    return {
+        "messages_max": limit if capacity is None else positive("capacity", capacity),
+        "bytes_max": config.task_fifo_bytes,
+        "overflow": overflow,
+    }
+
+
+def addressees(to: object) -> tuple[str | Address, ...]:
+    """Return whom a command is for: one, or each of a sequence."""
+    if isinstance(to, (str, Address)):
+        return (to,)
+    wanted = "a name, an Address or a sequence of these"
+    if not isinstance(to, Sequence) or isinstance(to, (bytes, bytearray, memoryview)):
+        raise wrong_type("to", wanted, to)
+    if not to:
+        msg = "to must name at least one addressee, got none"
+        raise ValueError(msg)
+    for each in to:
+        if not isinstance(each, (str, Address)):
+            raise wrong_type("to", wanted, each)
+    return tuple(to)

@@ -1,0 +1,464 @@
+"""`Bus`: one process on one bus, and the door to everything on it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from bus.address import Address, check_bus_name, check_machine_name, check_module_name
+from bus.api.arguments import (
+    check_instance,
+    check_optional_callable,
+    check_thread_name,
+    check_visibility,
+    duration,
+    new_account_limits,
+    wrong_type,
+)
+from bus.api.bus_thread import BusThread
+from bus.api.receiver import Receiver
+from bus.api.scripts import Scripts
+from bus.api.snapshot import BusSnapshot, TaskInfo, inspect
+from bus.api.task import Task, Where
+from bus.config import BusConfig
+from bus.core.process_manager import ProcessManager
+from bus.core.routing_table import Visibility
+from bus.core.specification import Specification
+from bus.errors import (
+    BusyError,
+    NotJoinedError,
+    UnknownTaskError,
+    WrongProcessError,
+)
+from bus.threads.account import Account, Overflow
+from bus.threads.exchange import Exchange
+from bus.threads.thread_manager import ThreadManager
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import TracebackType
+
+    from bus.api.subscription import Subscription
+    from bus.core.routing_table import Entry
+    from bus.message import Incoming, Undelivered
+
+__all__ = ["Bus", "open_bus"]
+
+# The buses that this process has joined, by name: what an address on another one means.
+_joined: Final[dict[str, Bus]] = {}
+
+
+def open_bus(
+    name: str = "bus1",
+    *,
+    process: str | None = None,
+    machine: str | None = None,
+    config: BusConfig | None = None,
+) -> Bus:
+    """Join a bus, which is there as soon as somebody joins it.
+
+    process, machine: what this process and its machine are called; by default after the
+      process id and the host.
+
+    Raises:
+        ValueError: a name is not legal (BUS-NAME-6).
+        BusyError: this process has joined that bus already.
+    """
+    bus = Bus(name, process=process, machine=machine, config=config)
+    for each in list(_joined.values()):
+        if each._pid != bus._pid:  # that of a process which this one is a child of
+            _joined.pop(each.name, None)
+    if _joined.setdefault(name, bus) is not bus:
+        msg = f"bus {name!r}, which this process has joined"
+        raise BusyError(msg)
+    bus._others = _joined
+    return bus
+
+
+class _Pulse:
+    """Belongs to a thread that has a `BusThread`, and dies along with it."""
+
+    def __init__(self, thread: BusThread, orphans: deque[BusThread]) -> None:
+        self.thread: Final = thread
+        self._orphans: Final = orphans
+
+    def __del__(self) -> None:
+        # No more than that: this may strike while its thread holds any lock.
+        self._orphans.append(self.thread)
+
+
+class Bus:
+    """One process's membership of one bus; a context manager that closes it.
+
+    Made by `open_bus`; tests have `bus.testing.memory_bus`.
+
+    name: of the bus. machine, process: what these are called on it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        process: str | None = None,
+        machine: str | None = None,
+        config: BusConfig | None = None,
+    ) -> None:
+        check_bus_name(name)
+        self.name: Final = name
+        self.machine: Final = _machine_name() if machine is None else machine
+        check_machine_name(self.machine)
+        self._pid: Final = os.getpid()
+        self.process: Final = f"p{self._pid}" if process is None else process
+        check_module_name(self.process)
+        if config is not None:
+            check_instance("config", config, BusConfig)
+        self._config: Final = BusConfig() if config is None else config
+        self._exchange: Final = Exchange(
+            ProcessManager(
+                self.machine,
+                self.process,
+                parked_per_name=self._config.parked_per_name,
+                parked_in_all=self._config.parked_per_process,
+                resolve_timeout_s=self._config.resolve_timeout_s,
+            ),
+            send_timeout_s=self._config.send_timeout_s,
+            may_wait=lambda: not self._in_callback(),
+        )
+        self._numbers = itertools.count(1)
+        # Guards the threads, and whether they, or the bus, have stopped; to start a
+        # thread is all that is done under it.
+        self._lock = _sync.Lock()
+        self._threads: list[BusThread] = []
+        self._default: BusThread | None = None
+        self._closed: bool = False
+        # The `BusThread` that belongs to the calling thread, and those whose threads
+        # have died without a word.
+        self._mine: Final = _sync.Local()
+        self._orphans: Final[deque[BusThread]] = deque()
+        self._scripts: Final = Scripts(self)
+        self._others: dict[str, Bus] = {}
+
+    def __repr__(self) -> str:
+        state = " closed" if self._closed else ""
+        return f"<Bus {self.name!r} of {self.process!r} on {self.machine!r}{state}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Threads.
+
+    def thread(self, name: str | None = None) -> BusThread:
+        """Start a new thread for tasks; it serves until it is stopped.
+
+        name: for people; by default "thread" and a number.
+        """
+        check_thread_name(name)
+        self._check()
+        with self._lock:
+            return self._start_locked(
+                name or f"thread{next(self._numbers)}", daemon=False
+            )
+
+    def here(self, name: str | None = None) -> BusThread:
+        """Return the calling thread as one for tasks: the same object on every call.
+
+        Its tasks are served by `BusThread.run` and `BusThread.poll`, and while one of
+        them waits in `Task.call` or `Task.receive`. They leave when the thread ends.
+        """
+        check_thread_name(name)
+        self._check()
+        pulse: _Pulse | None = getattr(self._mine, "pulse", None)
+        if pulse is not None and not pulse.thread.stopped:
+            return pulse.thread
+        self._bury()
+        manager = ThreadManager(name or f"here{next(self._numbers)}")
+        manager.adopt()
+        thread = BusThread(self, manager)
+        with self._lock:
+            self._check()
+            self._threads.append(thread)
+        self._lives_in_this_thread(thread)
+        return thread
+
+    # Tasks.
+
+    def register(
+        self,
+        name: str,
+        *,
+        thread: BusThread | None = None,
+        visibility: Visibility = Visibility.PUBLIC,
+        on_command: Callable[[Incoming], Any] | None = None,
+        ref: object = None,
+        overflow: Overflow = "error",
+        capacity: int | None = None,
+        on_undelivered: Callable[[Undelivered], object] | None = None,
+    ) -> Task:
+        """Register a task; it can be addressed at once (BUS-INIT-7).
+
+        thread: what hosts it; the bus's own default thread if None.
+        visibility: a private task is addressed by nobody, and gets answers and
+          notifications only (BUS-INIT-9).
+        on_command: called with each command; what it returns is the answer. Without it
+          commands wait for `Task.receive` or `Task.on_command`.
+        ref: given to it, as ``message.reference``.
+        overflow: what happens to commands that find ``capacity`` unread ones here
+          (BUS-FLOW-6); the default bound is `BusConfig.task_fifo_messages`.
+        on_undelivered: told what this task sent without asking for an answer, and
+          nobody got.
+
+        Raises:
+            NameTakenError: another task has the name (BUS-NAME-7).
+            ValueError: the name is not legal, the capacity is below 1, or the thread is
+              one of another bus.
+            UnknownTaskError: the thread is stopped, or the bus closed.
+        """
+        self._check()
+        check_module_name(name)
+        check_visibility(visibility)
+        check_optional_callable("on_command", on_command)
+        check_optional_callable("on_undelivered", on_undelivered)
+        account = Account(**new_account_limits(self._config, overflow, capacity))
+        if thread is not None:
+            self._check_own(thread)
+        host = self._default_thread() if thread is None else thread
+        host._check_takes_tasks()
+        receiver = Receiver(
+            self._exchange, self._config, account, on_command, ref, on_undelivered
+        )
+        entry = self._exchange.register(
+            name, visibility, self.name, host._manager, receiver
+        )
+        return Task(self, entry, receiver)
+
+    def task(
+        self,
+        name: str,
+        *,
+        thread: BusThread | None = None,
+        visibility: Visibility = Visibility.PUBLIC,
+        ref: object = None,
+    ) -> Callable[[Callable[[Incoming], Any]], Task]:
+        """Register a function as a task: ``@bus.task("adder")``; see `register`."""
+
+        def registered(callback: Callable[[Incoming], Any]) -> Task:
+            return self.register(
+                name, thread=thread, visibility=visibility, on_command=callback, ref=ref
+            )
+
+        return registered
+
+    # For scripts: a private task for each calling thread stands behind these.
+
+    def call(
+        self, to: Where, payload: Any = None, *, timeout: float | None = 10.0
+    ) -> Any:
+        """Send a command and wait for the answer; see `Task.call`."""
+        return self._scripts.waiting_task("call").call(to, payload, timeout=timeout)
+
+    def command(self, to: Where | Sequence[Where], payload: Any = None) -> None:
+        """Send a command and wait for nothing; see `Task.command`."""
+        self._scripts.task().command(to, payload)
+
+    def subscribe(
+        self, to: Where | Specification, callback: Callable[[Incoming], object]
+    ) -> Subscription:
+        """Hear what a task notifies, in the bus's default thread."""
+        return self._scripts.subscribe(to, callback)
+
+    def listen(
+        self, to: Where | Specification, *, timeout: float | None = None
+    ) -> Iterator[Incoming]:
+        """Iterate over what a task notifies, waiting for each in the calling thread.
+
+        timeout: end when nothing came for so many seconds; None waits for ever.
+
+        Raises:
+            RuntimeError: within a callback.
+        """
+        return self._scripts.listen(to, timeout)
+
+    def wait_for(self, where: Where, timeout: float | None = 5.0) -> Address:
+        """Wait until somebody has a name; return its address.
+
+        Raises:
+            CommandTimeoutError: nobody took it in time.
+            RuntimeError: within a callback.
+        """
+        return self._scripts.wait_for(where, timeout)
+
+    # What is on it.
+
+    def tasks(self) -> Sequence[TaskInfo]:
+        """Return the tasks of this process, in the order they were registered."""
+        return self.inspect().tasks
+
+    def inspect(self) -> BusSnapshot:
+        """Return what is on this bus in this process just now."""
+        self._bury()
+        with self._lock:
+            managers = [thread._manager for thread in self._threads]
+        return inspect(self._exchange, self.name, managers)
+
+    def close(self, drain: float = 1.0) -> None:
+        """Leave the bus: all tasks are deregistered, all threads end (BUS-DEREG-12).
+
+        drain: for how many seconds what is unread may still be served.
+
+        Returns when all that is done, unless a callback calls this. A callback that
+        does not return keeps it waiting. Closing twice is harmless.
+        """
+        drain_s = duration("drain", drain)
+        with self._lock:
+            self._closed = True
+            threads = list(self._threads)
+        if self._others.get(self.name) is self:
+            del self._others[self.name]
+        until = _sync.monotonic() + drain_s
+        for thread in threads:
+            thread._tell_to_stop(until, final=True)
+        for thread in threads:
+            thread._see_it_stop()
+
+    # For those around it.
+
+    def _check(self) -> None:
+        if os.getpid() != self._pid:
+            raise WrongProcessError(self._pid, os.getpid())
+        if self._closed:
+            raise UnknownTaskError(f"any of bus {self.name}")
+
+    def _check_own(self, thread: BusThread) -> None:
+        check_instance("thread", thread, BusThread)
+        if thread._bus is not self:
+            msg = f"thread must be one of bus {self.name!r}, got {thread!r}"
+            raise ValueError(msg)
+
+    def _route(self, where: Where, bus: str | None) -> tuple[str, Bus]:
+        """Say by what a message finds its addressee, and on which bus.
+
+        The module alone on this machine (BUS-NAME-2, BUS-NAME-3), the whole address
+        elsewhere.
+        """
+        if bus is None and type(where) is str and self._exchange.find(where):
+            return where, self
+        address = where if isinstance(where, Address) else Address.parse(where)
+        there = self._joined(address.bus, bus)
+        if address.machine in {None, there.machine}:
+            return address.module, there
+        return f"ism://{address.machine}/{address.module}", there
+
+    def _specification(
+        self, to: Where | Specification, bus: str | None
+    ) -> tuple[Specification, Bus]:
+        """Say who is meant, and on which bus."""
+        if isinstance(to, Address):
+            to = str(to)
+        if isinstance(to, str):
+            to = Specification.parse(to)
+        if not isinstance(to, Specification):
+            raise wrong_type("to", "a name, an Address or a Specification", to)
+        return to, self._joined(to.bus, bus)
+
+    def _joined(self, written: str | None, given: str | None) -> Bus:
+        """Return a bus of this process, by its name in an address, or beside it."""
+        if given is not None:
+            check_bus_name(given)
+            if written not in {None, given}:
+                msg = f"bus must be {written!r} as in the address, got {given!r}"
+                raise ValueError(msg)
+        name = written or given or self.name
+        bus = self if name == self.name else self._others.get(name)
+        if bus is None:
+            raise NotJoinedError(name)
+        return bus
+
+    def _in_callback(self) -> bool:
+        """Whether the calling thread runs a callback of a bus, or serves one."""
+        me = _sync.get_ident()
+        return any(
+            thread._driver == me
+            for bus in {self, *list(self._others.values())}
+            for thread in list(bus._threads)
+        )
+
+    def _thread_of(self, manager: ThreadManager) -> BusThread | None:
+        with self._lock:
+            found = (each for each in self._threads if each._manager is manager)
+            return next(found, None)
+
+    def _default_thread(self) -> BusThread:
+        with self._lock:
+            if self._default is None or self._default.stopped:
+                self._check()
+                self._default = self._start_locked("default", daemon=True)
+            return self._default
+
+    def _start_locked(self, name: str, *, daemon: bool) -> BusThread:
+        self._check()
+        manager = ThreadManager(name)
+        thread = BusThread(self, manager)
+
+        def serve() -> None:
+            manager.adopt()
+            self._lives_in_this_thread(thread)
+            thread._serve_to_the_end()
+
+        thread._thread = _sync.Thread(
+            target=serve, name=f"{self.name} {name}", daemon=daemon
+        )
+        thread._thread.start()
+        self._threads.append(thread)
+        return thread
+
+    def _lives_in_this_thread(self, thread: BusThread) -> None:
+        self._mine.pulse = _Pulse(thread, self._orphans)
+
+    def _bury(self) -> None:
+        """Let those tasks leave whose plain thread has ended (BUS-DEREG-9)."""
+        while self._orphans:
+            orphan = self._orphans.popleft()
+            if not orphan.stopped:
+                orphan._tell_to_stop(0.0, final=False)
+                orphan._see_it_stop()
+
+    def _farewell(self, thread: BusThread) -> None:
+        """Let the tasks of a thread that has stopped leave, in that thread."""
+        exchange, manager = self._exchange, thread._manager
+
+        def hosted() -> list[Entry]:
+            entries = exchange.look(lambda: list(exchange.manager.table))
+            return [entry for entry in entries if entry.place is manager]
+
+        while True:
+            for entry in hosted():
+                exchange.deregister(entry, final=thread._final)
+            # In this order: a task is announced before it comes, and one that has come
+            # meanwhile is seen.
+            if not hosted() and manager.end():
+                break
+            manager.poll(None)  # until what was announced is here, or does not come
+        with self._lock:
+            if thread in self._threads:
+                self._threads.remove(thread)
+            heirs = [each._manager for each in self._threads if not each.stopped]
+        for heir in heirs[:1]:
+            exchange.look_after_parked(heir, anew=True)
+
+
+def _machine_name() -> str:
+    """Return what the host is called, as far as that is a legal name."""
+    legal = re.sub(r"[^A-Za-z0-9.-]", "-", os.uname().nodename).strip("-.")
+    return legal[:63] or "localhost"

@@ -1,0 +1,365 @@
+"""`Receiver`: the half of a task that is called back, in the thread that hosts it.
+
+Callbacks of a task run one at a time, and what they raise stays here (BUS-MSG-12,
+BUS-MSG-13). Methods that other threads call say so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from bus.api.arguments import wrong_type
+from bus.api.questions import Questions
+from bus.errors import (
+    AlreadyAnsweredError,
+    BusError,
+    ExpiredError,
+    RemoteError,
+    UnknownTaskError,
+)
+from bus.message import NOREPLY, Incoming, Kind, Presence, Response, Undelivered
+from bus.payload import freeze_within
+from bus.threads.delivery import Answer, News, Returned
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Callable
+
+    from bus.api.subscription import Subscription, Watch
+    from bus.config import BusConfig
+    from bus.core.routing_table import Entry
+    from bus.threads.account import Account
+    from bus.threads.exchange import Exchange
+    from bus.threads.thread_manager import ThreadManager
+
+__all__ = ["Receiver"]
+
+_log: Final = logging.getLogger("bus")
+
+
+class _TimeUp(Answer, eq=False, kw_only=True):
+    """That the time of a question is up, posted by a task to itself.
+
+    So it takes its turn behind the answers that are here already: these come first.
+    """
+
+
+class Receiver:
+    """What a task does with what comes to it.
+
+    account: what it has unread of commands.
+    questions: what it has asked and has no answer to.
+    interests: what it asked to hear of others, in the order it did.
+    leaving: whether it was said that the task leaves; it does nothing any more.
+    late: answers that came when nobody waited for them any more (BUS-FLOW-5).
+    unasked: answers it gave that nobody wanted (BUS-MSG-7).
+    failures: callbacks that raised.
+    undelivered: what it sent without a question and nobody got.
+
+    Lock: ``_lock`` guards ``undelivered`` alone, which any thread counts up.
+    """
+
+    __slots__ = (
+        "_armed",
+        "_config",
+        "_exchange",
+        "_lock",
+        "_on_command",
+        "_on_undelivered",
+        "_reference",
+        "_unclaimed",
+        "account",
+        "entry",
+        "failures",
+        "interests",
+        "late",
+        "leaving",
+        "questions",
+        "unasked",
+        "undelivered",
+    )
+
+    entry: Entry  # set before anything is handled
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        config: BusConfig,
+        account: Account,
+        on_command: Callable[[Incoming], Any] | None,
+        reference: Any,
+        on_undelivered: Callable[[Undelivered], object] | None,
+    ) -> None:
+        self._exchange: Final = exchange
+        self._config: Final = config
+        self._on_command = on_command
+        self._reference = reference
+        self._on_undelivered: Final = on_undelivered
+        self.account: Final = account
+        self.questions: Final = Questions()
+        # A set that keeps its order; threads put in and take out one at a time.
+        self.interests: Final[dict[Subscription | Watch, None]] = {}
+        self._lock: Final[_thread.LockType] = _sync.Lock()
+        # Commands that came while there was no callback; unread as far as anybody sees.
+        self._unclaimed: deque[Incoming] = deque()
+        # When the thread that hosts it will look at the questions' deadlines.
+        self._armed: float | None = None
+        self.leaving: bool = False
+        self.late: int = 0
+        self.unasked: int = 0
+        self.failures: int = 0
+        self.undelivered: int = 0
+
+    # What comes in, in the thread that hosts the task.
+
+    def handle(self, item: Incoming | Answer | News | Returned) -> None:
+        """Let the callback run that one item is for."""
+        kind = type(item)
+        if kind is Incoming:
+            assert isinstance(item, Incoming)
+            self._message(item)
+        elif isinstance(item, Answer):
+            self._answer(item)
+        elif isinstance(item, News):
+            if item.watch.active:
+                seen = item.presence
+                news = Presence(seen.address, seen.here, item.watch.reference)
+                self._guarded(item.watch._callback, news)
+        else:
+            assert isinstance(item, Returned)
+            if self._on_undelivered is not None:
+                self._guarded(self._on_undelivered, item.undelivered)
+
+    def listen(self, callback: Callable[[Incoming], Any], reference: Any) -> None:
+        """Let commands go to a callback from now on, those first that had none.
+
+        Each of these in its turn: back into the FIFO, in front of all others.
+        """
+        self._on_command, self._reference = callback, reference
+        place: ThreadManager = self.entry.place
+        if self._unclaimed and place.expect():
+            place.open(self.entry, self.unclaimed())
+
+    @property
+    def has_callback(self) -> bool:
+        """Whether commands go to a callback."""
+        return self._on_command is not None
+
+    def unclaimed(self) -> list[Incoming]:
+        """Give up the commands that no callback took, in order."""
+        waiting, self._unclaimed = self._unclaimed, deque()
+        return list(waiting)
+
+    def claim(self) -> Incoming | None:
+        """Take the oldest command that no callback took; None if there is none."""
+        while self._unclaimed:
+            message = self._unclaimed.popleft()
+            if self._extracted(message):
+                message.reference = self._reference
+                return message
+        return None
+
+    def arrived(self, entry: Entry, place: ThreadManager) -> None:
+        """Note that a thread hosts the task from now on: it has to look at the time."""
+        self.entry = entry
+        self._armed = None
+        self.arm(place)
+
+    def arm(self, place: ThreadManager) -> None:
+        """Let the thread that hosts the task look at its questions in time."""
+        deadline = self.questions.next_deadline()
+        if deadline is not None and not self.armed_before(deadline):
+            self._armed = deadline
+            place.call_at(
+                deadline,
+                lambda: self._exchange.at_home(self.entry, self._time_is_up),
+            )
+
+    def armed_before(self, deadline: float) -> bool:
+        """Whether that thread will look by then anyway; a look, with no lock.
+
+        It takes in all that was asked before this is read: it forgets when it is armed
+        for, and only then reads when the next time is up.
+        """
+        armed = self._armed
+        return armed is not None and armed <= deadline
+
+    def _message(self, message: Incoming) -> None:
+        if message.kind is Kind.COMMAND:
+            callback = self._on_command
+            if callback is None:
+                # What was dropped for it has to make room in memory, too.
+                while self._unclaimed and self._unclaimed[0]._dropped:
+                    self._unclaimed.popleft()
+                self._unclaimed.append(message)
+                return
+            if self._extracted(message):
+                message.reference = self._reference
+                self._command(callback, message)
+            return
+        alive = tuple(each for each in message.subscriptions if each.active)
+        if not self._extracted(message):
+            return
+        if not alive:
+            message._account.returned += 1
+            return
+        message.subscriptions = alive
+        message.reference = alive[0].reference
+        self._guarded(alive[0]._callback, message)
+
+    def _extracted(self, message: Incoming) -> bool:
+        """Take a message off its account; False if it is not to be delivered."""
+        place: ThreadManager = message._to.place
+        if not message._account.extract(message, place.inbox.lock):
+            return False
+        place.inbox.freed()
+        deadline = message._deadline
+        if deadline is not None and deadline <= (place.since or _sync.monotonic()):
+            message._account.expired += 1
+            if not message.wants_reply:  # else its own time is up where it was asked
+                error = ExpiredError(self._name_of(message))
+                message._source.box.client.failed(message, error)
+            return False
+        return True
+
+    def _command(self, callback: Callable[[Incoming], Any], message: Incoming) -> None:
+        try:
+            answer = callback(message)
+            if answer is NOREPLY or message._answered or not message.wants_reply:
+                return
+            self.respond(message, answer)
+        except Exception as error:  # noqa: BLE001 # contained (BUS-MSG-13)
+            self._failed_callback(callback)
+            if message.wants_reply and not message._answered:
+                text = f"{type(error).__name__}: {error}"
+                self.respond(message, error=text)
+
+    def _answer(self, answer: Answer) -> None:
+        question = self.questions.answer(answer.number, final=answer.final)
+        if question is None:
+            if type(answer) is Answer:
+                self.late += 1
+            return
+        responder, payload = answer.responder, answer.payload
+        if responder is None:  # there is an error, or it is the end of a notification
+            responder = question.asked(self.entry.address.machine)
+            if responder is None:
+                payload = question.answers
+        response = Response(
+            responder, payload, answer.error, question.reference, answer.final
+        )
+        self._guarded(question.callback, response)
+
+    def _time_is_up(self) -> None:
+        self._armed = None
+        for number, question in self.questions.due(_sync.monotonic()):
+            self._exchange.post(
+                _TimeUp(
+                    _to=self.entry,
+                    number=number,
+                    responder=None,
+                    error=question.time_is_up(),
+                )
+            )
+        self.arm(self.entry.place)
+
+    def _guarded(self, callback: Callable[[Any], object], argument: object) -> None:
+        try:
+            callback(argument)
+        except Exception:  # noqa: BLE001 # contained (BUS-MSG-13)
+            self._failed_callback(callback)
+
+    def _failed_callback(self, callback: object) -> None:
+        self.failures += 1
+        _log.exception("%r of task %r raised", callback, self.entry.name)
+
+    # Answers.
+
+    def respond(
+        self, message: Incoming, payload: Any = None, *, error: str | None = None
+    ) -> None:
+        """Answer a message that this task has got; see `Incoming.respond`."""
+        entry: Entry = message._to
+        if error is not None and not isinstance(error, str):
+            raise wrong_type("error", "a str or None", error)
+        if entry.place is None:
+            raise UnknownTaskError(entry.name)
+        if not message.wants_reply:
+            self.unasked += 1
+            return
+        if message._answered:
+            raise AlreadyAnsweredError(entry.name)
+        limit, encoders = self._config.message_bytes_max, self._config.encoders
+        frozen, _ = freeze_within(payload, limit, encoders)
+        message._answered = True
+        wanted = self._exchange.post(
+            Answer(
+                _to=message._source,
+                number=message._id,
+                responder=entry.address,
+                payload=frozen,
+                error=None if error is None else RemoteError(entry.name, error),
+                final=message.kind is Kind.COMMAND,
+            )
+        )
+        if not wanted:  # who asked has left
+            self.unasked += 1
+
+    # Called in any thread: what became of what this task has sent.
+
+    def failed(self, message: Incoming, error: BusError) -> None:
+        """Tell the task that nobody gets a message of its."""
+        if message.kind is not Kind.COMMAND:
+            return
+        source: Entry = message._source
+        if message.wants_reply:
+            if message._id in self.questions:
+                self._exchange.post(
+                    Answer(_to=source, number=message._id, responder=None, error=error)
+                )
+            return
+        with self._lock:
+            self.undelivered += 1
+        if self._on_undelivered is not None:
+            undelivered = Undelivered(self._name_of(message), message.payload, error)
+            self._exchange.post(Returned(_to=source, undelivered=undelivered))
+
+    def was_dropped(self, message: Incoming) -> None:
+        """Tell the task that a newer message has taken the place of one of its."""
+        account: Account = message._account
+        self.failed(message, account.error(f"task {message._to.name!r}"))
+
+    # Called in any thread, of the task that is addressed.
+
+    def overflowed(self, message: Incoming) -> None:
+        """Cut off who cannot keep up and said that it wants that (BUS-FLOW-6)."""
+        if message.kind is Kind.COMMAND:
+            self.leaving = True
+            self._exchange.deregister(message._to, final=True)
+        for subscription in message.subscriptions:
+            subscription.cancel()
+
+    def unheard(self, answer: Answer) -> None:
+        """Count an answer that was unread when the task left."""
+        question = self.questions.close(answer.number)
+        if question is not None:
+            self.late += 1
+            if question.gone is not None:
+                question.gone()
+
+    def ended(self) -> None:
+        """Forget what the task has asked, since it has left (BUS-DEREG-10).
+
+        On all buses; who waits for an answer is told.
+        """
+        for interest in list(self.interests):
+            interest.cancel()
+        for question in self.questions.close_all():
+            if question.gone is not None:
+                question.gone()
+
+    def _name_of(self, message: Incoming) -> str:
+        return message._name or message._to.name

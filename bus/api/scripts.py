@@ -1,0 +1,120 @@
+"""`Scripts`: the bus for those who register no task: one stands behind them anyway.
+
+A private task for each thread that calls, made when it first does so; for each thing
+that is heard another one, since a task gets one copy of a notification however many of
+its subscriptions match (AMO-28), and here nobody sees which those are.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from bus.api.arguments import deadline_after
+from bus.core.routing_table import Visibility
+from bus.errors import CommandTimeoutError
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bus.address import Address
+    from bus.api.bus import Bus
+    from bus.api.subscription import Subscription
+    from bus.api.task import Task, Where
+    from bus.core.specification import Specification
+    from bus.message import Incoming, Presence
+
+__all__ = ["Scripts"]
+
+
+class Scripts:
+    """The private tasks of a bus that scripts use without knowing."""
+
+    __slots__ = ("_bus", "_mine", "_numbers")
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus: Final = bus
+        self._numbers = itertools.count(1)
+        self._mine: Final = _sync.Local()
+
+    def task(self) -> Task:
+        """Return the task that stands for the calling thread."""
+        task: Task | None = getattr(self._mine, "task", None)
+        if task is None or task._entry.place is None:
+            thread = self._bus.here()
+            task = self._mine.task = self._bus.register(
+                self._name(), thread=thread, visibility=Visibility.PRIVATE
+            )
+        return task
+
+    def waiting_task(self, act: str) -> Task:
+        """Return that task, to wait in the calling thread.
+
+        Raises:
+            RuntimeError: within a callback.
+        """
+        self._check_may_wait(act)
+        return self.task()
+
+    def subscribe(
+        self, to: Where | Specification, callback: Callable[[Incoming], object]
+    ) -> Subscription:
+        """Hear what a task notifies, in the bus's default thread."""
+        task = self._bus.register(self._name(), visibility=Visibility.PRIVATE)
+        try:
+            subscription = task.subscribe(to, callback)
+        except BaseException:
+            task.deregister()
+            raise
+        subscription.then = task.deregister
+        return subscription
+
+    def listen(
+        self, to: Where | Specification, timeout: float | None
+    ) -> Iterator[Incoming]:
+        """Iterate over what a task notifies, from now on, in the calling thread."""
+        self._check_may_wait("listen")
+        deadline_after(timeout)
+        thread = self._bus.here()
+        heard: deque[Incoming] = deque()
+        task = self._bus.register(
+            self._name(), thread=thread, visibility=Visibility.PRIVATE
+        )
+
+        def listening() -> Iterator[Incoming | None]:
+            try:
+                task.subscribe(to, heard.append)
+                yield None
+                while thread._serve_until(heard.__len__, deadline_after(timeout)):
+                    yield heard.popleft()
+            finally:
+                task.deregister()
+
+        iterator = listening()
+        next(iterator)  # it hears from now on, and ends whenever it is let go of
+        return iterator  # type: ignore[return-value] # None comes first, and only then
+
+    def wait_for(self, where: Where, timeout: float | None) -> Address:
+        """Wait until somebody has a name; return its address."""
+        deadline = deadline_after(timeout)
+        task = self.waiting_task("wait_for")
+        news: list[Presence] = []
+        watch = task.watch(where, news.append)
+        try:
+            if not task.thread._serve_until(lambda: news and news[-1].here, deadline):
+                assert timeout is not None
+                raise CommandTimeoutError(str(where), timeout)
+        finally:
+            watch.cancel()
+        return news[-1].address
+
+    def _check_may_wait(self, act: str) -> None:
+        self._bus._check()
+        if self._bus._in_callback():
+            msg = f"cannot {act} within a callback, whose thread may have to answer"
+            raise RuntimeError(msg)
+
+    def _name(self) -> str:
+        return f"_script{next(self._numbers)}"

@@ -1,0 +1,474 @@
+"""`Task`: the smallest client of a bus, as its author holds it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from bus.address import Address
+from bus.api.arguments import (
+    addressees,
+    check_callable,
+    check_instance,
+    check_optional_callable,
+    deadline_after,
+    new_account_limits,
+    wrong_type,
+)
+from bus.api.questions import Question
+from bus.api.subscription import Subscription, Watch
+from bus.errors import (
+    BusFullError,
+    CommandTimeoutError,
+    UnknownTaskError,
+)
+from bus.message import Incoming, Kind, Response
+from bus.payload import freeze_within
+from bus.threads.account import Account, Overflow
+from queuebroker import _sync
+from queuebroker.parking import taken_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bus.api.bus import Bus
+    from bus.api.bus_thread import BusThread
+    from bus.api.receiver import Receiver
+    from bus.core.routing_table import Entry
+    from bus.core.specification import Specification
+    from bus.message import Presence
+    from bus.threads.exchange import Exchange
+
+__all__ = ["CommandHandle", "Task", "Where"]
+
+Where = str | Address
+
+
+@attrs.frozen
+class CommandHandle:
+    """A command that was sent."""
+
+    _receiver: Receiver
+    _numbers: tuple[int, ...]
+
+    def cancel(self) -> bool:
+        """Wait for no answer any more; whether one was still to come.
+
+        What its addressee has not read by now, it does not get.
+        """
+        waited = False
+        for number in self._numbers:
+            question = self._receiver.questions.close(number)
+            if question is not None:
+                waited = True
+                if question.message is not None:
+                    question.message._deadline = 0.0
+        return waited
+
+
+class Task:
+    """A registered task: it sends, and is called back for what comes to it.
+
+    Made by `Bus.register`. Methods may be called in any thread; callbacks run in the
+    one that hosts the task, one at a time. To send returns at once, however far away
+    the addressee is and whatever it does (BUS-MSG-10).
+    """
+
+    __slots__ = ("_bus", "_entry", "_exchange", "_receiver")
+
+    def __init__(self, bus: Bus, entry: Entry, receiver: Receiver) -> None:
+        self._bus: Final = bus
+        self._entry: Final = entry
+        self._exchange: Final[Exchange] = bus._exchange
+        self._receiver: Final = receiver
+
+    def __repr__(self) -> str:
+        left = self._receiver.leaving or self._entry.place is None
+        state = " deregistered" if left else ""
+        return f"<Task {self._entry.address}{state}>"
+
+    @property
+    def address(self) -> Address:
+        """By which name, on which machine and bus, it is registered."""
+        return self._entry.address
+
+    @property
+    def thread(self) -> BusThread:
+        """The thread that hosts it.
+
+        Raises:
+            UnknownTaskError: it is deregistered.
+        """
+        thread = self._bus._thread_of(self._check())
+        if thread is None:  # it has ended just now
+            raise UnknownTaskError(self._entry.name)
+        return thread
+
+    # What comes in.
+
+    def on_command(
+        self, callback: Callable[[Incoming], Any], *, ref: object = None
+    ) -> None:
+        """Set what is called with each command from now on (BUS-MSG-3).
+
+        What it returns is the answer, `NOREPLY` if it answers later.
+        """
+        check_callable("callback", callback)
+        self._check()
+        receiver = self._receiver
+        self._exchange.at_home(self._entry, lambda: receiver.listen(callback, ref))
+
+    def receive(self, timeout: float | None = None) -> Incoming:
+        """Wait for a command and return it; for a task without callback, in its thread.
+
+        Other tasks of the thread are served meanwhile.
+
+        Raises:
+            CommandTimeoutError: none came in time.
+            RuntimeError: called elsewhere than in the thread of the task, or within a
+              callback, or commands go to a callback of the task.
+            UnknownTaskError: the task is deregistered, or its thread stopped.
+        """
+        deadline = deadline_after(timeout)
+        name = self._entry.name
+        self._check()
+        thread, found = self.thread, list[Incoming]()
+        thread._check_mine(f"receive for {name!r}")
+        if self._receiver.has_callback:
+            msg = f"cannot receive for {name!r}: its commands go to a callback"
+            raise RuntimeError(msg)
+
+        def claimed() -> bool:
+            self._check()
+            message = self._receiver.claim()
+            if message is not None:
+                found.append(message)
+            return bool(found)
+
+        if not thread._serve_until(claimed, deadline):
+            assert timeout is not None
+            raise CommandTimeoutError("anybody", timeout)
+        return found[0]
+
+    # What goes out.
+
+    def command(
+        self,
+        to: Where | Sequence[Where],
+        payload: Any = None,
+        *,
+        bus: str | None = None,
+        on_response: Callable[[Response], object] | None = None,
+        ref: object = None,
+        timeout: float | None = 10.0,
+    ) -> CommandHandle:
+        """Send a command to one task, or the same to several (BUS-MSG-2, BUS-MSG-8).
+
+        bus: of the addressee; None for this task's own.
+        on_response: called once for each addressee, with its answer or an error.
+        ref: given back to it, as `Response.reference`.
+        timeout: for how many seconds the command is worth delivering, and an answer
+          waited for; None for ever.
+
+        Raises:
+            BusFullError: an addressee has no room; all others got it. With several
+              addressees and ``on_response``, that is its outcome and is not raised.
+            PayloadError, MessageTooLargeError: nothing was sent.
+            NotJoinedError: this process is not on that bus.
+            UnknownTaskError: this task is deregistered.
+        """
+        check_optional_callable("on_response", on_response)
+        names = addressees(to)
+        return self._command(names, payload, bus, on_response, ref, timeout, None)
+
+    def _command(
+        self,
+        to: Sequence[Where],
+        payload: Any,
+        bus: str | None,
+        on_response: Callable[[Response], object] | None,
+        ref: object,
+        timeout: float | None,
+        gone: Callable[[], object] | None,
+    ) -> CommandHandle:
+        deadline = deadline_after(timeout)
+        self._check()
+        # All that can be wrong, for all addressees, before anything is sent to one.
+        routes = [(str(where), *self._bus._route(where, bus)) for where in to]
+        config = self._bus._config
+        frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)
+        numbers: list[int] = []
+        refused: BusFullError | None = None
+        for text, name, there in routes:
+            message = Incoming(
+                kind=Kind.COMMAND,
+                payload=frozen,
+                wants_reply=on_response is not None,
+                _source=self._entry,
+                _id=0,
+                _name=name,
+                _size=size,
+                _deadline=deadline,
+            )
+            if on_response is not None:
+                message._id = self._ask(
+                    Question(
+                        text,
+                        there.name,
+                        on_response,
+                        ref,
+                        timeout,
+                        deadline,
+                        message,
+                        gone,
+                    )
+                )
+                numbers.append(message._id)
+            try:
+                there._exchange.send(message)
+            except BusFullError as error:
+                if len(routes) > 1 and on_response is not None:
+                    self._receiver.failed(message, error)
+                    continue
+                self._receiver.questions.close(message._id)
+                refused = error
+        if numbers and deadline is not None:
+            self._arm(deadline)
+        if refused is not None:
+            raise refused
+        return CommandHandle(self._receiver, tuple(numbers))
+
+    def call(
+        self,
+        to: Where,
+        payload: Any = None,
+        *,
+        bus: str | None = None,
+        timeout: float | None = 10.0,
+    ) -> Any:
+        """Send a command and wait for the answer; not within a callback (BUS-MSG-11).
+
+        In the thread of the task, its other tasks are served meanwhile.
+
+        Raises:
+            RuntimeError: called within a callback, whose thread may be the one that has
+              to deliver the answer.
+            UnknownTaskError: this task is deregistered, also while it waits.
+            BusError: what became of the command instead of an answer.
+        """
+        if not isinstance(to, (str, Address)):
+            raise wrong_type("to", "a name or an Address", to)
+        deadline = deadline_after(timeout)
+        place = self._check()
+        if self._bus._in_callback():
+            msg = "cannot call within a callback: use command(on_response=)"
+            raise RuntimeError(msg)
+        outcome: list[Response] = []
+        drives = place.owned()
+        thread = self.thread
+        parker = taken_lock()
+
+        def rouse() -> None:
+            # The task may have moved away from the thread that waits here.
+            if not drives:
+                parker.release()
+            elif not place.owned():
+                place.ask(lambda: None)
+
+        def heard(response: Response) -> None:
+            outcome.append(response)
+            rouse()
+
+        def over() -> bool:
+            return bool(outcome) or self._entry.place is None
+
+        handle = self._command((to,), payload, bus, heard, None, timeout, rouse)
+        question = self._receiver.questions.get(handle._numbers[0])
+        try:
+            if drives:
+                thread._serve_until(over, None)
+            elif not _sync.park(parker, over, deadline) and handle.cancel():
+                # By this thread's own clock: that of the task may be busy.
+                assert question is not None
+                error = question.time_is_up()
+                assert error is not None
+                raise error
+        finally:
+            handle.cancel()
+        if not outcome:
+            raise UnknownTaskError(self._entry.name)
+        response = outcome[0]
+        if response.error is not None:
+            raise response.error
+        return response.payload
+
+    def respond(
+        self, message: Incoming, payload: Any = None, *, error: str | None = None
+    ) -> None:
+        """Answer a message that this task has got; see `Incoming.respond`."""
+        check_instance("message", message, Incoming)
+        if message._to is not self._entry:
+            msg = f"cannot respond: {self._entry.name!r} has not got that message"
+            raise ValueError(msg)
+        self._receiver.respond(message, payload, error=error)
+
+    def notify(
+        self,
+        payload: Any = None,
+        *,
+        on_response: Callable[[Response], object] | None = None,
+        ref: object = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Tell all tasks that have subscribed to this one (BUS-MSG-4).
+
+        on_response: called for each that answers within ``timeout`` seconds, then once
+          more, ``final``, with how many did (BUS-MSG-9).
+
+        Raises:
+            BusFullError: a subscriber has no room, and its policy is that this is told;
+              all others got it.
+            ValueError: ``on_response`` without ``timeout``.
+            PayloadError, MessageTooLargeError, UnknownTaskError: as `command`.
+        """
+        check_optional_callable("on_response", on_response)
+        deadline = deadline_after(timeout)
+        if on_response is not None and timeout is None:
+            msg = "notify needs a timeout where answers are wanted"
+            raise ValueError(msg)
+        self._check()
+        config = self._bus._config
+        frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)
+        number = 0
+        if on_response is not None:
+            number = self._ask(
+                Question(None, self._bus.name, on_response, ref, timeout, deadline)
+            )
+            if deadline is not None:
+                self._arm(deadline)
+        refused: BusFullError | None = None
+        for each in self._entry.audience:
+            message = Incoming(
+                kind=Kind.NOTIFICATION,
+                payload=frozen,
+                subscriptions=each.subscriptions,
+                wants_reply=on_response is not None,
+                _source=self._entry,
+                _id=number,
+                _to=each.entry,
+                _account=each.subscriptions[0]._account,
+                _size=size,
+            )
+            try:
+                self._exchange.post(message)
+            except BusFullError as error:
+                if message._account.overflow != "disconnect":
+                    refused = error
+        if refused is not None:
+            raise refused
+
+    # What it wants to hear.
+
+    def subscribe(
+        self,
+        to: Where | Specification,
+        callback: Callable[[Incoming], object],
+        *,
+        bus: str | None = None,
+        ref: object = None,
+        overflow: Overflow = "drop-oldest",
+        capacity: int | None = None,
+    ) -> Subscription:
+        """Hear what a task notifies, or all that a pattern names (BUS-MSG-5, AMO-26).
+
+        Those too that come later, and those that go and come back.
+
+        bus: of those who are heard; None for this task's own.
+        ref: given to the callback, as ``message.reference``.
+        overflow: what happens to notifications that find ``capacity`` unread ones here
+          (BUS-FLOW-6); the default bound is `BusConfig.task_fifo_messages`. Who is cut
+          off by the policy ``disconnect`` sees that `Subscription.active` is False.
+
+        Raises:
+            NotJoinedError, UnknownTaskError: as `command`.
+        """
+        check_callable("callback", callback)
+        limits = new_account_limits(self._bus._config, overflow, capacity)
+        self._check()
+        specification, there = self._bus._specification(to, bus)
+        subscription = Subscription(
+            there._exchange,
+            self._entry,
+            specification,
+            callback,
+            ref,
+            Account(**limits),
+        )
+        subscription._start()
+        return subscription
+
+    def watch(
+        self,
+        to: Where | Specification,
+        callback: Callable[[Presence], object],
+        *,
+        bus: str | None = None,
+        ref: object = None,
+    ) -> Watch:
+        """Be told who of those named is here, and when others appear or go.
+
+        Raises:
+            NotJoinedError, UnknownTaskError: as `command`.
+        """
+        check_callable("callback", callback)
+        self._check()
+        specification, there = self._bus._specification(to, bus)
+        watch = Watch(there._exchange, self._entry, specification, callback, ref)
+        watch._start()
+        return watch
+
+    # Where it is.
+
+    def move(self, thread: BusThread) -> None:
+        """Go on in another thread of this process, after the callback that runs.
+
+        What is unread goes along, in order (BUS-MOVE-2).
+        """
+        self._check()
+        self._bus._check_own(thread)
+        thread._check_takes_tasks()
+        self._exchange.move(self._entry, thread._manager)
+
+    def deregister(self, *, final: bool = False) -> None:
+        """Leave the bus; this task can be used no more.
+
+        Commands that it has not read wait for whoever registers the name next, or fail
+        at once if ``final`` (BUS-DEREG-8). Harmless if it has left.
+        """
+        # Its thread may be busy, so it may be some time until it is nowhere.
+        self._receiver.leaving = True
+        self._exchange.deregister(self._entry, final=final)
+
+    def _check(self) -> Any:
+        """Return the place that hosts the task; it must not have left."""
+        place = self._entry.place
+        if place is None or self._receiver.leaving:
+            raise UnknownTaskError(self._entry.name)
+        return place
+
+    def _ask(self, question: Question) -> int:
+        number = self._receiver.questions.ask(question)
+        if number is None:
+            raise UnknownTaskError(self._entry.name)
+        return number
+
+    def _arm(self, deadline: float) -> None:
+        """Let the thread that hosts the task look at its questions in time."""
+        place, receiver = self._entry.place, self._receiver
+        if receiver.armed_before(deadline):
+            return
+        if place is not None and place.owned():
+            receiver.arm(place)
+        else:
+            self._exchange.at_home(self._entry, lambda: receiver.arm(self._entry.place))

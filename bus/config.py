@@ -1,0 +1,289 @@
+"""`BusConfig`: every limit and every default of a bus, in one table.
+
+Each field carries its unit, its bounds, what it means and the clause that asks for it;
+from that it is checked, and what is documented about limits is made (`limits_table`).
+A limit is obeyed elsewhere, under its name here. This knows neither clock nor memory.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import attrs
+
+from bus.payload import TYPES_THAT_NEED_NO_ENCODER, Encoders
+
+__all__ = ["BusConfig", "Limit", "limits_table"]
+
+_KIB: Final = 2**10
+_MIB: Final = 2**20
+
+
+@attrs.frozen
+class Limit:
+    """One line of the table of limits.
+
+    name: the field of `BusConfig`; default: its value unless another is given.
+    unit: what it is measured in or counts, such as "s" or "messages".
+    meaning: one sentence.
+    clause: the number of the clause that asks for it.
+    """
+
+    name: str
+    default: float | str
+    unit: str
+    meaning: str
+    clause: str
+
+
+def limits_table() -> Iterator[Limit]:
+    """Yield every limit in the order of the fields, as the docs list them."""
+    for field in attrs.fields(BusConfig):
+        about: Mapping[str, Any] = field.metadata
+        default: Any = field.default
+        if "unit" in about:
+            yield Limit(
+                name=field.name,
+                default=default,
+                unit=about["unit"],
+                meaning=about["meaning"],
+                clause=about["clause"],
+            )
+
+
+def _within(_: BusConfig, field: attrs.Attribute[Any], value: Any) -> None:
+    """Check a number against the bounds of its field; its default tells the type."""
+    whole = isinstance(field.default, int)
+    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+        expected = "an int" if whole else "a number"
+        raise TypeError(f"{field.name} must be {expected}, got {value!r}")
+    least, most = field.metadata["least"], field.metadata["most"]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{field.name} must be finite, got {value}")
+    if value < least:
+        raise ValueError(f"{field.name} must be >= {least}, got {value}")
+    if value > most:
+        raise ValueError(f"{field.name} must be <= {most}, got {value}")
+
+
+def _limit(
+    default: float, unit: str, clause: str, meaning: str, least: float, most: float
+) -> Any:
+    about = {"unit": unit, "clause": clause, "meaning": meaning}
+    bounds = {"least": least, "most": most}
+    return attrs.field(default=default, validator=_within, metadata=about | bounds)
+
+
+def _timeout(default: float, clause: str, meaning: str) -> Any:
+    """Declare how long to wait; 0 is not at all."""
+    return _limit(default, "s", clause, meaning, least=0.0, most=math.inf)
+
+
+def _period(default: float, clause: str, meaning: str) -> Any:
+    """Declare how often, or for how long something holds; never 0."""
+    return _limit(default, "s", clause, meaning, least=0.001, most=math.inf)
+
+
+def _share(default: float, clause: str, meaning: str) -> Any:
+    return _limit(default, "of 1", clause, meaning, least=0.0, most=1.0)
+
+
+def _count(
+    default: int, unit: str, clause: str, meaning: str, most: float = math.inf
+) -> Any:
+    return _limit(default, unit, clause, meaning, least=1, most=most)
+
+
+def _is_multicast(_: BusConfig, field: attrs.Attribute[str], value: str) -> None:
+    # `ipaddress` takes an int for an address too.
+    if not isinstance(value, str):
+        raise TypeError(f"{field.name} must be a str, got {value!r}")
+    try:
+        legal = ipaddress.IPv4Address(value).is_multicast
+    except ValueError:
+        legal = False
+    if not legal:
+        raise ValueError(f"{field.name} must be an IPv4 multicast group, got {value!r}")
+
+
+def _read_only(encoders: Encoders) -> Encoders:
+    if not isinstance(encoders, Mapping):
+        raise TypeError(f"encoders must be a mapping, got {encoders!r}")
+    return MappingProxyType(dict(encoders))
+
+
+def _are_encoders(_: BusConfig, field: attrs.Attribute[Any], value: Encoders) -> None:
+    for kind, encoder in value.items():
+        if not isinstance(kind, type):
+            raise TypeError(f"{field.name} must be keyed by type, got {kind!r}")
+        if kind in TYPES_THAT_NEED_NO_ENCODER:
+            raise ValueError(
+                f"{field.name} must be for types that cannot be sent, got {kind!r}"
+            )
+        if not callable(encoder):
+            raise TypeError(f"{field.name}[{kind!r}] must be callable, got {encoder!r}")
+
+
+@attrs.frozen(kw_only=True)
+class BusConfig:
+    """What a bus is opened with; each limit has its meaning beside it.
+
+    encoders: how payloads are made of types that messages cannot carry, by exact type
+      (BUS-MSG-16).
+
+    Raises:
+        TypeError, ValueError: a value that its field does not allow; names both.
+    """
+
+    # Waiting.
+    resolve_timeout_s: float = _timeout(
+        5.0, "BUS-ROUTE-19", "How long a message waits for a name nobody has."
+    )
+    command_timeout_s: float = _timeout(
+        10.0, "BUS-FLOW-5", "How long an answer to a command is waited for."
+    )
+    send_timeout_s: float = _timeout(
+        10.0, "BUS-FLOW-2", "How long a thread that sends waits for room."
+    )
+
+    # Memory.
+    message_bytes_max: int = _count(
+        16 * _MIB,
+        "bytes",
+        "BUS-MSG-16",
+        "How long the encoded payload of a message may be.",
+        # A frame is held in memory as a whole, at both ends.
+        most=64 * _MIB,
+    )
+    task_fifo_messages: int = _count(
+        1024, "messages", "BUS-FLOW-1", "How many messages may lie unread for a task."
+    )
+    task_fifo_bytes: int = _count(
+        16 * _MIB, "bytes", "BUS-FLOW-1", "How many bytes may lie unread for a task."
+    )
+    parked_per_name: int = _count(
+        256, "messages", "BUS-FLOW-1", "How many messages may wait for one name."
+    )
+    parked_per_process: int = _count(
+        4096, "messages", "BUS-FLOW-1", "How many messages may wait for any name."
+    )
+
+    # Links.
+    window: int = _count(
+        1024,
+        "messages",
+        "BUS-RELAY-11",
+        "How many messages to one task may be on a link, not taken by it yet.",
+    )
+    link_frames: int = _count(
+        256, "frames", "BUS-CHAN-8", "How many frames may wait for a link."
+    )
+    link_bytes: int = _count(
+        8 * _MIB, "bytes", "BUS-CHAN-8", "How many bytes may wait for a link."
+    )
+    connect_timeout_s: float = _timeout(
+        5.0, "BUS-CHAN-3", "How long the making of a link may take."
+    )
+    link_linger_s: float = _timeout(
+        1.0, "BUS-DEREG-5", "How long a link that nobody uses stays open."
+    )
+    keep_alive_s: float = _period(
+        2.5, "BUS-DISC-12", "After how long a silence a link asks for a sign of life."
+    )
+    lease_s: float = _period(
+        10.0, "BUS-DISC-12", "After how long a silence a machine counts as lost."
+    )
+
+    # Strangers.
+    auth_timeout_s: float = _timeout(
+        5.0, "BUS-SEC-9", "How long a link may be open to a peer that is not known yet."
+    )
+    unauthenticated_links: int = _count(
+        64, "links", "BUS-SEC-9", "How many links may be open to peers not known yet."
+    )
+    unauthenticated_bytes: int = _count(
+        4 * _KIB,
+        "bytes",
+        "BUS-SEC-9",
+        "How many bytes are read of a peer not known yet.",
+    )
+
+    # Streams between processes.
+    stream_window: int = _count(
+        4096, "numbers", "AMO-13", "How far a sender's numbers run ahead of its floor."
+    )
+    missing_ranges: int = _count(
+        1024, "ranges", "AMO-14", "How many gaps of a stream are kept."
+    )
+    takeover_s: float = _timeout(
+        10.0, "AMO-18", "How long an identity is kept for a sender that is gone."
+    )
+    message_life_s: float = _period(
+        3600.0, "AMO-21", "How long it is remembered that a stream has ended."
+    )
+
+    # Shared memory.
+    arena_bytes: int = _count(
+        64 * _MIB, "bytes", "MC-29", "How much memory a process shares: its arena."
+    )
+    arena_buffer_bytes: int = _count(
+        64 * _KIB, "bytes", "MC-29", "How long each buffer of an arena is."
+    )
+    arena_share: float = _share(
+        0.25, "MC-31", "The part of an arena that one recipient may hold."
+    )
+    arena_threshold_bytes: int = _count(
+        64 * _KIB,
+        "bytes",
+        "MC-29",
+        "From which length on a payload goes through an arena.",
+    )
+
+    # Other machines.
+    announce_s: float = _period(
+        1.0, "BUS-DISC-3", "How often a machine announces itself."
+    )
+    announce_jitter: float = _share(
+        0.2, "BUS-DISC-3", "By which part the time between announcements varies."
+    )
+    multicast_group: str = attrs.field(
+        default="239.255.73.77",  # of the administratively scoped ones
+        validator=_is_multicast,
+        metadata={
+            "unit": "address",
+            "clause": "BUS-DISC-2",
+            "meaning": "The group that announcements on a WAN go to.",
+        },
+    )
+    ttl_lan: int = _count(
+        1, "hops", "BUS-DISC-2", "How far announcements go on a LAN.", most=255
+    )
+    ttl_wan: int = _count(
+        8, "hops", "BUS-DISC-2", "How far announcements go on a WAN.", most=255
+    )
+
+    # No limit, but given with them.
+    encoders: Encoders = attrs.field(
+        factory=dict,
+        converter=_read_only,
+        validator=_are_encoders,
+        hash=False,
+        metadata={"meaning": "How payloads are made of the user's own types."},
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.lease_s <= self.keep_alive_s:
+            # Else every silent link would be given up before it was asked.
+            raise ValueError(
+                f"lease_s must be > keep_alive_s, got {self.lease_s} "
+                f"and {self.keep_alive_s}"
+            )
+        if self.arena_buffer_bytes > self.arena_bytes:
+            raise ValueError(
+                f"arena_buffer_bytes must be <= arena_bytes, "
+                f"got {self.arena_buffer_bytes} and {self.arena_bytes}"
+            )

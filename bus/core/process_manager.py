@@ -1,0 +1,247 @@
+"""`ProcessManager`: what one process decides for one bus; it does nothing itself.
+
+Events are calls; what is to be done about them comes back as `actions`. It knows no
+thread, clock, socket or file: places are what it is given, time is an argument. Whoever
+drives it holds one lock around each call, and does the actions after letting go of it.
+The one exception is ``table.find``, which needs no lock.
+
+In what order things come about: a name that is given up is found no more at once, and
+can be taken again at once; but who takes it receives nothing before all that was unread
+by those who had it lies in front of what was sent since (BUS-DEREG-4, BUS-MOVE-5).
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, Final
+
+from bus.address import Address
+from bus.core.actions import Action, Fail, Open, Tell
+from bus.core.interests import Interests
+from bus.core.parked_list import Parked, ParkedList
+from bus.core.routing_table import Entry, RegistrationId, RoutingTable, Visibility
+from bus.errors import (
+    AddresseeGoneError,
+    NameTakenError,
+    UnresolvedError,
+)
+from bus.message import Incoming, Kind, Presence
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bus.core.interests import Interest
+
+__all__ = ["ProcessManager"]
+
+
+class ProcessManager:
+    """One process on one bus: its routing table, its parked list, who hears whom.
+
+    Args:
+        machine, process: whose it is.
+        parked_per_name, parked_in_all: bounds of the parked list (BUS-FLOW-1).
+        resolve_timeout_s: how long a message waits for its addressee (OPEN-8).
+
+    Invariants:
+    I1. whoever is in the table is not leaving; a name in ``_unopened`` is in the table.
+    I2. while a name is open and in the table, nothing is parked for it.
+    """
+
+    __slots__ = (
+        "_leaving",
+        "_numbers",
+        "_unopened",
+        "machine",
+        "parked",
+        "process",
+        "resolve_timeout_s",
+        "subscriptions",
+        "table",
+        "watches",
+    )
+
+    def __init__(
+        self,
+        machine: str,
+        process: str,
+        *,
+        parked_per_name: int,
+        parked_in_all: int,
+        resolve_timeout_s: float,
+    ) -> None:
+        self.machine: Final = machine
+        self.process: Final = process
+        self.resolve_timeout_s: Final = resolve_timeout_s
+        self.table: Final = RoutingTable()
+        self.parked: Final = ParkedList(per_name=parked_per_name, in_all=parked_in_all)
+        self.subscriptions: Final[Interests[Any]] = Interests(machine)
+        self.watches: Final[Interests[Any]] = Interests(machine)
+        self._numbers = itertools.count(1)
+        # By name: registrations that are found no more, but not yet emptied.
+        self._leaving: dict[str, list[Entry]] = {}
+        # Names that were taken while they had to wait for those who leave.
+        self._unopened: set[str] = set()
+
+    # Who is there.
+
+    def register(
+        self, name: str, visibility: Visibility, bus: str, place: object, box: object
+    ) -> tuple[Entry, list[Action]]:
+        """Let a name be found from now on.
+
+        place, box: what hosts it, and its FIFO there, which must hold back what is
+          posted to it until it is opened.
+
+        Raises:
+            NameTakenError: another task of this process has it (BUS-NAME-7).
+        """
+        if self.table.named(name) is not None:
+            raise NameTakenError(name)
+        entry = Entry(
+            id=RegistrationId(self.machine, self.process, next(self._numbers)),
+            name=name,
+            visibility=visibility,
+            address=Address(name, machine=self.machine, bus=bus),
+            place=place,
+            box=box,
+        )
+        public = visibility is Visibility.PUBLIC
+        if public:
+            entry.audience = self.subscriptions.audience(name)
+        self.table.add(entry)
+        actions: list[Action] = []
+        if self._leaving.get(name):
+            self._unopened.add(name)
+        else:
+            actions.append(self._open(entry))
+        if public:
+            actions += self._presence(entry, here=True)
+        return entry, actions
+
+    def leave(self, entry: Entry) -> list[Action]:
+        """Let a registration be found no more; what it asked for is forgotten.
+
+        Nothing happens if it has left before. Its place has to empty it, and say so by
+        `left`.
+        """
+        if entry not in self.table:
+            return []
+        self.table.remove(entry)
+        actions: list[Action] = []
+        if entry.name in self._unopened:
+            # Each registration is opened once: it cannot be emptied before.
+            self._unopened.discard(entry.name)
+            actions.append(Open(entry, ()))
+        self._leaving.setdefault(entry.name, []).append(entry)
+        for interest in self.subscriptions.of(entry):
+            self.unsubscribe(interest)
+        for interest in self.watches.of(entry):
+            self.watches.discard(interest)
+        if entry.visibility is Visibility.PUBLIC:
+            actions += self._presence(entry, here=False)
+        return actions
+
+    def left(
+        self, entry: Entry, unread: Sequence[Incoming], now: float, *, final: bool
+    ) -> list[Action]:
+        """Take back what a task that left has not read, in order.
+
+        Commands wait for whoever takes the name next, before all that were sent since,
+        unless it is ``final``: then they fail (BUS-DEREG-8). Nothing else concerns
+        anybody but that task.
+        """
+        commands = [message for message in unread if message.kind is Kind.COMMAND]
+        actions: list[Action] = []
+        if final or entry.visibility is Visibility.PRIVATE:
+            actions += [
+                Fail(message, AddresseeGoneError(entry.name)) for message in commands
+            ]
+        else:
+            for message in commands:
+                message._to = message._account = None
+            deadline = now + self.resolve_timeout_s
+            again = [Parked(message, deadline, now) for message in commands]
+            self.parked.prepend(entry.name, again)
+        others = self._leaving[entry.name]
+        others.remove(entry)
+        if not others:
+            del self._leaving[entry.name]
+            if entry.name in self._unopened:
+                self._unopened.discard(entry.name)
+                next_one = self.table.named(entry.name)
+                assert next_one is not None  # I1
+                actions.append(self._open(next_one))
+        return actions
+
+    # Messages without a route.
+
+    def park(self, name: str, message: Incoming, now: float) -> Entry | None:
+        """Let a message wait for a name; return who has it, if somebody has by now.
+
+        Raises:
+            BusFullError: as many wait already as may (BUS-FLOW-1).
+        """
+        entry = self.table.find(name)
+        if entry is not None:
+            return entry
+        if self.parked.full(name):
+            raise self.parked.error(name)
+        deadline = now + self.resolve_timeout_s
+        if message._deadline is not None:
+            deadline = min(deadline, message._deadline)
+        self.parked.append(name, Parked(message, deadline, now))
+        return None
+
+    def expire(self, now: float) -> list[Action]:
+        """Give up what has waited for its addressee long enough (BUS-ROUTE-19)."""
+        return [
+            Fail(
+                parked.message,
+                UnresolvedError(
+                    str(parked.message._name), parked.deadline - parked.since
+                ),
+            )
+            for parked in self.parked.expire(now)
+        ]
+
+    # Who wants to hear.
+
+    def subscribe(self, subscription: Interest) -> None:
+        """Let a task hear what others notify, present and future (AMO-27)."""
+        self.subscriptions.add(subscription)
+        self._review_audiences(subscription)
+
+    def unsubscribe(self, subscription: Interest) -> bool:
+        """End one subscription; False if it had ended."""
+        known = self.subscriptions.discard(subscription)
+        if known:
+            self._review_audiences(subscription)
+        return known
+
+    def watch(self, watch: Interest) -> list[Action]:
+        """Tell a task who of those it asks for is here, and whenever that changes."""
+        self.watches.add(watch)
+        return [
+            Tell(watch.entry, watch, Presence(entry.address, here=True))
+            for entry in self.watches.named_by(watch, self.table)
+        ]
+
+    def unwatch(self, watch: Interest) -> bool:
+        """End one watch; False if it had ended."""
+        return self.watches.discard(watch)
+
+    def _open(self, entry: Entry) -> Open:
+        public = entry.visibility is Visibility.PUBLIC
+        return Open(entry, tuple(self.parked.take(entry.name)) if public else ())
+
+    def _presence(self, entry: Entry, *, here: bool) -> list[Action]:
+        presence = Presence(entry.address, here=here)
+        return [
+            Tell(watch.entry, watch, presence)
+            for watch in self.watches.matching(entry.name)
+        ]
+
+    def _review_audiences(self, subscription: Interest) -> None:
+        for entry in self.subscriptions.named_by(subscription, self.table):
+            entry.audience = self.subscriptions.audience(entry.name)

@@ -1,0 +1,121 @@
+"""`RoutingTable`: names of tasks, and where what is sent to them has to be posted.
+
+The table answers without a lock: a look is one read of a dict. It is changed under the
+lock of its process manager only (BUS-ROUTE-1). What an `Entry` points to may change
+under a reader's hands, when a task moves or leaves: who posts looks again under the
+lock of the place that it posts to, see `Entry.place`.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus.address import Address
+
+__all__ = ["Audience", "Entry", "RegistrationId", "RoutingTable", "Visibility"]
+
+
+class Visibility(enum.Enum):
+    """Who can address a task by its name (BUS-INIT-8, BUS-INIT-9)."""
+
+    PUBLIC = "public"
+    PRIVATE = "private"
+
+
+@attrs.frozen
+class RegistrationId:
+    """One act of registering a name; never used again, whoever takes the name next.
+
+    Late news of a task concern this, not its name (BUS-DEREG-7).
+    """
+
+    machine: str
+    process: str
+    number: int
+
+
+@attrs.frozen
+class Audience:
+    """One task that hears a notifier, once, however many subscriptions match (AMO-28).
+
+    entry: the task.
+    subscriptions: those of its subscriptions that match, in the order they were made.
+    """
+
+    entry: Entry
+    subscriptions: tuple[Any, ...]
+
+
+@attrs.define(eq=False)
+class Entry:
+    """One registration, as a route leads to it.
+
+    id, name, visibility, address: what was registered.
+    place: what hosts it, and is posted to; None once it has gone. It changes only under
+      that place's own lock, and who posts reads it again there: so nothing is ever
+      posted to a place that the task has left (BUS-ROUTE-5, BUS-MOVE-2).
+    box: the task's own FIFO at that place; it changes along with ``place``.
+    audience: who hears what it notifies; exchanged as a whole, so read without a lock.
+    """
+
+    id: RegistrationId
+    name: str
+    visibility: Visibility
+    address: Address
+    place: Any
+    box: Any
+    audience: tuple[Audience, ...] = ()
+
+
+class RoutingTable:
+    """The tasks of one process: the public ones by name, all of them by registration.
+
+    Names of private tasks are in no look-up (BUS-INIT-9); they need only be unique.
+    """
+
+    __slots__ = ("_by_id", "_private", "_public", "find")
+
+    def __init__(self) -> None:
+        self._by_id: dict[RegistrationId, Entry] = {}
+        self._public: dict[str, Entry] = {}
+        self._private: dict[str, Entry] = {}
+        # The look-up, for everybody and without a lock: the entry of a public name.
+        self.find: Final = self._public.get
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(list(self._by_id.values()))
+
+    def __contains__(self, entry: Entry) -> bool:
+        """Whether a registration can be found."""
+        return entry.id in self._by_id
+
+    def named(self, name: str) -> Entry | None:
+        """Return who has a name, private or not."""
+        return self._public.get(name) or self._private.get(name)
+
+    def public(self) -> list[Entry]:
+        """Return the public tasks."""
+        return list(self._public.values())
+
+    def add(self, entry: Entry) -> None:
+        """Let a registration be found; its name must be free."""
+        self._by_id[entry.id] = entry
+        self._names(entry)[entry.name] = entry
+
+    def remove(self, entry: Entry) -> None:
+        """Let a registration be found no more; it must be one that can be."""
+        del self._by_id[entry.id]
+        del self._names(entry)[entry.name]
+
+    def _names(self, entry: Entry) -> dict[str, Entry]:
+        public = entry.visibility is Visibility.PUBLIC
+        return self._public if public else self._private

@@ -1,0 +1,135 @@
+"""`Specification`: which names a subscription is about, one or a pattern of them.
+
+Names are parted by ``/`` into segments. In a pattern ``*`` stands for one segment and
+``**`` for any number of them, none included; every other segment stands for itself.
+What is registered is a name and holds no star, so a text without stars means one name.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+import attrs
+
+from bus.address import (
+    check_bus_name,
+    check_machine_name,
+    check_module_name,
+    split_absolute,
+    text_of,
+)
+
+__all__ = ["ANY_SEGMENTS", "ONE_SEGMENT", "Specification"]
+
+ONE_SEGMENT: Final = "*"
+ANY_SEGMENTS: Final = "**"
+
+# As for addresses: few are written, and one that is made up must not stay for ever.
+_REMEMBERED: Final = 1024
+
+
+@attrs.frozen
+class Specification:
+    """A pattern of names, on one machine, of one bus; a plain name is the simplest.
+
+    pattern: its segments, parted by ``/``.
+    machine: None for the machine of whoever asks.
+    bus: None for the bus of whoever asks; given only along with a machine.
+
+    Two are equal if they are written the same: ``**`` and ``**/**`` are not.
+
+    Raises:
+        TypeError, ValueError: a part is not legal (BUS-NAME-6), or a segment has a star
+          and something else.
+    """
+
+    pattern: str
+    machine: str | None = attrs.field(default=None, kw_only=True)
+    bus: str | None = attrs.field(default=None, kw_only=True)
+    segments: tuple[str, ...] = attrs.field(init=False, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        _check_pattern(self.pattern)
+        if self.machine is not None:
+            check_machine_name(self.machine)
+        if self.bus is not None:
+            check_bus_name(self.bus)
+            if self.machine is None:
+                raise ValueError(
+                    f"specification with a bus must name its machine, "
+                    f"got bus {self.bus!r}"
+                )
+        object.__setattr__(self, "segments", tuple(self.pattern.split("/")))
+
+    @staticmethod
+    def parse(text: str) -> Specification:
+        """Read ``pattern``, or ``ism://[bus@]machine/pattern``.
+
+        Cheap for a text that was parsed lately.
+
+        Raises:
+            TypeError: ``text`` is no `str`.
+            ValueError: no specification is written so; the text says why.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"specification must be a str, got {type(text).__name__}")
+        return _parsed(text)
+
+    def __str__(self) -> str:
+        """Return the text that `parse` reads as this specification."""
+        return text_of(self.bus, self.machine, self.pattern)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it means one name only."""
+        return ONE_SEGMENT not in self.pattern
+
+    def matches(self, name: str) -> bool:
+        """Whether it means ``name``, a module's; the machine is not looked at."""
+        if self.is_plain:
+            return self.pattern == name
+        return _matches(self.segments, name.split("/"))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _parsed(text: str) -> Specification:
+    try:
+        bus, machine, pattern = split_absolute(text)
+        return Specification(pattern, machine=machine, bus=bus)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no specification: {error}") from None
+
+
+def _check_pattern(pattern: str) -> None:
+    check_module_name(pattern, stars=True)
+    for segment in pattern.split("/"):
+        if "*" in segment and segment not in {ONE_SEGMENT, ANY_SEGMENTS}:
+            raise ValueError(
+                f"a segment with a star must be '*' or '**', got {segment!r}"
+            )
+
+
+def _matches(segments: tuple[str, ...], name: list[str]) -> bool:
+    """Whether segments of a pattern mean a name, in time of their product at most.
+
+    Goes back to the last ``**`` alone: if the part before it can be matched at all, the
+    earliest place to match it leaves the most for the rest.
+    """
+    at = here = 0
+    behind = -1  # the segment after the last `**` met
+    taken = 0  # where in the name that `**` ends for now
+    while here < len(name):
+        segment = segments[at] if at < len(segments) else None
+        if segment == ANY_SEGMENTS:
+            at += 1
+            behind, taken = at, here
+        elif segment in {ONE_SEGMENT, name[here]}:
+            at += 1
+            here += 1
+        elif behind >= 0:
+            taken += 1
+            at, here = behind, taken
+        else:
+            return False
+    return all(segment == ANY_SEGMENTS for segment in segments[at:])

@@ -1,0 +1,109 @@
+"""The wire: what processes of a bus say to one another, as bytes and as typed frames.
+
+General layout: `version` settles which protocol a link speaks, `parts` is what frames
+are made of, `frames` numbers the types. Control frames have a struct each: about the
+link in `link_frames`, about tasks in `task_frames`, about messages in `stream_frames`;
+the messages themselves are in `batch`. `codec` turns all of these into bytes and back.
+The clauses are in specs/bus-wire.md.
+
+Nothing here knows a link or its state: whether a frame may come now is for others.
+"""
+
+from bus.core.wire.batch import (
+    FAILED,
+    LEASED,
+    MESSAGES_MAX,
+    NO_DEADLINE,
+    WANTS_REPLY,
+    Batch,
+    Message,
+)
+from bus.core.wire.codec import CONTROL_BYTES_MAX, OPTIONAL, Frame, decode, encode
+from bus.core.wire.frames import ControlFrame, FrameType
+from bus.core.wire.link_frames import (
+    Bye,
+    ConnectOffer,
+    Error,
+    Hello,
+    Ping,
+    Pong,
+    Refused,
+    Welcome,
+)
+from bus.core.wire.parts import (
+    Characteristics,
+    Identity,
+    LinkKind,
+    Overflow,
+    Reason,
+    RequestId,
+    Role,
+)
+from bus.core.wire.stream_frames import Ack, Descriptor, OpenStream, Release
+from bus.core.wire.task_frames import (
+    AddRelay,
+    Cancel,
+    Eliminate,
+    Export,
+    Search,
+    Subscribe,
+    Unexport,
+    Unrelay,
+    Unsubscribe,
+)
+from bus.core.wire.version import VERSIONS, negotiate
+
+__all__ = [  # noqa: RUF022  # grouped by module
+    # version
+    "VERSIONS",
+    "negotiate",
+    # parts
+    "Characteristics",
+    "Identity",
+    "LinkKind",
+    "Overflow",
+    "Reason",
+    "RequestId",
+    "Role",
+    # frames
+    "ControlFrame",
+    "FrameType",
+    # link_frames
+    "Bye",
+    "ConnectOffer",
+    "Error",
+    "Hello",
+    "Ping",
+    "Pong",
+    "Refused",
+    "Welcome",
+    # task_frames
+    "AddRelay",
+    "Cancel",
+    "Eliminate",
+    "Export",
+    "Search",
+    "Subscribe",
+    "Unexport",
+    "Unrelay",
+    "Unsubscribe",
+    # stream_frames
+    "Ack",
+    "Descriptor",
+    "OpenStream",
+    "Release",
+    # batch
+    "FAILED",
+    "LEASED",
+    "MESSAGES_MAX",
+    "NO_DEADLINE",
+    "WANTS_REPLY",
+    "Batch",
+    "Message",
+    # codec
+    "CONTROL_BYTES_MAX",
+    "OPTIONAL",
+    "Frame",
+    "decode",
+    "encode",
+]

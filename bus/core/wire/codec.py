@@ -1,0 +1,144 @@
+"""`decode` and `encode`: bytes of a link into frames, and back (BUS-WIRE-1).
+
+The first byte is the type. After it MSG is packed (`bus.core.wire.batch`), and all else
+is one MessagePack map. Whatever the bytes are, nothing but `WireError` is raised, and
+what is made of them takes at most twice their length and 64 KiB: control frames are
+short, and batches are not unpacked here.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+
+from bus.core.wire.batch import Batch, decode_batch, encode_batch
+from bus.core.wire.frames import ControlFrame, FrameType
+from bus.core.wire.link_frames import (
+    Bye,
+    ConnectOffer,
+    Error,
+    Hello,
+    Ping,
+    Pong,
+    Refused,
+    Welcome,
+)
+from bus.core.wire.stream_frames import Ack, Descriptor, OpenStream, Release
+from bus.core.wire.task_frames import (
+    AddRelay,
+    Cancel,
+    Eliminate,
+    Export,
+    Search,
+    Subscribe,
+    Unexport,
+    Unrelay,
+    Unsubscribe,
+)
+from bus.errors import WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["CONTROL_BYTES_MAX", "OPTIONAL", "Frame", "decode", "encode"]
+
+Frame: TypeAlias = ControlFrame | Batch
+
+OPTIONAL: Final = 0x80  # the bit of a type that may be skipped by who does not know it
+
+# The longest that any can be, an ACK, is below 7 KiB. It also bounds how deep the
+# decoder recurses in C, whatever the interpreter's own limit was set to.
+CONTROL_BYTES_MAX: Final = 8 * 2**10
+# What BUS-WIRE-1 and OPEN-6 let an option allow at most.
+_MESSAGE_BYTES_MAX: Final = 64 * 2**20
+
+# Members of an enumeration are slow to come by.
+_MSG: Final = FrameType.MSG.value
+
+_WORDS_MAX: Final = 300  # characters of what a peer wrote that go into an error
+
+# Sorted, so that the bytes do not hang on the order in which fields are declared.
+_ENCODER: Final = msgspec.msgpack.Encoder(order="sorted")
+_DECODERS: Final[Mapping[int, msgspec.msgpack.Decoder[ControlFrame]]] = (
+    MappingProxyType(
+        {
+            each.type.value: msgspec.msgpack.Decoder(each)
+            for each in (
+                Hello,
+                Welcome,
+                Refused,
+                OpenStream,
+                Export,
+                Unexport,
+                Search,
+                Cancel,
+                AddRelay,
+                Unrelay,
+                Eliminate,
+                Subscribe,
+                Unsubscribe,
+                Ack,
+                Descriptor,
+                Release,
+                ConnectOffer,
+                Error,
+                Ping,
+                Pong,
+                Bye,
+            )
+        }
+    )
+)
+
+
+def encode(frame: Frame) -> bytes:
+    """Return the bytes of a frame; of frames that are equal, the same.
+
+    Bounds of single fields are checked by who decodes, since who makes a frame knows
+    what it puts there.
+
+    Raises:
+        ValueError: it does not fit into a frame.
+    """
+    if isinstance(frame, Batch):
+        return encode_batch(frame)
+    try:
+        data = bytes((frame.type,)) + _ENCODER.encode(frame)
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise ValueError(f"{frame.type.name} cannot be encoded: {error}") from error
+    if len(data) > CONTROL_BYTES_MAX:
+        msg = f"{frame.type.name} must be <= {CONTROL_BYTES_MAX} bytes, got {len(data)}"
+        raise ValueError(msg)
+    return data
+
+
+def decode(
+    data: bytes | memoryview, *, message_bytes_max: int = _MESSAGE_BYTES_MAX
+) -> Frame | None:
+    """Return the frame that a peer sent; None for one to be skipped (BUS-WIRE-3).
+
+    message_bytes_max: how long the body of a message may be, as HELLO said.
+
+    Raises:
+        WireError: no correct peer sends that; the text says what is wrong.
+    """
+    if not len(data):
+        raise WireError("frame is empty")
+    kind = data[0]
+    if kind == _MSG:
+        return decode_batch(memoryview(data), message_bytes_max)
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        if kind & OPTIONAL:
+            return None
+        raise WireError(f"frame is of unknown type: {kind}")
+    if len(data) > CONTROL_BYTES_MAX:
+        msg = f"longer than {CONTROL_BYTES_MAX} bytes: {len(data)}"
+        raise WireError(f"{FrameType(kind).name} is {msg}")
+    try:
+        return decoder.decode(memoryview(data)[1:])
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        name, words = FrameType(kind).name, str(error)[:_WORDS_MAX]
+        raise WireError(f"{name} cannot be decoded: {words}") from error

@@ -1,0 +1,48 @@
+"""`ControlFrame`: what managers say to one another, each type by a number (BUS-WIRE-2).
+
+The types have a struct each, named after them, in `link_frames`, `task_frames` and
+`stream_frames`. Keys may be added to one, with a default; a key that is there keeps its
+meaning. MSG, the frame of messages, is in `batch`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import ClassVar
+
+from bus.core.wire.parts import Part
+
+__all__ = ["ControlFrame", "FrameType"]
+
+
+class FrameType(IntEnum):
+    """The first byte of a frame; its top bit is `OPTIONAL` (BUS-WIRE-3)."""
+
+    HELLO = 1
+    WELCOME = 2
+    REFUSED = 3
+    OPEN_STREAM = 4
+    EXPORT = 5
+    UNEXPORT = 6
+    SEARCH = 7
+    CANCEL = 8
+    ADD_RELAY = 9
+    UNRELAY = 10
+    ELIMINATE = 11
+    SUBSCRIBE = 12
+    UNSUBSCRIBE = 13
+    MSG = 14
+    ACK = 15
+    DESCRIPTOR = 16
+    RELEASE = 17
+    CONNECT_OFFER = 18
+    ERROR = 19
+    PING = 20
+    PONG = 21
+    BYE = 22
+
+
+class ControlFrame(Part, frozen=True):
+    """Any frame but that of messages."""
+
+    type: ClassVar[FrameType]

@@ -1,0 +1,143 @@
+"""What processes say of the link itself, and of the process behind it (BUS-WIRE-2).
+
+Of each frame the docstring says which clauses need its fields.
+"""
+
+from __future__ import annotations
+
+from bus.address import check_machine_name, check_module_name
+from bus.core.routing_table import RegistrationId  # noqa: TC001  # read by `msgspec`
+from bus.core.wire.frames import ControlFrame, FrameType
+from bus.core.wire.parts import (
+    U16,
+    U32,
+    U64,
+    Addresses,
+    Identity,
+    LinkKind,
+    MachineName,
+    ModuleName,
+    Reason,
+    RequestId,
+    Text,
+    Versions,
+    check_registration,
+)
+
+__all__ = [
+    "Bye",
+    "ConnectOffer",
+    "Error",
+    "Hello",
+    "Ping",
+    "Pong",
+    "Refused",
+    "Welcome",
+]
+
+
+class Hello(ControlFrame, frozen=True, kw_only=True):
+    """The first frame of who dialled (BUS-INIT-4).
+
+    versions: lowest and highest it speaks (BUS-WIRE-3).
+    kind: what it wants the link for (BUS-ENT-12).
+    message_bytes_max: the longest body it takes (OPEN-6).
+    """
+
+    type = FrameType.HELLO
+    versions: Versions
+    identity: Identity
+    kind: LinkKind
+    message_bytes_max: U32
+
+    def __post_init__(self) -> None:
+        _check_versions(self.versions)
+
+
+class Welcome(ControlFrame, frozen=True, kw_only=True):
+    """The answer to HELLO: the link may carry all else from now on (BUS-INIT-4).
+
+    version: the one that both speak (BUS-WIRE-3).
+    """
+
+    type = FrameType.WELCOME
+    version: U16
+    identity: Identity
+    message_bytes_max: U32
+
+
+class Refused(ControlFrame, frozen=True, kw_only=True):
+    """The other answer to HELLO, before the link is closed (BUS-INIT-5).
+
+    versions: what the refuser speaks, for the other side's error (BUS-WIRE-3).
+    """
+
+    type = FrameType.REFUSED
+    reason: Reason
+    text: Text = ""
+    versions: Versions
+
+    def __post_init__(self) -> None:
+        _check_versions(self.versions)
+
+
+class ConnectOffer(ControlFrame, frozen=True, kw_only=True):
+    """Where a process can be dialled for a data link (BUS-ROUTE-14).
+
+    incarnation: of that process; another one there is another peer.
+    """
+
+    type = FrameType.CONNECT_OFFER
+    machine: MachineName
+    process: ModuleName
+    incarnation: U64
+    addresses: Addresses
+
+    def __post_init__(self) -> None:
+        check_machine_name(self.machine)
+        check_module_name(self.process)
+
+
+class Error(ControlFrame, frozen=True, kw_only=True):
+    """Something that was asked for is refused (OPEN-3), or not understood (BUS-WIRE-4).
+
+    id, request: what it is about, where it is about one of these.
+    """
+
+    type = FrameType.ERROR
+    reason: Reason
+    text: Text = ""
+    id: RegistrationId | None = None
+    request: RequestId | None = None
+
+    def __post_init__(self) -> None:
+        if self.id is not None:
+            check_registration(self.id)
+
+
+class Ping(ControlFrame, frozen=True, kw_only=True):
+    """Are you there? (OPEN-2). number: for the answer to repeat."""
+
+    type = FrameType.PING
+    number: U64
+
+
+class Pong(ControlFrame, frozen=True, kw_only=True):
+    """The answer to the PING of this number."""
+
+    type = FrameType.PONG
+    number: U64
+
+
+class Bye(ControlFrame, frozen=True, kw_only=True):
+    """The last frame of a link that is closed in order (BUS-DEREG-12, BUS-DISC-12)."""
+
+    type = FrameType.BYE
+    reason: Reason = Reason.CLOSING
+    text: Text = ""
+
+
+def _check_versions(versions: tuple[int, int]) -> None:
+    if versions[0] > versions[1]:
+        msg = f"versions must be lowest and highest, got {versions[0]}, {versions[1]}"
+        raise ValueError(msg)

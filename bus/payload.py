@@ -1,0 +1,391 @@
+"""What a message can carry: frozen at the sender, the same types at every distance.
+
+`freeze` is the one gate (BUS-MSG-16): what it returns never changes, is shared by all
+receivers within the process, and is what `decode` makes of its encoding anywhere else.
+So nothing behind the gate asks for types again. It knows no message and no bus; limits
+and encoders come in as arguments.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import is_
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from bus.errors import MessageTooLargeError, PayloadError, WireError
+
+__all__ = [
+    "DEPTH_MAX",
+    "TYPES_THAT_NEED_NO_ENCODER",
+    "Encoders",
+    "Payload",
+    "decode",
+    "encode",
+    "freeze",
+    "freeze_within",
+    "size_of",
+]
+
+# What may be sent, and what is received: there tuples and read-only maps only.
+Payload: TypeAlias = (
+    bool | int | float | str | bytes | Sequence["Payload"] | Mapping[str, "Payload"]
+) | None
+# How the user's own types become payload; for exactly the type, not for its subtypes.
+Encoders: TypeAlias = Mapping[type, Callable[[Any], Any]]
+
+DEPTH_MAX: Final = 32  # containers in one another
+# An encoder for one of these would be asked for some values and not for others.
+TYPES_THAT_NEED_NO_ENCODER: Final[frozenset[type]] = frozenset(
+    {type(None), bool, int, float, str, bytes, bytearray, memoryview}
+    | {list, tuple, dict, MappingProxyType}
+)
+INT_MIN: Final = -(2**63)
+INT_MAX: Final = 2**64 - 1
+
+_NO_ENCODERS: Final[Encoders] = MappingProxyType({})
+# An encoder's result may want an encoder again; one that never ends is found so.
+_ENCODERS_IN_A_ROW_MAX: Final = 32
+
+# Types of which every value travels as it stands.
+_ANY_VALUE: Final = frozenset({type(None), bool, float, bytes})
+
+# What holds no other payload, in types that may have subclasses or be changed.
+_SCALAR: Final = (str, int, float, bytes, bytearray, memoryview)
+
+# Where a value is, from the inside out: (where its container is, index or key). It is
+# put into words only when there is something to refuse.
+_Path: TypeAlias = tuple[Any, ...]
+_ROOT: Final[_Path] = ()
+
+
+def freeze(payload: Any, encoders: Encoders = _NO_ENCODERS) -> Payload:
+    """Return what receivers of ``payload`` get: immutable, whatever becomes of it.
+
+    Bytes, numbers and text are returned as they are; lists and tuples as tuples, string
+    keyed maps as read-only maps, `bytearray` and `memoryview` as bytes. What is frozen
+    already is returned as it is, but for maps: nobody can tell who else may write one.
+
+    encoders: for the user's own types, by exact type, also where it is a subclass of
+      one that can be sent; what they return is frozen in turn.
+
+    Raises:
+        PayloadError: something in it is not what a message can carry, or is more than
+          32 deep, as a list within itself is; or an encoder raised.
+    """
+    if _stands(payload):
+        return payload  # type: ignore[no-any-return]  # one of the plain types
+    return _frozen(payload, _ROOT, 0, encoders)
+
+
+def freeze_within(
+    payload: Any, limit: int, encoders: Encoders = _NO_ENCODERS
+) -> tuple[Payload, int]:
+    """Freeze ``payload``; return that, and the bytes it takes, at most ``limit``.
+
+    Raises:
+        PayloadError: as `freeze`.
+        MessageTooLargeError: it takes more than ``limit``.
+    """
+    frozen = freeze(payload, encoders)
+    size = size_of(frozen)
+    if size > limit:
+        raise MessageTooLargeError(size, limit)
+    return frozen, size
+
+
+def _stands(value: Any) -> bool:
+    """Whether a value travels as it stands, as far as can be told at no cost."""
+    kind = type(value)
+    return (
+        kind in _ANY_VALUE
+        or (kind is str and value.isascii())
+        or (kind is int and INT_MIN <= value <= INT_MAX)
+    )
+
+
+def _frozen(value: Any, path: _Path, depth: int, encoders: Encoders) -> Payload:
+    """Freeze one value that lies in ``depth`` containers."""
+    if encoders:
+        value = _encoded(value, path, encoders)
+    if _stands(value):
+        return value  # type: ignore[no-any-return]  # one of the plain types
+    if isinstance(value, _SCALAR):
+        return _scalar(value, path)
+    freeze_inside: Callable[..., Payload]
+    if isinstance(value, (list, tuple)):
+        freeze_inside = _frozen_items
+    elif isinstance(value, (dict, Mapping)):  # first what is quick to find out
+        freeze_inside = _frozen_map
+    else:
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        fact = f"its type cannot be sent: {kind.removeprefix('builtins.')}"
+        raise PayloadError(_words(path), fact)
+    if depth == DEPTH_MAX:
+        raise PayloadError(_words(path), f"it is more than {DEPTH_MAX} deep")
+    return freeze_inside(value, path, depth + 1, encoders)
+
+
+def _encoded(value: Any, path: _Path, encoders: Encoders) -> Any:
+    """Apply encoders until there is none for the type of what they made."""
+    for _ in range(_ENCODERS_IN_A_ROW_MAX):
+        encoder = encoders.get(type(value))
+        if encoder is None:
+            return value
+        try:
+            value = encoder(value)
+        except Exception as error:
+            kind = type(value).__qualname__
+            fact = f"the encoder of {kind} raised {type(error).__name__}: {error}"
+            raise PayloadError(_words(path), fact) from error
+    raise PayloadError(
+        _words(path), f"its encoders never end: at last {type(value).__qualname__}"
+    )
+
+
+def _scalar(value: Any, path: _Path) -> Payload:
+    """Freeze what holds no other payload and does not stand as it is.
+
+    Of a subclass, the value that its base has: a receiver cannot know the subclass.
+    """
+    if isinstance(value, str):
+        return _text(value, path)
+    if isinstance(value, int):
+        return _integer(value, path)
+    if isinstance(value, float):
+        return float.__float__(value)
+    return _snapshot(value, path)
+
+
+def _text(value: str, path: _Path) -> str:
+    text = str.__str__(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        fact = f"str holds a lone surrogate: at {error.start}"
+        raise PayloadError(_words(path), fact) from None
+    return text
+
+
+def _integer(value: int, path: _Path) -> int:
+    number = int.__index__(value)
+    if INT_MIN <= number <= INT_MAX:
+        return number
+    # Not the number: Python refuses to write one of more than 4,300 digits.
+    fact = f"int is outside -2**63 to 2**64 - 1: it has {number.bit_length()} bits"
+    raise PayloadError(_words(path), fact)
+
+
+def _snapshot(value: bytes | bytearray | memoryview, path: _Path) -> bytes:
+    try:
+        with memoryview(value) as view:
+            if view.c_contiguous:
+                return view.tobytes()
+    except ValueError as error:  # a view that was released
+        raise PayloadError(_words(path), f"cannot be read: {error}") from error
+    raise PayloadError(_words(path), "memoryview is not contiguous")
+
+
+def _frozen_items(
+    value: list[Any] | tuple[Any, ...], path: _Path, depth: int, encoders: Encoders
+) -> tuple[Payload, ...]:
+    # The copy first, in one step: what is judged must be what is sent, though another
+    # thread may append meanwhile.
+    items = tuple(value)
+    if all(map(_stands, items)):
+        return items
+    frozen = tuple(
+        item if _stands(item) else _frozen(item, (path, index), depth, encoders)
+        for index, item in enumerate(items)
+    )
+    return items if all(map(is_, frozen, items)) else frozen
+
+
+def _frozen_map(
+    value: Mapping[Any, Any], path: _Path, depth: int, encoders: Encoders
+) -> Mapping[str, Payload]:
+    items = dict(value)  # the copy first, as above
+    frozen: dict[str, Payload] = {}
+    for key, item in items.items():
+        if type(key) is not str or not key.isascii():
+            if not isinstance(key, str):
+                fact = f"keys must be str, got {type(key).__qualname__}"
+                raise PayloadError(_words(path), fact)
+            key = _text(key, (path, key))  # noqa: PLW2901  # from here on a plain one
+        frozen[key] = (
+            item if _stands(item) else _frozen(item, (path, key), depth, encoders)
+        )
+    if len(frozen) < len(items):
+        raise PayloadError(_words(path), "two keys are the same text")
+    return MappingProxyType(frozen)
+
+
+def _words(path: _Path) -> str:
+    keys = []
+    while path:
+        path, key = path
+        keys.append(f"[{key!r}]")
+    return "payload" + "".join(reversed(keys))
+
+
+# Size, as MessagePack has it.
+
+
+def size_of(frozen: Payload) -> int:
+    """Return how many bytes `encode` makes of a frozen payload, without encoding it."""
+    return _SIZES[type(frozen)](frozen)
+
+
+def _size_of_int(number: int) -> int:
+    if -32 <= number < 128:
+        return 1
+    bits = number.bit_length() if number > 0 else (~number).bit_length() + 1
+    return 2 if bits <= 8 else 3 if bits <= 16 else 5 if bits <= 32 else 9
+
+
+def _size_of_str(text: str) -> int:
+    count = len(text) if text.isascii() else len(text.encode())
+    return count + 1 if count < 32 else _size_with_length(count)
+
+
+def _size_with_length(count: int) -> int:
+    return count + (2 if count < 2**8 else 3 if count < 2**16 else 5)
+
+
+def _size_of_head(count: int) -> int:
+    return 1 if count < 16 else 3 if count < 2**16 else 5
+
+
+def _size_of_items(items: Collection[Payload]) -> int:
+    return sum([_SIZES[type(item)](item) for item in items])
+
+
+_SIZES: Final[Mapping[type, Callable[[Any], int]]] = {
+    type(None): lambda _: 1,
+    bool: lambda _: 1,
+    int: _size_of_int,
+    float: lambda _: 9,
+    str: _size_of_str,
+    bytes: lambda data: _size_with_length(len(data)),
+    tuple: lambda items: _size_of_head(len(items)) + _size_of_items(items),
+    MappingProxyType: lambda items: (
+        _size_of_head(len(items))
+        + _size_of_items(items)
+        + _size_of_items(items.values())
+    ),
+}
+
+
+# The wire: MessagePack.
+
+
+def _plain_map(value: object) -> object:
+    # `msgspec` knows no read-only maps. It asks about nothing else, of what is frozen.
+    assert isinstance(value, MappingProxyType), value
+    return value.copy()
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=_plain_map)
+_DECODER: Final = msgspec.msgpack.Decoder()
+
+_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
+
+# The decoder recurses in C, as deep as the interpreter's limit lets it: about 25,000
+# levels fill a stack of 8 MiB (x86-64). Beyond this limit it is not let loose unread.
+_RECURSION_SAFE: Final = 5_000
+
+
+def encode(frozen: Payload) -> bytes:
+    """Return the MessagePack encoding of a frozen payload."""
+    return _ENCODER.encode(frozen)
+
+
+def decode(data: bytes | memoryview) -> Payload:
+    """Return the payload that a peer has encoded, frozen.
+
+    Raises:
+        WireError: it is not the encoding of one payload and nothing more.
+    """
+    if sys.getrecursionlimit() > _RECURSION_SAFE:
+        _check_depth(data)
+    try:
+        value = _DECODER.decode(data)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise WireError(f"payload cannot be decoded: {error}") from error
+    return _sealed(value, 0)
+
+
+def _sealed(value: Any, depth: int) -> Payload:
+    """Make what was decoded read-only; refuse what `freeze` would never have made."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value  # type: ignore[no-any-return]  # one of the plain types
+    if kind is not list and kind is not dict:
+        raise WireError(_EXTENSION)
+    if depth == DEPTH_MAX:
+        raise WireError(_TOO_DEEP)
+    if kind is list:
+        if _PLAIN.issuperset(map(type, value)):
+            return tuple(value)
+        return tuple([_sealed(item, depth + 1) for item in value])
+    for key, item in value.items():
+        if type(key) is not str:
+            raise WireError(f"payload holds a key of type {type(key).__name__}")
+        if type(item) not in _PLAIN:
+            value[key] = _sealed(item, depth + 1)  # no key is added: iterating goes on
+    return MappingProxyType(value)
+
+
+_EXTENSION: Final = "payload holds an extension type"
+_TOO_DEEP: Final = f"payload is more than {DEPTH_MAX} deep"
+
+# MessagePack by its first byte: how many bytes follow it, or how many hold the length
+# of what follows; of what is an extension, nothing but that it is.
+_FOLLOWED_BY: Final = (
+    {0xA0 + length: length for length in range(32)}
+    | {0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
+    | {0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8}
+)
+_BYTES_OF_LENGTH: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4} | {
+    0xDC: 2,
+    0xDD: 4,
+    0xDE: 2,
+    0xDF: 4,
+}
+_EXTENSIONS: Final = frozenset({0xC7, 0xC8, 0xC9, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8})
+
+
+def _check_depth(data: bytes | memoryview) -> None:
+    """Refuse what lies too deep, in a loop; what else is wrong the decoder finds."""
+    to_come: list[int] = []  # items of each container around
+    at = 0
+    while at < len(data):
+        head = data[at]
+        at += 1
+        items = 0
+        if head in _EXTENSIONS:
+            raise WireError(_EXTENSION)
+        if width := _BYTES_OF_LENGTH.get(head):
+            length = int.from_bytes(data[at : at + width], "big")
+            at += width
+            if head < 0xDC:
+                at += length
+            else:
+                items = length if head < 0xDE else 2 * length
+        elif 0x80 <= head < 0xA0:
+            items = head & 15 if head >= 0x90 else 2 * (head & 15)
+        else:
+            at += _FOLLOWED_BY.get(head, 0)
+        if items:
+            to_come.append(items)
+            if len(to_come) > DEPTH_MAX:
+                raise WireError(_TOO_DEEP)
+            continue
+        while to_come:
+            to_come[-1] -= 1
+            if to_come[-1]:
+                break
+            to_come.pop()

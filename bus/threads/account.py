@@ -1,0 +1,220 @@
+"""`Account`: how much of what one receiver may have unread is taken, and by what.
+
+One for each task, of its commands, and one for each subscription. A message is on it
+from when it is accepted until it is extracted or dropped. The bound is exact, in
+messages and in bytes, for any number of senders; to send within a thread takes no lock.
+
+Each number has one writer, so that none needs a lock to be right:
+
+* ``_outside``, ``_dropped``: whoever holds the lock of the inbox of the thread that
+  hosts the receiver;
+* ``_inside``, ``_extracted``: that thread.
+
+A sender first adds, then looks whether that was too much, and takes it back if so. Of
+two who add at once, one under the lock and one without, at least one sees both; the one
+without tries again under the lock, and only then believes that it is full.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec.structs import replace
+
+from bus.errors import BusFullError
+
+if TYPE_CHECKING:
+    import _thread
+
+    from bus.message import Incoming
+
+__all__ = ["Account", "Admission", "Overflow"]
+
+# What happens to a message that does not fit (BUS-FLOW-6).
+Overflow = Literal["block", "drop-oldest", "drop-newest", "error", "disconnect"]
+
+
+class Admission(enum.Enum):
+    """What became of a message at its receiver's account."""
+
+    ACCEPTED = "accepted"
+    DROPPED = "dropped"  # the receiver's policy is to drop the newest
+    FULL = "full"
+    GONE = "gone"  # the receiver is not there any more: look again where it is
+
+
+class Amount:
+    """So many messages, of so many bytes."""
+
+    __slots__ = ("bytes", "messages")
+
+    def __init__(self) -> None:
+        self.messages: int = 0
+        self.bytes: int = 0
+
+    def add(self, size: int) -> None:
+        self.messages += 1
+        self.bytes += size
+
+    def take_back(self, size: int) -> None:
+        self.messages -= 1
+        self.bytes -= size
+
+
+class Account:
+    """What a receiver has unread, and what becomes of what does not fit.
+
+    Args:
+        messages_max, bytes_max: the bound; one message always fits if nothing is there.
+        overflow: the policy.
+
+    Attributes:
+        gap: messages dropped, of which no message that follows them tells yet
+          (BUS-FLOW-3).
+    """
+
+    __slots__ = (
+        "_bytes_max",
+        "_dropped",
+        "_extracted",
+        "_inside",
+        "_messages_max",
+        "_outside",
+        "_unread",
+        "expired",
+        "gap",
+        "overflow",
+        "returned",
+        "turned_away",
+    )
+
+    def __init__(
+        self, *, messages_max: int, bytes_max: int, overflow: Overflow
+    ) -> None:
+        self._messages_max: Final = messages_max
+        self._bytes_max: Final = bytes_max
+        self.overflow: Final = overflow
+        self._outside = Amount()
+        self._inside = Amount()
+        self._extracted = Amount()
+        self._dropped = Amount()
+        # Of those who drop the oldest: what is unread, oldest first, so that it is
+        # found. Guarded by the inbox's lock; None for all others.
+        self._unread: deque[Incoming] | None = (
+            deque() if overflow == "drop-oldest" else None
+        )
+        self.gap: int = 0
+        # Extracted, but too late, or to be sent elsewhere; written as ``_extracted``.
+        self.expired: int = 0
+        self.returned: int = 0
+        # Never accepted; written under the lock.
+        self.turned_away: int = 0
+
+    def error(self, what: str) -> BusFullError:
+        """Return what to raise when there is no room, ``what`` being whose this is."""
+        if self.unread >= self._messages_max:
+            return BusFullError(what, self._messages_max)
+        return BusFullError(what, self._bytes_max, "bytes")
+
+    # The books: accepted == delivered + dropped + expired + returned + unread.
+
+    @property
+    def accepted(self) -> int:
+        """How many messages were ever accepted."""
+        return self._outside.messages + self._inside.messages
+
+    @property
+    def delivered(self) -> int:
+        """How many were handed to a callback."""
+        return self._extracted.messages - self.expired - self.returned
+
+    @property
+    def dropped(self) -> int:
+        """How many were accepted, and dropped for newer ones."""
+        return self._dropped.messages
+
+    @property
+    def unread(self) -> int:
+        """How many messages are on it now."""
+        return self.accepted - self._extracted.messages - self._dropped.messages
+
+    @property
+    def unread_bytes(self) -> int:
+        """How many bytes these have."""
+        posted = self._outside.bytes + self._inside.bytes
+        return posted - self._extracted.bytes - self._dropped.bytes
+
+    def admit_locked(self, message: Incoming, dropped: list[Incoming]) -> Admission:
+        """Put a message on the account; under the lock of the inbox.
+
+        What was dropped for it joins ``dropped``.
+        """
+        self._outside.add(message._size)
+        while self._over():
+            if self._unread:
+                dropped.append(self._drop_oldest_locked())
+                continue
+            self._outside.take_back(message._size)
+            if self.overflow == "drop-newest":
+                self.gap += 1
+                self.turned_away += 1
+                return Admission.DROPPED
+            return Admission.FULL
+        if self._unread is not None:
+            self._unread.append(message)
+        else:
+            message.gap, self.gap = self.gap, 0  # dropped before this one
+        return Admission.ACCEPTED
+
+    def admit_inside(
+        self, message: Incoming, dropped: list[Incoming], lock: _thread.LockType
+    ) -> Admission:
+        """Put a message on the account, in the thread that hosts the receiver."""
+        if self._unread is None and not self.gap:
+            self._inside.add(message._size)
+            if not self._over():
+                return Admission.ACCEPTED
+            self._inside.take_back(message._size)
+        with lock:
+            return self.admit_locked(message, dropped)
+
+    def full(self, size: int) -> bool:
+        """Whether there is no room for so many bytes more; a look, with no lock."""
+        unread = self.unread
+        return unread >= self._messages_max or (
+            self.unread_bytes + size > self._bytes_max and unread > 0
+        )
+
+    def extract(self, message: Incoming, lock: _thread.LockType) -> bool:
+        """Take a message off, in the thread that hosts the receiver.
+
+        False if it was dropped meanwhile: it is none any more.
+        """
+        if self._unread is not None:
+            with lock:
+                if message._dropped:
+                    return False
+                # Mostly the oldest; who sends within the thread overtakes what still
+                # lies in the inbox.
+                self._unread.remove(message)
+                message.gap, self.gap = self.gap, 0
+        self._extracted.add(message._size)
+        return True
+
+    def _over(self) -> bool:
+        unread = self.unread
+        return unread > self._messages_max or (
+            self.unread_bytes > self._bytes_max and unread > 1
+        )
+
+    def _drop_oldest_locked(self) -> Incoming:
+        assert self._unread
+        oldest = self._unread.popleft()
+        whole = replace(oldest)  # for its sender
+        oldest._dropped = True
+        oldest.payload = None  # what is only passed over later shall hold no memory
+        self._dropped.add(oldest._size)
+        self.gap += 1
+        return whole

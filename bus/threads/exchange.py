@@ -1,0 +1,309 @@
+"""`Exchange`: one process's bus manager at work among its threads.
+
+The manager decides under ``_lock``; what it decides is done here, after letting go of
+it. Messages find their way without that lock as long as there is a route.
+
+Order of locks: none is ever taken under another one. The route is looked up, then the
+message is posted; if the task has left its place in between, it is looked up again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from bus.core.actions import Action, Fail, Open, Tell
+from bus.errors import UnknownTaskError
+from bus.message import Incoming
+from bus.threads.account import Admission
+from bus.threads.delivery import Answer, Delivery, News
+from bus.threads.mailbox import Client, Mailbox
+from queuebroker import _sync
+from queuebroker.arguments import deadline_after
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Callable, Sequence
+
+    from bus.core.process_manager import ProcessManager
+    from bus.core.routing_table import Entry, Visibility
+    from bus.errors import BusFullError
+    from bus.threads.thread_manager import ThreadManager
+
+__all__ = ["Exchange"]
+
+
+class Exchange:
+    """Registers tasks, finds who is addressed, and posts to where that is.
+
+    Every method may be called in any thread, unless it says otherwise.
+
+    send_timeout_s: how long a sender waits for a receiver that holds it back.
+    may_wait: whether the calling thread may wait: it runs no callback.
+    """
+
+    __slots__ = (
+        "_acting",
+        "_lock",
+        "_may_wait",
+        "_reminded",
+        "_send_timeout_s",
+        "_todo",
+        "find",
+        "manager",
+    )
+
+    def __init__(
+        self,
+        manager: ProcessManager,
+        *,
+        send_timeout_s: float,
+        may_wait: Callable[[], bool],
+    ) -> None:
+        self._send_timeout_s: Final = send_timeout_s
+        self._may_wait: Final = may_wait
+        self.manager: Final = manager
+        # Guards the manager, but for its table's look-up, and what it wants done: that
+        # is done in the order in which it was decided, by one thread at a time.
+        self._lock: Final[_thread.LockType] = _sync.Lock()
+        self._todo: deque[Action] = deque()
+        self._acting: bool = False
+        # When a thread will look at what is parked.
+        self._reminded: float | None = None
+        self.find: Final = manager.table.find
+
+    def decide(self, event: Callable[[], list[Action]]) -> None:
+        """Let the manager decide on an event, and see to what it wants done.
+
+        Another thread may be at it; then that one does this, too.
+        """
+        with self._lock:
+            self._todo.extend(event())
+        self._act()
+
+    def look(self, event: Callable[[], Any]) -> Any:
+        """Ask the manager something that has no consequences."""
+        with self._lock:
+            return event()
+
+    # Tasks.
+
+    def register(
+        self,
+        name: str,
+        visibility: Visibility,
+        bus: str,
+        place: ThreadManager,
+        client: Client,
+    ) -> Entry:
+        """Let a task of a thread be found.
+
+        Raises:
+            NameTakenError: see `ProcessManager.register`.
+            UnknownTaskError: that thread has ended.
+        """
+        if not place.expect():
+            raise UnknownTaskError(f"any of thread {place.name}")
+        box = Mailbox(client)
+        try:
+            with self._lock:
+                entry, actions = self.manager.register(
+                    name, visibility, bus, place, box
+                )
+                self._todo.extend(actions)
+        except BaseException:
+            place.expect_not()
+            raise
+        self._act()
+        return entry
+
+    def deregister(self, entry: Entry, *, final: bool) -> None:
+        """Let a task be found no more; its thread empties it between two callbacks."""
+        self.decide(lambda: self.manager.leave(entry))
+        self.at_home(entry, lambda: self._empty(entry, final=final))
+
+    def move(self, entry: Entry, to: ThreadManager) -> None:
+        """Let a task go on in another thread, after the callback that runs."""
+
+        def go() -> None:
+            if entry.place is not None and entry.place is not to:
+                entry.place.hand_over(entry, to)
+
+        self.at_home(entry, go)
+
+    def at_home(self, entry: Entry, act: Callable[[], None]) -> None:
+        """Do something in the thread that hosts a task, between two callbacks.
+
+        At once if that is the calling thread, and no callback runs; not before the task
+        may read what was sent to it.
+        """
+
+        def here() -> None:
+            place = entry.place
+            if place is None:
+                return
+            if not place.owned():
+                place.ask(here)  # it has moved since
+            elif entry.box.held:
+                entry.box.deferred.append(here)
+            else:
+                act()
+
+        place = entry.place
+        if place is None:
+            return
+        if place.owned() and place.running is None:
+            here()
+        else:
+            place.ask(here)
+
+    # Messages.
+
+    def send(self, message: Incoming) -> None:
+        """Post a command to whoever has the name it is for, or let it wait for one.
+
+        Raises:
+            BusFullError: there is no room (BUS-FLOW-2).
+        """
+        name = message._name
+        assert name is not None
+        while True:
+            entry = self.find(name)
+            if entry is None:
+                now = _sync.monotonic()
+                with self._lock:
+                    entry = self.manager.park(name, message, now)
+                if entry is None:
+                    place = message._source.place
+                    if place is not None:
+                        self.look_after_parked(place)
+                    return
+            message._to = entry
+            message._account = entry.box.client.account
+            if self.post(message):
+                return
+
+    def look_after_parked(self, place: ThreadManager, *, anew: bool = False) -> None:
+        """Let a thread give up in time what has waited too long (BUS-ROUTE-19).
+
+        anew: the one that was to do so has ended.
+        """
+
+        def look() -> None:
+            now = _sync.monotonic()
+            with self._lock:
+                self._reminded = None
+            self.decide(lambda: self.manager.expire(now))
+            self.look_after_parked(place)
+
+        with self._lock:
+            deadline = self.manager.parked.next_deadline()
+            reminded = None if anew else self._reminded
+            if deadline is None or (reminded is not None and reminded <= deadline):
+                return
+            self._reminded = deadline
+        place.remind(deadline, look)
+
+    def post(self, message: Delivery) -> bool:
+        """Post to the task that ``_to`` names, wherever it is; False if it is gone.
+
+        Raises:
+            BusFullError: there is no room for a message (BUS-FLOW-2).
+        """
+        entry: Entry = message._to
+        while True:
+            place = entry.place
+            if place is None:
+                return False
+            admission = place.post(message)
+            if isinstance(message, Incoming):  # nothing else is on an account
+                if admission is Admission.FULL:
+                    admission = self._overflow(message, place)
+                if admission is Admission.DROPPED:
+                    message._source.box.client.was_dropped(message)
+            if admission is not Admission.GONE:
+                return True
+
+    def _overflow(self, message: Incoming, place: ThreadManager) -> Admission:
+        """Do as the receiver's policy says; to drop something would have helped."""
+        overflow = message._account.overflow
+        admission = Admission.FULL
+        # Nobody else can make room where the caller itself is who reads.
+        if overflow == "block" and not place.owned() and self._may_wait():
+            until = deadline_after(self._send_timeout_s)
+            admission = place.inbox.offer_until(message, place, until)
+        if admission is Admission.FULL:
+            if overflow == "disconnect":
+                message._to.box.client.overflowed(message)
+            raise _full(message)
+        return admission
+
+    # What the manager wants.
+
+    def _act(self) -> None:
+        """Do what is to be done, unless another thread is about it."""
+        with self._lock:
+            if self._acting:
+                return
+            self._acting = True
+        try:
+            while True:
+                with self._lock:
+                    if not self._todo:
+                        self._acting = False
+                        return
+                    action = self._todo.popleft()
+                self._do(action)
+        except BaseException:
+            with self._lock:
+                self._acting = False  # who comes next goes on
+            raise
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Open(entry, messages):
+                self._open(entry, messages)
+            case Tell(entry, watch, presence):
+                self.post(News(_to=entry, watch=watch, presence=presence))
+            case Fail(message, error):
+                message._source.box.client.failed(message, error)
+
+    def _open(self, entry: Entry, messages: Sequence[Incoming]) -> None:
+        """Let a task read; what waited for it and does not fit comes back full."""
+        place: ThreadManager = entry.place  # it stays there until it is open
+        account = entry.box.client.account
+        fits: list[Incoming] = []
+        dropped: list[Incoming] = []
+        for message in messages:
+            message._to, message._account = entry, account
+            with place.inbox.lock:
+                admission = account.admit_locked(message, dropped)
+            if admission is Admission.ACCEPTED:
+                fits.append(message)
+            else:
+                message._source.box.client.failed(message, _full(message))
+        for message in dropped:
+            message._source.box.client.was_dropped(message)
+        place.ask(lambda: place.open(entry, fits))
+
+    def _empty(self, entry: Entry, *, final: bool) -> None:
+        """Take out a task that has left, in its own thread."""
+        place: ThreadManager = entry.place
+        unread = []
+        client: Client = entry.box.client
+        for item in [*client.unclaimed(), *place.let_go(entry)]:
+            if type(item) is Incoming and item._account.extract(item, place.inbox.lock):
+                item._account.returned += 1
+                unread.append(item)
+            elif type(item) is Answer:
+                client.unheard(item)
+        place.inbox.freed()
+        now = _sync.monotonic()
+        self.decide(lambda: self.manager.left(entry, unread, now, final=final))
+        self.look_after_parked(place)
+        client.ended()
+
+
+def _full(message: Incoming) -> BusFullError:
+    error: BusFullError = message._account.error(f"task {message._to.name!r}")
+    return error

@@ -1,0 +1,317 @@
+"""`ThreadManager`: one thread of a bus, and the tasks that take turns in it.
+
+A task runs when something is in its FIFO, until its callback returns; tasks that have
+something to read stand in a queue, and each reads one item when its turn comes, so that
+none keeps another waiting for longer than one callback (BUS-ENT-7). Between two turns
+the manager takes in what other threads have posted, moves tasks away, and looks at the
+time.
+
+Methods are for the thread itself, which is whoever calls `adopt`, unless they say
+otherwise.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from bus.threads.account import Admission
+from bus.threads.inbox import Inbox
+from bus.threads.mailbox import Mailbox
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Callable, Iterable
+
+    from bus.core.routing_table import Entry
+    from bus.message import Incoming
+    from bus.threads.delivery import Delivery
+    from bus.threads.mailbox import Client
+
+__all__ = ["Request", "ThreadManager"]
+
+
+class Request:
+    """Something to be done by a thread, between two callbacks."""
+
+    __slots__ = ("run",)
+
+    def __init__(self, run: Callable[[], object]) -> None:
+        self.run: Final = run
+
+
+class ThreadManager:
+    """The tasks of one thread, their FIFOs, and whose turn it is.
+
+    name: of the thread, for people.
+    ident: the thread that runs it; None before one has adopted it.
+    running: the task whose callback runs, None between callbacks.
+    since: when it last began to serve what was here, on the monotonic clock in seconds;
+      None while it waits.
+
+    Invariants, between two callbacks:
+    I1. ``_ready`` holds, once each, the mailboxes that are not held and not empty.
+    I2. all mailboxes in it are of tasks that are here.
+    """
+
+    __slots__ = (
+        "_expected",
+        "_numbers",
+        "_ready",
+        "_requests",
+        "_stop_at",
+        "_timers",
+        "callbacks",
+        "driving",
+        "ended",
+        "ident",
+        "inbox",
+        "name",
+        "running",
+        "since",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name: Final = name
+        self.inbox: Final = Inbox()
+        self.ident: int | None = None
+        # Held while the thread serves: who takes it over waits for that.
+        self.driving: Final[_thread.LockType] = _sync.Lock()
+        self.running: Client | None = None
+        self.since: float | None = None
+        self.callbacks: int = 0
+        # Under the lock of the inbox: tasks that will be opened here; whether nobody
+        # serves here any more.
+        self._expected: int = 0
+        self.ended: bool = False
+        self._ready: deque[Mailbox] = deque()
+        self._requests: deque[Request] = deque()
+        # Deadline, tie-breaker, what is due then.
+        self._timers: list[tuple[float, int, Callable[[], object]]] = []
+        self._numbers = itertools.count()
+        self._stop_at: float | None = None
+
+    # For any thread.
+
+    def owned(self) -> bool:
+        """Whether the calling thread is the one that runs this."""
+        return self.ident == _sync.get_ident()
+
+    def serving(self) -> bool:
+        """Whether the calling thread is serving: in a callback, or between two."""
+        return self.ident == _sync.get_ident() and self.driving.locked()
+
+    def expect(self) -> bool:
+        """Announce that a task will be opened here; False if the thread has ended."""
+        with self.inbox.lock:
+            if self.ended:
+                return False
+            self._expected += 1
+            return True
+
+    def expect_not(self) -> None:
+        """Take back what was announced."""
+        with self.inbox.lock:
+            self._expected -= 1
+        self.ask(self.pending)  # whoever waits for it looks again
+
+    def post(self, message: Delivery) -> Admission:
+        """Post something for a task that is here; see `Inbox.offer`."""
+        if self.ident == _sync.get_ident():
+            return self._post_inside(message)
+        return self.inbox.offer(message, self)
+
+    def ask(self, request: Callable[[], object]) -> None:
+        """Let this thread call something, between two callbacks of its tasks."""
+        self.inbox.push(Request(request))
+
+    def remind(self, deadline: float, due: Callable[[], object]) -> None:
+        """Call something at a point of the monotonic clock, or soon after."""
+        if self.owned():
+            self.call_at(deadline, due)
+        else:
+            self.ask(lambda: self.call_at(deadline, due))
+
+    def stop(self, until: float) -> None:
+        """Let `run` return as soon as there is nothing to do, or time is up."""
+        self.ask(lambda: self._stop(until))
+
+    # For the thread itself.
+
+    def adopt(self) -> None:
+        """Run from now on in the calling thread; waits until no other serves."""
+        with self.driving:
+            self.ident = _sync.get_ident()
+
+    def run(self) -> None:
+        """Serve until stopped."""
+        while self._stop_at is None or (
+            self.pending() and _sync.monotonic() < self._stop_at
+        ):
+            self.poll(None)
+
+    def poll(self, timeout: float | None) -> int:
+        """Serve what is here, waiting for it at most ``timeout`` seconds.
+
+        None waits for ever. Returns how many callbacks have run. What they cause in
+        this thread is served by the next call.
+        """
+        with self.driving:
+            assert self.owned()
+            until = None if timeout is None else _sync.monotonic() + timeout
+            return self._serve(until)
+
+    def pending(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self._ready or self._requests or self.inbox.items)
+
+    def _serve(self, until: float | None) -> int:
+        self._take_in(until)
+        self.since = now = _sync.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            heapq.heappop(self._timers)[2]()
+        turns = len(self._ready)
+        try:
+            for _ in range(turns):
+                self._turn()
+                if self.inbox.items or self._requests:
+                    self._take_in(now)
+        finally:
+            self.running = self.since = None
+        return turns
+
+    def end(self) -> bool:
+        """Take no more tasks; False if some are on their way, to be opened first."""
+        with self.inbox.lock:
+            self.ended = not (self._expected or self.inbox.items)
+            return self.ended
+
+    def call_at(self, deadline: float, due: Callable[[], object]) -> None:
+        """Call something at a point of the monotonic clock, or soon after."""
+        heapq.heappush(self._timers, (deadline, next(self._numbers), due))
+
+    def open(self, entry: Entry, first: Iterable[Incoming]) -> None:
+        """Let a task that came here read, first what was sent before it came."""
+        with self.inbox.lock:
+            self._expected -= 1
+        box: Mailbox = entry.box
+        box.open(first)
+        box.client.arrived(entry, self)
+        self._review(box)
+        for request in box.deferred:
+            self._requests.append(Request(request))
+        box.deferred.clear()
+
+    def hand_over(self, entry: Entry, to: ThreadManager) -> None:
+        """Let a task go on in another thread, with all it has not read (BUS-MOVE-2).
+
+        It stays if that one has ended.
+        """
+        if not to.expect():
+            return
+        new = Mailbox(entry.box.client)
+        unread = self._let_go(entry, to, new)
+        to.ask(lambda: to.open(entry, unread))
+
+    def let_go(self, entry: Entry) -> list[Any]:
+        """Let a task end; return what it has not read, in order."""
+        return self._let_go(entry, None, Mailbox(entry.box.client))
+
+    def _let_go(
+        self, entry: Entry, to: ThreadManager | None, new: Mailbox
+    ) -> list[Any]:
+        """Take a task out, with what it has not read, and say where it is from now on.
+
+        What is in the inbox is taken out in the same step: whoever posts later finds
+        the task elsewhere, or nowhere: all that is returned was sent before that.
+        """
+        assert self.owned()
+        old: Mailbox = entry.box
+        with self.inbox.lock:
+            items = self.inbox.take_locked()
+            entry.box, entry.place = new, to
+            self.inbox.room.wake_all()  # who waits for room looks where the task is
+        strays = self._distribute(items)
+        if old.ready:
+            self._ready.remove(old)
+        return [*old.items, *strays]
+
+    def _post_inside(self, message: Delivery) -> Admission:
+        """Post something in the thread itself: no lock, and nobody to wake."""
+        entry = message._to
+        if entry.place is not self:
+            return Admission.GONE
+        if message._account is not None:
+            dropped: list[Incoming] = []
+            admission: Admission = message._account.admit_inside(
+                message, dropped, self.inbox.lock
+            )
+            for each in dropped:
+                each._source.box.client.was_dropped(each)
+            if admission is not Admission.ACCEPTED:
+                return admission
+            if dropped:
+                entry.box.forget_dropped(len(dropped))
+        self._put(entry.box, message)
+        return Admission.ACCEPTED
+
+    def _take_in(self, until: float | None) -> None:
+        """Take in what was posted; wait for it only if there is nothing else to do."""
+        if not (self._ready or self._requests or self.inbox.items):
+            due = self._timers[0][0] if self._timers else None
+            waits = [each for each in (until, due) if each is not None]
+            items = self.inbox.take(min(waits, default=None))
+        else:
+            items = self.inbox.take_now()
+        strays = self._distribute(items)
+        assert not strays
+        while self._requests:
+            self._requests.popleft().run()
+
+    def _distribute(self, items: Iterable[Any]) -> list[Any]:
+        """Put what came into the mailboxes; return what is for somebody else by now.
+
+        That is asked a second time here (BUS-ROUTE-3); only a task that is just being
+        taken out can have left. Requests are done later, since they may move tasks.
+        """
+        strays = []
+        for item in items:
+            if type(item) is Request:
+                self._requests.append(item)
+            elif item._to.place is self:
+                self._put(item._to.box, item)
+            else:
+                strays.append(item)
+        return strays
+
+    def _put(self, box: Mailbox, item: Any) -> None:
+        box.items.append(item)
+        if not (box.ready or box.held):
+            box.ready = True
+            self._ready.append(box)
+
+    def _review(self, box: Mailbox) -> None:
+        if box.items and not (box.ready or box.held):
+            box.ready = True
+            self._ready.append(box)
+
+    def _turn(self) -> None:
+        """Let the task whose turn it is read one item."""
+        if not self._ready:
+            return  # it was taken out meanwhile
+        box = self._ready.popleft()
+        item = box.items.popleft()
+        if box.items:
+            self._ready.append(box)
+        else:
+            box.ready = False
+        self.callbacks += 1
+        self.running = box.client
+        box.client.handle(item)
+        self.running = None
+
+    def _stop(self, until: float) -> None:
+        self._stop_at = until

@@ -1,0 +1,13 @@
+"""Hello, bus: one task, one question; the same lines wherever the task may be."""
+
+from typing import Any
+
+from bus import open_bus
+
+with open_bus() as bus:
+
+    @bus.task("adder")  # without thread=: the bus's own default thread
+    def adder(message: Any) -> int:
+        return sum(message.payload)  # what is returned is the answer
+
+    print(bus.call("adder", [1, 2, 3]))

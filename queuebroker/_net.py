@@ -1,0 +1,387 @@
+"""The only door to sockets, TLS, descriptors and the kernel's readiness.
+
+All sockets that come out of here are non-blocking and close on exec. What the platform
+answers in numbers is turned into values here; what is an error stays an `OSError`, and
+those who ask say what it means.
+"""
+
+from __future__ import annotations
+
+import array
+import errno
+import fcntl
+import os
+import select
+import socket
+import ssl
+import stat
+import struct
+from typing import TYPE_CHECKING, Final, cast
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from typing_extensions import Buffer
+
+__all__ = [
+    "ENDED",
+    "ONCE",
+    "PATH_BYTES_MAX",
+    "READ",
+    "WOULD_BLOCK",
+    "WRITE",
+    "Credentials",
+    "Poller",
+    "Sleeper",
+    "Socket",
+    "TlsContext",
+    "TlsSocket",
+    "accept",
+    "common_name",
+    "connect_error",
+    "credentials_of",
+    "dial_ipc",
+    "dial_tcp",
+    "identity_of",
+    "is_in_use",
+    "is_listened_at",
+    "listen_ipc",
+    "listen_tcp",
+    "port_of",
+    "receive_with_fds",
+    "secure",
+    "send_with_fds",
+    "shake_hands",
+    "tls_context",
+    "unlink_if",
+]
+
+Socket = socket.socket
+TlsContext = ssl.SSLContext
+TlsSocket = ssl.SSLSocket
+Poller = select.epoll
+
+READ: Final = select.EPOLLIN
+WRITE: Final = select.EPOLLOUT
+# What a non-blocking socket raises that can do no more now.
+WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+ENDED: Final = select.EPOLLHUP | select.EPOLLERR
+ONCE: Final = select.EPOLLONESHOT  # with nothing else: only an end is told of, and once
+
+# What the kernel has room for, the zero at the end not counted.
+PATH_BYTES_MAX: Final = 107
+
+_CREDENTIALS: Final = struct.Struct("3i")
+_FDS: Final = array.array("i")
+_POLL_MS_MAX: Final = 2**31 - 1
+
+
+@attrs.frozen(slots=True)
+class Credentials:
+    """Who is at the other end of a UNIX socket, as the kernel says."""
+
+    pid: int
+    uid: int
+    gid: int
+
+
+def listen_ipc(path: Path, *, mode: int, backlog: int) -> Socket:
+    """Listen at a path that only those whom ``mode`` admits can connect to.
+
+    A file left behind by a process that is gone is replaced.
+
+    Raises:
+        OSError: EADDRINUSE if somebody listens there, or it is no socket.
+    """
+    # One at a time in a folder: between its bind and its listen a socket looks like one
+    # that was left behind.
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    made = _ipc_socket()
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        if _is_left_behind(path):
+            path.unlink()
+        made.bind(os.fspath(path))
+        # Before the first who connects: until it listens nobody can.
+        path.chmod(mode)
+        made.listen(backlog)
+    except BaseException:
+        made.close()
+        raise
+    finally:
+        os.close(folder)
+    return made
+
+
+def _is_left_behind(path: Path) -> bool:
+    try:
+        return stat.S_ISSOCK(path.lstat().st_mode) and not is_listened_at(path)
+    except FileNotFoundError:
+        return False
+
+
+def is_listened_at(path: Path) -> bool:
+    """Whether a process listens at a path."""
+    with _ipc_socket() as probe:
+        return probe.connect_ex(os.fspath(path)) in (0, errno.EAGAIN)
+
+
+def listen_tcp(host: str, port: int, *, backlog: int) -> Socket:
+    """Listen at a port of this machine, 0 for one that is free."""
+    family, _, _, _, place = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setblocking(False)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(place)
+        made.listen(backlog)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def port_of(listening: Socket) -> int:
+    """Return the TCP port a socket is bound to."""
+    port: int = listening.getsockname()[1]
+    return port
+
+
+def accept(listening: Socket) -> Socket | None:
+    """Return who connected, None if nobody did, or is there no more."""
+    try:
+        made, _ = listening.accept()
+    except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+        return None
+    made.setblocking(False)
+    _hasten(made)
+    return made
+
+
+def dial_ipc(path: Path) -> Socket:
+    """Connect to a path, at once.
+
+    Raises:
+        OSError: ECONNREFUSED, ENOENT: nobody listens there. EAGAIN: try again.
+    """
+    made = _ipc_socket()
+    try:
+        made.connect(os.fspath(path))
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def dial_tcp(host: str, port: int) -> Socket:
+    """Begin to connect; once the socket is writable, `connect_error` tells how it went.
+
+    Raises:
+        OSError: there is no such host, or no way to it.
+    """
+    family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setblocking(False)
+        _hasten(made)
+        code = made.connect_ex(place)
+        if code not in (0, errno.EINPROGRESS):
+            raise OSError(code, os.strerror(code))
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def connect_error(connecting: Socket) -> OSError | None:
+    """Return why a connect failed, None if it did not."""
+    code = connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    return OSError(code, os.strerror(code)) if code else None
+
+
+def _ipc_socket() -> Socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    made.setblocking(False)
+    return made
+
+
+def _hasten(made: Socket) -> None:
+    """Let small messages go at once: they are whole, and somebody waits for them."""
+    if made.family != socket.AF_UNIX:
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def credentials_of(connected: Socket) -> Credentials | None:
+    """Return who is at the other end, None if that is no UNIX socket."""
+    if connected.family != socket.AF_UNIX:
+        return None
+    packed = connected.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
+    )
+    return Credentials(*_CREDENTIALS.unpack(packed))
+
+
+def shake_hands(secured: TlsSocket) -> int:
+    """Go on with a TLS handshake; return what to wait for, 0 when it is done.
+
+    Raises:
+        OSError: the other side is not what it should be, or gone.
+    """
+    try:
+        secured.do_handshake()
+    except ssl.SSLWantReadError:
+        return READ
+    except ssl.SSLWantWriteError:
+        return WRITE
+    return 0
+
+
+def send_with_fds(connected: Socket, data: Buffer, fds: Sequence[int]) -> int:
+    """Write some of ``data`` and with its first byte the descriptors."""
+    return socket.send_fds(connected, [data], list(fds))
+
+
+def receive_with_fds(
+    connected: Socket, size: int, most: int
+) -> tuple[bytes, list[int]]:
+    """Read some bytes and the descriptors that came with them, ``most`` at most.
+
+    They are closed on exec. Those for which there was no room the kernel has closed.
+    """
+    # Not by `socket.recv_fds`, which forgets the flag.
+    data, ancillary, _, _ = connected.recvmsg(
+        size, socket.CMSG_LEN(most * _FDS.itemsize), socket.MSG_CMSG_CLOEXEC
+    )
+    fds = array.array(_FDS.typecode)
+    for level, kind, packed in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(packed[: len(packed) - len(packed) % _FDS.itemsize])
+    return data, list(fds)
+
+
+class Sleeper:
+    """A parker that also wakes when a descriptor is readable; see `parking.Parker`.
+
+    The one wait beside `queuebroker._sync.park`: a receiver between processes sleeps
+    on what wakes it, its socket, and needs no thread to be woken by. Made ready by
+    `renew`, under the lock under which it is released.
+    """
+
+    __slots__ = ("_bell", "_poller", "_rung")
+
+    def __init__(self) -> None:
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._rung = False
+        self._poller = select.poll()
+        self._poller.register(self._bell, select.POLLIN)
+
+    def renew(self) -> Sleeper:
+        """Be asleep again; return this."""
+        if self._rung:
+            os.eventfd_read(self._bell)
+            self._rung = False
+        return self
+
+    def locked(self) -> bool:
+        """Whether it was not released yet."""
+        return not self._rung
+
+    def release(self) -> None:
+        """Wake who sleeps on it."""
+        if not self._rung:
+            self._rung = True
+            os.eventfd_write(self._bell, 1)
+
+    def attach(self, descriptor: int) -> None:
+        """Wake also when this descriptor is readable, or has ended."""
+        self._poller.register(descriptor, select.POLLIN)
+
+    def detach(self, descriptor: int) -> None:
+        """Do not wake for it any more."""
+        self._poller.unregister(descriptor)
+
+    def sleep(self, timeout_s: float | None) -> None:
+        """Sleep until something wakes this, or the time is up."""
+        if timeout_s is None:
+            self._poller.poll()
+        else:
+            self._poller.poll(min(timeout_s * 1000, _POLL_MS_MAX))
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self._bell)
+
+
+def tls_context(
+    *,
+    server: bool,
+    certificate: str | None,
+    key: str | None,
+    authority: str | None,
+) -> TlsContext:
+    """Return a context for TLS 1.3: what this side shows, and whom it believes.
+
+    A client without ``authority`` believes those that the system does; a server without
+    it believes everybody, and asks for no certificate.
+
+    Raises:
+        OSError: a file is not there, or does not hold what it should.
+    """
+    made = ssl.SSLContext(
+        ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT
+    )
+    made.minimum_version = ssl.TLSVersion.TLSv1_3
+    if certificate is not None:
+        made.load_cert_chain(certificate, key)
+    if authority is not None:
+        made.load_verify_locations(authority)
+        made.verify_mode = ssl.CERT_REQUIRED
+    elif not server:
+        made.load_default_certs()
+    return made
+
+
+def common_name(secured: TlsSocket) -> str | None:
+    """Return the common name in the certificate that the other side has shown."""
+    shown = secured.getpeercert() or {}
+    subject = cast("tuple[tuple[tuple[str, str], ...], ...]", shown.get("subject", ()))
+    names = [value for part in subject for key, value in part if key == "commonName"]
+    return names[0] if names else None
+
+
+def is_in_use(error: OSError) -> bool:
+    """Whether an address could not be had because somebody has it."""
+    return error.errno == errno.EADDRINUSE
+
+
+def identity_of(path: Path) -> tuple[int, int]:
+    """Return what tells a file from any other that may get its name."""
+    status = path.lstat()
+    return status.st_dev, status.st_ino
+
+
+def unlink_if(path: Path, identity: tuple[int, int]) -> None:
+    """Remove a file if it still is the one that is meant."""
+    try:
+        if identity_of(path) == identity:
+            path.unlink()
+    except OSError:
+        return  # somebody was faster
+
+
+def secure(
+    context: TlsContext, plain: Socket, *, server: bool, host: str | None = None
+) -> TlsSocket:
+    """Put TLS over a connected socket; the handshake is yet to come."""
+    return context.wrap_socket(
+        plain,
+        server_side=server,
+        do_handshake_on_connect=False,
+        suppress_ragged_eofs=False,
+        server_hostname=host,
+    )

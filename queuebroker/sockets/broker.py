@@ -1,0 +1,356 @@
+"""`SocketQueueBroker`: a `QueueBroker` that others reach from outside the process.
+
+It adds an address to a broker of this process and decides nothing about the
+rendez-vous: who comes by the address waits in the same `RdVMap` as everybody else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NoReturn, overload
+
+from queuebroker import _net, _sync
+from queuebroker.arguments import check_instance, check_port, deadline_after
+from queuebroker.broker import Broker
+from queuebroker.errors import (
+    BrokerClosedError,
+    BrokerNameInUseError,
+    UnknownBrokerError,
+)
+from queuebroker.meeting import meet
+from queuebroker.queue_broker import CAPACITY_MESSAGES, QueueBroker
+from queuebroker.rendezvous import Kind, RdV, RdVState
+from queuebroker.sockets.address import Address, Scheme, is_address
+from queuebroker.sockets.departure import Departure
+from queuebroker.sockets.driver import Driver, default_driver
+from queuebroker.sockets.frames import TEXT_BYTES_MAX, Hello
+from queuebroker.sockets.listener import Listener
+from queuebroker.sockets.options import SocketOptions
+from queuebroker.sockets.tls import Tls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+    from typing import Self
+
+    from queuebroker._net import Socket
+    from queuebroker.broker_manager import BrokerManager
+    from queuebroker.message_queue import MessageQueue
+
+__all__ = ["SocketQueueBroker"]
+
+# What a connect that shall not wait gives the listener to answer, in seconds.
+ANSWER_S = 0.5
+
+
+class SocketQueueBroker:
+    """A named meeting point for `MessageQueue`\\ s, here and from other processes.
+
+    Args:
+        name: a non-empty str, as for `QueueBroker`; the peers are told it.
+        listen: the address to listen at, ``ipc:///path``, ``tcp://host:port`` or
+            ``tls://host:port``, port 0 for one that is free; None to connect only.
+        tls: for ``tls`` addresses: what this side shows and whom it believes.
+        driver: who serves the sockets; by default one thread for the whole process.
+            Whoever gives one has to `Driver.poll` it.
+        options: limits and settings, see `SocketOptions`.
+        manager, capacity, max_message_size, strict_half: as for `QueueBroker`.
+
+    Raises:
+        BrokerNameInUseError: the name, or the address, is in use.
+        OSError: it cannot listen there for another reason.
+        TypeError, ValueError: wrong arguments.
+    """
+
+    __slots__ = (
+        "_address",
+        "_broker",
+        "_driver",
+        "_inner",
+        "_listener",
+        "_options",
+        "_tls",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        listen: str | None = None,
+        tls: Tls | None = None,
+        driver: Driver | None = None,
+        options: SocketOptions | None = None,
+        manager: BrokerManager | None = None,
+        capacity: int = CAPACITY_MESSAGES,
+        max_message_size: int | None = None,
+        strict_half: bool = False,
+    ) -> None:
+        address = None if listen is None else Address.parse(listen)
+        if driver is not None:
+            check_instance("driver", driver, Driver)
+        if options is not None:
+            check_instance("options", options, SocketOptions)
+        if tls is not None:
+            check_instance("tls", tls, Tls)
+        if address is not None and address.scheme is Scheme.TLS and tls is None:
+            msg = f"cannot listen at {address}: tls is not given"
+            raise ValueError(msg)
+        _check_length(name)
+        self._driver = driver
+        self._options = SocketOptions() if options is None else options
+        self._tls = tls
+        self._inner = Broker(name, manager=manager, kinds=Kind)
+        self._broker = QueueBroker(
+            self._inner,
+            capacity=capacity,
+            max_message_size=max_message_size,
+            strict_half=strict_half,
+        )
+        self._listener: Listener | None = None
+        self._address = address
+        if address is not None:
+            try:
+                self._listen(address)
+            except BaseException:
+                self._inner.close()
+                raise
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "open"
+        where = "" if self._address is None else f" at {self._address}"
+        return f"<SocketQueueBroker {self.name!r}{where} {state}>"
+
+    def __reduce__(self) -> NoReturn:
+        msg = "cannot pickle or copy SocketQueueBroker: it belongs to its process"
+        raise TypeError(msg)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Listening.
+
+    def _listen(self, address: Address) -> None:
+        backlog = self._options.backlog
+        secure = None
+        if address.scheme is Scheme.TLS:
+            assert self._tls is not None
+            context = self._tls.context(server=True)
+
+            def secure(socket: Socket) -> Socket:
+                return _net.secure(context, socket, server=True)
+
+        try:
+            if address.scheme is Scheme.IPC:
+                socket = _net.listen_ipc(
+                    address.path, mode=self._options.mode, backlog=backlog
+                )
+            else:
+                socket = _net.listen_tcp(address.host, address.port, backlog=backlog)
+        except OSError as error:
+            if not _net.is_in_use(error):
+                raise
+            msg = f"cannot listen at {address}: the address is in use"
+            raise BrokerNameInUseError(msg) from None
+        lease_s = None
+        file = _net.identity_of(address.path) if address.scheme is Scheme.IPC else None
+        if address.scheme is not Scheme.IPC:
+            self._address = Address(address.scheme, address.host, _net.port_of(socket))
+            lease_s = self._options.lease_s
+        driver = self._held_driver()
+        listener = Listener(self._inner, socket, driver, self._options, secure, lease_s)
+        self._listener = listener
+
+        def farewell() -> None:
+            # The file first: who finds none is told at once that nobody is there.
+            if file is not None:
+                _net.unlink_if(address.path, file)
+            listener.close()
+
+        self._inner.farewell = farewell
+
+    def _held_driver(self) -> Driver:
+        if self._driver is None:
+            return default_driver()
+        if not self._driver.hold():
+            msg = "cannot use sockets: their driver is closed"
+            raise BrokerClosedError(msg)
+        return self._driver
+
+    @property
+    def address(self) -> str | None:
+        """Where it listens, with the port that was chosen; None if it does not."""
+        return None if self._address is None else str(self._address)
+
+    # Meeting.
+
+    def accept(
+        self,
+        port: int,
+        *,
+        timeout: float | None = None,
+        capacity: int | None = None,
+        exclusive: bool = False,
+        strict_half: bool | None = None,
+    ) -> MessageQueue:
+        """Wait for a connect, from here or elsewhere; see `QueueBroker.accept`."""
+        return self._broker.accept(
+            port,
+            timeout=timeout,
+            capacity=capacity,
+            exclusive=exclusive,
+            strict_half=strict_half,
+        )
+
+    @overload
+    def connect(
+        self,
+        name: str,
+        port: int,
+        *,
+        timeout: float | None = None,
+        required: Literal[True],
+        strict_half: bool | None = None,
+    ) -> MessageQueue: ...
+    @overload
+    def connect(
+        self,
+        name: str,
+        port: int,
+        *,
+        timeout: float | None = None,
+        required: bool = False,
+        strict_half: bool | None = None,
+    ) -> MessageQueue | None: ...
+    def connect(
+        self,
+        name: str,
+        port: int,
+        *,
+        timeout: float | None = None,
+        required: bool = False,
+        strict_half: bool | None = None,
+    ) -> MessageQueue | None:
+        """Wait for an accept of the broker at an address, or of a name in this process.
+
+        An address where nobody listens is an unknown broker (QB-SOCK-2). The rest is
+        as `QueueBroker.connect`.
+
+        Raises:
+            NotAdmittedError: the listener does not want this peer.
+            ProtocolError: what listens there is no broker.
+        """
+        if not is_address(name):
+            return self._broker.connect(
+                name, port, timeout=timeout, required=required, strict_half=strict_half
+            )
+        address = Address.parse(name)
+        deadline = deadline_after(timeout)
+        terms = self._broker._terms_with(strict_half)
+        number = check_port(port)
+        self.manager.check_process()
+        rdv = RdV(
+            RdVState.WAITING_CONNECT, self._inner, name, Kind.QUEUE, number, terms
+        )
+        if timeout == 0:
+            deadline = _sync.monotonic() + ANSWER_S
+        departure = self._departure(rdv, address, waits=timeout != 0)
+        try:
+            end = meet(rdv, deadline, timeout, departure.begin)
+        except UnknownBrokerError:
+            if required:
+                raise
+            return None
+        except BrokerClosedError:
+            if departure.error is not None:
+                raise departure.error from None
+            raise
+        finally:
+            departure.cancel()
+        return end  # type: ignore[return-value]  # of kind QUEUE, as was asked for
+
+    def _departure(self, rdv: RdV, address: Address, *, waits: bool) -> Departure:
+        hello = Hello(
+            self.name,
+            rdv.port,
+            self._options.message_bytes_max,
+            waits=waits,
+            descriptors=self._options.descriptors_max
+            if address.scheme is Scheme.IPC
+            else 0,
+        )
+        secure: Callable[[Socket], Socket] | None = None
+        if address.scheme is Scheme.TLS:
+            if self._tls is None:
+                msg = f"cannot connect to {address}: tls is not given"
+                raise ValueError(msg)
+            tls, host = self._tls.context(server=False), address.host
+
+            def secure(socket: Socket) -> Socket:
+                return _net.secure(tls, socket, server=False, host=host)
+
+        return Departure(
+            rdv, address, hello, self._held_driver, self._options.lease_s, secure
+        )
+
+    def accept_iter(self, port: int) -> Iterator[MessageQueue]:
+        """Yield accepted queues until this broker is closed; see `QueueBroker`."""
+        return self._broker.accept_iter(port)
+
+    # Looking.
+
+    @property
+    def name(self) -> str:
+        """The name it has, or had until it was closed."""
+        return self._broker.name
+
+    @property
+    def manager(self) -> BrokerManager:
+        """The name space it belongs to."""
+        return self._broker.manager
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close()` was called."""
+        return self._broker.closed
+
+    def waiting_accepts(self) -> dict[int, int]:
+        """Return how many accepts wait here, by port (QB-BOOK-2)."""
+        return self._broker.waiting_accepts()
+
+    def waiting_connects(self) -> dict[int, int]:
+        """Return how many connects wait here, from anywhere, by port (QB-BOOK-2)."""
+        return self._broker.waiting_connects()
+
+    def outgoing(self) -> dict[tuple[str, int], int]:
+        """Return how many of its own connects wait, by name or address and port."""
+        return self._broker.outgoing()
+
+    def as_current(self) -> AbstractContextManager[None]:
+        """Make this the current broker of the thread or coroutine (QB-NAME-11)."""
+        return self._broker.as_current()
+
+    # Closing.
+
+    def close(self) -> None:
+        """Free the name and the address; every wait here ends; see `Broker.close`.
+
+        Queues live on.
+        """
+        self._broker.close()
+
+
+def _check_length(name: object) -> None:
+    """A name that no frame has room for cannot be told to anybody."""
+    if isinstance(name, str):
+        size = len(name.encode("utf-8", "surrogatepass"))
+        if size > TEXT_BYTES_MAX:
+            msg = f"name of a broker has at most {TEXT_BYTES_MAX} bytes, got {size}"
+            raise ValueError(msg)

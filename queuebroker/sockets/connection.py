@@ -1,0 +1,334 @@
+"""`SocketConnection`: the state of one connection, seen from one of its ends.
+
+It is a `QueueConnection` whose far side is played by the link: what this end sends goes
+into a buffer that is nothing but the count of what the peer has not received, and what
+the peer sends, or does, is done to the state as if it were here. So the tables of
+`queuebroker.status` decide as they do between threads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from queuebroker.circular_buffer import CircularBufferQueue
+from queuebroker.connection import Flow
+from queuebroker.observer import Operation, Reason
+from queuebroker.parking import WaitList
+from queuebroker.queue_connection import Message, QueueConnection
+from queuebroker.sockets.descriptors import Described, close_all
+from queuebroker.sockets.errors import PeerLostError, ProtocolError, RemoteError
+from queuebroker.sockets.frames import Credit, Goodbye, Messages, Pong
+from queuebroker.sockets.protocol import Lost
+from queuebroker.status import Status
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Sequence
+
+    from queuebroker.connection import Side
+    from queuebroker.observer import Watch
+    from queuebroker.sockets.link import Link
+    from queuebroker.sockets.peer import Peer
+    from queuebroker.sockets.protocol import Event, Protocol
+
+__all__ = ["Inbox", "Outbound", "SocketConnection"]
+
+
+class Inbox(CircularBufferQueue[Message]):
+    """What has arrived here; its capacity is kept by the protocol."""
+
+    __slots__ = ()
+
+    def extend_locked(self, messages: Sequence[Message]) -> None:
+        """Store messages that came together, and wake one who waits for them."""
+        self._messages.extend(messages)
+        if self.arrived:
+            self.arrived.wake_one()
+
+    def pull_run_locked(self, most: int) -> list[Message]:
+        """Remove the oldest messages, ``most`` at most."""
+        messages = self._messages
+        if most >= len(messages):
+            taken = list(messages)
+            messages.clear()
+        else:
+            taken = [messages.popleft() for _ in range(most)]
+        self._pulled += len(taken)
+        return taken
+
+
+class Outbound(CircularBufferQueue[Message]):
+    """The peer's buffer as far as it is known here: how much is unread in it.
+
+    Nothing is kept in it: what is pushed goes to the protocol at once.
+
+    lost: messages of which nobody knows whether the peer received them.
+    """
+
+    __slots__ = ("_link", "_protocol", "lost")
+
+    def __init__(self, capacity: int, link: Link) -> None:
+        super().__init__(capacity, lock=link.lock)
+        self._link: Link = link
+        self._protocol: Protocol = link.protocol
+        self.lost: int = 0
+
+    def __len__(self) -> int:
+        return self._protocol.unreceived - self.discarded - self.lost
+
+    def full(self) -> bool:
+        return self._protocol.unreceived >= self.capacity
+
+    def empty(self) -> bool:
+        return not len(self)
+
+    def free_slots(self) -> int:
+        return self.capacity - self._protocol.unreceived
+
+    def push_locked(self, message: Message) -> bool:
+        if self.full():
+            return False
+        data = message[1] if isinstance(message, tuple) else message
+        if isinstance(data, Described):
+            self._link.post_fds_locked(data, list(data.take()))
+        else:
+            self._link.protocol.send_message(data)
+        self.wake_locked()
+        return True
+
+    def pull_locked(self) -> None:
+        """Nothing: it is the peer that receives."""
+
+    def wake_locked(self) -> None:
+        if self.room and not self.full():
+            self.room.wake_one()
+
+    def pulled(self) -> int:
+        return self._protocol.received
+
+    def items_locked(self) -> list[Message]:
+        return []
+
+    def discard_locked(self) -> None:
+        self.discarded += len(self)
+
+    def lose_locked(self) -> None:
+        """Count what is unread as lost."""
+        self.lost += len(self)
+
+
+class SocketConnection(QueueConnection):
+    """One end's view; ``side`` is this end, the other one is far away.
+
+    Lock: that of its link, which also guards the socket and the protocol.
+    """
+
+    __slots__ = (
+        "_inbox",
+        "_outbound",
+        "link",
+        "peer",
+        "pinged",
+        "ponged",
+        "pongs",
+        "side",
+    )
+
+    def __init__(
+        self,
+        link: Link,
+        side: Side,
+        names: tuple[str, str],
+        port: int,
+        capacity: int,
+        limit: int,
+        *,
+        strict: bool = False,
+        watch: Watch | None = None,
+    ) -> None:
+        inward = Flow[Any](Inbox(capacity, lock=link.lock))
+        outward = Flow[Any](Outbound(capacity, link))
+        super().__init__(
+            link.lock,
+            (inward, outward) if side == 0 else (outward, inward),
+            names,
+            port,
+            limit=limit,
+            strict=(strict, strict),
+            watch=watch,
+        )
+        self.link: Link = link
+        self.side: Side = side
+        self._inbox: Inbox = inward.buffer
+        self._outbound: Outbound = outward.buffer
+        self.peer: Peer | None = None
+        self.pongs: WaitList = WaitList()
+        self.pinged: int = 0
+        self.ponged: int = 0
+
+    @property
+    def inbox(self) -> Inbox:
+        """What has arrived here."""
+        return self._inbox
+
+    @property
+    def outbound(self) -> Outbound:
+        """What the peer has not received."""
+        return self._outbound
+
+    # What the peer does.
+
+    def hear_locked(self, event: Event) -> None:
+        """Do to the state what happened far away."""
+        far = self.peer_of(self.side)
+        match event:
+            case Messages():
+                if not self.closed[self.side]:
+                    self._arrive_locked(event)
+                elif event.descriptors:
+                    close_all(self.link.take_fds_locked(event.descriptors) or ())
+            case Credit():
+                self.outbound.wake_locked()
+            case Goodbye():
+                error = RemoteError(event.text or event.kind, kind=event.kind)
+                self._part_locked(far, error if event.abnormal else None)
+            case Lost():
+                self.outbound.lose_locked()
+                self._part_locked(far, event.error)
+            case Pong():
+                self.ponged = event.number
+                self.pongs.wake_all()
+            case _:
+                raise AssertionError(event)  # the protocol lets no other through
+
+    def _arrive_locked(self, event: Messages) -> None:
+        messages = event.messages
+        if event.descriptors:
+            fds = self.link.take_fds_locked(event.descriptors)
+            if fds is None:
+                msg = f"{event.descriptors} descriptors were to come, fewer came"
+                self.link.fail_locked(ProtocolError(msg))
+                return
+            messages = [Described.of(messages[0], fds)]
+        if self.watch is None:
+            self.inbox.extend_locked(messages)
+        else:
+            self.inbox.extend_locked(list(enumerate(messages, event.first)))
+        self.refresh_locked(self.side)
+
+    def _part_locked(self, far: Side, error: BaseException | None) -> None:
+        reason = Reason.NONE if error is None else Reason.ABNORMAL
+        self.close_locked(far, error, reason)
+        self.pongs.wake_all()
+
+    # What this end does.
+
+    def close_locked(
+        self, side: Side, error: BaseException | None, reason: Reason
+    ) -> None:
+        super().close_locked(side, error, reason)
+        if side == self.side:
+            self._leave_locked(error)
+        else:
+            self._leave_if_done_locked()
+
+    def close_both(self) -> None:
+        self.critical(lambda: self.close_locked(self.side, None, Reason.BROKER_CLOSED))
+
+    def _leave_if_done_locked(self) -> None:
+        """Say good-bye too once the peer has, and nothing of its is left to receive."""
+        if self.status(self.side) is Status.DISCONNECTED:
+            self._leave_locked(None)
+
+    def _leave_locked(self, error: BaseException | None) -> None:
+        self.link.leave_locked(error)
+        self.pongs.wake_all()  # none may come any more
+
+    def _store_locked(self, peer: Side, message: bytes, waited_ns: int) -> bool:
+        stored = super()._store_locked(peer, message, waited_ns)
+        self.link.flush_locked()
+        return stored
+
+    def post_locked(self, message: bytes) -> bool:
+        """Send a message if nothing stands in the way; False: ask the tables."""
+        protocol = self.link.protocol
+        if (
+            protocol.unreceived >= self._outbound.capacity
+            or self.closed[0]
+            or self.closed[1]
+            or self.watch is not None
+        ):
+            return False
+        self.link.post_locked(message)
+        return True
+
+    def grab_locked(self) -> bytes | None:
+        """Receive a message if one is here; None: ask the tables."""
+        inbox = self._inbox
+        messages = inbox._messages
+        if not messages or self.watch is not None:
+            return None
+        message = messages.popleft()
+        inbox._pulled += 1
+        protocol = self.link.protocol
+        if protocol.take_one() or self.closed[1 - self.side]:
+            self.took_locked(0)
+        if messages and inbox.arrived:
+            inbox.arrived.wake_one()
+        if self.readiness[self.side] is not None:
+            self.refresh_locked(self.side)
+        assert not isinstance(message, tuple)  # unobserved
+        return message
+
+    def store_run_locked(self, messages: list[bytes]) -> None:
+        """Send several messages that there is room for, unobserved."""
+        self.link.protocol.send_run(messages)
+        self.link.flush_locked()
+        self.outbound.wake_locked()
+
+    def take_locked(self, side: Side, waited_ns: int) -> bytes | None:
+        message = super().take_locked(side, waited_ns)
+        if message is not None:
+            self.took_locked(1)
+        return message
+
+    def took_locked(self, count: int) -> None:
+        """Let the peer know what was received, when it is time to."""
+        self.link.protocol.credit(count)
+        if self.closed[1 - self.side]:
+            self._leave_if_done_locked()
+        else:
+            self.link.flush_locked()
+
+    def lead_locked(self) -> bool:
+        """Let this thread read in the driver's place, if that may help."""
+        return not (self.closed[0] or self.closed[1]) and self.link.lead_locked()
+
+    def awaited_locked(self) -> bool:
+        """Whether anybody waits for what the driver would read."""
+        return (
+            bool(self._inbox.arrived or self._outbound.room or self.pongs)
+            or self.readiness[self.side] is not None
+        )
+
+    def recover_locked(self) -> None:
+        super().recover_locked()
+        self.link.flush_locked()
+
+    def note(
+        self, operation: Operation, actor: Side, receiver: Side, **told: Any
+    ) -> None:
+        # What is done far away is told there.
+        if actor == self.side:
+            super().note(operation, actor, receiver, **told)
+
+    def forsake(self, lock: _thread.LockType) -> None:
+        """Lose the peer, because the driver is gone; ``lock`` is a new one."""
+        self.lock = lock
+        self.inbox.lock = self.outbound.lock = lock
+        far = self.peer_of(self.side)
+        self.outbound.lose_locked()
+        self.closed[far] = True
+        self.errors[far] = PeerLostError("its driver is closed, or of another process")
+        self.hung_up[far] = True
+        self.rouse_locked()

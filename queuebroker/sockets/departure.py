@@ -1,0 +1,236 @@
+"""`Departure`: one connect to an address, from the dialling to the welcome or refusal.
+
+To its own broker it is a caller of ``connect`` like any other, an `RdV` that waits
+elsewhere; so the broker's close and the caller's timeout end it as they end the others.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Final, cast
+
+from queuebroker import _net, _sync
+from queuebroker.meeting import withdraw_locked
+from queuebroker.observer import Reason
+from queuebroker.rendezvous import RdVEvent, RdVMap
+from queuebroker.sockets.address import Scheme
+from queuebroker.sockets.connection import SocketConnection
+from queuebroker.sockets.errors import PeerLostError
+from queuebroker.sockets.frames import Hello, Refusal, Refused, Welcome
+from queuebroker.sockets.link import Link
+from queuebroker.sockets.listener import refused
+from queuebroker.sockets.peer import peer_of
+from queuebroker.sockets.protocol import Lost, Protocol
+from queuebroker.sockets.queue import SocketMessageQueue
+from queuebroker.sockets.states import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker._net import Socket
+    from queuebroker.broker import Broker
+    from queuebroker.broker_manager import BrokerManager
+    from queuebroker.errors import QueueBrokerError
+    from queuebroker.rendezvous import RdV
+    from queuebroker.sockets.address import Address
+    from queuebroker.sockets.driver import Driver
+    from queuebroker.sockets.protocol import Event
+
+__all__ = ["Departure"]
+
+# What the platform answers where nobody listens.
+_NOBODY: Final = (errno.ECONNREFUSED, errno.ENOENT)
+# The kernel has no room for one more connect: how long until it is asked again.
+RETRY_S: Final = 0.002
+
+_REASONS: Final = {
+    Refusal.TIMED_OUT: Reason.TIMED_OUT,
+    Refusal.BROKER_CLOSED: Reason.BROKER_CLOSED,
+    Refusal.UNKNOWN_BROKER: Reason.UNKNOWN_BROKER,
+}
+
+
+class FarBroker:
+    """What stands for the broker at an address; see `RdV.target`."""
+
+    __slots__ = ("closed", "name", "waiting")
+
+    def __init__(self, name: str) -> None:
+        self.name: str = name
+        self.closed: bool = False
+        self.waiting: RdVMap = RdVMap()
+
+
+class Departure:
+    """The host of a link until it is welcome.
+
+    error: why there is no connection, where `RdV.reason` has no word for it.
+    """
+
+    def __init__(
+        self,
+        rdv: RdV,
+        address: Address,
+        hello: Hello,
+        driver: Callable[[], Driver],
+        lease_s: float,
+        secure: Callable[[Socket], Socket] | None,
+    ) -> None:
+        self._rdv = rdv
+        self._address = address
+        self._hello = hello
+        self._driver = driver
+        self._lease_s = None if address.scheme is Scheme.IPC else lease_s
+        self._secure = secure
+        self._link: Link | None = None
+        self.error: QueueBrokerError | None = None
+
+    @property
+    def _manager(self) -> BrokerManager:
+        return self._rdv.caller.manager
+
+    # In the caller's thread.
+
+    def begin(self, rdv: RdV) -> None:
+        """Enlist the call and dial; see `queuebroker.meeting.begin`."""
+        with self._manager.lock:
+            if rdv.caller.closed:
+                rdv.reason = Reason.BROKER_CLOSED
+                rdv.step(RdVEvent.WITHDRAW)
+                return
+            rdv.target = cast("Broker", FarBroker(str(self._address)))
+            rdv.begun = True
+            rdv.target.waiting.add(rdv)
+            rdv.caller.departing[rdv] = None
+        self._dial()
+
+    def cancel(self) -> None:
+        """Give up, if it is not welcome: nobody shall accept it any more."""
+        link = self._link
+        if link is None:
+            return
+        with link.lock:
+            if link.connection is None and link.protocol.state is State.ASKING:
+                link.leave_locked(None)
+                link._finish_soon()
+
+    def _dial(self) -> None:
+        """Connect the socket, or begin to."""
+        if not self._rdv.waiting:
+            return
+        address = self._address
+        opening = None
+        try:
+            if address.scheme is Scheme.IPC:
+                socket = _net.dial_ipc(address.path)
+            else:
+                socket = _net.dial_tcp(address.host, address.port)
+                opening = self._arrived
+        except BlockingIOError:
+            driver = self._driver()
+            driver.at(_sync.monotonic() + RETRY_S, lambda: self._retry(driver))
+            return
+        except OSError as error:
+            self._fail(error)
+            return
+        driver = self._driver()
+        protocol = Protocol.asking(self._hello, lease_s=self._lease_s)
+        self._link = Link(
+            socket,
+            protocol,
+            driver,
+            self,
+            opening,
+            takes_fds=self._hello.descriptors > 0,
+        )
+        self._link.begin()
+        if self._rdv.ended():
+            self.cancel()
+
+    def _retry(self, driver: Driver) -> None:
+        self._dial()
+        driver.release()
+
+    # In the driver's thread.
+
+    def _arrived(self, socket: Socket) -> int:
+        """See how the connect went; then what comes before the first byte of ours."""
+        link = self._link
+        assert link is not None
+        if not link.secured:
+            error = _net.connect_error(socket)
+            if error is not None:
+                raise error
+            if self._secure is None:
+                return 0
+            socket = self._secure(socket)
+            link.secure_locked(socket)
+        assert isinstance(socket, _net.TlsSocket)
+        return _net.shake_hands(socket)
+
+    def heard(self, link: Link, events: list[Event]) -> None:
+        """Deal with the answer, and with what came right behind it."""
+        answer = events[0]
+        if isinstance(answer, Welcome):
+            self._welcomed(link, answer, events[1:])
+        elif isinstance(answer, Refused):
+            self._refused(answer)
+        elif isinstance(answer, Lost):
+            self._lost(answer)
+
+    def _welcomed(self, link: Link, welcome: Welcome, rest: list[Event]) -> None:
+        rdv = self._rdv
+        with link.lock:
+            connection = SocketConnection(
+                link,
+                1,
+                (welcome.name, self._hello.name),
+                self._hello.port,
+                welcome.capacity,
+                welcome.limit,
+                strict=rdv.terms.strict,
+                watch=self._manager.watch,
+            )
+            connection.peer = peer_of(link.socket, welcome.name)
+            link.connection = connection
+            link.host = None
+            # Before anybody else can read the socket: they come first.
+            link.deal_locked(rest)
+        end = SocketMessageQueue(connection, 1)
+        with self._manager.lock:
+            met = rdv.waiting
+            if met:
+                self._manager.keep_locked(connection)
+                rdv.end = end
+                rdv.step(RdVEvent.MATCH)
+                rdv.caller.departing.pop(rdv, None)
+                rdv.target.waiting.remove(rdv)
+                rdv.wake()
+        if not met:
+            end.disconnect()
+
+    def _refused(self, answer: Refused) -> None:
+        reason = _REASONS.get(answer.reason)
+        if reason is None:
+            text = answer.text
+            self.error = refused(answer.reason, text, str(self._address))
+        self._withdraw(reason or Reason.BROKER_CLOSED)
+
+    def _lost(self, answer: Lost) -> None:
+        cause = answer.error.__cause__
+        if isinstance(cause, OSError) and cause.errno in _NOBODY:
+            self._withdraw(Reason.UNKNOWN_BROKER)
+            return
+        if not isinstance(answer.error, PeerLostError):
+            self.error = answer.error
+        self._withdraw(Reason.BROKER_CLOSED)
+
+    def _fail(self, error: OSError) -> None:
+        """Nobody listens there, or there is no way: for who connects it is the same."""
+        self._cause = error
+        self._withdraw(Reason.UNKNOWN_BROKER)
+
+    def _withdraw(self, reason: Reason) -> None:
+        with self._manager.lock:
+            if self._rdv.waiting:
+                withdraw_locked(self._rdv, reason)

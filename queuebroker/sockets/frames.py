@@ -1,0 +1,375 @@
+"""The frames of a connection between processes: bytes to values and back.
+
+A frame is a byte that says its kind, its length, and so many bytes of body; numbers
+are in network order. A body is read from its first byte to its last in one go, and
+must end where its length says. This knows what a frame looks like, and nothing of
+which may follow which; a length is judged before a byte of the body is kept.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from queuebroker.sockets.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = [
+    "BODY_BYTES_MAX",
+    "HEAD",
+    "MAGIC",
+    "NUMBER",
+    "OVERHEAD_BYTES",
+    "VERSIONS",
+    "Credit",
+    "Frame",
+    "Goodbye",
+    "Hello",
+    "Messages",
+    "Ping",
+    "Pong",
+    "Refusal",
+    "Refused",
+    "Welcome",
+    "decode",
+    "encode",
+    "encode_message",
+    "encode_run",
+    "head_of_message",
+]
+
+MAGIC: Final = b"QUEUEBRK"
+VERSIONS: Final = (1, 1)  # the lowest and the highest that is spoken here
+
+HEAD: Final = struct.Struct(">BI")  # kind, bytes of the body
+BODY_BYTES_MAX: Final = 2**32 - 1
+TEXT_BYTES_MAX: Final = 4096  # of a reason that travels; longer ones are cut
+# What a body has beside its messages: a number, a count, a length for each.
+OVERHEAD_BYTES: Final = 64
+
+_HELLO: Final = struct.Struct(">8sBBBBII")
+_WELCOME: Final = struct.Struct(">BBII")
+NUMBER: Final = struct.Struct(">Q")
+_COUNT: Final = struct.Struct(">I")
+_RUN: Final = struct.Struct(">QI")
+_GOODBYE: Final = struct.Struct(">QB")
+_TEXT: Final = struct.Struct(">H")
+_MESSAGE: Final = struct.Struct(">BIQ")
+_FDS: Final = struct.Struct(">QB")
+
+
+class Frame(enum.IntEnum):
+    """The kinds of frame. The numbers are the protocol's."""
+
+    HELLO = 1
+    WELCOME = 2
+    REFUSED = 3
+    MESSAGE = 4
+    RUN = 5
+    CREDIT = 6
+    GOODBYE = 7
+    PING = 8
+    PONG = 9
+    MESSAGE_WITH_FDS = 10
+
+
+# As ints: what is looked up for every message must not be looked up in an Enum.
+_MESSAGE_KIND: Final = int(Frame.MESSAGE)
+
+
+class Refusal(enum.IntEnum):
+    """Why a connect was refused. The numbers are the protocol's."""
+
+    TIMED_OUT = 1
+    BROKER_CLOSED = 2
+    UNKNOWN_BROKER = 3
+    NOT_ADMITTED = 4
+    PROTOCOL = 5
+    BUSY = 6
+
+
+@attrs.frozen(slots=True)
+class Hello:
+    """A connect: who it is, where it wants to go, what it can take.
+
+    limit: bytes of the longest message it takes.
+    descriptors: most descriptors with one message it takes, 0 for none.
+    waits: whether it stays if nobody accepts at once.
+    """
+
+    name: str
+    port: int
+    limit: int
+    waits: bool = True
+    descriptors: int = 0
+    versions: tuple[int, int] = VERSIONS
+
+
+@attrs.frozen(slots=True)
+class Welcome:
+    """An accept: who it is, and what both keep to from now on.
+
+    capacity: messages each direction holds.
+    limit, descriptors: as in `Hello`, for both directions.
+    """
+
+    name: str
+    capacity: int
+    limit: int
+    descriptors: int = 0
+    version: int = VERSIONS[1]
+
+
+@attrs.frozen(slots=True)
+class Refused:
+    """No connection, and why."""
+
+    reason: Refusal
+    text: str = ""
+
+
+@attrs.frozen(slots=True)
+class Messages:
+    """Messages in order; ``first`` is the number of the first, from 1.
+
+    descriptors: how many came with the only one there is.
+    """
+
+    first: int
+    messages: Sequence[bytes]
+    descriptors: int = 0
+
+
+@attrs.frozen(slots=True)
+class Credit:
+    """So many more messages were received."""
+
+    count: int
+
+
+@attrs.frozen(slots=True)
+class Goodbye:
+    """An end was disconnected; it had received so many messages in all.
+
+    kind, text: class and text of the error that caused it, if any did.
+    """
+
+    received: int
+    abnormal: bool = False
+    kind: str = ""
+    text: str = ""
+
+
+@attrs.frozen(slots=True)
+class Ping:
+    """To be answered with the same number."""
+
+    number: int
+
+
+@attrs.frozen(slots=True)
+class Pong:
+    """The answer to a `Ping`."""
+
+    number: int
+
+
+Value = Hello | Welcome | Refused | Messages | Credit | Goodbye | Ping | Pong
+
+
+# To bytes.
+
+
+def encode(value: Hello | Welcome | Refused | Credit | Goodbye | Ping | Pong) -> bytes:
+    """Return the frame of anything but messages."""
+    kind, body = _body_of(value)
+    return _framed(kind, body)
+
+
+def _body_of(
+    value: Hello | Welcome | Refused | Credit | Goodbye | Ping | Pong,
+) -> tuple[Frame, bytes]:
+    match value:
+        case Hello():
+            wants = (value.waits, value.descriptors, value.port, value.limit)
+            fixed = _HELLO.pack(MAGIC, *value.versions, *wants)
+            found = Frame.HELLO, fixed + _text(value.name)
+        case Welcome():
+            agreed = (value.descriptors, value.capacity, value.limit)
+            fixed = _WELCOME.pack(value.version, *agreed)
+            found = Frame.WELCOME, fixed + _text(value.name)
+        case Refused():
+            found = Frame.REFUSED, bytes((value.reason,)) + _text(value.text)
+        case Credit():
+            found = Frame.CREDIT, _COUNT.pack(value.count)
+        case Goodbye():
+            fixed = _GOODBYE.pack(value.received, value.abnormal)
+            found = Frame.GOODBYE, fixed + _text(value.kind) + _text(value.text)
+        case Ping():
+            found = Frame.PING, NUMBER.pack(value.number)
+        case Pong():
+            found = Frame.PONG, NUMBER.pack(value.number)
+    return found
+
+
+def head_of_message(number: int, size: int) -> bytes:
+    """Return what stands before a message of so many bytes."""
+    return _MESSAGE.pack(_MESSAGE_KIND, 8 + size, number)
+
+
+def encode_message(number: int, message: bytes, descriptors: int = 0) -> bytes:
+    """Return the frame of one message."""
+    if descriptors:
+        body = _FDS.pack(number, descriptors) + message
+        return _framed(Frame.MESSAGE_WITH_FDS, body)
+    return head_of_message(number, len(message)) + message
+
+
+def encode_run(first: int, messages: Sequence[bytes]) -> bytes:
+    """Return one frame for several messages."""
+    lengths = list(map(len, messages))
+    count = len(lengths)
+    size = _RUN.size + _COUNT.size * count + sum(lengths)
+    return b"".join(
+        (
+            HEAD.pack(Frame.RUN, size),
+            _RUN.pack(first, count),
+            struct.pack(f">{count}I", *lengths),
+            *messages,
+        )
+    )
+
+
+def _framed(kind: Frame, body: bytes) -> bytes:
+    return HEAD.pack(kind, len(body)) + body
+
+
+def _text(text: str) -> bytes:
+    # A name may hold what is no character by itself; it travels all the same.
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) > TEXT_BYTES_MAX:
+        data = data[:TEXT_BYTES_MAX].decode("utf-8", "ignore").encode()
+    return _TEXT.pack(len(data)) + data
+
+
+# From bytes.
+
+
+def decode(kind: int, body: bytes) -> Value:
+    """Return what a frame says.
+
+    Raises:
+        ProtocolError: it is no frame, or its body is not what its kind has.
+    """
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        msg = f"frame of unknown kind {kind}"
+        raise ProtocolError(msg)
+    try:
+        return decoder(body)
+    except (struct.error, UnicodeDecodeError):
+        raise _broken(kind, "is malformed") from None
+
+
+def _decode_message(body: bytes) -> Messages:
+    (number,) = NUMBER.unpack_from(body)
+    return Messages(number, (body[NUMBER.size :],))
+
+
+def _decode_run(body: bytes) -> Messages:
+    if len(body) < _RUN.size:
+        raise _broken(Frame.RUN, "is too short")
+    first, count = _RUN.unpack_from(body)
+    begin = _RUN.size + _COUNT.size * count
+    if not count or begin > len(body):
+        raise _broken(Frame.RUN, f"has no room for {count} messages")
+    lengths = struct.unpack_from(f">{count}I", body, _RUN.size)
+    ends = list(accumulate(lengths, initial=begin))
+    if ends[-1] != len(body):
+        raise _broken(Frame.RUN, f"ends at {len(body)}, its messages at {ends[-1]}")
+    return Messages(first, [body[start:stop] for start, stop in pairwise(ends)])
+
+
+def _decode_described(body: bytes) -> Messages:
+    number, descriptors = _FDS.unpack_from(body)
+    if not descriptors:
+        raise _broken(Frame.MESSAGE_WITH_FDS, "has none")
+    return Messages(number, (body[_FDS.size :],), descriptors)
+
+
+def _decode_hello(body: bytes) -> Hello:
+    magic, low, high, waits, descriptors, port, limit = _HELLO.unpack_from(body)
+    if magic != MAGIC:
+        raise _broken(Frame.HELLO, "does not begin with the magic")
+    name = _last_text(Frame.HELLO, body, _HELLO.size)
+    if low > high or waits > 1 or port >= 2**31 or not name:
+        raise _broken(Frame.HELLO, "has a value out of range")
+    return Hello(name, port, limit, bool(waits), descriptors, (low, high))
+
+
+def _decode_welcome(body: bytes) -> Welcome:
+    version, descriptors, capacity, limit = _WELCOME.unpack_from(body)
+    name = _last_text(Frame.WELCOME, body, _WELCOME.size)
+    if not capacity or not name:
+        raise _broken(Frame.WELCOME, "has a value out of range")
+    return Welcome(name, capacity, limit, descriptors, version)
+
+
+def _decode_refused(body: bytes) -> Refused:
+    text = _last_text(Frame.REFUSED, body, 1)
+    try:
+        return Refused(Refusal(body[0]), text)
+    except ValueError:
+        raise _broken(Frame.REFUSED, f"gives reason {body[0]}") from None
+
+
+def _decode_goodbye(body: bytes) -> Goodbye:
+    received, abnormal = _GOODBYE.unpack_from(body)
+    error, end = _text_at(body, _GOODBYE.size)
+    text = _last_text(Frame.GOODBYE, body, end)
+    if abnormal > 1:
+        raise _broken(Frame.GOODBYE, "has a value out of range")
+    return Goodbye(received, bool(abnormal), error, text)
+
+
+_DECODERS: Final[Mapping[int, Callable[[bytes], Value]]] = {
+    Frame.MESSAGE: _decode_message,
+    Frame.RUN: _decode_run,
+    Frame.MESSAGE_WITH_FDS: _decode_described,
+    Frame.HELLO: _decode_hello,
+    Frame.WELCOME: _decode_welcome,
+    Frame.REFUSED: _decode_refused,
+    Frame.CREDIT: lambda body: Credit(*_COUNT.unpack(body)),
+    Frame.GOODBYE: _decode_goodbye,
+    Frame.PING: lambda body: Ping(*NUMBER.unpack(body)),
+    Frame.PONG: lambda body: Pong(*NUMBER.unpack(body)),
+}
+
+
+def _last_text(kind: Frame, body: bytes, start: int) -> str:
+    """Return the text from there to the end of the body."""
+    text, end = _text_at(body, start)
+    if end != len(body):
+        raise _broken(kind, f"has {len(body) - end} bytes too many")
+    return text
+
+
+def _text_at(body: bytes, start: int) -> tuple[str, int]:
+    """Return the text that begins there, and where it ends."""
+    (size,) = _TEXT.unpack_from(body, start)
+    begin = start + _TEXT.size
+    end = begin + size
+    if end > len(body) or size > TEXT_BYTES_MAX:
+        msg = f"text of {size} bytes in a body of {len(body)}"
+        raise ProtocolError(msg)
+    return body[begin:end].decode("utf-8", "surrogatepass"), end
+
+
+def _broken(kind: int, what: str) -> ProtocolError:
+    return ProtocolError(f"{Frame(kind).name} frame {what}")

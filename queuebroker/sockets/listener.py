@@ -1,0 +1,322 @@
+"""`Listener`: the socket at a broker's address, and who has come to it.
+
+Who connects says first who it is and what it wants. From then on it is a caller of
+``connect`` like any other: an `RdV` in the broker's `RdVMap`, whose caller is far away.
+Until it has said so it is nobody, of whom there are a limited number for a limited
+time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from queuebroker import _net, _sync
+from queuebroker.meeting import begin, expire, withdraw_locked
+from queuebroker.observer import Reason
+from queuebroker.rendezvous import Kind, RdV, RdVState, Terms
+from queuebroker.sockets.connection import SocketConnection
+from queuebroker.sockets.errors import NotAdmittedError
+from queuebroker.sockets.frames import Hello, Refusal, Welcome
+from queuebroker.sockets.link import Link
+from queuebroker.sockets.peer import Peer, peer_of
+from queuebroker.sockets.protocol import Protocol
+from queuebroker.sockets.queue import SocketMessageQueue
+from queuebroker.sockets.states import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker._net import Socket
+    from queuebroker.broker import Broker
+    from queuebroker.broker_manager import BrokerManager
+    from queuebroker.observer import Watch
+    from queuebroker.sockets.driver import Driver
+    from queuebroker.sockets.options import SocketOptions
+    from queuebroker.sockets.protocol import Event
+
+__all__ = ["Listener"]
+
+# How many connects are taken in before others have their turn.
+_ACCEPTS_MAX: Final = 64
+
+_REFUSALS: Final = {
+    Reason.TIMED_OUT: Refusal.TIMED_OUT,
+    Reason.BROKER_CLOSED: Refusal.BROKER_CLOSED,
+    Reason.UNKNOWN_BROKER: Refusal.UNKNOWN_BROKER,
+}
+
+
+class FarCaller:
+    """What stands for the broker of a caller in another process; see `RdV.caller`."""
+
+    __slots__ = ("closed", "departing", "manager", "name")
+
+    def __init__(self, name: str, manager: BrokerManager) -> None:
+        self.name: str = name
+        self.manager: BrokerManager = manager
+        self.closed: bool = False
+        self.departing: dict[RdV, None] = {}
+
+
+class Bell:
+    """A parker: instead of a thread it wakes the driver."""
+
+    __slots__ = ("_driver", "_function", "_rung")
+
+    def __init__(self, driver: Driver, function: Callable[[], object]) -> None:
+        self._driver = driver
+        self._function = function
+        self._rung = False
+
+    def locked(self) -> bool:
+        """Whether it was not rung yet."""
+        return not self._rung
+
+    def release(self) -> None:
+        """Let the driver look; twice does no harm."""
+        self._rung = True
+        self._driver.call(self._function)
+
+
+class Listener:
+    """Listens for one broker until that is closed.
+
+    Only the driver calls it, but for `close`; what both touch are containers whose
+    single operations are atomic.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        socket: Socket,
+        driver: Driver,
+        options: SocketOptions,
+        secure: Callable[[Socket], Socket] | None,
+        lease_s: float | None,
+    ) -> None:
+        self.broker: Broker = broker
+        self.driver: Driver = driver
+        self.options: SocketOptions = options
+        self.lease_s: float | None = lease_s
+        self._secure = secure
+        self._listening = [socket]
+        # Who has not said yet what it wants, and who waits to be accepted.
+        self.unknown: dict[Arrival, None] = {}
+        self.waiting: dict[Arrival, None] = {}
+        driver.register(socket.fileno(), self, _net.READ)
+
+    def ready(self, mask: int) -> None:  # noqa: ARG002  # a handler is told
+        """Take in who has connected."""
+        for _ in range(_ACCEPTS_MAX):
+            try:
+                made = _net.accept(self._listening[0])
+            except (IndexError, OSError):
+                return  # closed just now; or no descriptor is left for who comes
+            if made is None:
+                return
+            if len(self.unknown) >= self.options.unknown_peers_max:
+                made.close()
+                continue
+            self._admit(made)
+
+    def _admit(self, made: Socket) -> None:
+        opening = None
+        if self._secure is not None:
+            made, opening = (
+                self._secure(made),
+                cast("Callable[[Socket], int]", _net.shake_hands),
+            )
+        self.driver.hold()
+        arrival = Arrival(self)
+        protocol = Protocol.listening(
+            first_max=self.options.first_frame_bytes_max, lease_s=self.lease_s
+        )
+        takes_fds = (
+            self.options.descriptors_max > 0 and _net.credentials_of(made) is not None
+        )
+        arrival.link = Link(
+            made, protocol, self.driver, arrival, opening, takes_fds=takes_fds
+        )
+        self.unknown[arrival] = None
+        self.driver.at(
+            _sync.monotonic() + self.options.handshake_s, arrival.expire_unknown
+        )
+        arrival.link.begin()
+
+    def forsake(self) -> None:
+        """Close the socket and nothing else: its file belongs to the parent."""
+        for socket in self._listening:
+            socket.close()
+
+    def close(self) -> None:
+        """Listen no more. Who waits is told by its broker, who is unknown is not."""
+        try:
+            socket = self._listening.pop()
+        except IndexError:
+            return
+        self.driver.unregister(socket.fileno())
+        socket.close()
+        self.driver.call(self._part)
+
+    def _part(self) -> None:
+        for arrival in list(self.unknown):
+            arrival.link.drop()
+        self.unknown.clear()
+        self.driver.release()
+
+
+class Arrival:
+    """One peer on its way to an accept: the host of its link until there is one."""
+
+    link: Link
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._rdv: RdV | None = None
+        self._hello: Hello | None = None
+        self.peer: Peer | None = None
+
+    def expire_unknown(self) -> None:
+        """Have no more patience with who has not said what it wants."""
+        if self in self._listener.unknown:
+            self._end()
+
+    def _end(self) -> None:
+        self._listener.unknown.pop(self, None)
+        self._listener.waiting.pop(self, None)
+        self.link.drop()
+
+    def heard(self, link: Link, events: list[Event]) -> None:
+        """Begin with a hello; anything else ends it."""
+        for event in events:
+            if isinstance(event, Hello):
+                self._listener.unknown.pop(self, None)
+                self._ask(event)
+            else:
+                self._leave(link, event)
+
+    def _ask(self, hello: Hello) -> None:
+        """Let it wait for an accept like any other caller."""
+        listener = self._listener
+        self._hello = hello
+        refusal = self._refusal(hello)
+        if refusal is not None:
+            self._refuse(*refusal)
+            return
+        listener.waiting[self] = None
+        caller = cast("Broker", FarCaller(hello.name, listener.broker.manager))
+        self._rdv = rdv = RdV(
+            RdVState.WAITING_CONNECT,
+            caller,
+            listener.broker.name,
+            Kind.QUEUE,
+            hello.port,
+            Terms(1),
+            lambda: Bell(listener.driver, self._look),
+        )
+        rdv.join = self._join
+        begin(rdv)
+        if rdv.waiting and not hello.waits:
+            expire(rdv)
+        self._look()
+
+    def _refusal(self, hello: Hello) -> tuple[Refusal, str] | None:
+        options = self._listener.options
+        self.peer = peer_of(self.link.socket, hello.name)
+        if len(self._listener.waiting) >= options.waiting_peers_max:
+            return Refusal.BUSY, "too many peers wait to be accepted"
+        if options.admit is None:
+            return None
+        try:
+            reason = options.admit(self.peer)
+        except Exception as error:  # noqa: BLE001 # a user's: whatever it is, it is no
+            reason = f"{type(error).__name__}: {error}"
+        return None if reason is None else (Refusal.NOT_ADMITTED, str(reason))
+
+    def _look(self) -> None:
+        """See what became of the call; in the driver's thread."""
+        rdv = self._rdv
+        if rdv is None:
+            return
+        with rdv.caller.manager.lock:
+            state, reason = rdv.state, rdv.reason
+        if state is RdVState.WITHDRAWN:
+            self._rdv = None
+            self._refuse(_REFUSALS.get(reason, Refusal.BROKER_CLOSED), "")
+        elif state is RdVState.MATCHED:
+            # The end belongs to who accepted, and is collected when that forgets it.
+            self._rdv = None
+            self._listener.waiting.pop(self, None)
+            self.link.host = None
+            del self.link  # the clock of the handshake still holds this for a while
+
+    def _refuse(self, reason: Refusal, text: str) -> None:
+        self._listener.waiting.pop(self, None)
+        with self.link.lock:
+            if self.link.protocol.state is State.ASKED:
+                self.link.protocol.refuse(reason, text)
+                self.link.flush_locked()
+
+    def _leave(self, link: Link, event: Event) -> None:
+        """It is gone, or gives up; if it was accepted just now, its peer is told."""
+        rdv, self._rdv = self._rdv, None
+        if rdv is not None:
+            with rdv.caller.manager.lock:
+                if rdv.waiting:
+                    withdraw_locked(rdv, Reason.DISCONNECTED)
+        self._listener.unknown.pop(self, None)
+        self._listener.waiting.pop(self, None)
+        with link.lock:
+            if link.connection is not None:
+                link.deal_locked([event])
+            link.flush_locked()
+
+    def _join(
+        self, acceptor: RdV, watch: Watch | None
+    ) -> tuple[SocketConnection, SocketMessageQueue]:
+        """Make the acceptor's end; under the manager's lock, in the accepting thread.
+
+        The connection's lock is taken under it, which is done nowhere else: nobody but
+        the driver knows the link yet, and that never takes the manager's lock under it.
+        """
+        hello, listener, link = self._hello, self._listener, self.link
+        assert hello is not None
+        limit = min(
+            acceptor.terms.limit or listener.options.message_bytes_max,
+            listener.options.message_bytes_max,
+            hello.limit,
+        )
+        descriptors = min(hello.descriptors, listener.options.descriptors_max)
+        with link.lock:
+            connection = SocketConnection(
+                link,
+                0,
+                (listener.broker.name, hello.name),
+                acceptor.port,
+                acceptor.terms.capacity,
+                limit,
+                strict=acceptor.terms.strict,
+                watch=watch,
+            )
+            connection.peer = self.peer
+            link.connection = connection
+            if link.protocol.state is State.ASKED and not link.closed:
+                link.protocol.welcome(
+                    Welcome(
+                        listener.broker.name,
+                        acceptor.terms.capacity,
+                        limit,
+                        descriptors,
+                    )
+                )
+                link.flush_locked()
+            else:
+                # It left between the match and now: what it said is ordinary.
+                connection.close_locked(1, None, Reason.NONE)
+        return connection, SocketMessageQueue(connection, 0)
+
+
+def refused(reason: Refusal, text: str, address: str) -> NotAdmittedError:
+    """Return the exception for a peer that was not admitted."""
+    why = text or reason.name.lower().replace("_", " ")
+    return NotAdmittedError(f"cannot connect to {address}: not admitted: {why}")

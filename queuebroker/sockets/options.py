@@ -1,0 +1,70 @@
+"""`SocketOptions`: what a broker lets others do to it, each limit with its default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from queuebroker.arguments import check_callable, index, positive
+
+if TYPE_CHECKING:
+    from queuebroker.sockets.peer import Peer
+
+__all__ = ["Admit", "SocketOptions"]
+
+# Told who asks; None admits, a text is the reason not to.
+Admit = Callable[["Peer"], str | None]
+
+
+def _positive(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    positive(attribute.name, value)
+
+
+def _count(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if not 0 <= index(attribute.name, value) <= 253:
+        msg = f"{attribute.name} must be in 0..253, got {value}"
+        raise ValueError(msg)
+
+
+def _seconds(_: object, attribute: attrs.Attribute[Any], value: float) -> None:
+    if not 0 < value < float("inf"):
+        msg = f"{attribute.name} must be a number of seconds above 0, got {value}"
+        raise ValueError(msg)
+
+
+def _callable(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value is not None:
+        check_callable(attribute.name, value)
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class SocketOptions:
+    """Limits and settings of the connections of one broker.
+
+    mode: permissions of the socket file (``ipc``).
+    backlog: connects that the kernel keeps while they are not looked at.
+    message_bytes_max: bytes of the longest message, also where ``max_message_size``
+        says nothing: nobody shall make us allocate more.
+    first_frame_bytes_max: bytes of the frame a peer begins with.
+    handshake_s: seconds a peer has to say who it is and what it wants.
+    unknown_peers_max: peers at a time that have not said so yet.
+    waiting_peers_max: peers at a time that wait to be accepted.
+    lease_s: seconds of silence after which a peer is lost (``tcp``, ``tls``).
+    descriptors_max: descriptors a message may bring along (``ipc``); both sides have
+        to allow them.
+    admit: asked about each peer that connects here, in the driver's thread: it must
+        not wait. What it raises refuses the peer.
+    """
+
+    mode: int = 0o600
+    backlog: int = attrs.field(default=128, validator=_positive)
+    message_bytes_max: int = attrs.field(default=1 << 28, validator=_positive)
+    first_frame_bytes_max: int = attrs.field(default=16384, validator=_positive)
+    handshake_s: float = attrs.field(default=10.0, validator=_seconds)
+    unknown_peers_max: int = attrs.field(default=128, validator=_positive)
+    waiting_peers_max: int = attrs.field(default=16384, validator=_positive)
+    lease_s: float = attrs.field(default=20.0, validator=_seconds)
+    descriptors_max: int = attrs.field(default=0, validator=_count)
+    admit: Admit | None = attrs.field(default=None, validator=_callable)

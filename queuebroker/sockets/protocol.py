@@ -1,0 +1,496 @@
+"""The protocol of one connection, without a socket: bytes in, bytes and events out.
+
+What may be said and heard in which state stands in the table of
+`queuebroker.sockets.states`; whatever is not there is a violation, which ends this
+connection with one error. Nothing here waits, looks at a clock or knows of threads:
+time comes in as an argument.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from queuebroker.sockets import frames
+from queuebroker.sockets.errors import PeerLostError, ProtocolError
+from queuebroker.sockets.frames import (
+    HEAD,
+    NUMBER,
+    OVERHEAD_BYTES,
+    Credit,
+    Frame,
+    Goodbye,
+    Hello,
+    Messages,
+    Ping,
+    Pong,
+    Refusal,
+    Refused,
+    Welcome,
+)
+from queuebroker.sockets.states import TRANSITIONS, Act, State
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Event", "Lost", "Protocol"]
+
+# Until a connection is agreed on, and for all that is no message ever after, a frame's
+# body has at most so many bytes.
+FIRST_FRAME_BYTES_MAX: Final = 16384
+
+# Who sends several messages at once keeps the body of a frame below this, in bytes.
+RUN_BYTES_MAX: Final = 1 << 18
+
+# Pings that may come before the answers to them could be sent.
+PINGS_MAX: Final = 64
+
+
+_HEARD: Final[Mapping[type, Act]] = {
+    Hello: Act.HEAR_HELLO,
+    Welcome: Act.HEAR_WELCOME,
+    Refused: Act.HEAR_REFUSED,
+    Messages: Act.HEAR_MESSAGES,
+    Credit: Act.HEAR_CREDIT,
+    Goodbye: Act.HEAR_GOODBYE,
+    Ping: Act.HEAR_PING,
+    Pong: Act.HEAR_PONG,
+}
+_UNMET: Final = (State.LISTENING, State.ASKED, State.ASKING)
+_MESSAGE: Final = int(Frame.MESSAGE)
+_RUN: Final = int(Frame.RUN)
+_WITH_FDS: Final = int(Frame.MESSAGE_WITH_FDS)
+_SAY_MESSAGES: Final = Act.SAY_MESSAGES
+_HEAR: Final = Act.HEAR_MESSAGES
+
+
+@attrs.frozen(slots=True)
+class Lost:
+    """The connection ended without a good-bye, and why; nothing comes after it."""
+
+    error: PeerLostError | ProtocolError
+
+
+Event = Hello | Welcome | Refused | Messages | Credit | Goodbye | Pong | Lost
+
+
+class Protocol:
+    """One side of one connection. Not for several threads at once.
+
+    What its caller has to do:
+
+    1. make it with `listening` or `asking`;
+    2. hand it all that arrives by `receive_data`, `receive_eof` or `tick`, and then
+       deal with every one of its `events`, in order;
+    3. after each call of anything, send what `data_to_send` gives, but do not ask for
+       more before that was sent: what nobody reads must not pile up;
+    4. once it is ``ended`` and all was sent, close the connection.
+
+    state: where it stands.
+    capacity, limit: what was agreed on, once it is open.
+    unreceived: messages sent that the peer has not received, as far as is known.
+    owed: messages that arrived, and for which no credit was given back.
+    """
+
+    __slots__ = (
+        "_arrived",
+        "_events",
+        "_heard",
+        "_heard_at",
+        "_large",
+        "_number",
+        "_out",
+        "_parts",
+        "_pinged",
+        "_pongs",
+        "_received",
+        "_rest",
+        "_taken",
+        "_wanted",
+        "capacity",
+        "descriptors",
+        "first_max",
+        "lease_s",
+        "limit",
+        "owed",
+        "state",
+        "unreceived",
+    )
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        first_max: int = FIRST_FRAME_BYTES_MAX,
+        lease_s: float | None = None,
+    ) -> None:
+        self.state: State = state
+        self.capacity: int = 0
+        self.limit: int = 0
+        self.descriptors: int = 0
+        self.unreceived: int = 0
+        self.owed: int = 0
+        self.first_max: int = first_max
+        self.lease_s: float | None = lease_s
+        self._number = 0  # of the last message sent
+        self._arrived = 0  # of the last message that came
+        self._received = 0  # how many the peer says it received
+        self._taken = 0  # received here, and not told to the peer yet
+        self._out: list[bytes] = []
+        self._events: list[Event] = []
+        # What came of a frame that is not whole: its beginning, or, of a long one, its
+        # pieces and how many bytes they lack.
+        self._rest = b""
+        self._parts: list[bytes] = []
+        self._wanted = 0
+        self._large: int | None = None  # the number of the message that is not whole
+        self._heard = True
+        self._heard_at: float | None = None
+        self._pinged = False
+        self._pongs = 0  # among what is to be sent
+
+    @classmethod
+    def listening(
+        cls, *, first_max: int = FIRST_FRAME_BYTES_MAX, lease_s: float | None = None
+    ) -> Protocol:
+        """Return the side that waits for a `Hello`."""
+        return cls(State.LISTENING, first_max=first_max, lease_s=lease_s)
+
+    @classmethod
+    def asking(cls, hello: Hello, *, lease_s: float | None = None) -> Protocol:
+        """Return the side that says `Hello`."""
+        made = cls(State.ASKING, lease_s=lease_s)
+        made._out.append(frames.encode(hello))
+        return made
+
+    # Saying. What the state does not allow is the caller's fault: ValueError.
+
+    def welcome(self, welcome: Welcome) -> None:
+        """Open the connection that was asked for."""
+        self._say(Act.SAY_WELCOME)
+        self._agree(welcome)
+        self._out.append(frames.encode(welcome))
+
+    def refuse(self, reason: Refusal, text: str = "") -> None:
+        """Let who asked know that there is no connection."""
+        self._say(Act.SAY_REFUSED)
+        self._out.append(frames.encode(Refused(reason, text)))
+
+    def send_message(self, message: bytes) -> None:
+        """Send one message, which there must be room for."""
+        self._say(_SAY_MESSAGES)
+        self._number = number = self._number + 1
+        self.unreceived += 1
+        # Apart: a long message need not be copied to be sent.
+        self._out += (frames.head_of_message(number, len(message)), message)
+
+    def frame_of(self, message: bytes, descriptors: int = 0) -> bytes:
+        """Return the frame of one message, for which there must be room, to be sent.
+
+        For who sends it itself: nothing may wait to be sent before it. The descriptors
+        have to go with its first byte.
+        """
+        if (self.state, _SAY_MESSAGES) not in TRANSITIONS:
+            self._say(_SAY_MESSAGES)
+        self._number = number = self._number + 1
+        self.unreceived += 1
+        if descriptors:
+            return frames.encode_message(number, message, descriptors)
+        return frames.head_of_message(number, len(message)) + message
+
+    @property
+    def silent(self) -> bool:
+        """Whether there is nothing to send."""
+        return not self._out
+
+    def send_run(self, messages: Sequence[bytes]) -> None:
+        """Send several messages, which there must be room for."""
+        self._say(_SAY_MESSAGES)
+        first = self._number + 1
+        self._number += len(messages)
+        self.unreceived += len(messages)
+        self._out.append(frames.encode_run(first, messages))
+
+    def credit(self, count: int) -> None:
+        """Note that so many messages were received here.
+
+        The peer is told when half of the capacity has come together, and at once if
+        it may have no room left (QB-SOCK-3).
+        """
+        self._taken += count
+        self._give_back()
+
+    def take_one(self) -> bool:
+        """Note that one message was received; whether to `credit` that now."""
+        self._taken = taken = self._taken + 1
+        return self.owed >= self.capacity or 2 * taken >= self.capacity
+
+    def disconnect(self, error: BaseException | None = None) -> None:
+        """Say good-bye; nothing may be sent after it."""
+        self._say(Act.SAY_GOODBYE)
+        received = self._arrived - self.owed + self._taken
+        if error is None:
+            goodbye = Goodbye(received)
+        else:
+            goodbye = Goodbye(
+                received, abnormal=True, kind=type(error).__name__, text=str(error)
+            )
+        self._out.append(frames.encode(goodbye))
+
+    def ping(self, number: int) -> None:
+        """Ask for an answer; the `Pong` comes after all that was on its way."""
+        self._say(Act.SAY_PING)
+        self._out.append(frames.encode(Ping(number)))
+
+    def data_to_send(self) -> list[bytes]:
+        """Return what to write, in order; it is not kept."""
+        out, self._out = self._out, []
+        self._pongs = 0
+        return out
+
+    # Hearing.
+
+    def receive_data(self, data: bytes) -> None:
+        """Take in what arrived, however it was cut into pieces."""
+        self._heard = True
+        if self.state is State.ENDED:
+            return
+        try:
+            self._take_in(data)
+        except ProtocolError as error:
+            self._break(error)
+
+    def receive_eof(self, error: PeerLostError | None = None) -> None:
+        """Take in that nothing more will arrive."""
+        if self.state is not State.ENDED:
+            self._lose(error or PeerLostError("peer closed without a good-bye"))
+
+    def fail(self, error: ProtocolError) -> None:
+        """Take in a violation that only the caller could see."""
+        if self.state is not State.ENDED:
+            self._break(error)
+
+    def tick(self, now: float) -> None:
+        """Take in that it is ``now``, in seconds on a clock that never goes back.
+
+        With a lease: whoever is silent for its length is lost; a ping goes out when
+        half of it has passed. To be called a few times in the length of a lease.
+        """
+        if self.lease_s is None or self.state in (State.ENDED, State.LISTENING):
+            return
+        if self._heard or self._heard_at is None:
+            self._heard, self._heard_at, self._pinged = False, now, False
+            return
+        silent_s = now - self._heard_at
+        if silent_s >= self.lease_s:
+            self._lose(PeerLostError(f"peer was silent for {silent_s:.3g} s"))
+        elif silent_s >= self.lease_s / 2 and not self._pinged:
+            self._pinged = True
+            self.ping(0)
+
+    def events(self) -> list[Event]:
+        """Return what happened since the last call, in order."""
+        events, self._events = self._events, []
+        return events
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more can be said or heard."""
+        return self.state is State.ENDED
+
+    @property
+    def received(self) -> int:
+        """How many of the messages sent the peer has received, as far as is known."""
+        return self._received
+
+    @property
+    def wanted(self) -> int:
+        """How many bytes the frame that has begun still lacks, 0 if that is unknown."""
+        return self._wanted
+
+    def _take_in(self, data: bytes) -> None:
+        if self._wanted:
+            whole = self._go_on(data)
+            if whole is None:
+                return
+            data = whole
+        elif self._rest:
+            data = self._rest + data
+        self._rest = b""
+        begin, size = 0, len(data)
+        unpack, number_at = HEAD.unpack_from, NUMBER.unpack_from
+        run: list[bytes] = []
+        while size - begin >= 5:
+            kind, length = unpack(data, begin)
+            self._judge(kind, length)
+            body = begin + 5
+            end = body + length
+            if end > size:
+                self._wanted = end - size
+                if kind == _MESSAGE and size - body >= 8:
+                    # Its body by itself, so that it need not be cut out again.
+                    (self._large,) = number_at(data, body)
+                    begin = body + 8
+                self._parts.append(data[begin:])
+                break
+            # Most frames by far are messages: those in a row go on together.
+            if (
+                kind == _MESSAGE
+                and 8 <= length <= self.limit + 8
+                and number_at(data, body)[0] == self._arrived + len(run) + 1
+                and (self.state, _HEAR) in TRANSITIONS
+            ):
+                run.append(data[body + 8 : end])
+            else:
+                self._hear_run(run)
+                run = []
+                self._hear(kind, data[body:end])
+            begin = end
+            if self.state is State.ENDED:
+                return
+        else:
+            self._rest = data[begin:]
+        self._hear_run(run)
+
+    def _go_on(self, data: bytes) -> bytes | None:
+        """Add to the frame that is not whole; return what to go on with, if it is."""
+        excess = data[self._wanted :]
+        self._parts.append(data[: self._wanted] if excess else data)
+        self._wanted = max(0, self._wanted - len(data))
+        if self._wanted:
+            return None
+        whole = b"".join(self._parts)
+        self._parts.clear()
+        if self._large is None:
+            return whole + excess
+        number, self._large = self._large, None
+        if (self.state, _HEAR) not in TRANSITIONS:
+            msg = f"MESSAGE frame came while {self.state.value}"
+            raise ProtocolError(msg)
+        self._hear_messages(Messages(number, [whole]))
+        return excess
+
+    def _hear_run(self, run: list[bytes]) -> None:
+        if run:
+            self._hear_messages(Messages(self._arrived + 1, run))
+
+    def _judge(self, kind: int, length: int) -> None:
+        """Refuse a frame for its length, before any of its body is kept."""
+        if kind == _MESSAGE:
+            most = self.limit + OVERHEAD_BYTES
+        elif kind == _RUN:
+            # A run holds what there is room for, and its sender keeps it short.
+            most = max(self.limit, RUN_BYTES_MAX) + OVERHEAD_BYTES
+        else:
+            most = self.first_max + (self.limit if kind == _WITH_FDS else 0)
+        if length > most:
+            msg = f"frame of kind {kind} has {length} bytes, at most {most} are allowed"
+            raise ProtocolError(msg)
+
+    def _hear(self, kind: int, body: bytes) -> None:
+        value = frames.decode(kind, body)
+        act = _HEARD[type(value)]
+        following = TRANSITIONS.get((self.state, act))
+        if following is None:
+            name, where = Frame(kind).name, self.state.value
+            msg = f"{name} frame came while {where}"
+            raise ProtocolError(msg)
+        if isinstance(value, Messages):
+            self._hear_messages(value)
+            return
+        if isinstance(value, Ping):
+            self._answer(value)
+            return
+        if isinstance(value, Credit):
+            self._hear_received(self._received + value.count, "credit for")
+        elif isinstance(value, Goodbye) and self.state is not State.ASKED:
+            self._hear_received(value.received, "good-bye after")
+        elif isinstance(value, Hello):
+            low, high = frames.VERSIONS
+            if value.versions[0] > high or value.versions[1] < low:
+                msg = f"versions {value.versions} are offered, {frames.VERSIONS} spoken"
+                raise ProtocolError(msg)
+        elif isinstance(value, Welcome):
+            if value.version != frames.VERSIONS[1]:
+                msg = f"version {value.version} was chosen, {frames.VERSIONS} offered"
+                raise ProtocolError(msg)
+            self._agree(value)
+        self.state = following
+        self._events.append(value)
+
+    def _hear_messages(self, value: Messages) -> None:
+        count = len(value.messages)
+        if value.first != self._arrived + 1:
+            msg = f"message {value.first} came after message {self._arrived}"
+            raise ProtocolError(msg)
+        if self.owed + count > self.capacity:
+            msg = (
+                f"{self.owed + count} messages came, there is room for {self.capacity}"
+            )
+            raise ProtocolError(msg)
+        if value.descriptors > self.descriptors:
+            msg = (
+                f"{value.descriptors} descriptors came, {self.descriptors} are allowed"
+            )
+            raise ProtocolError(msg)
+        if max(map(len, value.messages)) > self.limit:
+            msg = f"a message is longer than {self.limit} bytes"
+            raise ProtocolError(msg)
+        self._arrived += count
+        self.owed += count
+        self._events.append(value)
+        self._give_back()
+
+    def _answer(self, ping: Ping) -> None:
+        self._pongs += 1
+        if self._pongs > PINGS_MAX:
+            msg = f"more than {PINGS_MAX} pings came without room for an answer"
+            raise ProtocolError(msg)
+        self._say(Act.SAY_PONG)
+        self._out.append(frames.encode(Pong(ping.number)))
+
+    def _hear_received(self, received: int, what: str) -> None:
+        """Note how many messages the peer has received in all."""
+        if not self._received <= received <= self._number:
+            msg = f"{what} {received} messages, {self._number} were sent"
+            raise ProtocolError(msg)
+        self.unreceived -= received - self._received
+        self._received = received
+
+    def _give_back(self) -> None:
+        taken = self._taken
+        if taken and (self.owed >= self.capacity or 2 * taken >= self.capacity):
+            if (self.state, Act.SAY_CREDIT) not in TRANSITIONS:
+                return
+            self.owed -= taken
+            self._taken = 0
+            self._out.append(frames.encode(Credit(taken)))
+
+    def _agree(self, welcome: Welcome) -> None:
+        self.capacity = welcome.capacity
+        self.limit = welcome.limit
+        self.descriptors = welcome.descriptors
+
+    def _say(self, act: Act) -> None:
+        following = TRANSITIONS.get((self.state, act))
+        if following is None:
+            msg = f"cannot {act.name.lower()} while {self.state.value}"
+            raise ValueError(msg)
+        self.state = following
+
+    def _break(self, error: ProtocolError) -> None:
+        """End this connection, and tell the peer why, if there is a way to say it."""
+        unmet = self.state in _UNMET
+        if (self.state, Act.SAY_REFUSED) in TRANSITIONS:
+            self.refuse(Refusal.PROTOCOL, str(error))
+        elif not unmet and (self.state, Act.SAY_GOODBYE) in TRANSITIONS:
+            self.disconnect(error)
+        self._lose(error)
+
+    def _lose(self, error: PeerLostError | ProtocolError) -> None:
+        self.state = State.ENDED
+        self._rest = b""
+        self._parts.clear()
+        self._wanted = 0
+        self._events.append(Lost(error))

@@ -1,0 +1,328 @@
+"""`SocketMessageQueue`: an end whose peer is in another process.
+
+The kind of end that takes the lock for everything, over a `SocketConnection`. What it
+adds is made of two things: a message that need not wait is sent and received in one
+step, and who waits for a message does so at the socket itself where it can.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queuebroker import _sync
+from queuebroker.arguments import deadline_after, remaining_s, snapshot
+from queuebroker.end import Stats
+from queuebroker.errors import ReceiveTimeoutError
+from queuebroker.locked_queue import LockedMessageQueue
+from queuebroker.parking import PENDING, Pending, Wait, wait_for
+from queuebroker.sockets.connection import SocketConnection
+from queuebroker.sockets.descriptors import Described, duplicates
+from queuebroker.status import DONE, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from typing_extensions import Buffer
+
+    from queuebroker.connection import Side
+    from queuebroker.reception import Take
+    from queuebroker.sockets.peer import Peer
+
+__all__ = ["SocketMessageQueue"]
+
+# A run of messages is cut into frames of so many messages, and so many bytes.
+RUN_MESSAGES_MAX = 4096
+RUN_BYTES_MAX = 1 << 16
+
+
+class SocketMessageQueue(LockedMessageQueue):
+    """One end of a connection between processes; see `MessageQueue`.
+
+    Everything is as between threads but for what QB-SOCK-1 lists: what the peer does is
+    seen when its notice has arrived.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, connection: SocketConnection, side: Side) -> None:
+        super().__init__(connection, side)
+
+    @property
+    def _far(self) -> SocketConnection:
+        connection = self._connection
+        assert isinstance(connection, SocketConnection)
+        return connection
+
+    @property
+    def peer(self) -> Peer:
+        """Who is at the other end (QB-SOCK-9)."""
+        peer = self._far.peer
+        assert peer is not None  # known before there is an end
+        return peer
+
+    # What need not wait, in one step; the rest as the kind that takes the lock.
+
+    def send(
+        self,
+        data: Buffer,
+        offset: int = 0,
+        length: int | None = None,
+        timeout: float | None = None,
+        *,
+        fds: Sequence[int] = (),
+    ) -> None:
+        """Send a message; see `MessageQueue.send`.
+
+        fds: descriptors to go with it, over UNIX sockets and if both sides allow so
+            many (`SocketOptions`); they stay the caller's, to close when it likes.
+
+        Raises:
+            ValueError: more descriptors than this connection takes.
+            OSError: one of them is no descriptor.
+        """
+        if fds:
+            self._send_described(
+                snapshot(data, offset, length, self._far.limit), fds, timeout
+            )
+            return
+        connection = self._far
+        message = snapshot(data, offset, length, connection.limit)
+        if timeout is not None:
+            deadline_after(timeout)  # a wrong one is an error in every state
+        with connection.lock:
+            try:
+                sent = connection.post_locked(message)
+            except BaseException:
+                connection.recover_locked()
+                raise
+        if connection.deferred:
+            connection.settle()
+        if not sent:
+            super().send(message, timeout=timeout)
+
+    def _send_described(
+        self, message: bytes, fds: Sequence[int], timeout: float | None
+    ) -> None:
+        connection = self._far
+        most = connection.link.protocol.descriptors
+        if len(fds) > most:
+            msg = f"a message takes {most} descriptors here, got {len(fds)}"
+            raise ValueError(msg)
+        described = Described.of(message, duplicates(fds))
+        verdict = self._act(self._sending(described), timeout, sends=True)
+        if verdict not in DONE:
+            raise self._unsent(verdict)
+
+    def receive_fds(
+        self, *, timeout: float | None = None
+    ) -> tuple[bytes, tuple[int, ...]]:
+        """Receive a message with the descriptors that came with it, if any did.
+
+        They are the caller's to close, and closed on exec. Who receives such a message
+        in another way does not get them: they are closed.
+
+        Raises:
+            DisconnectedQueueError, ReceiveTimeoutError: as `receive`.
+        """
+        message = self._take(timeout)
+        if isinstance(message, Described):
+            return bytes(message), message.take()
+        return message, ()
+
+    def receive(self, timeout: float | None = None) -> bytes:
+        message = self._take(timeout)
+        return message if type(message) is bytes else bytes(message)
+
+    def _take(self, timeout: float | None) -> bytes:
+        """Receive a message as it is kept: perhaps with descriptors."""
+        connection = self._far
+        link = connection.link
+        deadline = None if timeout is None else deadline_after(timeout)
+        with connection.lock:
+            try:
+                message = connection.grab_locked()
+                leads = message is None and timeout != 0 and connection.lead_locked()
+                if leads:
+                    connection.inbox.arrived.enlist(link.sleeper.renew())
+            except BaseException:
+                connection.recover_locked()
+                raise
+        if connection.deferred:
+            connection.settle()
+        if leads:
+            message = self._read_one(deadline)
+        if message is not None:
+            return message
+        try:
+            return super().receive(0 if timeout == 0 else remaining_s(deadline))
+        except ReceiveTimeoutError:
+            raise self._nothing_came(timeout) from None
+
+    def _read_one(self, deadline: float | None) -> bytes | None:
+        """Sleep at the socket, read it, and receive one message; None: ask the tables.
+
+        One round of `_lead` without its ceremony: nearly always one is enough.
+        """
+        connection = self._far
+        link = connection.link
+        message = None
+        try:
+            link.sleeper.sleep(remaining_s(deadline))
+        finally:
+            with connection.lock:
+                try:
+                    connection.inbox.arrived.leave(link.sleeper)
+                    link.read_locked()
+                    message = connection.grab_locked()
+                    link.yield_locked(wanted=connection.awaited_locked())
+                except BaseException:
+                    link.yield_locked(wanted=True)
+                    connection.recover_locked()
+                    raise
+            connection.settle()
+        return message
+
+    def _wait(
+        self, attempt: Callable[[int], Verdict], deadline: float | None, *, sends: bool
+    ) -> Verdict:
+        """Sleep and attempt again; at the socket itself, if nobody reads that yet.
+
+        To be woken by the driver would take two threads for each message.
+        """
+        with self._connection.lock:
+            leads = self._far.lead_locked()
+        if leads:
+            return self._lead(attempt, deadline, sends=sends)
+        return super()._wait(attempt, deadline, sends=sends)
+
+    def _lead(
+        self, attempt: Callable[[int], Verdict], deadline: float | None, *, sends: bool
+    ) -> Verdict:
+        """Read the socket until this call is done, or its time is up."""
+        connection = self._far
+        link = connection.link
+        waiters, look, ready = self._waiting(attempt, sends=sends)
+
+        def read_and_look() -> Verdict | Pending:
+            if not link.closed:
+                link.read_locked()
+            return look()
+
+        wait = Wait(connection, waiters, read_and_look, ready, link.sleeper.renew)
+        expired = False
+        try:
+            while True:
+                outcome = wait.look(last=expired)
+                if outcome is not PENDING:
+                    return outcome
+                if expired:
+                    return Verdict.WAIT
+                rest_s = None if deadline is None else deadline - _sync.monotonic()
+                expired = rest_s is not None and rest_s <= 0
+                if not expired:
+                    link.sleeper.sleep(rest_s)
+        except BaseException:
+            wait.withdraw()
+            raise
+        finally:
+            with connection.lock:
+                link.yield_locked(wanted=connection.awaited_locked())
+            connection.settle()
+
+    def _send_run_locked(
+        self, messages: list[bytes], begin: int
+    ) -> tuple[int, Verdict]:
+        connection = self._far
+        if connection.watch is not None:
+            return super()._send_run_locked(messages, begin)
+        while begin < len(messages):
+            verdict = connection.send_verdict(self._side, waited=False)
+            room = min(connection.outbound.free_slots(), RUN_MESSAGES_MAX)
+            if verdict is not Verdict.DO or room < 2:
+                return super()._send_run_locked(messages, begin)
+            run = _short_run(messages, begin, room)
+            if len(run) < 2:
+                connection.send_locked(self._side, messages[begin])
+            else:
+                connection.store_run_locked(run)
+            begin += len(run)
+        return begin, Verdict.DO
+
+    def _taking_many(self, limit: int | None) -> Take[list[bytes]]:
+        slow = super()._taking_many(limit)  # and the check of the argument
+        connection = self._far
+        if connection.watch is not None:
+            return slow
+
+        def take(_side: Side, _waited_ns: int) -> list[bytes] | None:
+            taken = connection.inbox.pull_run_locked(
+                self.pending if limit is None else limit
+            )
+            connection.inbox.wake_locked()
+            connection.refresh_locked(self._side)
+            connection.took_locked(len(taken))
+            return [bytes(one) for one in taken if isinstance(one, bytes)] or None
+
+        return take
+
+    def stats(self) -> Stats:
+        connection = self._far
+        outward, inward = connection.flows[1 - self._side], connection.flows[self._side]
+        return connection.critical(
+            lambda: Stats(
+                sent=outward.accepted + outward.half + connection.outbound.lost,
+                received=inward.received,
+                half_disconnected=outward.half,
+                discarded=outward.discarded,
+                peer_lost=connection.outbound.lost,
+                pending=len(inward.buffer),
+            )
+        )
+
+    def ping(self, timeout_s: float | None = None) -> bool:
+        """Wait until all that this end did so far has been seen by the peer.
+
+        True also if there is no peer any more; False if the time passed first.
+        """
+        connection = self._far
+        number = connection.critical(self._ask_locked)
+        if not number:
+            return True
+
+        def answered() -> bool:
+            return connection.ponged >= number or connection.link.protocol.ended
+
+        deadline = None if timeout_s is None else _sync.monotonic() + timeout_s
+        outcome = wait_for(
+            connection,
+            connection.pongs,
+            lambda: answered() or PENDING,
+            answered,
+            deadline,
+        )
+        return outcome is not PENDING
+
+    def _ask_locked(self) -> int:
+        """Send a ping; return its number, 0 if there is nobody to answer."""
+        connection = self._far
+        link = connection.link
+        if link.protocol.ended or link.closed:
+            return 0
+        link.rearm_locked()
+        connection.pinged += 1
+        link.protocol.ping(connection.pinged)
+        link.flush_locked()
+        return connection.pinged
+
+
+def _short_run(messages: list[bytes], begin: int, most: int) -> list[bytes]:
+    """Return messages from ``begin`` on that go into one frame, at least one."""
+    run = messages[begin : begin + most]
+    if sum(map(len, run)) <= RUN_BYTES_MAX:
+        return run
+    size = 0
+    for count, message in enumerate(run):
+        size += len(message)
+        if size > RUN_BYTES_MAX:
+            return run[: max(1, count)]
+    return run

@@ -1,0 +1,1 @@
+"""Tests of the modules that stand right below `bus`."""

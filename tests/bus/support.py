@@ -1,0 +1,144 @@
+"""What tests of the bus share: a bus of their own, and serving until something is so.
+
+Nothing here sleeps to put threads in order. A thread made by ``bus.here()`` runs when
+the test says so; what another thread brings about is waited for, with a limit.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from threading import Event
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from bus.testing import memory_bus
+from tests.support import LIMIT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bus import Books, Bus, BusSnapshot, BusThread, Incoming, Overflow, TaskInfo
+
+__all__ = [
+    "DISTANCES",
+    "POLICIES",
+    "Holder",
+    "books_of",
+    "far",
+    "info",
+    "is_there",
+    "memory_bus",
+    "serve",
+    "settle",
+    "unbalanced",
+    "unwanted",
+]
+
+POLICIES: Final[tuple[Overflow, ...]] = (
+    *("block", "drop-oldest", "drop-newest", "error", "disconnect"),
+)
+
+# How far apart two tasks of one process can be (BUS-MSG-1).
+DISTANCES: Final = ("same thread", "other thread")
+
+_LOOK_S = 0.001
+
+
+def far(bus: Bus, distance: str) -> BusThread:
+    """Return a thread at a distance from the calling one."""
+    return bus.here() if distance == "same thread" else bus.thread("far")
+
+
+def settle(bus: Bus) -> None:
+    """Serve the calling thread until there is nothing to do in it."""
+    here = bus.here()
+    while here.poll(0) or here._manager.pending():
+        pass
+
+
+def serve(bus: Bus, condition: Callable[[], object], what: str) -> None:
+    """Serve the calling thread until something is so, here or in another thread.
+
+    Raises:
+        AssertionError: it never is; ``what`` says what was waited for.
+    """
+    deadline = monotonic() + LIMIT_S
+    while not condition():
+        bus.here().poll(_LOOK_S)
+        assert monotonic() < deadline, f"not so after {LIMIT_S:g} s: {what}"
+
+
+def info(bus: Bus, name: str) -> TaskInfo:
+    """Return what can be seen of one task."""
+    [found] = [each for each in bus.tasks() if each.address.module == name]
+    return found
+
+
+def is_there(bus: Bus, name: str) -> bool:
+    """Whether somebody is registered by a name, private or not."""
+    return any(each.address.module == name for each in bus.tasks())
+
+
+def books_of(snapshot: BusSnapshot) -> Iterator[tuple[str, Books]]:
+    """Yield all books, each with whose it is."""
+    for task in snapshot.tasks:
+        yield task.address.module, task.commands
+        for each in task.subscriptions:
+            yield f"{task.address.module} of {each.specification}", each.notifications
+
+
+def unbalanced(snapshot: BusSnapshot) -> list[str]:
+    """Say which books do not balance (BUS-FLOW-7)."""
+    return [
+        f"{whose}: {books}"
+        for whose, books in books_of(snapshot)
+        if books.accepted
+        != books.delivered
+        + books.dropped
+        + books.expired
+        + books.returned
+        + books.unread
+        or min(books.unread, books.unread_bytes) < 0
+    ]
+
+
+def unwanted(what: object) -> None:
+    """Fail the test: a callback for what must not come."""
+    pytest.fail(f"nobody wants {what}")
+
+
+class Holder:
+    """A task in a thread of its own that can be held in its callback, and let go."""
+
+    def __init__(self, bus: Bus, name: str = "holder", **options: Any) -> None:
+        self._go = Event()
+        self.held = Event()
+        self.got: list[Any] = []
+        self.thread = bus.thread(name)
+        self.task = bus.register(
+            name, thread=self.thread, on_command=self._hold, **options
+        )
+
+    def _hold(self, message: Incoming) -> Any:
+        self.held.set()
+        assert self._go.wait(LIMIT_S), "nobody let it go"
+        self.got.append(message.payload)
+        return message.payload
+
+    def let_go(self) -> None:
+        """Let all callbacks return, those to come as well."""
+        self._go.set()
+
+    @classmethod
+    @contextmanager
+    def holding(cls, bus: Bus, **options: Any) -> Iterator[Holder]:
+        """Give one that is in its callback; it is let go at the end."""
+        holder = cls(bus, **options)
+        try:
+            bus.command(holder.task.address, "hold")
+            assert holder.held.wait(LIMIT_S), "its callback does not run"
+            yield holder
+        finally:
+            holder.let_go()

@@ -1,0 +1,238 @@
+"""BUS-MSG-11, 12, 13: what callbacks may do, and where, and what they raise."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus import (
+    Incoming,
+    RemoteError,
+)
+from specs.clauses import clause
+from tests.bus.support import (
+    DISTANCES,
+    far,
+    info,
+    memory_bus,
+    serve,
+    settle,
+)
+from tests.support import LIMIT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus import Bus
+
+
+def added(message: Any) -> int:
+    return sum(message.payload)
+
+
+@clause("BUS-MSG-11")
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_who_may_wait_waits_for_the_answer(bus: Bus, distance: str) -> None:
+    bus.register("adder", thread=far(bus, distance), on_command=added)
+    caller = bus.register("caller", thread=bus.here())
+
+    assert caller.call("adder", [1, 2]) == 3
+    assert bus.call("adder", [3, 4], timeout=None) == 7
+
+
+@clause("BUS-MSG-11")
+def test_a_plain_thread_waits_as_a_task_of_another_thread(bus: Bus) -> None:
+    bus.register("adder", thread=bus.thread(), on_command=added)
+    caller = bus.register("caller", thread=bus.thread())
+
+    assert caller.call("adder", [1, 2], timeout=LIMIT_S) == 3
+
+
+WAITING: dict[str, Callable[[Any, Any], object]] = {
+    "Bus.call": lambda bus, _: bus.call("doer"),
+    "Task.call": lambda _, task: task.call("doer"),
+    "Task.receive": lambda _, task: task.receive(),
+    "Bus.wait_for": lambda bus, _: bus.wait_for("doer"),
+    "Bus.listen": lambda bus, _: bus.listen("doer"),
+    "BusThread.poll": lambda bus, _: bus.here().poll(),
+    "BusThread.run": lambda bus, _: bus.here().run(),
+}
+
+
+@clause("BUS-MSG-11")
+@pytest.mark.parametrize("wait", WAITING)
+@pytest.mark.parametrize("within", ["command", "response", "timeout", "call_soon"])
+def test_to_wait_within_a_callback_is_refused(bus: Bus, wait: str, within: str) -> None:
+    errors: list[str] = []
+    thread = bus.thread()
+
+    def waits(_: object = None) -> None:
+        with pytest.raises(RuntimeError, match="within a callback") as caught:
+            WAITING[wait](bus, silent)
+        errors.append(str(caught.value))
+
+    silent = bus.register("silent", thread=thread)
+    doer = bus.register("doer", thread=thread, on_command=waits)
+    if within == "command":
+        bus.command("doer")
+    elif within == "response":
+        silent.command("doer", on_response=waits)
+    elif within == "timeout":
+        doer.command("silent", on_response=waits, timeout=0)
+    else:
+        thread.call_soon(waits)
+
+    serve(bus, lambda: errors, "it was refused")
+    assert info(bus, "doer").failures == info(bus, "silent").failures == 0
+
+
+@clause("BUS-MSG-11")
+def test_to_wait_within_a_callback_of_another_bus_is_refused(bus: Bus) -> None:
+    errors: list[type] = []
+    with memory_bus("bus2") as other:
+        bus._others = other._others = {"bus1": bus, "bus2": other}
+
+        def waits(_: Incoming) -> None:
+            with pytest.raises(RuntimeError) as caught:
+                bus.call("adder")
+            errors.append(caught.type)
+
+        other.register("doer", thread=other.here(), on_command=waits)
+        other.command("doer")
+        settle(other)
+
+    assert errors == [RuntimeError]
+
+
+@clause("BUS-MSG-12")
+def test_callbacks_run_in_the_thread_that_hosts_the_task(bus: Bus) -> None:
+    threads: dict[str, int] = {}
+
+    def note(what: str) -> None:
+        threads[what] = threading.get_ident()
+
+    def asked(_: Incoming) -> None:
+        note("command")
+
+    there = bus.thread()
+    doer = bus.register("doer", thread=there, on_command=asked)
+    bus.register("notifier", thread=bus.here())
+    there.call_soon(lambda: note("thread"))
+    doer.subscribe("notifier", lambda _: note("notification"))
+    doer.watch("notifier", lambda _: note("news"))
+    doer.command("doer", on_response=lambda _: note("response"))
+    doer.command("nobody", on_response=lambda _: note("timeout"), timeout=0)
+    doer.notify(on_response=lambda _: note("end"), timeout=0)
+    notifier = bus.register("late", thread=bus.here())
+    doer.subscribe("late", lambda _: note("notification"))
+    notifier.notify()
+
+    serve(bus, lambda: len(threads) == 7, "all callbacks ran")
+    assert len(set(threads.values())) == 1
+    assert threads["thread"] != threading.get_ident()
+
+
+@clause("BUS-MSG-12")
+def test_callbacks_of_a_task_run_one_at_a_time(bus: Bus) -> None:
+    inside = 0
+    most: list[int] = []
+
+    def asked(_: object) -> None:
+        nonlocal inside
+        inside += 1
+        most.append(inside)
+        # All that might call back from within a call of the bus.
+        doer.command("doer", on_response=asked, timeout=0)
+        doer.on_command(asked if len(most) < 40 else lambda _: None)
+        doer.notify(len(most))
+        inside -= 1
+
+    doer = bus.register("doer", thread=bus.here())
+    doer.subscribe("doer", asked)
+    for _ in range(3):
+        bus.command("doer")
+    settle(bus)
+    doer.on_command(asked)
+    for _ in range(200):
+        bus.here().poll(0)
+
+    assert len(most) > 40
+    assert set(most) == {1}
+
+
+@clause("BUS-MSG-13")
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_what_a_callback_raises_is_told_to_who_asked(
+    bus: Bus, distance: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def asked(message: Incoming) -> Any:
+        if message.payload == "bad":
+            raise LookupError("no such thing")
+        return message.payload
+
+    bus.register("doer", thread=far(bus, distance), on_command=asked)
+
+    with pytest.raises(RemoteError) as caught:
+        bus.call("doer", "bad")
+
+    assert (caught.value.name, caught.value.text) == (
+        "doer",
+        "LookupError: no such thing",
+    )
+    assert bus.call("doer", "good") == "good"
+    assert info(bus, "doer").failures == 1
+    assert "no such thing" in caplog.text
+
+
+@clause("BUS-MSG-13")
+def test_every_sort_of_callback_may_raise_and_the_task_goes_on(
+    bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    def raises(_: object = None) -> None:
+        raise LookupError("contained")
+
+    here = bus.here()
+    task = bus.register(
+        "task", thread=here, on_command=raises, on_undelivered=raises, capacity=1
+    )
+    task.subscribe("task", raises)
+    task.watch("task", raises)
+    task.notify()
+    task.command("task", on_response=raises)
+    oldest = bus.register("oldest", thread=here, capacity=1, overflow="drop-oldest")
+    task.command("oldest")
+    task.command("oldest")
+    here.call_soon(raises)
+    settle(bus)
+
+    # command, its response, notification, news, undelivered; call_soon is no task's
+    assert info(bus, "task").failures == 5
+    assert caplog.text.count("Traceback") == 6
+    assert oldest.receive(0).payload is None
+
+
+@clause("BUS-MSG-13")
+def test_what_cannot_be_sent_as_an_answer_is_told_to_who_asked(
+    bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    bus.register("doer", thread=bus.here(), on_command=lambda _: object())
+
+    with pytest.raises(RemoteError, match="PayloadError: cannot send payload"):
+        bus.call("doer")
+
+    assert info(bus, "doer").failures == 1
+    assert "PayloadError" in caplog.text
+
+
+@clause("BUS-MSG-13")
+def test_a_task_may_say_that_it_failed(bus: Bus) -> None:
+    def asked(message: Incoming) -> None:
+        message.respond(error="not today")
+
+    bus.register("doer", thread=bus.here(), on_command=asked)
+
+    with pytest.raises(RemoteError, match="'doer' failed: not today"):
+        bus.call("doer")
+    assert info(bus, "doer").failures == 0

@@ -1,0 +1,421 @@
+"""BUS-ENT, BUS-INIT, BUS-NAME: who takes part in a bus, and by which name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus import (
+    Address,
+    Bus,
+    BusyError,
+    Incoming,
+    NameTakenError,
+    NotJoinedError,
+    UnknownTaskError,
+    UnresolvedError,
+    Visibility,
+    open_bus,
+)
+from specs.clauses import clause
+from tests.bus.support import (
+    Holder,
+    books_of,
+    info,
+    memory_bus,
+    serve,
+    settle,
+)
+from tests.support import LIMIT_S, Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus import BusThread
+
+
+def transcript(bus: Bus, thread: BusThread) -> list[str]:
+    """Return what a client sees that does all a client can do; in its own thread."""
+    seen: list[str] = []
+    done: list[object] = []
+
+    def note(what: str, message: Any) -> None:
+        seen.append(f"{what} {message.payload}")
+
+    def asked(message: Incoming) -> str:
+        note("asked", message)
+        return "answer"
+
+    def act() -> None:
+        client = bus.register("client", thread=thread, on_command=asked)
+        client.watch("peer", lambda one: seen.append(f"here {one.here}"))
+        hears = client.subscribe("peer", lambda one: note("heard", one))
+        peer = bus.register("peer", thread=thread, on_command=asked)
+        peer.subscribe("client", lambda one: one.respond("aye"))
+
+        def then(response: Any) -> None:
+            note("answered", response)
+            hears.cancel()
+            peer.notify("unheard")
+            client.notify(
+                "any?", timeout=0.001, on_response=lambda one: finish(one, note)
+            )
+
+        def finish(response: Any, note: Any) -> None:
+            note("told", response)
+            if response.final:
+                client.deregister()
+                with pytest.raises(UnknownTaskError):
+                    client.command("peer")
+                peer.deregister()
+                done.append(True)
+
+        peer.notify("news")
+        client.command("peer", "do", on_response=then)
+
+    thread.call_soon(act)
+    serve(bus, lambda: done, "the client is done")
+    return seen
+
+
+@clause("BUS-ENT-1")
+def test_a_client_sees_the_same_wherever_it_is() -> None:
+    """In the main thread, in a plain one, as a task among others of a bus thread."""
+    with memory_bus() as bus:
+        main = transcript(bus, bus.here())
+    with memory_bus() as bus, Threads() as threads:
+        plain = threads.start(lambda: transcript(bus, bus.here())).result()
+    with memory_bus() as bus:
+        bus.register("other", thread=(thread := bus.thread()))
+        task = transcript(bus, thread)
+
+    assert main == [
+        *("here True", "asked do", "heard news", "answered answer"),
+        *("told aye", "told 1"),
+    ]
+    assert plain == main
+    assert task == main
+
+
+@clause("BUS-ENT-2")
+def test_each_task_is_in_one_thread_of_the_process(bus: Bus) -> None:
+    hosts = {"a": bus.here(), "b": bus.thread("two"), "c": bus.thread("three")}
+    for number, thread in enumerate(hosts.values()):
+        for name in hosts:
+            bus.register(f"{name}{number}", thread=thread)
+
+    seen = bus.inspect()
+
+    hosted = [name for thread in seen.threads for name in thread.tasks]
+    assert sorted(hosted) == sorted(each.address.module for each in seen.tasks)
+    assert len(hosted) == len(set(hosted)) == 9
+    threads = {each.name: each for each in seen.threads}
+    for task in seen.tasks:
+        assert task.address.module in threads[task.thread].tasks
+    assert (seen.machine, seen.process) == ("machine", "process")
+
+
+@clause("BUS-ENT-7")
+def test_tasks_run_in_the_order_in_which_they_became_ready(bus: Bus) -> None:
+    ran: list[str] = []
+    for name in "abc":
+        bus.register(
+            name, thread=bus.here(), on_command=lambda one: ran.append(str(one.payload))
+        )
+    settle(bus)
+
+    for to in ["b", "b", "b", "a", "c", "a"]:
+        bus.command(to, to)
+    settle(bus)
+
+    # One message a turn: who has much to read keeps nobody waiting.
+    assert ran == ["b", "a", "c", "b", "a", "b"]
+
+
+@clause("BUS-ENT-7")
+def test_tasks_of_a_thread_need_no_lock_among_themselves(bus: Bus) -> None:
+    count, each = 0, 300
+    thread = bus.thread()
+
+    def increases(_: Incoming) -> None:
+        nonlocal count
+        seen = count
+        bus.inspect()  # takes locks, so others may run meanwhile
+        count = seen + 1
+
+    for name in ("a", "b"):
+        bus.register(name, thread=thread, on_command=increases)
+
+    def sends(name: str) -> None:
+        for _ in range(each):
+            bus.command(name)
+
+    with Threads() as threads:
+        threads.start(sends, "a")
+        threads.start(sends, "b")
+    bus.call("a", timeout=LIMIT_S)
+    bus.call("b", timeout=LIMIT_S)
+
+    assert count == 2 * each + 2
+
+
+@clause("BUS-ENT-7")
+def test_a_task_runs_only_when_it_has_something_to_read(bus: Bus) -> None:
+    bus.register("idle", thread=bus.here(), on_command=lambda _: None)
+    bus.register("busy", thread=bus.here(), on_command=lambda _: None)
+    settle(bus)
+    before = bus.inspect().threads[0].callbacks
+
+    bus.command("busy")
+    settle(bus)
+
+    assert bus.inspect().threads[0].callbacks == before + 1
+
+
+@clause("BUS-ENT-8")
+def test_who_does_not_return_blocks_its_own_thread_alone(bus: Bus) -> None:
+    with Holder.holding(bus) as holder:
+        bus.register("neighbour", thread=holder.thread, on_command=lambda _: "late")
+        bus.register("other", thread=bus.thread("free"), on_command=lambda _: "prompt")
+        neighbour: list[Any] = []
+        asker = bus.register("asker", thread=bus.here())
+        asker.command("neighbour", on_response=neighbour.append)
+
+        assert bus.call("other", timeout=LIMIT_S) == "prompt"
+
+        busy = {each.name: each.busy_s for each in bus.inspect().threads}
+        assert busy["holder"] is not None
+        assert busy["holder"] > 0
+        until(lambda: _busy(bus, "free") is None, "the free thread waits")
+        assert neighbour == []
+    serve(bus, lambda: neighbour, "the neighbour runs at last")
+
+
+def _busy(bus: Bus, name: str) -> float | None:
+    [found] = [each for each in bus.inspect().threads if each.name == name]
+    return found.busy_s
+
+
+@clause("BUS-ENT-14")
+def test_a_process_may_join_several_buses_and_a_task_several_too() -> None:
+    got: list[str] = []
+    with open_bus("one") as one, open_bus("two") as two, open_bus("three") as three:
+        for bus in (one, two):
+            bus.register(
+                "t",
+                thread=bus.here(),
+                on_command=lambda message: got.append(str(message.sender.bus)),
+            )
+        one.command("t")
+        two.command("t")
+        settle(one)
+        settle(two)
+
+        assert got == ["one", "two"]
+        assert {each.address.bus for each in two.tasks()} == {"two"}
+        with pytest.raises(UnresolvedError):
+            three.call("t", timeout=0)
+
+
+@clause("BUS-ENT-14")
+def test_tasks_of_different_buses_are_never_taken_for_one_another() -> None:
+    """Each bus counts its registrations by itself."""
+    got: list[str] = []
+    with open_bus("one") as one, open_bus("two") as two:
+        stranger = one.register("x", thread=one.here())
+        native = two.register("x", thread=two.here())
+        notifier = two.register("notifier", thread=two.here())
+        stranger.subscribe("notifier", lambda _: got.append("one"), bus="two")
+        hears = native.subscribe("notifier", lambda _: got.append("two"))
+        notifier.notify()
+        settle(one)
+        settle(two)
+        assert sorted(got) == ["one", "two"]
+
+        native.deregister()
+        notifier.notify()
+        settle(two)
+        settle(one)
+        assert sorted(got) == ["one", "one", "two"]
+        assert not hears.active
+
+        stranger.deregister()
+        settle(one)
+        assert notifier._entry.audience == ()
+
+
+@clause("BUS-ENT-14")
+def test_a_bus_is_joined_once_until_it_is_left() -> None:
+    with open_bus("one"), pytest.raises(BusyError, match="bus 'one', which this"):
+        open_bus("one")
+    with open_bus("one") as again:
+        assert again.call(_echo(again), "x") == "x"
+
+
+def _echo(bus: Bus) -> Address:
+    task = bus.register(
+        "echo", thread=bus.here(), on_command=lambda message: message.payload
+    )
+    return task.address
+
+
+@clause("BUS-INIT-7")
+def test_to_register_gives_what_every_later_call_needs(bus: Bus) -> None:
+    task = bus.register("task", thread=bus.here(), ref="mine")
+
+    assert str(task.address) == "ism://bus1@machine/task"
+    assert task.thread is bus.here()
+    assert info(bus, "task").visibility is Visibility.PUBLIC
+    task.deregister()
+    settle(bus)
+    with pytest.raises(UnknownTaskError, match="'task'"):
+        task.command("task")
+    assert bus.tasks() == ()
+    task.deregister()  # harmless
+
+
+@clause("BUS-INIT-7")
+def test_a_task_is_found_as_soon_as_it_is_registered(bus: Bus) -> None:
+    bus.register("task", thread=bus.here(), on_command=lambda _: "here")
+
+    assert bus.inspect().parked == {}
+    bus.command("task")
+    assert bus.inspect().parked == {}
+    assert bus.call("task") == "here"
+
+
+@clause("BUS-INIT-7")
+def test_without_a_thread_it_is_hosted_by_one_of_the_bus(bus: Bus) -> None:
+    assert bus.inspect().threads == ()
+    first = bus.register("first", on_command=lambda _: 1)
+    second = bus.register("second", on_command=lambda _: 2)
+
+    assert first.thread is second.thread
+    assert first.thread is not bus.here()
+    assert bus.call("first") + bus.call("second") == 3
+
+
+@clause("BUS-INIT-10")
+def test_each_client_has_a_bounded_fifo_of_its_own(bus: Bus) -> None:
+    before = len(list(books_of(bus.inspect())))
+    for name in ("a", "b"):
+        bus.register(name, thread=bus.here(), capacity=2)
+    sender = bus.register("sender", thread=bus.here())
+    assert len(list(books_of(bus.inspect()))) == before + 3
+
+    sender.command("a", 1)
+    sender.command("a", 2)
+    sender.command("b", 3)
+
+    unread = {whose: books.unread for whose, books in books_of(bus.inspect())}
+    assert unread == {"a": 2, "b": 1, "sender": 0}
+
+
+@clause("BUS-NAME-2")
+def test_a_name_alone_means_this_machine(bus: Bus) -> None:
+    with memory_bus(machine="elsewhere") as other:
+        other.register("x", on_command=lambda _: "there")
+
+        with pytest.raises(UnresolvedError) as caught:
+            bus.call("x", timeout=0)
+
+    assert caught.value.name == "x"
+
+
+@clause("BUS-NAME-3")
+@pytest.mark.parametrize(
+    "form",
+    ["x", "ism://machine/x", "ism://bus1@machine/x", Address("x", machine="machine")],
+    ids=str,
+)
+def test_each_form_of_an_address_of_ours_means_the_same(
+    bus: Bus, form: str | Address
+) -> None:
+    heard: list[Any] = []
+    x = bus.register("x", thread=bus.here(), on_command=lambda message: message.payload)
+    hearer = bus.register("hearer", thread=bus.here())
+    hearer.subscribe(form, lambda message: heard.append(message.payload))
+
+    assert bus.call(form, "hello") == "hello"
+    assert bus.wait_for(form) == x.address
+    x.notify("news")
+    settle(bus)
+    assert heard == ["news"]
+
+
+@clause("BUS-NAME-3")
+def test_a_message_waits_for_its_addressee_under_any_form(bus: Bus) -> None:
+    got: list[Any] = []
+    for form in ["x", "ism://machine/x", "ism://bus1@machine/x"]:
+        bus.command(form, form)
+    assert bus.inspect().parked == {"x": 3}
+
+    bus.register("x", thread=bus.here(), on_command=lambda one: got.append(one.payload))
+    settle(bus)
+
+    assert got == ["x", "ism://machine/x", "ism://bus1@machine/x"]
+
+
+@clause("BUS-NAME-5")
+def test_a_task_reaches_one_of_another_bus_that_its_process_has_joined() -> None:
+    with open_bus("one", machine="m") as one, open_bus("two", machine="m") as two:
+        heard: list[Any] = []
+        u = two.register("u", thread=two.here(), on_command=lambda _: "two's")
+        t = one.register("t", thread=one.thread())
+        there = u.address
+
+        t.subscribe(there, lambda message: heard.append(message.payload))
+        t.watch(there, lambda news: heard.append(news.here))
+        u.notify("news")
+        answers: list[Any] = []
+        t.command("u", bus="two", on_response=answers.append)
+        t.command(there, on_response=answers.append)
+        t.command("ism://two@m/u", bus="two", on_response=answers.append)
+        serve(two, lambda: len(answers) == 3, "all are answered")
+
+        assert {one.payload for one in answers} == {"two's"}
+        assert {str(one.responder) for one in answers} == {str(there)}
+        serve(two, lambda: len(heard) == 2, "it hears")
+        assert sorted(heard, key=str) == [True, "news"]
+        with pytest.raises(UnresolvedError):
+            t.call("u", timeout=0)
+
+
+@clause("BUS-NAME-5")
+def test_a_bus_that_was_not_joined_cannot_be_addressed() -> None:
+    with open_bus("one", machine="m") as one:
+        t = one.register("t", thread=one.here())
+        acts: list[Callable[[], object]] = [
+            lambda: t.command("u", bus="two"),
+            lambda: t.command("ism://two@m/u"),
+            lambda: t.call("u", bus="two"),
+            lambda: t.subscribe("u", print, bus="two"),
+            lambda: t.subscribe("ism://two@m/u", print),
+            lambda: t.watch("ism://two@m/**", print),
+            lambda: t.command(["t", "ism://two@m/u"]),
+        ]
+        for act in acts:
+            with pytest.raises(NotJoinedError, match="'two'"):
+                act()
+        settle(one)
+        # Not even the first of two was sent to.
+        assert info(one, "t").commands.accepted == 0
+
+
+@clause("BUS-NAME-7")
+@pytest.mark.parametrize("first", Visibility)
+@pytest.mark.parametrize("second", Visibility)
+def test_a_name_is_taken_once(bus: Bus, first: Visibility, second: Visibility) -> None:
+    task = bus.register("x", thread=bus.here(), visibility=first)
+    with pytest.raises(NameTakenError) as caught:
+        bus.register("x", thread=bus.here(), visibility=second)
+    assert caught.value.name == "x"
+    assert [each.address.module for each in bus.tasks()] == ["x"]
+
+    task.deregister()
+    bus.register("x", thread=bus.here(), visibility=second)
+    with memory_bus("bus2") as other:
+        other.register("x", thread=other.here())
+    with memory_bus(machine="elsewhere") as other:
+        other.register("x", thread=other.here())

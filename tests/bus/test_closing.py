@@ -1,0 +1,164 @@
+"""BUS-DEREG-12: to close a bus ends all that is on it."""
+
+from __future__ import annotations
+
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus import (
+    NOREPLY,
+    Bus,
+    UnknownTaskError,
+)
+from specs.clauses import clause
+from tests.bus.support import (
+    Holder,
+    memory_bus,
+    unbalanced,
+)
+from tests.support import LIMIT_S, Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus import BusThread, Incoming
+
+
+@clause("BUS-DEREG-12")
+def test_to_close_a_bus_ends_all_that_is_on_it() -> None:
+    with memory_bus() as bus:
+        threads = [bus.thread(), bus.here()]
+        tasks = [bus.register(f"t{n}", thread=each) for n, each in enumerate(threads)]
+        tasks.append(bus.register("by default"[3:]))
+        hears = tasks[0].subscribe("**", print)
+
+    bus.close()  # harmless
+    assert not hears.active
+    seen = bus.inspect()
+    assert (seen.threads, seen.tasks, dict(seen.parked)) == ((), (), {})
+    for act in (
+        lambda: bus.register("x"),
+        lambda: tasks[0].command("t1"),
+        bus.here,
+        bus.thread,
+        lambda: bus.call("t1"),
+        lambda: bus.subscribe("t1", print),
+        threads[1].poll,
+        lambda: threads[0].call_soon(print),
+    ):
+        with pytest.raises(UnknownTaskError):
+            act()
+    threads[1].run()  # there is nothing to serve
+
+
+@clause("BUS-DEREG-12")
+def test_what_is_unread_is_served_first_if_there_is_time() -> None:
+    got: list[Any] = []
+    for drain in (60.0, 0.0):
+        with Holder.holding(bus := Bus("bus1")) as holder:
+            for number in range(10):
+                bus.command("holder", number)
+            with Threads() as threads:
+                closer = threads.start(bus.close, drain)
+                inbox = holder.thread._manager.inbox
+                until(lambda: len(inbox.items) == 11, "it is told to stop")  # noqa: B023
+                holder.let_go()
+                closer.result()
+        got.append(len(holder.got))
+
+    assert got == [11, 1]
+
+
+@clause("BUS-DEREG-12")
+def test_a_bus_can_be_closed_within_a_callback() -> None:
+    with memory_bus() as bus:
+        thread = bus.thread()
+        bus.register("ends", thread=thread, on_command=lambda _: bus.close())
+        bus.register("other", thread=bus.thread())
+        bus.command("ends")
+        until(lambda: not bus.inspect().threads, "all have ended")
+        assert bus.tasks() == ()
+
+
+@clause("BUS-DEREG-12")
+@pytest.mark.parametrize("waits", ["call", "receive", "listen", "wait_for", "run"])
+def test_who_waits_in_a_thread_of_its_own_is_roused_when_the_bus_closes(
+    waits: str,
+) -> None:
+    bus = Bus("bus1")
+    bus.register("silent", thread=bus.thread(), on_command=lambda _: NOREPLY)
+    waiting: list[BusThread] = []
+
+    def waiter() -> None:
+        thread = bus.here()
+        task = bus.register("waiter", thread=thread)
+        acts: dict[str, Callable[[], object]] = {
+            "call": lambda: task.call("silent", timeout=None),
+            "receive": task.receive,
+            "listen": lambda: next(bus.listen("silent")),
+            "wait_for": lambda: bus.wait_for("nobody", timeout=None),
+            "run": thread.run,
+        }
+        thread.call_soon(lambda: waiting.append(thread))
+        acts[waits]()
+
+    with Threads() as threads:
+        running = threads.start(waiter)
+        until(lambda: bool(waiting), "it waits")
+        bus.close()
+        error = running.error()
+
+    assert (error is None) if waits == "run" else isinstance(error, UnknownTaskError)
+
+
+@clause("BUS-DEREG-12")
+def test_the_tasks_of_a_plain_thread_leave_with_it(bus: Bus) -> None:
+    with Threads() as threads:
+        threads.start(lambda: bus.register("short", thread=bus.here())).result()
+        for _ in range(3):
+            threads.start(lambda: bus.command("short")).join()
+
+    assert bus.tasks() == ()
+    assert bus.inspect().threads == ()
+    assert unbalanced(bus.inspect()) == []
+
+
+@clause("BUS-DEREG-12")
+@pytest.mark.parametrize("drain", [60.0, 0.0])
+def test_what_is_unread_in_a_thread_that_its_author_drives_is_served_too(
+    drain: float,
+) -> None:
+    bus = Bus("bus1")
+    got: list[Any] = []
+    bus.register("task", thread=bus.here(), on_command=got.append)
+    for _ in range(10):
+        bus.command("task")
+
+    bus.close(drain)
+
+    # What is under way when it is told to stop is not broken off.
+    assert len(got) == 10 if drain else len(got) < 10
+
+
+@clause("BUS-DEREG-12")
+def test_a_callback_that_stops_a_thread_does_not_wait_for_its_end(bus: Bus) -> None:
+    """Two that stop each other would wait for ever."""
+    stopped = Event()
+    waited: list[bool] = []
+    one, two = bus.thread(), bus.thread()
+
+    def stops(_: Incoming) -> None:
+        two.stop()
+        stopped.set()
+
+    bus.register("stops", thread=one, on_command=stops)
+    bus.register(
+        "waits", thread=two, on_command=lambda _: waited.append(stopped.wait(LIMIT_S))
+    )
+    bus.command("waits")
+    bus.command("stops")
+
+    until(lambda: bool(waited), "the other one's callback has returned")
+    assert waited == [True]

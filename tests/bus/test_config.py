@@ -1,0 +1,171 @@
+"""`bus.config`: every limit explains itself and refuses what makes no sense."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+from bus.config import BusConfig, limits_table
+from bus.payload import TYPES_THAT_NEED_NO_ENCODER, freeze
+from specs.clauses import is_clause_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MIB = 2**20
+NUMBERS = [limit for limit in limits_table() if not isinstance(limit.default, str)]
+NAMES = [limit.name for limit in NUMBERS]
+COUNTS = [limit.name for limit in NUMBERS if isinstance(limit.default, int)]
+
+
+def made(**values: Any) -> BusConfig:
+    return BusConfig(**values)
+
+
+@pytest.mark.parametrize("field", attrs.fields(BusConfig), ids=lambda field: field.name)
+def test_every_field_explains_itself(field: attrs.Attribute[Any]) -> None:
+    assert field.kw_only
+    assert field.validator is not None
+    assert field.metadata["meaning"].endswith(".")
+
+
+def test_the_table_has_every_field_that_is_a_limit() -> None:
+    fields = [field.name for field in attrs.fields(BusConfig)]
+
+    assert [limit.name for limit in limits_table()] == fields[:-1]
+    assert fields[-1] == "encoders"
+
+
+def test_a_line_of_the_table_says_all_and_the_unit_as_its_name_does() -> None:
+    config = BusConfig()
+    for limit in limits_table():
+        assert limit.default == getattr(config, limit.name)
+        assert is_clause_id(limit.clause)
+        assert limit.meaning
+        assert (limit.unit == "s") == limit.name.endswith("_s")
+        assert (limit.unit == "bytes") == ("bytes" in limit.name)
+
+
+def test_the_defaults_are_those_that_were_settled() -> None:
+    """Where a mistyped digit would not be noticed by any other test."""
+    assert {limit.name: limit.default for limit in limits_table()} == {
+        "resolve_timeout_s": 5.0,
+        "command_timeout_s": 10.0,
+        "send_timeout_s": 10.0,
+        "message_bytes_max": 16 * MIB,
+        "task_fifo_messages": 1024,
+        "task_fifo_bytes": 16 * MIB,
+        "parked_per_name": 256,
+        "parked_per_process": 4096,
+        "window": 1024,
+        "link_frames": 256,
+        "link_bytes": 8 * MIB,
+        "connect_timeout_s": 5.0,
+        "link_linger_s": 1.0,
+        "keep_alive_s": 2.5,
+        "lease_s": 10.0,
+        "auth_timeout_s": 5.0,
+        "unauthenticated_links": 64,
+        "unauthenticated_bytes": 4096,
+        "stream_window": 4096,
+        "missing_ranges": 1024,
+        "takeover_s": 10.0,
+        "message_life_s": 3600.0,
+        "arena_bytes": 64 * MIB,
+        "arena_buffer_bytes": 65536,
+        "arena_share": 0.25,
+        "arena_threshold_bytes": 65536,
+        "announce_s": 1.0,
+        "announce_jitter": 0.2,
+        "multicast_group": "239.255.73.77",
+        "ttl_lan": 1,
+        "ttl_wan": 8,
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("wrong", ["1", None, True, 1j], ids=repr)
+def test_a_limit_that_is_no_number_is_refused(name: str, wrong: object) -> None:
+    with pytest.raises(TypeError, match=f"^{name} must be an? .*, got {wrong!r}$"):
+        made(**{name: wrong})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_limit_below_its_least_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name} must be >= .*, got -1$"):
+        made(**{name: -1})
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_count_is_whole_and_at_least_one(name: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name} must be >= 1, got 0$"):
+        made(**{name: 0})
+    with pytest.raises(TypeError, match=f"^{name} must be an int, got 1.5$"):
+        made(**{name: 1.5})
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - set(COUNTS)))
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_a_time_is_finite(name: str, wrong: float) -> None:
+    with pytest.raises(ValueError, match=f"^{name} must be finite, got {wrong}$"):
+        made(**{name: wrong})
+
+
+def test_a_limit_is_inclusive_at_both_ends() -> None:
+    assert BusConfig(message_bytes_max=64 * MIB).message_bytes_max == 64 * MIB
+    with pytest.raises(
+        ValueError, match=r"^message_bytes_max must be <= 67108864, got"
+    ):
+        BusConfig(message_bytes_max=64 * MIB + 1)
+    assert BusConfig(ttl_wan=255, resolve_timeout_s=0, arena_share=1).ttl_wan == 255
+    with pytest.raises(ValueError, match=r"^ttl_wan must be <= 255, got 256$"):
+        BusConfig(ttl_wan=256)
+
+
+def test_a_silent_link_is_asked_before_it_is_given_up() -> None:
+    with pytest.raises(ValueError, match=r"lease_s must be > keep_alive_s, got 2.5"):
+        BusConfig(lease_s=2.5)
+
+
+def test_a_buffer_fits_the_arena() -> None:
+    with pytest.raises(ValueError, match="arena_buffer_bytes must be <= arena_bytes"):
+        BusConfig(arena_bytes=1024)
+
+
+@pytest.mark.parametrize("wrong", ["10.77.0.1", "ff02::1", "group", ""])
+def test_the_group_is_one_of_multicast(wrong: str) -> None:
+    with pytest.raises(ValueError, match="multicast_group must be an IPv4 multicast"):
+        BusConfig(multicast_group=wrong)
+    with pytest.raises(TypeError, match="multicast_group must be a str"):
+        made(multicast_group=0xEFFF494D)
+
+
+def test_encoders_are_read_when_the_configuration_is_made() -> None:
+    encoders: dict[type, Any] = {dt.date: dt.date.isoformat}
+    config = BusConfig(encoders=encoders)
+
+    encoders.clear()
+
+    assert freeze(dt.date(2000, 2, 29), config.encoders) == "2000-02-29"
+    assert hash(config) == hash(BusConfig())
+    assert config != BusConfig()
+
+
+@pytest.mark.parametrize(
+    "encoders",
+    [None, {"date": str}, {dt.date: "isoformat"}],
+    ids=["no mapping", "key is no type", "value is not callable"],
+)
+def test_encoders_are_callables_by_type(encoders: Mapping[Any, Any]) -> None:
+    with pytest.raises(TypeError, match="encoders"):
+        BusConfig(encoders=encoders)
+
+
+@pytest.mark.parametrize("kind", sorted(TYPES_THAT_NEED_NO_ENCODER, key=repr))
+def test_what_can_be_sent_needs_no_encoder(kind: type) -> None:
+    with pytest.raises(ValueError, match="must be for types that cannot be sent"):
+        BusConfig(encoders={kind: repr})

@@ -1,0 +1,232 @@
+"""`bus.errors`: the tree, what each error carries, and what it says."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus import errors
+from bus.errors import (
+    AccessDeniedError,
+    AddresseeGoneError,
+    AlreadyAnsweredError,
+    ArenaFullError,
+    BusError,
+    BusFullError,
+    BusyError,
+    CommandTimeoutError,
+    DuplicateSenderError,
+    ExpiredError,
+    InDoubtError,
+    MachineNameConflictError,
+    MessageTooLargeError,
+    NameTakenError,
+    NotJoinedError,
+    PayloadError,
+    PeerLostError,
+    RemoteError,
+    StaleLeaseError,
+    UnknownTaskError,
+    UnreachableError,
+    UnresolvedError,
+    VersionMismatchError,
+    WireError,
+    WrongProcessError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Each error that carries data: as it is raised, what it carries, what it says.
+ERRORS: list[tuple[BusError, dict[str, object], str]] = [
+    (
+        NameTakenError("a"),
+        {"name": "a"},
+        "cannot register a task: its name is taken: 'a'",
+    ),
+    (
+        NotJoinedError("b2"),
+        {"bus": "b2"},
+        "cannot use a bus: this process has not joined it: 'b2'",
+    ),
+    (
+        UnknownTaskError("a"),
+        {"name": "a"},
+        "cannot use a task: it is not registered: 'a'",
+    ),
+    (
+        AlreadyAnsweredError("a"),
+        {"name": "a"},
+        "cannot respond: the message was answered before: by 'a'",
+    ),
+    (
+        PayloadError("payload[2]['x']", "its type cannot be sent: set"),
+        {"path": "payload[2]['x']", "fact": "its type cannot be sent: set"},
+        "cannot send payload[2]['x']: its type cannot be sent: set",
+    ),
+    (
+        MessageTooLargeError(17, 16),
+        {"got": 17, "limit": 16},
+        "cannot send: payload is above 16 bytes: 17",
+    ),
+    (
+        WrongProcessError(10, 11),
+        {"opened_in": 10, "used_in": 11},
+        "cannot use a bus in process 11: it was opened in another: 10",
+    ),
+    (
+        BusyError("socket 's'"),
+        {"what": "socket 's'"},
+        "cannot use it now: it is owned: socket 's'",
+    ),
+    (
+        BusFullError("task 'f'", 1024),
+        {"what": "task 'f'", "limit": 1024, "unit": "messages"},
+        "cannot send: task 'f' is full: 1024 messages",
+    ),
+    (
+        ArenaFullError(9, 8),
+        {"needed": 9, "limit": 8},
+        "cannot send 9 bytes: the arena is full: 8 bytes",
+    ),
+    (
+        StaleLeaseError(7),
+        {"lease": 7},
+        "cannot read a message: its lease has ended: 7",
+    ),
+    (
+        UnresolvedError("z", 5.0),
+        {"name": "z", "waited_s": 5.0},
+        "cannot deliver to 'z': nobody has that name: waited for 5 s",
+    ),
+    (
+        UnreachableError("z", "connection refused"),
+        {"name": "z", "fact": "connection refused"},
+        "cannot deliver to 'z': no link leads there: connection refused",
+    ),
+    (
+        AddresseeGoneError("z"),
+        {"name": "z"},
+        "cannot deliver to 'z': the addressee is gone for good",
+    ),
+    (
+        PeerLostError("z"),
+        {"name": "z"},
+        "no answer from 'z': its process was lost after it took the command",
+    ),
+    (
+        InDoubtError("z"),
+        {"name": "z"},
+        "in doubt about a message to 'z': its process was lost before it acknowledged",
+    ),
+    (
+        ExpiredError("z"),
+        {"name": "z"},
+        "cannot deliver to 'z': the message's time has passed",
+    ),
+    (
+        RemoteError("z", "ValueError: no"),
+        {"name": "z", "text": "ValueError: no"},
+        "'z' failed: ValueError: no",
+    ),
+    (
+        CommandTimeoutError("z", 0.25),
+        {"name": "z", "timeout_s": 0.25},
+        "no answer from 'z': waited for 0.25 s",
+    ),
+    (
+        AccessDeniedError("join bus 'bus1'", "uid 7 is not on its list"),
+        {"act": "join bus 'bus1'", "fact": "uid 7 is not on its list"},
+        "cannot join bus 'bus1': access is denied: uid 7 is not on its list",
+    ),
+    (
+        VersionMismatchError((1, 2), (3, 4)),
+        {"ours": (1, 2), "theirs": (3, 4)},
+        "cannot join: no version in common: ours 1 to 2, theirs 3 to 4",
+    ),
+    (
+        MachineNameConflictError("m"),
+        {"machine": "m"},
+        "cannot add a machine: another one has its name: 'm'",
+    ),
+    (
+        DuplicateSenderError("m/7"),
+        {"sender": "m/7"},
+        "cannot open a stream: another process sends as: 'm/7'",
+    ),
+]
+
+CLASSES = {
+    name: each
+    for name, each in vars(errors).items()
+    if inspect.isclass(each) and issubclass(each, BusError)
+}
+
+
+def name_of(error: object) -> str:
+    return type(error).__name__
+
+
+def test_the_module_offers_its_errors_and_nothing_else() -> None:
+    assert set(errors.__all__) == set(CLASSES)
+
+
+def test_the_tree_is_drawn_as_it_is() -> None:
+    """Each error once, right below the root, with the other base it has."""
+    assert errors.__doc__ is not None
+    drawn = re.findall(r"[├└]── (\w+)(?: \((\w+)\))?", errors.__doc__)
+
+    assert len(drawn) == len(CLASSES) - 1
+    for name, other in drawn:
+        bases = [base.__name__ for base in CLASSES[name].__bases__]
+        assert bases == ["BusError", *filter(None, [other])]
+
+
+def test_the_table_above_has_every_error_that_carries_data() -> None:
+    carrying = {name for name, each in CLASSES.items() if "__init__" in vars(each)}
+
+    assert carrying == {name_of(error) for error, _, _ in ERRORS}
+
+
+@pytest.mark.parametrize(
+    ("error", "data", "text"),
+    [pytest.param(*one, id=name_of(one[0])) for one in ERRORS],
+)
+def test_an_error_carries_its_data_and_makes_its_text(
+    error: BusError, data: dict[str, object], text: str
+) -> None:
+    assert vars(error) == data
+    assert str(error) == text
+    assert not text.endswith(".")
+
+
+@pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, *(
+    lambda error, protocol=protocol: pickle.loads(pickle.dumps(error, protocol))
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
+)])  # fmt: skip
+def test_an_error_survives_pickling_and_copying(
+    make: Callable[[BusError], BusError],
+) -> None:
+    for original in [*(error for error, _, _ in ERRORS), WireError("no such frame")]:
+        twin = make(original)
+
+        assert type(twin) is type(original)
+        assert (str(twin), twin.args) == (str(original), original.args)
+        assert vars(twin) == vars(original)
+
+        twin.add_note("seen in a pool")
+        assert make(twin).__notes__ == ["seen in a pool"]
+        assert not hasattr(original, "__notes__")
+
+
+def test_a_command_that_timed_out_is_a_timeout() -> None:
+    """And no system error with a number, though Python makes timeouts of those."""
+    error = CommandTimeoutError("z", 1)
+
+    assert isinstance(error, TimeoutError)
+    assert (error.errno, error.strerror) == (None, None)

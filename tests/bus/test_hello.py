@@ -1,0 +1,169 @@
+"""The first lines of whoever tries the bus: they work, and need nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import Any
+
+import pytest
+
+import bus as package
+from bus import Bus, BusThread, Incoming, UnknownTaskError, errors, open_bus
+from tests.bus.support import memory_bus, settle
+from tests.support import Threads, until
+
+
+def added(message: Any) -> int:
+    return sum(message.payload)
+
+
+def test_hello_bus() -> None:
+    with open_bus() as bus:
+
+        @bus.task("adder")
+        def adder(message: Any) -> int:
+            return sum(message.payload)
+
+        assert bus.call("adder", [1, 2, 3]) == 6
+        assert str(adder.address) == f"ism://bus1@{bus.machine}/adder"
+
+
+def test_what_the_package_gives_is_what_its_modules_hold() -> None:
+    assert len(set(package.__all__)) == len(package.__all__)
+    for name in package.__all__:
+        value = getattr(package, name)
+        home = getattr(value, "__module__", "")
+        if inspect.isclass(value) and home.startswith("bus."):
+            assert getattr(importlib.import_module(home), name) is value
+    tools = {"DemoError", "JournalError", "PipelineError"}
+    assert {name for name in package.__all__ if name.endswith("Error")} == (
+        set(errors.__all__) - tools
+    )
+    assert set(package.__all__) <= set(dir(package))
+    with pytest.raises(AttributeError, match="module 'bus' has no attribute 'Nothing'"):
+        package.Nothing  # noqa: B018
+
+
+def test_names_that_are_not_given_are_chosen() -> None:
+    with open_bus() as bus:
+        assert bus.machine
+        assert bus.process.startswith("p")
+        assert [bus.thread().name, bus.here().name] == ["thread1", "here2"]
+        assert repr(bus).startswith("<Bus 'bus1' of 'p")
+    assert repr(bus).endswith("closed>")
+
+
+def test_what_is_printed_of_each_thing_says_what_it_is(bus: Bus) -> None:
+    here = bus.here("mine")
+    task = bus.register("task", thread=here)
+    hears = task.subscribe("a/*", print)
+    watch = task.watch("a/*", print)
+
+    assert repr(bus) == "<Bus 'bus1' of 'process' on 'machine'>"
+    assert repr(here) == "<BusThread 'mine' of bus 'bus1'>"
+    assert repr(task) == "<Task ism://bus1@machine/task>"
+    assert repr(hears) == "<Subscription of 'task' to a/*>"
+    assert repr(watch) == "<Watch of 'task' on a/*>"
+    task.deregister()
+    settle(bus)
+    assert repr(task) == "<Task ism://bus1@machine/task deregistered>"
+    assert repr(hears) == "<Subscription of 'task' to a/* cancelled>"
+    assert repr(watch) == "<Watch of 'task' on a/* cancelled>"
+    here.stop()
+    assert repr(here) == "<BusThread 'mine' of bus 'bus1' stopped>"
+
+
+def test_memory_buses_know_nothing_of_one_another() -> None:
+    with memory_bus() as one, memory_bus() as two, open_bus("bus1") as real:
+        for number, bus in enumerate((one, two, real)):
+            _register_one_who_says(number, bus)
+
+        assert [bus.call("who") for bus in (one, two, real)] == [0, 1, 2]
+
+
+def _register_one_who_says(number: int, bus: Bus) -> None:
+    bus.register("who", thread=bus.here(), on_command=lambda _: number)
+
+
+def test_a_thread_is_given_the_same_thread_each_time(bus: Bus) -> None:
+    here = bus.here()
+    assert bus.here() is here
+    with Threads() as threads:
+        assert threads.start(bus.here).result() is not here
+
+    # In a callback, it is the one that hosts the task.
+    seen: list[BusThread] = []
+    thread = bus.thread()
+    bus.register("task", thread=thread, on_command=lambda _: seen.append(bus.here()))
+    bus.call("task")
+    assert seen == [thread]
+
+    here.stop()
+    assert bus.here() is not here
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_callback_that_ends_its_thread_lets_its_tasks_leave(bus: Bus) -> None:
+    def ends(_: Incoming) -> None:
+        raise SystemExit
+
+    thread = bus.thread()
+    bus.register("ends", thread=thread, on_command=ends)
+    bus.register("neighbour", thread=thread)
+
+    bus.command("ends")
+
+    until(lambda: not any(each.thread == thread.name for each in bus.tasks()), "gone")
+    until(lambda: thread.stopped, "it has stopped")
+    with pytest.raises(UnknownTaskError):
+        bus.register("late", thread=thread)
+
+
+def test_an_interrupted_call_leaves_nothing_to_wait_for(bus: Bus) -> None:
+    def interrupts(_: Incoming) -> None:
+        raise KeyboardInterrupt
+
+    asker = bus.register("asker", thread=bus.here())
+    bus.register("doer", thread=bus.here(), on_command=interrupts)
+
+    with pytest.raises(KeyboardInterrupt):
+        asker.call("doer")
+
+    assert len(asker._receiver.questions) == 0
+    bus.register("other", thread=bus.here(), on_command=lambda _: "goes on")
+    assert asker.call("other") == "goes on"
+
+
+def test_who_calls_as_a_task_that_leaves_is_told(bus: Bus) -> None:
+    got: list[Incoming] = []
+    doer = bus.register("doer", thread=bus.here())
+    caller = bus.register("caller", thread=bus.thread())
+    with Threads() as threads:
+        calling = threads.start(caller.call, "doer", timeout=None)
+        until(lambda: _unread(bus) > 0, "it has asked")
+        caller.deregister()
+        with pytest.raises(UnknownTaskError, match="'caller'"):
+            calling.result()
+    assert got == []
+    assert doer.receive(0).payload is None
+
+
+def _unread(bus: Bus) -> int:
+    return sum(each.commands.unread for each in bus.tasks())
+
+
+def test_who_waits_in_a_thread_that_its_task_moves_away_from_is_answered(
+    bus: Bus,
+) -> None:
+    there = bus.thread()
+    caller = bus.register("caller", thread=bus.here())
+
+    def moves(_: Incoming) -> str:
+        caller.move(there)
+        return "moved"
+
+    bus.register("doer", thread=bus.here(), on_command=moves)
+
+    assert caller.call("doer", timeout=None) == "moved"
+    until(lambda: caller.thread is there, "it has moved")

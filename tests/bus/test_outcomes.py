@@ -1,0 +1,205 @@
+"""BUS-FLOW-5: each command ends in one way, for each addressee."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus import (
+    NOREPLY,
+    AddresseeGoneError,
+    Bus,
+    BusConfig,
+    BusFullError,
+    CommandTimeoutError,
+    Incoming,
+    Response,
+    UnknownTaskError,
+    UnresolvedError,
+)
+from specs.clauses import clause
+from tests.bus.support import (
+    DISTANCES,
+    POLICIES,
+    far,
+    info,
+    is_there,
+    memory_bus,
+    serve,
+    settle,
+    unwanted,
+)
+from tests.support import Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus import Overflow
+
+
+@clause("BUS-FLOW-5")
+def test_a_late_answer_is_dropped_and_counted(bus: Bus) -> None:
+    kept: list[Incoming] = []
+    outcomes: list[Response] = []
+
+    def asked(message: Incoming) -> Any:
+        kept.append(message)
+        return NOREPLY
+
+    bus.register("doer", thread=bus.here(), on_command=asked)
+    asker = bus.register("asker", thread=bus.here())
+    asker.command("doer", on_response=outcomes.append, timeout=0.05)
+    serve(bus, lambda: kept and outcomes, "it is asked, and time is up")
+    kept[0].respond("late")
+    settle(bus)
+
+    [outcome] = outcomes
+    assert isinstance(outcome.error, CommandTimeoutError)
+    assert (outcome.error.name, outcome.error.timeout_s) == ("doer", 0.05)
+    assert str(outcome.responder) == "ism://bus1@machine/doer"
+    assert info(bus, "asker").late == 1
+
+
+@clause("BUS-FLOW-5")
+def test_an_answer_that_is_here_comes_before_the_end_of_time(bus: Bus) -> None:
+    outcomes: list[Response] = []
+    bus.register("doer", thread=bus.thread(), on_command=lambda _: "in time")
+    asker = bus.register("asker", thread=bus.here())
+    asker.command("doer", on_response=outcomes.append, timeout=0.05)
+    until(lambda: bool(bus.here()._manager.inbox.items), "the answer is posted")
+    deadline = asker._receiver.questions.next_deadline()
+    assert deadline is not None
+    with Threads() as threads:  # time passes, and nobody serves this thread
+        threads.start(_wait_until, deadline)
+    settle(bus)
+
+    assert [one.payload for one in outcomes] == ["in time"]
+    assert info(bus, "asker").late == 0
+
+
+def _wait_until(deadline: float) -> None:
+    until(lambda: monotonic() > deadline, "time is up")
+
+
+@clause("BUS-FLOW-5")
+def test_what_was_cancelled_has_no_outcome_and_is_not_delivered(bus: Bus) -> None:
+    bus.register("doer", thread=bus.here(), on_command=unwanted)
+    asker = bus.register("asker", thread=bus.here())
+    handle = asker.command("doer", on_response=unwanted)
+    nobody = asker.command("nobody", on_response=unwanted, timeout=0)
+
+    assert handle.cancel()
+    assert nobody.cancel()
+    assert not handle.cancel()
+    serve(bus, lambda: not bus.inspect().parked, "the parked one is given up")
+    settle(bus)
+
+    assert info(bus, "doer").commands.expired == 1
+    assert info(bus, "asker").late == info(bus, "asker").questions == 0
+
+
+@clause("BUS-FLOW-5")
+@pytest.mark.parametrize("final", [True, False])
+def test_who_leaves_leaves_nobody_in_the_dark(bus: Bus, final: bool) -> None:
+    outcomes: list[Response] = []
+    doer = bus.register("doer", thread=bus.here())
+    asker = bus.register("asker", thread=bus.here())
+    asker.command("doer", 1, on_response=outcomes.append)
+    settle(bus)
+    doer.deregister(final=final)
+    settle(bus)
+    if not final:
+        assert outcomes == []
+        bus.register("doer", thread=bus.here(), on_command=lambda one: one.payload)
+        settle(bus)
+
+    [outcome] = outcomes
+    if final:
+        assert isinstance(outcome.error, AddresseeGoneError)
+    else:
+        assert outcome.payload == 1
+
+
+@clause("BUS-FLOW-5")
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_at_each_policy_each_command_has_one_outcome(
+    distance: str, policy: Overflow
+) -> None:
+    config = BusConfig(send_timeout_s=0)
+    with memory_bus(config=config) as bus:
+        outcomes: dict[int, list[str]] = {}
+        refused: list[int] = []
+        there = far(bus, distance)
+        task = bus.register("task", thread=there, capacity=3, overflow=policy)
+        asker = bus.register("asker", thread=bus.here())
+        for number in range(8):
+            outcomes[number] = []
+            try:
+                asker.command(
+                    "task",
+                    number,
+                    timeout=60,
+                    on_response=lambda one: outcomes[one.reference].append(
+                        type(one.error).__name__
+                    ),
+                    ref=number,
+                )
+            except BusFullError:
+                refused.append(number)
+        settle(bus)
+        serve(
+            bus,
+            lambda: policy != "disconnect" or not is_there(bus, "task"),
+            "who was cut off is gone",
+        )
+        if policy == "disconnect":
+            with pytest.raises(UnknownTaskError):
+                task.on_command(print)
+        else:
+            task.on_command(lambda _: None)
+
+        def settled() -> bool:
+            return all(bool(told) != (n in refused) for n, told in outcomes.items())
+
+        if policy == "disconnect":
+            # What came after waits for the next of that name.
+            bus.register("task", thread=bus.here(), on_command=lambda _: None)
+        serve(bus, settled, "each has an outcome")
+        settle(bus)
+
+        told = [each[0] if each else "refused" for each in outcomes.values()]
+        assert max(map(len, outcomes.values())) == 1
+        answered, full, gone = "NoneType", "BusFullError", "AddresseeGoneError"
+        assert (
+            told
+            == {
+                "block": [answered] * 3 + ["refused"] * 5,
+                "error": [answered] * 3 + ["refused"] * 5,
+                "drop-oldest": [full] * 5 + [answered] * 3,
+                "drop-newest": [answered] * 3 + [full] * 5,
+                "disconnect": [gone] * 3 + ["refused"] + [answered] * 4,
+            }[policy]
+        )
+
+
+@clause("BUS-FLOW-5")
+def test_who_asks_again_and_again_has_each_outcome_by_its_reference(bus: Bus) -> None:
+    outcomes: dict[str, str] = {}
+
+    def heard(name: str) -> Callable[[Response], None]:
+        return lambda one: outcomes.update({name: type(one.error).__name__})
+
+    asker = bus.register("asker", thread=bus.here())
+    bus.register("silent", thread=bus.here(), on_command=lambda _: NOREPLY)
+    asker.command("silent", on_response=heard("silent"), timeout=0.001)
+    asker.command("nobody", on_response=heard("nobody"), timeout=0.001)
+
+    serve(bus, lambda: len(outcomes) == 2, "both have an outcome")
+
+    assert outcomes == {
+        "silent": CommandTimeoutError.__name__,
+        "nobody": UnresolvedError.__name__,
+    }

@@ -1,0 +1,549 @@
+"""`bus.payload`: what can be sent, what is received, and what a peer may not say."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import enum
+import sys
+from collections import OrderedDict, UserDict, deque, namedtuple
+from decimal import Decimal
+from operator import is_
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bus.errors import MessageTooLargeError, PayloadError, WireError
+from bus.payload import (
+    DEPTH_MAX,
+    Payload,
+    decode,
+    encode,
+    freeze,
+    freeze_within,
+    size_of,
+)
+from specs.clauses import clause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+INTEGERS = st.integers(-(2**63), 2**64 - 1) | st.sampled_from(
+    [
+        border + offset
+        for power in (0, 5, 7, 8, 15, 16, 31, 32, 63)
+        for border in (2**power, -(2**power))
+        for offset in (-1, 0, 1)
+        if border + offset >= -(2**63)
+    ]
+)
+# Lengths at which MessagePack changes the head.
+LENGTHS = st.sampled_from([0, 1, 15, 16, 31, 32, 255, 256, 65_535, 65_536])
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | INTEGERS
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.binary()
+)
+PAYLOADS = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=20)
+        | st.lists(inner).map(tuple)
+        | st.dictionaries(st.text(), inner, max_size=20)
+    ),
+)
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Whole(int):
+    """Says something else of itself than its value is."""
+
+    def __index__(self) -> int:
+        return 0
+
+
+class Broken(float):
+    def __float__(self) -> float:
+        return 0.0
+
+
+class Blob(bytes):
+    pass
+
+
+class Colour(enum.IntEnum):
+    RED = 7
+
+
+Point = namedtuple("Point", ["x", "y"])  # noqa: PYI024  # the plainest kind of it
+
+
+def nested(depth: int, innermost: object = 1) -> object:
+    """Lists and maps by turns, ``depth`` of them in one another."""
+    value = innermost
+    for level in range(depth):
+        value = [value] if level % 2 else {"k": value}
+    return value
+
+
+def kinds(payload: Payload) -> Any:
+    """The types of all there is in a payload, in its own shape."""
+    if isinstance(payload, MappingProxyType):
+        return {(type(key), key): kinds(item) for key, item in payload.items()}
+    if isinstance(payload, tuple):
+        return [kinds(item) for item in payload]
+    return type(payload)
+
+
+# What is sent and what is received.
+
+
+@clause("BUS-MSG-16")
+@given(payload=PAYLOADS)
+def test_what_is_received_is_equal_and_of_the_same_types_at_any_distance(
+    payload: Payload,
+) -> None:
+    """Frozen here, or encoded and decoded there."""
+    frozen = freeze(payload)
+    there = decode(encode(frozen))
+
+    assert msgspec.msgpack.encode(payload) == encode(frozen)
+    assert there == frozen
+    assert kinds(there) == kinds(frozen)
+
+
+@clause("BUS-MSG-16")
+@pytest.mark.parametrize(
+    ("sent", "received"),
+    [
+        (None, None),
+        (True, True),
+        (-(2**63), -(2**63)),
+        (2**64 - 1, 2**64 - 1),
+        (1.5, 1.5),
+        ("é\U0001f600\0", "é\U0001f600\0"),
+        (b"\xff", b"\xff"),
+        (bytearray(b"ab"), b"ab"),
+        (memoryview(b"abcd")[1:3], b"bc"),
+        (memoryview(array.array("H", [0x0101])), b"\x01\x01"),
+        ([1, [2]], (1, (2,))),
+        ((), ()),
+        ({"a": [1]}, {"a": (1,)}),
+        (OrderedDict(b=1, a=2), {"b": 1, "a": 2}),
+        (UserDict(a=1), {"a": 1}),
+        (MappingProxyType({"a": [1]}), {"a": (1,)}),
+        (Text("t"), "t"),
+        (Whole(5), 5),
+        (Colour.RED, 7),
+        (Broken(1.5), 1.5),
+        (np.float64(1.5), 1.5),
+        (Blob(b"b"), b"b"),
+        (Point(1, [2]), (1, (2,))),
+        ({Text("k"): 1}, {"k": 1}),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_each_type_that_can_be_sent_is_received_as_a_plain_one(
+    sent: object, received: Payload
+) -> None:
+    """Tuples for lists, read-only maps for maps, the base of a subclass."""
+    frozen = freeze(sent)
+
+    assert frozen == received
+    assert kinds(frozen) == kinds(decode(encode(frozen)))
+    assert kinds(frozen) == kinds(freeze(received))
+
+
+@clause("BUS-MSG-16")
+def test_nobody_can_change_what_was_sent() -> None:
+    """Not the sender, by what it keeps; not the receiver."""
+    inner, buffer = [1], bytearray(b"x")
+    sent = {"a": inner, "b": buffer, "c": {"d": 1}}
+    frozen: Any = freeze(sent)
+
+    inner.append(2)
+    buffer[0] = 0
+    sent["c"]["d"] = 2  # type: ignore[index]  # a map, as above
+    del sent["c"]
+
+    assert frozen == {"a": (1,), "b": b"x", "c": {"d": 1}}
+    for each in (frozen, frozen["c"]):
+        with pytest.raises(TypeError):
+            each["new"] = 1
+
+
+@clause("BUS-MSG-16")
+@pytest.mark.parametrize("same", [b"x" * 100, "text", (1, b"x", ("é",))], ids=repr)
+def test_what_is_frozen_already_is_not_copied(same: Payload) -> None:
+    """Bytes travel untouched, and so does a tuple that holds nothing else."""
+    assert freeze(same) is same
+    (inside,) = freeze([same])  # type: ignore[misc]  # a tuple of one
+    assert inside is same
+
+
+def test_of_a_tuple_only_what_must_change_is_made_anew() -> None:
+    kept = (1, "é")
+    frozen: Any = freeze((kept, [2]))
+
+    assert frozen == ((1, "é"), (2,))
+    assert frozen[0] is kept
+
+
+def test_a_map_that_is_read_only_is_copied_since_its_owner_may_write() -> None:
+    owned = {"a": 1}
+    frozen = freeze(MappingProxyType(owned))
+
+    owned["a"] = 2
+
+    assert frozen == {"a": 1}
+
+
+# What cannot be sent.
+
+
+@clause("BUS-MSG-16")
+@pytest.mark.parametrize(
+    ("payload", "text"),
+    [
+        (object(), "payload: its type cannot be sent: object"),
+        ({1}, "payload: its type cannot be sent: set"),
+        ([1, 2, {"x": {1}}], "payload[2]['x']: its type cannot be sent: set"),
+        ([deque()], "payload[0]: its type cannot be sent: collections.deque"),
+        (Decimal(1), "payload: its type cannot be sent: decimal.Decimal"),
+        (1j, "payload: its type cannot be sent: complex"),
+        (range(2), "payload: its type cannot be sent: range"),
+        (array.array("B"), "payload: its type cannot be sent: array.array"),
+        (np.int8(1), "payload: its type cannot be sent: numpy.int8"),
+        (2**64, "payload: int is outside -2**63 to 2**64 - 1: it has 65 bits"),
+        ([-(2**64)], "payload[0]: int is outside -2**63 to 2**64 - 1: it has 65 bits"),
+        (-(2**63) - 1, "payload: int is outside -2**63 to 2**64 - 1: it has 64 bits"),
+        (10**9999, "payload: int is outside -2**63 to 2**64 - 1: it has 33216 bits"),
+        (Whole(2**64), "payload: int is outside -2**63 to 2**64 - 1: it has 65 bits"),
+        ({"a": ["ok", "x\udc80"]}, "payload['a'][1]: str holds a lone surrogate: at 1"),
+        ({"\ud800": 1}, "payload['\\ud800']: str holds a lone surrogate: at 0"),
+        ({1: 2}, "payload: keys must be str, got int"),
+        ([{b"k": 2}], "payload[0]: keys must be str, got bytes"),
+        ({None: 2}, "payload: keys must be str, got NoneType"),
+        (memoryview(b"abcd")[::2], "payload: memoryview is not contiguous"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_anything_else_is_refused_and_the_error_says_where_and_what(
+    payload: object, text: str
+) -> None:
+    """A path into the payload, then the fact."""
+    with pytest.raises(PayloadError) as caught:
+        freeze(payload)
+
+    assert str(caught.value) == f"cannot send {text}"
+    assert caught.value.path == text.partition(":")[0]
+
+
+@clause("BUS-MSG-16")
+def test_32_deep_is_sent_and_33_is_not() -> None:
+    """The same at the sender and when a peer says it."""
+    deepest, deeper = nested(DEPTH_MAX), nested(DEPTH_MAX + 1)
+
+    assert DEPTH_MAX == 32
+    assert decode(encode(freeze(deepest))) == freeze(deepest)
+    with pytest.raises(PayloadError, match=r"\]: it is more than 32 deep"):
+        freeze(deeper)
+    with pytest.raises(WireError, match="more than 32 deep"):
+        decode(msgspec.msgpack.encode(deeper))
+
+
+@clause("BUS-MSG-16")
+def test_a_list_within_itself_is_too_deep() -> None:
+    """However often it holds itself."""
+    own: list[object] = []
+    own += [own, own, {"k": own}]
+
+    with pytest.raises(PayloadError, match=r"payload(\[0\]){32}: it is more than 32"):
+        freeze(own)
+
+
+def test_a_view_that_was_released_is_refused() -> None:
+    view = memoryview(b"ab")
+    view.release()
+
+    with pytest.raises(PayloadError, match=r"payload: cannot be read: .*released"):
+        freeze(view)
+
+
+class Homonym(str):
+    """Equal to nothing, so that two of one text may be keys of one map."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+def test_two_keys_of_one_text_are_refused() -> None:
+    with pytest.raises(PayloadError, match="payload: two keys are the same text"):
+        freeze({Homonym("a"): 1, Homonym("a"): 2})
+
+
+# The user's own types.
+
+
+@clause("BUS-MSG-16")
+def test_a_type_of_the_users_travels_by_its_encoder() -> None:
+    """Wherever it lies; what an encoder makes is frozen, encoded again if need be."""
+    encoders: dict[type, Callable[[Any], Any]] = {
+        Decimal: str,
+        complex: lambda value: [Decimal(value.real), value.imag],
+        Colour: lambda value: value.name,
+    }
+
+    frozen = freeze({"a": [1j, Decimal("1.5")], "b": Colour.RED, "c": 1}, encoders)
+
+    assert frozen == {"a": (("0", 1.0), "1.5"), "b": "RED", "c": 1}
+    assert freeze(Decimal(2), encoders) == "2"
+
+
+@clause("BUS-MSG-16")
+def test_an_encoder_is_for_exactly_its_type() -> None:
+    """A subclass may be anything."""
+
+    class Exact(Decimal):
+        pass
+
+    with pytest.raises(PayloadError, match=r"its type cannot be sent: .*Exact"):
+        freeze([Exact(1)], {Decimal: str})
+
+
+@clause("BUS-MSG-16")
+def test_what_an_encoder_makes_is_held_to_the_same() -> None:
+    """Type, range and depth, and the error says where."""
+    with pytest.raises(PayloadError, match=r"payload\[0\]: its type .*: set"):
+        freeze([1j], {complex: lambda _: {1}})
+    with pytest.raises(PayloadError, match=r"payload\['a'\]\[1\]: int is outside"):
+        freeze({"a": 1j}, {complex: lambda _: [0, 2**64]})
+    with pytest.raises(PayloadError, match=r"payload.* is more than 32 deep"):
+        freeze(1j, {complex: lambda value: [value]})
+
+
+def test_an_encoder_that_raises_is_told_with_its_error() -> None:
+    with pytest.raises(
+        PayloadError,
+        match=r"payload\[0\]: the encoder of complex raised ZeroDivisionError: .*zero",
+    ) as caught:
+        freeze([1j], {complex: lambda _: 1 // 0})
+
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_what_changes_while_it_is_frozen_is_sent_as_it_was() -> None:
+    """By an encoder, as another thread might."""
+    items: list[object] = [1j]
+    table: dict[str, object] = {"a": 1j}
+
+    def change(_: complex) -> str:
+        items.append(2)
+        table["b"] = 2
+        return "encoded"
+
+    assert freeze(items, {complex: change}) == ("encoded",)
+    assert freeze(table, {complex: change}) == {"a": "encoded", "b": 2}
+    del table["b"]
+    assert freeze(table, {complex: change}) == {"a": "encoded"}
+
+
+def test_encoders_that_never_end_are_refused() -> None:
+    """By themselves, and by one another."""
+    with pytest.raises(PayloadError, match="its encoders never end: at last complex"):
+        freeze(1j, {complex: lambda value: value})
+    with pytest.raises(PayloadError, match="its encoders never end"):
+        freeze(1j, {complex: lambda _: Decimal(1), Decimal: lambda _: 1j})
+
+
+# Size.
+
+
+@clause("BUS-MSG-16")
+@given(payload=PAYLOADS)
+@example(payload=[None] * 16)
+@example(payload=[1] * 65_536)
+@example(payload={str(number): 0 for number in range(65_536)})
+def test_the_size_is_that_of_the_encoding(payload: Payload) -> None:
+    """Reckoned without encoding."""
+    frozen = freeze(payload)
+
+    assert size_of(frozen) == len(encode(frozen))
+
+
+@given(number=INTEGERS)
+def test_the_size_of_an_integer_is_that_of_its_encoding(number: int) -> None:
+    assert size_of(number) == len(encode(number))
+
+
+@given(length=LENGTHS, letter=st.sampled_from([b"x", "x", "é", "\U0001f600", (1,)]))
+def test_the_size_changes_where_the_head_does(length: int, letter: Any) -> None:
+    frozen = letter * length
+
+    assert size_of(frozen) == len(encode(frozen))
+
+
+@clause("BUS-MSG-16")
+def test_the_limit_is_inclusive_and_counts_the_encoding() -> None:
+    """Without any headers."""
+    frozen, size = freeze_within([bytearray(10)], 13)
+
+    assert (frozen, size) == ((bytes(10),), 13)
+    with pytest.raises(MessageTooLargeError, match="above 12 bytes: 13") as caught:
+        freeze_within([bytearray(10)], 12)
+    assert (caught.value.got, caught.value.limit) == (13, 12)
+
+
+# What a peer says.
+
+
+@clause("BUS-MSG-16")
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xc1",
+        b"\x01\x02",  # two
+        b"\x92\x01",  # one of two
+        b"\xdd\xff\xff\xff\xff",
+        b"\xdf\xff\xff\xff\xff",
+        b"\xc6\xff\xff\xff\xffabc",
+        b"\x81\x01\x02",  # {1: 2}
+        b"\x91\x81\xc4\x01k\x02",  # [{b"k": 2}]
+        b"\x81\x90\x02",  # {(): 2}
+        b"\x81\x81\xa1a\x01\x01",  # {{"a": 1}: 1}
+        b"\xd4\x05a",  # an extension
+        b"\x91\xd6\xff\x00\x00\x00\x01",  # a time
+        b"\xc7\x0c\xff" + b"\xff" * 12,  # a time that is none
+        b"\xa1\xff",
+        b"\xa3\xed\xa0\x80",  # a lone surrogate
+        b"\x81\xa3\xed\xa0\x80\x01",
+        b"\x91" * 33 + b"\x01",
+        b"\x91" * 100_000 + b"\x01",
+        b"\x81\xa1a" * 100_000 + b"\x01",
+        b"\x81" * 100_000,
+    ],
+    ids=lambda data: data[:12].hex(),
+)
+def test_what_no_correct_peer_says_is_one_kind_of_error(data: bytes) -> None:
+    """Not two payloads, none of the other types, no bad text, not too deep."""
+    with pytest.raises(WireError, match=r"^payload "):
+        decode(data)
+
+
+@st.composite
+def spoilt(draw: st.DrawFn) -> bytes:
+    """Draw the encoding of a payload with one byte changed."""
+    data = bytearray(encode(freeze(draw(PAYLOADS))))
+    data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
+    return bytes(data)
+
+
+@contextlib.contextmanager
+def recursion_limit(limit: int) -> Iterator[None]:
+    """Run as a program does that has set this limit for needs of its own."""
+    earlier = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(earlier)
+
+
+def what_is_made_of(data: bytes) -> Payload | type[WireError]:
+    try:
+        return decode(data)
+    except WireError:
+        return WireError
+
+
+# Types of MessagePack that payloads have not, along with some that they have.
+ODD = st.lists(
+    st.sampled_from([0x00, 0x61, 0x81, 0x82, 0x91, 0xA1, 0xC7, 0xD4, 0xD6, 0xFF])
+)
+
+
+@clause("BUS-MSG-16")
+@given(data=st.binary() | ODD.map(bytes) | spoilt())
+def test_whatever_a_peer_says_is_a_payload_or_that_error(data: bytes) -> None:
+    """And what is a payload could have been sent."""
+    made = what_is_made_of(data)
+    if not isinstance(made, type):
+        assert repr(freeze(made)) == repr(made)  # not ==: a NaN is equal to nothing
+        assert kinds(freeze(made)) == kinds(made)
+
+
+@clause("BUS-MSG-16")
+@pytest.mark.parametrize(
+    "level",
+    [
+        b"\x91",
+        b"\xdc\x00\x01",
+        b"\xdd\x00\x00\x00\x01",
+        b"\x81",
+        b"\x81\xa1a",
+        b"\xde\x00\x01\xa1a",
+        b"\xdf\x00\x00\x00\x01\xa1a",
+        # Beside each thing that could be taken for longer or shorter than it is.
+        *(
+            b"\x92" + bytes([head]) + bytes(length)
+            for head, length in [
+                (0xC0, 0), (0xC2, 0), (0x7F, 0), (0xE0, 0), (0x90, 0), (0x80, 0),
+                (0xCA, 4), (0xCB, 8), (0xCC, 1), (0xCD, 2), (0xCE, 4), (0xCF, 8),
+                (0xD0, 1), (0xD1, 2), (0xD2, 4), (0xD3, 8), (0xA0, 0), (0xBF, 31),
+            ]
+        ),
+        *(
+            b"\x92" + bytes([head]) + (3).to_bytes(width, "big") + bytes(3)
+            for head, width in [
+                (0xC4, 1), (0xC5, 2), (0xC6, 4), (0xD9, 1), (0xDA, 2), (0xDB, 4),
+            ]
+        ),
+    ],
+    ids=bytes.hex,
+)  # fmt: skip
+def test_no_peer_exhausts_the_stack(level: bytes) -> None:
+    """Though the interpreter would let the decoder recurse as deep as it likes."""
+    with (
+        recursion_limit(2**30),
+        pytest.raises(WireError, match="more than 32 deep"),
+    ):
+        decode(level * 200_000)
+
+
+@given(data=spoilt() | ODD.map(bytes) | PAYLOADS.map(freeze).map(encode))
+@example(
+    data=encode(freeze(nested(DEPTH_MAX - 2, ["x" * 256, b"x" * 65_536, [1] * 16])))
+)
+@example(data=encode(freeze(nested(DEPTH_MAX - 2, ["é" * 65_536, {"k": 1.5}]))))
+@example(data=encode(freeze([[{str(key): [] for key in range(70_000)}] * 3, "last"])))
+def test_a_high_recursion_limit_changes_nothing_else(data: bytes) -> None:
+    expected = what_is_made_of(data)
+
+    with recursion_limit(2**30):
+        made = what_is_made_of(data)
+
+    assert repr(made) == repr(expected)
+
+
+def test_a_view_of_a_frame_is_decoded_as_bytes_are() -> None:
+    frame = b"head" + encode(freeze([b"abc", "d"]))
+
+    payload = decode(memoryview(frame)[4:])
+
+    assert payload == (b"abc", "d")
+    assert all(map(is_, map(type, payload), (bytes, str)))

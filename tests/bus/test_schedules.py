@@ -1,0 +1,257 @@
+"""What two threads do to one bus at the same time, in every order that matters."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus import (
+    AddresseeGoneError,
+    Bus,
+    BusFullError,
+    Response,
+    UnknownTaskError,
+    UnresolvedError,
+)
+from queuebroker.testing import explore
+from specs.clauses import clause
+from tests.bus.support import memory_bus, unbalanced, unwanted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus import Incoming
+    from queuebroker.testing import Run
+
+# A deadline that passes early counts as a preemption; so no program here has one that
+# changes what comes of it.
+NEVER = None
+
+
+def under_every_schedule(program: Callable[[Run], object], times: int = 1) -> None:
+    explore(program, bound=times, limit=200 * times, random=150 * times)
+
+
+def echo(message: Incoming) -> Any:
+    return message.payload
+
+
+def apart() -> Bus:
+    """Return a bus that the program closes by itself."""
+    return Bus("bus1", process="process", machine="machine")
+
+
+@clause("BUS-MSG-11", "BUS-DEREG-12")
+def test_a_call_is_answered() -> None:
+    def program(_run: Run) -> None:
+        with memory_bus() as bus:
+            bus.register("doer", on_command=echo)
+            assert bus.call("doer", 3, timeout=NEVER) == 3
+
+    under_every_schedule(program)
+
+
+@clause("BUS-FLOW-5")
+def test_a_call_is_answered_though_its_task_moves() -> None:
+    def program(run: Run) -> None:
+        with memory_bus() as bus:
+            here, there = bus.thread(), bus.thread()
+            caller = bus.register("caller", thread=here)
+            bus.register("doer", thread=here, on_command=echo)
+            moving = run.spawn(caller.move, there)
+            assert caller.call("doer", 5, timeout=NEVER) == 5
+            moving.join()
+            assert unbalanced(bus.inspect()) == []
+
+    under_every_schedule(program)
+
+
+@clause("BUS-FLOW-5")
+def test_each_command_has_one_outcome_though_its_addressee_leaves() -> None:
+    def program(run: Run) -> None:
+        with memory_bus() as bus:
+            outcomes: list[Response] = []
+            there = bus.thread()
+            doer = bus.register("doer", thread=there, on_command=echo)
+            asker = bus.register("asker", thread=bus.here())
+            leaving = run.spawn(lambda: doer.deregister(final=True))
+            for number in range(2):
+                asker.command(
+                    "doer", number, on_response=outcomes.append, timeout=NEVER
+                )
+            leaving.join()
+            bus.register("doer", thread=there, on_command=echo)
+            while len(outcomes) < 2:
+                bus.here().poll(None)
+            assert unbalanced(bus.inspect()) == []
+
+    under_every_schedule(program)
+
+
+@clause("BUS-FLOW-5")
+def test_what_is_cancelled_has_no_outcome_and_all_else_one() -> None:
+    def program(_run: Run) -> None:
+        with memory_bus() as bus:
+            outcomes: list[Response] = []
+            there = bus.thread()
+            bus.register("doer", thread=there, on_command=echo)
+            asker = bus.register("asker", thread=there)
+            handle = asker.command("doer", on_response=outcomes.append, timeout=NEVER)
+            cancelled = handle.cancel()
+            for _ in range(2):
+                bus.call("doer", timeout=NEVER)
+            there.stop(drain=60)
+            assert len(outcomes) == (0 if cancelled else 1)
+
+    under_every_schedule(program)
+
+
+@clause("BUS-FLOW-6", "BUS-MSG-15")
+def test_who_waits_for_room_keeps_its_order_though_the_task_moves() -> None:
+    def program(run: Run) -> None:
+        got: list[Any] = []
+        with memory_bus() as bus:
+            doer = bus.register(
+                "doer",
+                thread=bus.thread(),
+                capacity=1,
+                overflow="block",
+                on_command=lambda message: got.append(message.payload),
+            )
+            moving = run.spawn(doer.move, bus.thread())
+            for number in range(3):
+                with suppress(BusFullError):
+                    bus.command("doer", number)
+            moving.join()
+            assert unbalanced(bus.inspect()) == []
+        assert got == sorted(got)
+
+    under_every_schedule(program)
+
+
+@clause("BUS-MSG-5")
+def test_a_task_that_leaves_is_heard_of_no_more() -> None:
+    def program(run: Run) -> None:
+        with memory_bus() as bus:
+            there = bus.thread()
+            notifier = bus.register("notifier", thread=there)
+            reader = bus.register("reader", thread=there)
+
+            def subscribes() -> None:
+                with suppress(UnknownTaskError):
+                    reader.subscribe("notifier", lambda _: None)
+
+            for each in (run.spawn(subscribes), run.spawn(reader.deregister)):
+                each.join()
+            there.stop(drain=60)
+            assert notifier._entry.audience == ()
+            assert list(bus._exchange.manager.subscriptions._by_task) == []
+
+    under_every_schedule(program)
+
+
+@clause("BUS-DEREG-12")
+def test_a_thread_that_stops_takes_its_tasks_along() -> None:
+    def program(run: Run) -> None:
+        with memory_bus() as bus:
+            there = bus.thread()
+            reader = bus.register("reader", thread=there)
+            reader.subscribe("notifier", lambda _: None)
+            notifier = bus.register("notifier", thread=bus.here(), on_command=unwanted)
+            stopping = run.spawn(there.stop)
+            for number in range(2):
+                notifier.notify(number)
+            with suppress(UnknownTaskError):
+                bus.register("late", thread=there)
+            stopping.join()
+            assert [each.address.module for each in bus.tasks()] == ["notifier"]
+            assert notifier._entry.audience == ()
+
+    under_every_schedule(program)
+
+
+@clause("BUS-DEREG-12")
+@pytest.mark.parametrize("drives", ["run", "receive", "call"])
+def test_to_close_while_others_join_in(drives: str) -> None:
+    """Whoever is on it ends, or is told; nobody waits for ever, nothing is left."""
+
+    def program(run: Run) -> None:
+        bus = apart()
+
+        def serves() -> None:
+            with suppress(UnknownTaskError):
+                if drives == "call":
+                    bus.register("x", on_command=echo)
+                    return
+                task = bus.register("x", thread=bus.here())
+                if drives == "run":
+                    task.on_command(echo)
+                    task.thread.run()
+                else:
+                    task.receive()
+
+        def asks() -> None:
+            with suppress(UnknownTaskError, AddresseeGoneError, UnresolvedError):
+                if drives == "receive":
+                    bus.command("x")
+                else:
+                    assert bus.call("x", 1, timeout=NEVER) == 1
+
+        run.spawn(serves)
+        run.spawn(asks)
+        bus.close()
+
+    under_every_schedule(program, times=3)
+
+
+@clause("BUS-DEREG-12")
+def test_to_close_from_two_sides() -> None:
+    def program(run: Run) -> None:
+        bus = apart()
+        bus.register("x", thread=bus.thread(), on_command=lambda _: bus.close())
+        closing = run.spawn(bus.close)
+        with suppress(UnknownTaskError):
+            bus.command("x")
+        bus.close()
+        closing.join()
+        seen = bus.inspect()
+        assert (seen.tasks, seen.threads) == ((), ())
+
+    under_every_schedule(program)
+
+
+@clause("BUS-DEREG-12")
+def test_the_tasks_of_a_thread_that_has_ended_are_found_and_leave() -> None:
+    def program(run: Run) -> None:
+        with memory_bus() as bus:
+
+            def short() -> None:
+                bus.register("short", thread=bus.here())
+
+            def other() -> None:
+                bus.command("short")
+
+            for each in (run.spawn(short), run.spawn(other)):
+                each.join()
+            seen = bus.inspect()
+            assert (seen.tasks, seen.threads) == ((), ())
+
+    under_every_schedule(program)
+
+
+@clause("BUS-MSG-5")
+def test_a_script_cancels_while_it_is_notified() -> None:
+    def program(run: Run) -> None:
+        with memory_bus() as bus:
+            notifier = bus.register("notifier", thread=bus.here())
+            hears = bus.subscribe("notifier", lambda _: None)
+            cancelling = run.spawn(hears.cancel)
+            notifier.notify()
+            cancelling.join()
+            bus.register("after", on_command=echo)
+            assert bus.call("after", 1, timeout=NEVER) == 1
+            assert all(not each.subscriptions for each in bus.tasks())
+
+    under_every_schedule(program)

@@ -1,0 +1,118 @@
+"""BUS-INIT-8, BUS-INIT-9: who can be addressed, and who can only ask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bus import Bus, UnresolvedError, Visibility
+from specs.clauses import clause
+from tests.bus.support import DISTANCES, far, info, serve, settle
+
+
+@clause("BUS-INIT-8")
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_a_public_task_is_found_by_its_name(bus: Bus, distance: str) -> None:
+    bus.register("public", thread=far(bus, distance), on_command=lambda _: "found")
+    news: list[Any] = []
+    watcher = bus.register("watcher", thread=bus.here())
+    watcher.watch("public", news.append)
+
+    assert bus.call("public") == "found"
+    assert bus.wait_for("public").module == "public"
+    settle(bus)
+    assert [(one.address.module, one.here) for one in news] == [("public", True)]
+
+
+@clause("BUS-INIT-9")
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_a_private_task_asks_and_hears(bus: Bus, distance: str) -> None:
+    heard: list[Any] = []
+    answers: list[Any] = []
+    senders: list[str] = []
+    there = far(bus, distance)
+
+    def asked(message: Any) -> str:
+        senders.append(str(message.sender))
+        public.notify("news")
+        return "answer"
+
+    public = bus.register("public", thread=there, on_command=asked)
+    private = bus.register("p", thread=bus.here(), visibility=Visibility.PRIVATE)
+    private.subscribe("public", heard.append)
+
+    private.command("public", on_response=answers.append)
+
+    serve(bus, lambda: heard and answers, "the answer and the notification")
+    assert senders == ["ism://bus1@machine/p"]
+    assert answers[0].payload == "answer"
+    assert heard[0].payload == "news"
+
+
+@clause("BUS-INIT-9")
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_a_private_task_is_found_by_nobody(bus: Bus, distance: str) -> None:
+    news: list[Any] = []
+    there = far(bus, distance)
+    private = bus.register(
+        "p", thread=there, visibility=Visibility.PRIVATE, on_command=news.append
+    )
+    watcher = bus.register("watcher", thread=bus.here())
+    watcher.watch("**", news.append)
+    watcher.subscribe("p", news.append)
+    settle(bus)
+    assert [one.address.module for one in news] == ["watcher"]
+
+    for form in ("p", "ism://machine/p", private.address):
+        with pytest.raises(UnresolvedError):
+            watcher.call(form, timeout=0)
+    with pytest.raises(UnresolvedError):
+        bus.call("p", timeout=0)
+    private.notify("to nobody")
+    private.deregister()
+    serve(bus, lambda: not _there(bus), "it has left")
+
+    assert [one.address.module for one in news] == ["watcher"]
+
+
+@clause("BUS-INIT-9")
+def test_not_even_itself_finds_a_private_task(bus: Bus) -> None:
+    undelivered: list[Any] = []
+    private = bus.register(
+        "p",
+        thread=bus.here(),
+        visibility=Visibility.PRIVATE,
+        on_undelivered=undelivered.append,
+    )
+
+    private.command("p", 1, timeout=0)
+
+    serve(bus, lambda: undelivered, "it is told")
+    assert (undelivered[0].to, undelivered[0].payload) == ("p", 1)
+    assert type(undelivered[0].error) is UnresolvedError
+    assert info(bus, "p").undelivered == 1
+
+
+def _there(bus: Bus) -> bool:
+    return any(each.address.module == "p" for each in bus.tasks())
+
+
+@clause("BUS-INIT-9")
+def test_what_was_asked_of_a_private_task_finds_a_public_one_later(bus: Bus) -> None:
+    """A message that waits is not given to who cannot be addressed."""
+    got: list[Any] = []
+    bus.command("p", "first")
+    private = bus.register(
+        "p", thread=bus.here(), visibility=Visibility.PRIVATE, on_command=got.append
+    )
+    bus.command("p", "second")
+    settle(bus)
+    assert got == []
+    assert bus.inspect().parked == {"p": 2}
+
+    private.deregister()
+    bus.register("p", thread=bus.here(), on_command=lambda one: got.append(one.payload))
+    settle(bus)
+
+    assert got == ["first", "second"]

@@ -1,0 +1,166 @@
+"""Golden vectors of the wire: a frame of each type, and the bytes that it is.
+
+`VECTORS` is read from ``wire.txt``, a name and hex a line. The bytes change with a
+reason only, and once machines are joined along with the version; then
+``python -m tests.core.golden > tests/core/golden/wire.txt`` writes them anew.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from bus.core import wire
+from bus.core.routing_table import RegistrationId, Visibility
+from bus.message import Kind
+from bus.payload import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["FILE", "FRAMES", "VECTORS", "name_of"]
+
+FILE: Final = Path(__file__).with_name("wire.txt")
+
+_IDENTITY: Final = wire.Identity(
+    bus="bus1",
+    machine="alpha",
+    machine_id="6f1d0c3a",
+    process="p4711",
+    process_id=4711,
+    incarnation=2**63 + 5,
+    role=wire.Role.SLAVE,
+)
+_F: Final = RegistrationId("alpha", "p4711", 3)
+_SENDER: Final = wire.Characteristics(
+    relay=7,
+    id=RegistrationId("beta", "p12", 300),
+    name="floor/lamp",
+    visibility=Visibility.PRIVATE,
+    incarnation=99,
+)
+_TASK: Final = wire.Characteristics(
+    relay=2**32 - 1, id=_F, name="f", incarnation=2**63 + 5
+)
+_REQUEST: Final = wire.RequestId(machine="beta", process="p12", number=70_000)
+
+# Of several of one type the name says which.
+FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
+    {
+        "HELLO": wire.Hello(
+            versions=(1, 3),
+            identity=_IDENTITY,
+            kind=wire.LinkKind.SIGNALLING,
+            message_bytes_max=16 * 2**20,
+        ),
+        "WELCOME": wire.Welcome(
+            version=1, identity=_IDENTITY, message_bytes_max=16 * 2**20
+        ),
+        "REFUSED": wire.Refused(
+            reason=wire.Reason.VERSION, text="too old", versions=(2, 2)
+        ),
+        "OPEN_STREAM": wire.OpenStream(
+            epoch=2**64 - 1, nonce=12, incarnation=5, first=1, window=4096
+        ),
+        "EXPORT": wire.Export(id=_F, name="f", registered_ns=10**12),
+        "UNEXPORT": wire.Unexport(id=_F),
+        "SEARCH": wire.Search(
+            id=_REQUEST,
+            machine="alpha",
+            name="f",
+            sender=_SENDER,
+            hops=3,
+            milliseconds_left=5000,
+        ),
+        "CANCEL": wire.Cancel(id=_REQUEST),
+        "ADD_RELAY": wire.AddRelay(
+            task=_TASK,
+            search=_REQUEST,
+            overflow="block",
+            addresses=("unix:/run/bus1/Slave4711.1", "tcp:10.77.0.1:7000"),
+        ),
+        "ADD_RELAY here": wire.AddRelay(task=_TASK),
+        "UNRELAY": wire.Unrelay(relay=7, extracted=41),
+        "ELIMINATE": wire.Eliminate(id=_F, name="f", final=True),
+        "SUBSCRIBE": wire.Subscribe(
+            id=_REQUEST,
+            specification="ism://alpha/floor/**",
+            subscriber=_SENDER,
+            hops=2,
+        ),
+        "UNSUBSCRIBE": wire.Unsubscribe(id=_REQUEST),
+        "MSG": wire.Batch(
+            epoch=17,
+            incarnation=2**63 + 5,
+            floor=2**40 - 2,
+            first=2**40,
+            messages=(
+                wire.Message(
+                    to=7,
+                    source=3,
+                    kind=Kind.COMMAND,
+                    flags=wire.WANTS_REPLY,
+                    id=2**64 - 1,
+                    milliseconds_left=10_000,
+                    hop=0,
+                    body=encode(("add", 1, 2.5)),
+                ),
+                wire.Message(
+                    to=7,
+                    source=2**32 - 1,
+                    kind=Kind.NOTIFICATION_RESPONSE,
+                    flags=wire.FAILED,
+                    id=1,
+                    milliseconds_left=wire.NO_DEADLINE,
+                    hop=255,
+                    body=b"",
+                ),
+            ),
+        ),
+        "MSG floor": wire.Batch(1, 2, 5, 5, ()),
+        "ACK": wire.Ack(
+            epoch=17,
+            incarnation=5,
+            last=2**40,
+            missing=((9, 12), (300, 70_000)),
+            extracted=((7, 8), (9, 2**40 - 1)),
+        ),
+        "ACK all": wire.Ack(epoch=17, incarnation=5, last=2**64 - 1),
+        "DESCRIPTOR": wire.Descriptor(
+            lease=900,
+            arena=1,
+            epoch=2,
+            buffers=((4, 0, 65_536, 1), (5, 128, 1_000, 7)),
+            size=66_536,
+        ),
+        "RELEASE": wire.Release(arena=1, epoch=2, leases=(900, 2**33)),
+        "CONNECT_OFFER": wire.ConnectOffer(
+            machine="beta",
+            process="p12",
+            incarnation=99,
+            addresses=("tcp:10.77.0.2:7001",),
+        ),
+        "ERROR": wire.Error(reason=wire.Reason.NAME_TAKEN, text="f", id=_F),
+        "ERROR request": wire.Error(reason=wire.Reason.ACCESS, request=_REQUEST),
+        "PING": wire.Ping(number=1),
+        "PONG": wire.Pong(number=1),
+        "BYE": wire.Bye(),
+        "BYE busy": wire.Bye(reason=wire.Reason.BUSY, text="no room: \N{SNOWMAN}"),
+    }
+)
+
+
+def name_of(frame: wire.Frame) -> str:
+    """Return the name of a frame's type."""
+    return "MSG" if isinstance(frame, wire.Batch) else frame.type.name
+
+
+VECTORS: Final[Mapping[str, bytes]] = MappingProxyType(
+    {
+        name: bytes.fromhex(data)
+        for name, _, data in (
+            line.rpartition(" ") for line in FILE.read_text("ascii").splitlines()
+        )
+    }
+)

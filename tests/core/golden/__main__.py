@@ -1,0 +1,9 @@
+"""Prints the vectors as they are encoded now."""
+
+from __future__ import annotations
+
+from bus.core.wire import encode
+from tests.core.golden import FRAMES
+
+for name, frame in FRAMES.items():
+    print(name, encode(frame).hex())

@@ -1,0 +1,176 @@
+"""What the model of a stream says, asserted on the code: the names are the same.
+
+The scene is that of ``specs/promela/stream.pml``: one sender, one receiver, a link that
+loses, doubles and reorders, and either of the two starting anew.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.core.incoming_streams import IncomingStreams, Refusal
+from bus.core.outgoing_stream import OutgoingStream
+
+if TYPE_CHECKING:
+    from bus.core.incoming_stream import IncomingStream
+
+__all__ = [
+    "Scene",
+    "each_number_is_one_of_three",
+    "handed_over_in_order",
+    "no_more_is_outstanding_than_the_window",
+    "nothing_is_accepted_twice",
+    "nothing_is_held_without_a_gap",
+    "nothing_is_missing_below_the_floor",
+]
+
+WINDOW: Final = 3
+SENDER: Final = "s"
+
+
+@attrs.frozen
+class Frame:
+    """One message under way: which it is, and what stands on it."""
+
+    epoch: int
+    incarnation: int
+    number: int
+    floor: int
+
+    @property
+    def message(self) -> tuple[int, int]:
+        """Which message it is: the same number in two epochs is two."""
+        return self.epoch, self.number
+
+
+class Scene:
+    """One run: every step is drawn from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self.incarnation: int = 1
+        self.sender: OutgoingStream[Frame] = OutgoingStream(1, window=WINDOW)
+        self.receiver: IncomingStreams[Frame] = self._receiver()
+        self.link: list[Frame] = []
+        self.heard_floor: int = 0
+        # By life of the receiver and epoch: what it has handed over.
+        self.handed: dict[tuple[int, int], list[Frame]] = {}
+        self._opened: bool = False
+
+    def step(self) -> None:
+        """Do one thing that can happen."""
+        act = self._random.choices(
+            [self.send, self.arrive, self.expire, self.sender_anew, self.receiver_anew],
+            [30, 60, 6, 1, 1],
+        )
+        act[0]()
+
+    def send(self) -> None:
+        """Send something new, or again what is outstanding."""
+        self._open()
+        if self.sender.room and self._random.random() < 0.6:
+            number = self.sender.next
+            frame = Frame(self.sender.epoch, self.incarnation, number, 0)
+            self.sender.send(frame, deadline=number)
+        frames = [frame for _, frame in self.sender.outstanding()]
+        if frames:
+            again = self._random.choice(frames)
+            floor = self.sender.floor
+            self.link.append(
+                attrs.evolve(again, incarnation=self.incarnation, floor=floor)
+            )
+
+    def arrive(self) -> None:
+        """Let one frame arrive, any; or lose it, or leave a double behind."""
+        if not self.link:
+            return
+        frame = self.link.pop(self._random.randrange(len(self.link)))
+        if self._random.random() < 0.2:
+            return
+        if self._random.random() < 0.2:
+            self.link.append(frame)
+        taken = self.receiver.accept(
+            *(SENDER, frame.epoch, frame.incarnation),
+            *(frame.number, [frame], frame.floor),
+        )
+        if isinstance(taken, Refusal):
+            return
+        self.heard_floor = max(self.heard_floor, frame.floor)
+        self.handed.setdefault((self.incarnation, frame.epoch), []).extend(taken)
+        if self._random.random() < 0.7 and frame.epoch == self.sender.epoch:
+            self.sender.acknowledge(self.receiver.acknowledgement(SENDER))
+
+    def expire(self) -> None:
+        """Give up the oldest message that is outstanding."""
+        self.sender.expire(self.sender.floor)
+
+    def sender_anew(self) -> None:
+        """Begin a new epoch."""
+        self.sender = OutgoingStream(self.sender.epoch + 1, window=WINDOW)
+        self._opened = False
+
+    def receiver_anew(self) -> None:
+        """Begin a new life, which knows nothing; what is outstanding is in doubt."""
+        self.incarnation += 1
+        self.receiver = self._receiver()
+        self.sender.abandon()
+        self._opened = False
+
+    def _receiver(self) -> IncomingStreams[Frame]:
+        return IncomingStreams(self.incarnation, window=WINDOW, ranges_max=WINDOW)
+
+    def _open(self) -> None:
+        if not self._opened:
+            self._opened = True
+            self.heard_floor = 0
+            self.receiver.open(SENDER, self.sender.epoch, self.sender.floor)
+
+
+def nothing_is_accepted_twice(scene: Scene) -> None:
+    """No message is handed over twice, in one life of the receiver or in two."""
+    messages = [frame.message for each in scene.handed.values() for frame in each]
+    assert len(messages) == len(set(messages))
+
+
+def handed_over_in_order(scene: Scene) -> None:
+    """Numbers rise, in each life and epoch."""
+    for handed in scene.handed.values():
+        numbers = [frame.number for frame in handed]
+        assert numbers == sorted(numbers)
+
+
+def each_number_is_one_of_three(scene: Scene) -> None:
+    """Accepted, missing or given up."""
+    stream = _stream(scene)
+    if stream is not None:
+        missing = stream._missing.count
+        passed = stream.next - stream._first
+        assert stream.accepted + missing + stream.given_up == passed
+        assert stream.accepted >= stream.held >= 0
+
+
+def no_more_is_outstanding_than_the_window(scene: Scene) -> None:
+    """From the floor to the next number."""
+    assert scene.sender.next - scene.sender.floor <= WINDOW
+
+
+def nothing_is_missing_below_the_floor(scene: Scene) -> None:
+    """Of those floors that the receiver was told."""
+    stream = _stream(scene)
+    if stream is not None and stream._missing.lowest is not None:
+        assert stream._missing.lowest >= scene.heard_floor
+
+
+def nothing_is_held_without_a_gap(scene: Scene) -> None:
+    """What was accepted waits only for what is missing."""
+    stream = _stream(scene)
+    if stream is not None:
+        assert not stream.held or stream._missing
+
+
+def _stream(scene: Scene) -> IncomingStream[Frame] | None:
+    known = scene.receiver._senders.get(SENDER)
+    return None if known is None else known.stream

@@ -1,0 +1,319 @@
+"""What a process decides: names, departures, parked messages, who hears whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from bus.address import Address
+from bus.core.actions import Fail, Open, Tell
+from bus.core.process_manager import ProcessManager
+from bus.core.routing_table import Entry, Visibility
+from bus.core.specification import Specification
+from bus.errors import (
+    AddresseeGoneError,
+    BusFullError,
+    NameTakenError,
+    UnresolvedError,
+)
+from bus.message import Incoming, Kind, Presence
+from specs.clauses import clause
+
+RESOLVE_S = 5.0
+NOW = 100.0
+
+
+@attrs.frozen(eq=False)
+class Asked:
+    """A subscription or a watch, as the manager sees one."""
+
+    entry: Entry
+    specification: Specification
+
+
+def manager(*, per_name: int = 10, in_all: int = 10) -> ProcessManager:
+    return ProcessManager(
+        "here",
+        "p1",
+        parked_per_name=per_name,
+        parked_in_all=in_all,
+        resolve_timeout_s=RESOLVE_S,
+    )
+
+
+def register(
+    of: ProcessManager, name: str, *, private: bool = False
+) -> tuple[Entry, list[Any]]:
+    visibility = Visibility.PRIVATE if private else Visibility.PUBLIC
+    return of.register(name, visibility, "bus1", place="place", box="box")
+
+
+def command(name: str, payload: object, deadline: float | None = None) -> Incoming:
+    return Incoming(
+        kind=Kind.COMMAND,
+        payload=payload,
+        _source=None,
+        _id=0,
+        _name=name,
+        _deadline=deadline,
+    )
+
+
+def payloads(messages: Any) -> list[object]:
+    return [message.payload for message in messages]
+
+
+def given_up(of: ProcessManager, now: float) -> list[object]:
+    actions: list[Any] = list(of.expire(now))
+    return payloads(action.message for action in actions)
+
+
+@clause("BUS-ENT-3", "BUS-ENT-4")
+def test_a_name_is_found_from_its_registration_to_its_departure() -> None:
+    """And not before, nor after; a private one never."""
+    one = manager()
+    assert one.table.find("c") is None
+
+    entry, actions = register(one, "c")
+    register(one, "p", private=True)
+
+    assert one.table.find("c") is entry
+    assert one.table.find("p") is None
+    assert entry.address == Address("c", machine="here", bus="bus1")
+    assert actions == [Open(entry, ())]
+    one.leave(entry)
+    assert one.table.find("c") is None
+
+
+@clause("BUS-NAME-7")
+@pytest.mark.parametrize("private", [False, True])
+@pytest.mark.parametrize("second_private", [False, True])
+def test_a_name_is_taken_once_in_a_process(private: bool, second_private: bool) -> None:
+    """Whoever may be addressed by it; the first one is left as it was."""
+    one = manager()
+    first, _ = register(one, "c", private=private)
+
+    with pytest.raises(NameTakenError) as refused:
+        register(one, "c", private=second_private)
+
+    assert refused.value.name == "c"
+    assert one.table.named("c") is first
+
+
+@clause("BUS-DEREG-1")
+def test_a_name_is_free_as_soon_as_its_task_leaves() -> None:
+    """Each registration has an id of its own; the older one's end touches no other."""
+    one = manager()
+    first, _ = register(one, "c")
+    one.leave(first)
+    second, actions = register(one, "c")
+
+    assert second.id != first.id
+    assert actions == []  # not opened before the first is emptied
+    assert one.left(first, [], NOW, final=False) == [Open(second, ())]
+    assert one.table.find("c") is second
+    assert one.leave(first) == []
+    assert one.table.find("c") is second
+
+
+@clause("BUS-DEREG-1")
+def test_nothing_is_kept_of_tasks_that_left() -> None:
+    """Tables are as empty as before, whatever the tasks had asked for."""
+    one = manager()
+    for _ in range(3):
+        entry, _ = register(one, "c")
+        one.subscribe(Asked(entry, Specification.parse("**")))
+        one.watch(Asked(entry, Specification.parse("a/*")))
+        one.leave(entry)
+        one.left(entry, [], NOW, final=False)
+
+    assert len(one.table) == 0
+    assert one.table.named("c") is None
+    assert not one._leaving
+    assert not one._unopened
+    assert one.subscriptions.matching("c") == []
+    assert one.watches.matching("a/b") == []
+
+
+@clause("BUS-ROUTE-20", "BUS-MOVE-5")
+def test_who_registers_is_opened_with_what_was_parked() -> None:
+    """In order, and nothing else; what is private opens with nothing."""
+    one = manager()
+    for payload in (1, 2):
+        assert one.park("c", command("c", payload), NOW) is None
+    one.park("d", command("d", 3), NOW)
+
+    _, private = register(one, "d", private=True)
+    _, public = register(one, "c")
+
+    assert [payloads(action.messages) for action in private] == [[]]
+    assert [payloads(action.messages) for action in public] == [[1, 2]]
+    assert one.parked.waiting() == {"d": 1}
+
+
+def test_who_parks_learns_of_a_route_that_came_meanwhile() -> None:
+    """The message does not stay behind in the parked list then."""
+    one = manager()
+    entry, _ = register(one, "c")
+
+    assert one.park("c", command("c", 1), NOW) is entry
+    assert len(one.parked) == 0
+
+
+@clause("BUS-DEREG-8", "BUS-MSG-15")
+def test_what_was_not_read_stands_before_what_was_sent_since() -> None:
+    """Of several who had the name, in the order in which they had it."""
+    one = manager()
+    first, _ = register(one, "c")
+    one.leave(first)
+    second, _ = register(one, "c")
+    one.leave(second)
+    third, actions = register(one, "c")
+    assert actions == []
+
+    assert one.left(second, [command("c", 3)], NOW, final=False) == []
+    opened: list[Any] = []
+    opened += one.left(first, [command("c", 1), command("c", 2)], NOW, final=False)
+
+    assert [(each.entry, payloads(each.messages)) for each in opened] == [
+        (third, [1, 2, 3])
+    ]
+    assert one.parked.parked == one.parked.resumed == 3
+
+
+@clause("BUS-DEREG-8")
+def test_what_was_not_read_waits_where_nobody_has_the_name() -> None:
+    """Before what was parked since, and as long as anything else."""
+    one = manager()
+    first, _ = register(one, "c")
+    one.leave(first)
+    one.park("c", command("c", 2), NOW)
+    one.left(first, [command("c", 1)], NOW + 1, final=False)
+
+    assert given_up(one, NOW + RESOLVE_S) == [2]
+    assert given_up(one, NOW + RESOLVE_S + 1) == [1]
+
+
+@clause("BUS-DEREG-8")
+@pytest.mark.parametrize("private", [False, True])
+def test_what_was_not_read_by_who_leaves_for_good_fails(private: bool) -> None:
+    """Commands only: nobody is told of a notification that was not read."""
+    one = manager()
+    entry, _ = register(one, "c", private=private)
+    one.leave(entry)
+    lost = command("c", 1)
+    notification = Incoming(kind=Kind.NOTIFICATION, payload=2, _source=None, _id=0)
+
+    (failed,) = one.left(entry, [lost, notification], NOW, final=not private)
+
+    assert isinstance(failed, Fail)
+    assert failed.message is lost
+    assert isinstance(failed.error, AddresseeGoneError)
+    assert len(one.parked) == 0
+
+
+@clause("BUS-ROUTE-19")
+@pytest.mark.parametrize(
+    ("own", "until"), [(None, 5.0), (2.0, 2.0), (60.0, 5.0)], ids=str
+)
+def test_a_parked_message_is_given_up_at_its_deadline(
+    own: float | None, until: float
+) -> None:
+    """Its own or that of the bus, whichever comes first; once, and not before."""
+    one = manager()
+    message = command("c", 1, None if own is None else NOW + own)
+    one.park("c", message, NOW)
+
+    assert one.parked.next_deadline() == NOW + until
+    assert one.expire(NOW + until - 0.001) == []
+    (failed,) = one.expire(NOW + until)
+    assert isinstance(failed, Fail)
+    assert failed.message is message
+    assert isinstance(failed.error, UnresolvedError)
+    assert failed.error.name == "c"
+    assert one.expire(NOW + 60) == []
+    assert one.parked.waiting() == {}
+    assert one.parked.next_deadline() is None
+
+
+@clause("BUS-FLOW-1")
+@pytest.mark.parametrize(
+    ("names", "what"), [("cc", "the parked list of 'c'"), ("cd", "the parked list")]
+)
+def test_the_parked_list_is_bounded(names: str, what: str) -> None:
+    """For each name, and in all; what is refused is not parked."""
+    one = manager(per_name=1 if names == "cc" else 5, in_all=5 if names == "cc" else 1)
+    one.park(names[0], command(names[0], 1), NOW)
+
+    with pytest.raises(BusFullError) as refused:
+        one.park(names[1], command(names[1], 2), NOW)
+
+    assert (refused.value.what, refused.value.limit) == (what, 1)
+    assert len(one.parked) == 1
+
+
+@clause("BUS-MSG-5")
+def test_who_subscribes_hears_those_who_come_later_and_come_again() -> None:
+    """Each task once, in the order in which they subscribed (AMO-28)."""
+    one = manager()
+    a, _ = register(one, "a")
+    b, _ = register(one, "b")
+    pattern = Asked(b, Specification.parse("news/*"))
+    plain = Asked(a, Specification.parse("news/x"))
+    again = Asked(b, Specification.parse("news/x"))
+    for each in (pattern, plain, again):
+        one.subscribe(each)
+
+    for _ in range(2):
+        news, _ = register(one, "news/x")
+        heard = [(each.entry, each.subscriptions) for each in news.audience]
+        assert heard == [(b, (pattern, again)), (a, (plain,))]
+        one.leave(news)
+        one.left(news, [], NOW, final=False)
+
+
+@clause("BUS-MSG-5", "BUS-DEREG-10")
+def test_who_cancels_or_leaves_hears_no_more() -> None:
+    """Of those that are here already; what is for another machine matches nobody."""
+    one = manager()
+    a, _ = register(one, "a")
+    b, _ = register(one, "b")
+    news, _ = register(one, "news")
+    mine = Asked(a, Specification.parse("ism://here/news"))
+    theirs = Asked(b, Specification.parse("news"))
+    elsewhere = Asked(b, Specification.parse("ism://there/news"))
+    for each in (mine, theirs, elsewhere):
+        one.subscribe(each)
+    assert [each.entry for each in news.audience] == [a, b]
+
+    assert one.unsubscribe(mine)
+    assert not one.unsubscribe(mine)
+    assert [each.entry for each in news.audience] == [b]
+    one.leave(b)
+    assert news.audience == ()
+
+
+@clause("BUS-DEREG-10")
+def test_who_watches_is_told_who_is_here_who_comes_and_who_goes() -> None:
+    """Of public tasks only, until it cancels or leaves."""
+    one = manager()
+    here, _ = register(one, "x/1")
+    watcher, _ = register(one, "w")
+    watch = Asked(watcher, Specification.parse("x/*"))
+
+    def told(actions: list[Any]) -> list[tuple[str, bool]]:
+        news = [action for action in actions if isinstance(action, Tell)]
+        assert all((each.entry, each.watch) == (watcher, watch) for each in news)
+        assert all(isinstance(each.presence, Presence) for each in news)
+        return [(each.presence.address.module, each.presence.here) for each in news]
+
+    assert told(one.watch(watch)) == [("x/1", True)]
+    other, actions = register(one, "x/2")
+    assert told(actions) == [("x/2", True)]
+    assert told(register(one, "x/3", private=True)[1]) == []
+    assert told(one.leave(here)) == [("x/1", False)]
+    assert one.unwatch(watch)
+    assert not one.unwatch(watch)
+    assert told(one.leave(other)) == []

@@ -1,0 +1,458 @@
+"""The wire: every small fault in a golden frame, and what a peer can do to memory."""
+
+from __future__ import annotations
+
+import struct
+import sys
+import threading
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from bus.core.wire import OPTIONAL, FrameType, decode, encode
+from bus.errors import WireError
+from specs.clauses import clause
+from tests.core.golden import FRAMES, VECTORS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus.core import wire
+
+CONTROL = [name for name in FRAMES if not name.startswith("MSG")]
+BATCHES = [name for name in FRAMES if name.startswith("MSG")]
+HEADER_BYTES = 31
+FIXED_BYTES = 27
+
+
+def outcome(data: bytes) -> wire.Frame | WireError | None:
+    """Decode; a frame must be one that can be sent again."""
+    try:
+        frame = decode(data)
+    except WireError as error:
+        return error
+    if frame is not None:
+        assert decode(encode(frame)) == frame
+    return frame
+
+
+# Small faults.
+
+
+@clause("BUS-WIRE-1")
+@pytest.mark.parametrize("name", VECTORS)
+def test_a_frame_that_is_cut_short_is_refused(name: str) -> None:
+    data = VECTORS[name]
+
+    for length in range(len(data)):
+        with pytest.raises(WireError):
+            decode(data[:length])
+
+
+@clause("BUS-WIRE-1")
+@pytest.mark.parametrize("name", VECTORS)
+@pytest.mark.parametrize("more", [b"\x00", b"\x80", b"\xc0"])
+def test_a_frame_with_something_after_it_is_refused(name: str, more: bytes) -> None:
+    with pytest.raises(WireError):
+        decode(VECTORS[name] + more)
+
+
+@clause("BUS-WIRE-1")
+@pytest.mark.parametrize("name", VECTORS)
+def test_a_frame_with_one_bit_wrong_is_another_frame_or_refused(name: str) -> None:
+    data = VECTORS[name]
+    for at in range(len(data)):
+        for bit in range(8):
+            wrong = bytearray(data)
+            wrong[at] ^= 1 << bit
+
+            found = outcome(bytes(wrong))
+
+            assert isinstance(found, WireError) or found != FRAMES[name]
+            assert (found is None) == (at == 0 and bit == 7)
+
+
+# Lengths.
+
+
+def edges(right: int) -> list[int]:
+    every = [0, 1, right - 1, right + 1, 2**16, 2**31 - 1, 2**32 - 1]
+    return [edge for edge in every if edge >= 0 and edge != right]
+
+
+def lengths(data: bytes, at: int = 0) -> Iterator[tuple[int, int, int, int]]:
+    """Yield where MessagePack lengths are, in the short form that golden frames have.
+
+    Of each: where its head begins and where that ends, the head that has a length of
+    four bytes in its place, and the length.
+    """
+    while at < len(data):
+        head = data[at]
+        if 0x80 <= head <= 0x8F:
+            yield at, at + 1, 0xDF, head & 15
+            at += 1
+        elif 0x90 <= head <= 0x9F:
+            yield at, at + 1, 0xDD, head & 15
+            at += 1
+        elif 0xA0 <= head <= 0xBF:
+            yield at, at + 1, 0xDB, head & 31
+            at += 1 + (head & 31)
+        else:
+            widths = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
+            assert head < 0x80 or head >= 0xC2, hex(head)
+            at += 1 + widths.get(head, 0)
+
+
+@clause("BUS-WIRE-1")
+@pytest.mark.parametrize("name", CONTROL)
+def test_every_length_in_a_control_frame_is_at_its_edges(name: str) -> None:
+    data = VECTORS[name]
+    seen = 0
+    for start, stop, head, right in lengths(data, 1):
+        seen += 1
+        frames = {
+            length: data[:start] + struct.pack("!BI", head, length) + data[stop:]
+            for length in (right, *edges(right))
+        }
+
+        assert decode(frames.pop(right)) == FRAMES[name]
+        for length, wrong in frames.items():
+            found = outcome(wrong)
+            # A key that is longer by one is not known: what had it is left out.
+            assert isinstance(found, WireError) or found != FRAMES[name]
+            assert isinstance(found, WireError) or length <= right + 1
+    assert seen
+
+
+@clause("BUS-WIRE-1")
+@pytest.mark.parametrize("name", BATCHES)
+def test_every_length_in_a_batch_is_at_its_edges(name: str) -> None:
+    data = VECTORS[name]
+    (count,) = struct.unpack_from("!H", data, HEADER_BYTES - 2)
+
+    for wrong in {*edges(count), 2**16 - 1} - {2**16, 2**31 - 1, 2**32 - 1}:
+        changed = bytearray(data)
+        struct.pack_into("!H", changed, HEADER_BYTES - 2, wrong)
+        with pytest.raises(WireError):
+            decode(bytes(changed))
+    for each in range(count):
+        at = HEADER_BYTES + (each + 1) * FIXED_BYTES - 4
+        (right,) = struct.unpack_from("!I", data, at)
+        for wrong in edges(right):
+            changed = bytearray(data)
+            struct.pack_into("!I", changed, at, wrong)
+            with pytest.raises(WireError, match=r"bodies of \d+ bytes, announced"):
+                decode(bytes(changed))
+
+
+# What is wrong is named.
+
+
+def msg(
+    *,
+    floor: int = 0,
+    first: int = 1,
+    count: int = 0,
+    fixed: bytes = b"",
+    bodies: bytes = b"",
+) -> bytes:
+    return struct.pack("!BQQIQH", 14, 1, 2, floor, first, count) + fixed + bodies
+
+
+def part(*, kind: int = 1, flags: int = 0, length: int = 0) -> bytes:
+    return struct.pack("!IIBBQIBI", 1, 2, kind, flags, 3, 4, 5, length)
+
+
+def control(kind: FrameType, /, **fields: object) -> bytes:
+    return bytes((kind,)) + msgspec.msgpack.encode(fields)
+
+
+REGISTRATION = {"machine": "m", "process": "p", "number": 1}
+
+
+@clause("BUS-WIRE-1")
+@pytest.mark.parametrize(
+    ("data", "fact"),
+    [
+        (b"", "frame is empty"),
+        (msg()[:30], "MSG is cut short: 30 of 31 bytes"),
+        (msg(first=0), "numbers outside 64 bits: 0 from 0"),
+        (
+            msg(first=2**64 - 1, count=2, fixed=part() * 2),
+            f"numbers outside 64 bits: 2 from {2**64 - 1}",
+        ),
+        (msg(first=5, floor=5), "a floor below 1: 5 below 5"),
+        (msg(count=4097, fixed=part() * 4097), "more than 4096 messages: 4097"),
+        (msg(count=2, fixed=part()), "MSG is cut short: 58 of 85 bytes"),
+        (
+            msg(count=1, fixed=part(length=4), bodies=b"abc"),
+            "bodies of 3 bytes, announced: 4",
+        ),
+        (
+            msg(count=3, fixed=part() + part(kind=5) + part()),
+            "a message of unknown kind: 5",
+        ),
+        (msg(count=1, fixed=part(kind=0)), "a message of unknown kind: 0"),
+        (
+            msg(count=2, fixed=part() + part(flags=0x18)),
+            "a message with unknown flags: 0x18",
+        ),
+        (b"\x14" + bytes(8192), "PING is longer than 8192 bytes: 8193"),
+        (b"\x14\x80", "PING cannot be decoded: Object missing required field `number`"),
+        (b"\x14\xc1", "PING cannot be decoded: MessagePack data is malformed"),
+        (b"\x14\x90", "PING cannot be decoded: Expected `object`, got `array`"),
+        (control(FrameType.PING, number=-1), "PING cannot be decoded: Expected `int`"),
+        (control(FrameType.PING, number="1"), "Expected `int`, got `str`"),
+        (control(FrameType.BYE, text="x" * 257), "`str` of length <= 256"),
+        (control(FrameType.BYE, reason="no"), "Invalid enum value 'no'"),
+        (control(FrameType.BYE, reason="x" * 8000), "Invalid enum value 'xxx"),
+        (b"\x16\x81\xa4text\xa1\xff", "BYE cannot be decoded: 'utf-8' codec"),
+        (
+            control(FrameType.EXPORT, id=REGISTRATION, name="a//b", registered_ns=1),
+            "module name must have no empty segment",
+        ),
+        (
+            control(FrameType.UNEXPORT, id=REGISTRATION | {"machine": "../x"}),
+            "machine name must match",
+        ),
+        (
+            control(FrameType.UNEXPORT, id=REGISTRATION | {"process": "a/"}),
+            "module name must have no empty segment",
+        ),
+        (
+            control(FrameType.UNEXPORT, id=REGISTRATION | {"process": "p" * 129}),
+            "must be <= 128 long, got 129",
+        ),
+        (
+            control(FrameType.UNEXPORT, id=REGISTRATION | {"number": 0}),
+            "number of a registration must be >= 1, got 0",
+        ),
+        (
+            control(FrameType.REFUSED, reason="version", versions=[2, 1]),
+            "versions must be lowest and highest, got 2, 1",
+        ),
+        (
+            control(FrameType.ACK, epoch=1, incarnation=1, last=9, missing=[[5, 5]]),
+            "missing ranges must rise, got 5 to 5 after 0",
+        ),
+        (
+            control(FrameType.ACK, epoch=1, incarnation=1, last=9, missing=[[0, 2]]),
+            "missing ranges must rise, got 0 to 2 after 0",
+        ),
+        (
+            control(
+                FrameType.ACK, epoch=1, incarnation=1, last=9, missing=[[2, 3], [3, 4]]
+            ),
+            "missing ranges must rise, got 3 to 4 after 3",
+        ),
+        (
+            control(FrameType.ACK, epoch=1, incarnation=1, last=9, missing=[[9, 10]]),
+            "missing ranges must end at 9, got 10",
+        ),
+        (
+            control(FrameType.RELEASE, arena=1, epoch=1, leases=[1] * 257),
+            "`array` of length <= 256",
+        ),
+        (
+            control(
+                FrameType.DESCRIPTOR,
+                lease=1,
+                arena=1,
+                epoch=1,
+                buffers=[[0, 0, 5, 0]],
+                size=6,
+            ),
+            "buffers must hold 6 bytes together, got 5",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(data: bytes, fact: str) -> None:
+    with pytest.raises(WireError) as failed:
+        decode(data)
+
+    assert fact in str(failed.value)
+    assert len(str(failed.value)) < 400
+
+
+@clause("BUS-WIRE-1")
+@pytest.mark.parametrize(
+    ("name", "field", "last", "beyond"),
+    [
+        ("HELLO", "versions", [0, 2**16 - 1], [0, 2**16]),
+        ("HELLO", "message_bytes_max", 2**32 - 1, 2**32),
+        ("OPEN_STREAM", "first", 1, 0),
+        ("OPEN_STREAM", "window", 1, 0),
+        ("OPEN_STREAM", "window", 2**32 - 1, 2**32),
+        ("OPEN_STREAM", "epoch", 0, -1),
+        ("SEARCH", "hops", 3, 4),
+        ("SUBSCRIBE", "hops", 3, 4),
+        ("SUBSCRIBE", "overflow", "disconnect", "forget"),
+        ("ADD_RELAY", "addresses", ["x"] * 8, ["x"] * 9),
+        ("ADD_RELAY", "addresses", ["x" * 128], ["x" * 129]),
+        ("EXPORT", "name", "x" * 128, "x" * 129),
+        ("CONNECT_OFFER", "machine", "x" * 63, "x" * 64),
+        ("UNRELAY", "relay", 2**32 - 1, 2**32),
+        (
+            "ACK",
+            "missing",
+            [[n, n + 1] for n in range(1, 257, 2)],
+            [[n, n + 1] for n in range(1, 259, 2)],
+        ),
+        ("ACK", "extracted", [[1, 1]] * 256, [[1, 1]] * 257),
+        ("RELEASE", "leases", [1] * 256, [1] * 257),
+        (
+            "DESCRIPTOR",
+            "buffers",
+            [[0, 0, 66_536, 0]] + [[0] * 4] * 255,
+            [[0, 0, 66_536, 0]] + [[0] * 4] * 256,
+        ),
+    ],
+)
+def test_every_field_is_bounded(
+    name: str, field: str, last: object, beyond: object
+) -> None:
+    fields = msgspec.msgpack.decode(VECTORS[name][1:])
+    assert field in fields | {"overflow": None}
+
+    assert decode(control(FrameType[name], **fields | {field: last})) is not None
+    with pytest.raises(WireError, match=rf" at `\$\.{field}"):
+        decode(control(FrameType[name], **fields | {field: beyond}))
+
+
+def names_in(data: bytes) -> Iterator[int]:
+    """Yield where the names are that have to be legal."""
+    for key in ("bus", "machine", "machine_id", "process", "name", "specification"):
+        head = msgspec.msgpack.encode(key)
+        at = data.find(head)
+        while at >= 0:
+            yield at + len(head)
+            at = data.find(head, at + 1)
+
+
+@clause("BUS-WIRE-1")
+@pytest.mark.parametrize(
+    ("name", "at"), [(name, at) for name in CONTROL for at in names_in(VECTORS[name])]
+)
+def test_no_name_in_a_frame_is_an_illegal_one(name: str, at: int) -> None:
+    """What becomes part of a path must not lead out of a folder."""
+    data = VECTORS[name]
+    right = data[at] & 31
+
+    with pytest.raises(WireError, match="name must match"):
+        decode(data[:at] + b"\xa4../x" + data[at + 1 + right :])
+
+
+@clause("BUS-WIRE-1")
+def test_a_body_may_be_as_long_as_was_agreed_and_no_longer() -> None:
+    fixed = part(length=6) + part(length=10)
+    data = msg(count=2, fixed=fixed, bodies=bytes(16))
+
+    assert decode(data, message_bytes_max=10) is not None
+    with pytest.raises(WireError, match="a body of 10 bytes, allowed: 9"):
+        decode(data, message_bytes_max=9)
+
+
+# What is not known.
+
+
+@clause("BUS-WIRE-1")
+@pytest.mark.parametrize("name", CONTROL)
+def test_keys_that_are_not_known_are_ignored(name: str) -> None:
+    data = VECTORS[name]
+    fields = msgspec.msgpack.decode(data[1:])
+    strange = {"a": 1, "zz": [{"deep": [None, b"\x00", 1.5]}], "type": 3}
+
+    more = data[:1] + msgspec.msgpack.encode(strange | fields)
+
+    assert decode(more) == FRAMES[name]
+
+
+@clause("BUS-WIRE-3")
+@pytest.mark.parametrize("rest", [b"", b"\x80", b"\xc1", bytes(10_000)])
+def test_a_type_that_is_not_known_is_skipped_only_if_it_says_so(rest: bytes) -> None:
+    known = set(FrameType)
+    for kind in set(range(256)) - known:
+        data = bytes((kind,)) + rest
+        if kind & OPTIONAL:
+            assert decode(data) is None
+        else:
+            with pytest.raises(WireError, match=f"of unknown type: {kind}"):
+                decode(data)
+
+
+# Memory and depth.
+
+
+def hostile() -> dict[str, bytes]:
+    text = "a" * 8000 + "\N{GRINNING FACE}"  # four times as long once it is decoded
+    gaps = [[2 * n + 1000, 2 * n + 1001] for n in range(128)]
+    return {
+        "empty messages": msg(count=4096, fixed=part() * 4096),
+        "a long body": msg(count=1, fixed=part(length=2**22), bodies=bytes(2**22)),
+        "bodies that are not there": msg(count=4096, fixed=part(length=2**31) * 4096),
+        "a kind too many": msg(count=4096, fixed=part() * 4095 + part(kind=9)),
+        "a long text": control(FrameType.BYE, text=text),
+        "a long name": control(FrameType.UNEXPORT, id=REGISTRATION | {"machine": text}),
+        "a long key": control(FrameType.BYE, **{text: 1}),
+        "many gaps": control(
+            FrameType.ACK,
+            epoch=1,
+            incarnation=1,
+            last=2**40,
+            missing=gaps,
+            extracted=[[n + 1000, n + 1000] for n in range(256)],
+        ),
+        "too many gaps": control(
+            FrameType.ACK, epoch=1, incarnation=1, last=1, missing=[[0, 0]] * 2000
+        ),
+        "an array of 4 GiB": b"\x11\x81\xa6leases\xdd\xff\xff\xff\xff",
+        "a map of 4 GiB": b"\x11\xdf\xff\xff\xff\xff",
+        "a text of 4 GiB": b"\x16\x81\xa4text\xdb\xff\xff\xff\xff",
+        "too long by far": b"\x16" + bytes(2**22),
+        "depth": b"\x16\x81\xa1x" + b"\x91" * 8000,
+    }
+
+
+HOSTILE = hostile()
+
+
+@clause("BUS-WIRE-1")
+@pytest.mark.parametrize(
+    "data", [*HOSTILE.values(), *VECTORS.values()], ids=[*HOSTILE, *VECTORS]
+)
+def test_memory_is_bounded_by_the_frame(data: bytes) -> None:
+    outcome(data)  # what is made once and kept is not the frame's
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        found: object
+        try:
+            found = decode(data)
+        except WireError as error:
+            found = error
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert found is not None
+    assert peak - before <= 2 * len(data) + 64 * 2**10
+
+
+@clause("BUS-WIRE-1")
+def test_depth_is_no_danger_whatever_the_limit_of_recursion() -> None:
+    """In a thread, whose stack is the smaller one."""
+    found: list[object] = []
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(1_000_000)
+    try:
+        thread = threading.Thread(
+            target=lambda: found.append(outcome(HOSTILE["depth"]))
+        )
+        thread.start()
+        thread.join()
+    finally:
+        sys.setrecursionlimit(limit)
+
+    assert isinstance(found[0], WireError)

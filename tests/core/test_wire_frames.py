@@ -1,0 +1,367 @@
+"""The wire: any frame comes back as it was; any bytes are a frame or `WireError`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bus.core import wire
+from bus.core.incoming_stream import Acknowledgement, IncomingStream
+from bus.core.outgoing_stream import OutgoingStream
+from bus.core.routing_table import RegistrationId, Visibility
+from bus.core.wire import ControlFrame, FrameType, decode, encode
+from bus.core.wire.stream_frames import EXTRACTED_MAX, MISSING_MAX
+from bus.errors import WireError
+from bus.message import Kind
+from specs.clauses import clause
+from tests.core.golden import FRAMES, VECTORS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+U32 = st.integers(0, 2**32 - 1)
+U64 = st.integers(0, 2**64 - 1)
+NUMBER = st.integers(1, 2**64 - 1)
+MACHINE = st.text("aZ0", min_size=1, max_size=60).map("{}.b-".format)
+SEGMENT = st.text("aZ0_", min_size=1, max_size=30).map("{}.b-".format)
+MODULE = st.lists(SEGMENT, min_size=1, max_size=3).map("/".join)
+BUS = st.text("aZ0_", min_size=1, max_size=30).map("{}-".format)
+TEXT = st.text(max_size=256)
+ADDRESSES = st.lists(st.text(max_size=128), max_size=8).map(tuple)
+VERSIONS = st.tuples(st.integers(0, 9), st.integers(9, 2**16 - 1))
+REGISTRATION = st.builds(RegistrationId, MACHINE, MODULE, NUMBER)
+REQUEST = st.builds(wire.RequestId, machine=MACHINE, process=MODULE, number=NUMBER)
+OVERFLOW = st.sampled_from(
+    ["block", "drop-oldest", "drop-newest", "error", "disconnect"]
+)
+IDENTITY = st.builds(
+    wire.Identity,
+    bus=BUS,
+    machine=MACHINE,
+    machine_id=MACHINE,
+    process=MODULE,
+    process_id=U64,
+    incarnation=U64,
+    role=st.sampled_from(wire.Role),
+)
+TASK = st.builds(
+    wire.Characteristics,
+    relay=U32,
+    id=REGISTRATION,
+    name=MODULE,
+    visibility=st.sampled_from(Visibility),
+    incarnation=U64,
+)
+RANGES = st.lists(st.integers(1, 2**64 - 1), unique=True, max_size=2 * MISSING_MAX).map(
+    lambda ends: tuple(zip(*[iter(sorted(ends))] * 2, strict=False))
+)
+BUFFERS = st.lists(st.tuples(U32, U32, st.integers(0, 2**20), U32), max_size=9)
+HOPS = st.integers(0, 3)
+KIND = st.sampled_from(wire.LinkKind)
+REASON = st.sampled_from(wire.Reason)
+MESSAGES = st.lists(
+    st.builds(
+        wire.Message,
+        to=U32,
+        source=U32,
+        kind=st.sampled_from(Kind),
+        flags=st.integers(0, 7),
+        id=U64,
+        milliseconds_left=U32,
+        hop=st.integers(0, 255),
+        body=st.binary(max_size=80),
+    ),
+    max_size=12,
+).map(tuple)
+
+OF_EACH_TYPE: dict[type, st.SearchStrategy[Any]] = {
+    wire.Hello: st.builds(
+        wire.Hello,
+        versions=VERSIONS,
+        identity=IDENTITY,
+        kind=KIND,
+        message_bytes_max=U32,
+    ),
+    wire.Welcome: st.builds(
+        wire.Welcome,
+        version=st.integers(0, 2**16 - 1),
+        identity=IDENTITY,
+        message_bytes_max=U32,
+    ),
+    wire.Refused: st.builds(wire.Refused, reason=REASON, text=TEXT, versions=VERSIONS),
+    wire.OpenStream: st.builds(
+        wire.OpenStream,
+        epoch=U64,
+        nonce=U64,
+        incarnation=U64,
+        first=NUMBER,
+        window=st.integers(1, 2**32 - 1),
+    ),
+    wire.Export: st.builds(
+        wire.Export, id=REGISTRATION, name=MODULE, registered_ns=U64
+    ),
+    wire.Unexport: st.builds(wire.Unexport, id=REGISTRATION),
+    wire.Search: st.builds(
+        wire.Search,
+        id=REQUEST,
+        machine=MACHINE,
+        name=MODULE,
+        sender=TASK,
+        hops=HOPS,
+        milliseconds_left=st.none() | U32,
+    ),
+    wire.Cancel: st.builds(wire.Cancel, id=REQUEST),
+    wire.AddRelay: st.builds(
+        wire.AddRelay,
+        task=TASK,
+        search=st.none() | REQUEST,
+        overflow=OVERFLOW,
+        addresses=ADDRESSES,
+    ),
+    wire.Unrelay: st.builds(wire.Unrelay, relay=U32, extracted=U64),
+    wire.Eliminate: st.builds(
+        wire.Eliminate, id=REGISTRATION, name=MODULE, final=st.booleans()
+    ),
+    wire.Subscribe: st.builds(
+        wire.Subscribe,
+        id=REQUEST,
+        specification=MODULE | st.just("**") | MACHINE.map("ism://{}/a/*".format),
+        subscriber=TASK,
+        overflow=OVERFLOW,
+        hops=HOPS,
+    ),
+    wire.Unsubscribe: st.builds(wire.Unsubscribe, id=REQUEST),
+    wire.Ack: st.builds(
+        wire.Ack,
+        epoch=U64,
+        incarnation=U64,
+        last=st.just(2**64 - 1),
+        missing=RANGES,
+        extracted=st.lists(st.tuples(U32, NUMBER), max_size=9).map(tuple),
+    ),
+    wire.Descriptor: st.builds(
+        lambda buffers, **rest: wire.Descriptor(
+            buffers=tuple(buffers), size=sum(each[2] for each in buffers), **rest
+        ),
+        buffers=BUFFERS,
+        lease=U64,
+        arena=U64,
+        epoch=U64,
+    ),
+    wire.Release: st.builds(
+        wire.Release,
+        arena=U64,
+        epoch=U64,
+        leases=st.lists(U64, max_size=256).map(tuple),
+    ),
+    wire.ConnectOffer: st.builds(
+        wire.ConnectOffer,
+        machine=MACHINE,
+        process=MODULE,
+        incarnation=U64,
+        addresses=ADDRESSES,
+    ),
+    wire.Error: st.builds(
+        wire.Error,
+        reason=REASON,
+        text=TEXT,
+        id=st.none() | REGISTRATION,
+        request=st.none() | REQUEST,
+    ),
+    wire.Ping: st.builds(wire.Ping, number=U64),
+    wire.Pong: st.builds(wire.Pong, number=U64),
+    wire.Bye: st.builds(wire.Bye, reason=REASON, text=TEXT),
+    wire.Batch: st.builds(
+        lambda first, above_floor, **rest: wire.Batch(
+            floor=max(1, first - above_floor), first=first, **rest
+        ),
+        first=st.integers(1, 2**64 - 12),
+        above_floor=U32,
+        epoch=U64,
+        incarnation=U64,
+        messages=MESSAGES,
+    ),
+}
+
+
+def test_every_type_is_drawn() -> None:
+    assert OF_EACH_TYPE.keys() == {*ControlFrame.__subclasses__(), wire.Batch}
+    assert len(OF_EACH_TYPE) == len(FrameType)
+
+
+@clause("BUS-WIRE-1")
+@pytest.mark.parametrize("kind", OF_EACH_TYPE, ids=lambda kind: kind.__name__)
+def test_a_frame_comes_back_as_it_was(kind: type) -> None:
+    @given(OF_EACH_TYPE[kind])
+    def comes_back(frame: Any) -> None:
+        data = encode(frame)
+
+        decoded = decode(data)
+
+        assert decoded is not None
+        assert type(decoded) is kind
+        assert decoded == frame
+        assert encode(decoded) == data
+
+    comes_back()
+
+
+ANY_BYTES = st.binary(max_size=300)
+# Bytes that come further than to their type.
+LIKELY = st.one_of(
+    ANY_BYTES,
+    st.builds(lambda kind, rest: bytes((kind,)) + rest, st.integers(0, 23), ANY_BYTES),
+    st.builds(
+        lambda frame, start, stop, other: frame[:start] + other + frame[stop:],
+        st.sampled_from([*VECTORS.values()]),
+        st.integers(0, 200),
+        st.integers(0, 200),
+        st.binary(max_size=9),
+    ),
+)
+
+
+@clause("BUS-WIRE-1")
+@settings(max_examples=max(2_000, settings().max_examples))
+@given(LIKELY)
+def test_any_bytes_are_a_frame_or_an_error(data: bytes) -> None:
+    try:
+        frame = decode(data)
+    except WireError:
+        return
+    if frame is None:
+        assert data[0] >= wire.OPTIONAL
+    elif isinstance(frame, wire.Batch):
+        assert encode(frame) == data
+    else:
+        assert decode(encode(frame)) == frame
+
+
+@clause("BUS-WIRE-1")
+def test_a_body_is_where_it_lay_in_the_frame() -> None:
+    data = VECTORS["MSG"]
+    batch = decode(data)
+    assert isinstance(batch, wire.Batch)
+
+    bodies = [message.body for message in batch.messages]
+
+    assert all(isinstance(body, memoryview) and body.obj is data for body in bodies)
+    assert b"".join(bodies) == data[-len(bodies[0]) :]
+
+
+@clause("AMO-23")
+@pytest.mark.parametrize("gaps", [0, 1, MISSING_MAX, MISSING_MAX + 1, 500])
+def test_an_acknowledgement_of_many_gaps_is_true_of_what_it_speaks_of(
+    gaps: int,
+) -> None:
+    sent: OutgoingStream[int] = OutgoingStream(1, window=4096)
+    came: IncomingStream[int] = IncomingStream(window=4096, ranges_max=1024)
+    for _ in range(2 * gaps + 1):
+        sent.send(sent.next)
+    for number in range(1, 2 * gaps + 2, 2):
+        came.accept(number, [number], 1)
+
+    ack = wire.Ack.of(came.acknowledgement, epoch=1, incarnation=2)
+    received = sent.acknowledge(_through_the_wire(ack).acknowledgement)
+
+    told = min(gaps, MISSING_MAX) + 1
+    assert received == [2 * each + 1 for each in range(told)]
+
+
+def test_an_acknowledgement_of_all_numbers_is_what_it_was() -> None:
+    has = Acknowledgement(2**64, ((5, 2**64 - 1),))
+
+    ack = wire.Ack.of(has, epoch=1, incarnation=2)
+
+    assert _through_the_wire(ack).acknowledgement == has
+
+
+def _through_the_wire(ack: wire.Ack) -> wire.Ack:
+    decoded = decode(encode(ack))
+    assert isinstance(decoded, wire.Ack)
+    return decoded
+
+
+@clause("BUS-WIRE-1")
+def test_the_longest_frames_are_short_enough() -> None:
+    name, far = "n" * 128, 2**64 - 1
+    task = wire.Characteristics(
+        relay=2**32 - 1,
+        id=RegistrationId("m" * 63, name, far),
+        name=name,
+        incarnation=far,
+    )
+    wide = "\N{GRINNING FACE}" * 128
+    gaps = tuple((far - 2 * each, far - 2 * each + 1) for each in range(MISSING_MAX))
+    for frame in (
+        wire.Ack(
+            epoch=far,
+            incarnation=far,
+            last=far,
+            missing=tuple(sorted(gaps))[: MISSING_MAX - 1],
+            extracted=((2**32 - 1, far),) * EXTRACTED_MAX,
+        ),
+        wire.Descriptor(
+            lease=far,
+            arena=far,
+            epoch=far,
+            buffers=((2**32 - 1, 2**32 - 1, 2**20, 2**32 - 1),) * 256,
+            size=2**28,
+        ),
+        wire.Release(arena=far, epoch=far, leases=(far,) * 256),
+        wire.AddRelay(task=task, addresses=(wide,) * 8),
+    ):
+        assert decode(encode(frame)) == frame
+
+
+_MESSAGE: wire.Message = wire.Message(
+    1, 2, Kind.COMMAND, 0, 3, wire.NO_DEADLINE, 0, b""
+)
+
+
+@pytest.mark.parametrize(
+    ("fact", "make"),
+    [
+        ("<= 4096 messages", lambda: _batch(messages=(_MESSAGE,) * 4097)),
+        ("floor <= first", lambda: _batch(floor=6)),
+        ("1 <= floor", lambda: _batch(floor=0)),
+        ("64 bits", lambda: _batch(first=2**64 - 1, messages=(_MESSAGE,) * 2)),
+        ("cannot be packed", lambda: _batch(epoch=2**64)),
+        ("cannot be packed", lambda: _batch(first=2**40)),
+        ("PING cannot be encoded", lambda: wire.Ping(number=2**64)),
+        ("BYE cannot be encoded", lambda: wire.Bye(text="\ud800")),
+        ("BYE must be <= 8192 bytes", lambda: wire.Bye(text="x" * 9000)),
+    ],
+)
+def test_what_does_not_fit_is_no_frame(
+    fact: str, make: Callable[[], wire.Frame]
+) -> None:
+    with pytest.raises(ValueError, match=fact):
+        encode(make())
+
+
+def _batch(**changes: Any) -> wire.Batch:
+    fields: dict[str, Any] = {
+        "epoch": 1,
+        "incarnation": 2,
+        "floor": 5,
+        "first": 5,
+        "messages": (_MESSAGE,),
+    }
+    return wire.Batch(**fields | changes)
+
+
+def test_messages_of_a_frame_are_a_collection() -> None:
+    batch = decode(VECTORS["MSG"])
+    assert isinstance(batch, wire.Batch)
+    given = FRAMES["MSG"]
+    assert isinstance(given, wire.Batch)
+
+    assert len(batch.messages) == 2
+    assert [*given.messages][1] in batch.messages
+    assert _MESSAGE not in batch.messages
+    assert batch.messages != (_MESSAGE, _MESSAGE)
+    assert batch.messages != object()

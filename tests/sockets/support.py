@@ -1,0 +1,76 @@
+"""What tests of sockets share: a pair of brokers, a pair of ends, other processes."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from queuebroker import BrokerManager
+from queuebroker.sockets import SocketMessageQueue, SocketQueueBroker
+from tests.support import Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from queuebroker import MessageQueue
+
+__all__ = ["PORT", "brokers", "ends", "folder", "meet"]
+
+PORT = 7
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """Give a folder with a short path: there is little room for one in an address."""
+    with tempfile.TemporaryDirectory(prefix="qb-") as name:
+        yield Path(name)
+
+
+@contextmanager
+def brokers(
+    listen: str | None = None,
+    host: dict[str, Any] | None = None,
+    guest: dict[str, Any] | None = None,
+) -> Iterator[tuple[SocketQueueBroker, SocketQueueBroker]]:
+    """Give a broker that listens and one that does not, as in two processes."""
+    with (
+        folder() as place,
+        BrokerManager() as one,
+        BrokerManager() as other,
+        SocketQueueBroker(
+            "host", listen=listen or f"ipc://{place}/host", manager=one, **(host or {})
+        ) as acceptor,
+        SocketQueueBroker("guest", manager=other, **(guest or {})) as connector,
+    ):
+        yield acceptor, connector
+
+
+def meet(
+    acceptor: SocketQueueBroker, connector: SocketQueueBroker, port: int = PORT
+) -> tuple[SocketMessageQueue, SocketMessageQueue]:
+    """Let the two meet; give the acceptor's end and the connector's."""
+    assert acceptor.address is not None
+    with Threads() as threads:
+        accepting = threads.start(acceptor.accept, port)
+        connected: MessageQueue = connector.connect(
+            acceptor.address, port, required=True
+        )
+        accepted = accepting.result()
+    assert isinstance(accepted, SocketMessageQueue)
+    assert isinstance(connected, SocketMessageQueue)
+    return accepted, connected
+
+
+@contextmanager
+def ends(
+    listen: str | None = None,
+    host: dict[str, Any] | None = None,
+    guest: dict[str, Any] | None = None,
+) -> Iterator[tuple[SocketMessageQueue, SocketMessageQueue]]:
+    """Give both ends of a connection over a socket."""
+    with brokers(listen, host, guest) as (acceptor, connector):
+        accepted, connected = meet(acceptor, connector)
+        with accepted, connected:
+            yield accepted, connected

@@ -1,0 +1,74 @@
+"""The ONE conformance suite over sockets (QB-SOCK-1).
+
+`EXCEPTIONS` lists what cannot hold between processes; what is only seen later there is
+waited for in `tests.sockets.worlds`. By default every scenario goes over UNIX sockets.
+``SOCKET_MEDIA=unix,tcp,tls`` says otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from specs.clauses import clause
+from specs.conformance.level import run_level
+from specs.conformance.performance import perform
+from specs.conformance.scenarios import SCENARIOS
+from specs.conformance.subject import Subject, load
+from tests.sockets.worlds import remove_worlds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from specs.conformance.scenario import Scenario
+
+MEDIA = os.environ.get("SOCKET_MEDIA", "unix").split(",")
+
+# Scenario to the clause it is about, and why that is otherwise here.
+EXCEPTIONS = {
+    "receiving.the_error_says_who_and_why": (
+        "QB-RECV-9: the error of the peer has its text and the name of its class, but"
+        " is no object of this process"
+    ),
+}
+
+# Groups, or clauses, that speak of one address space: no world of sockets offers them.
+ELSEWHERE = ("QB-CHAN", "QB-BUF", "QB-NAME", "QB-RDV-4", "QB-RDV-11", "QB-RDV-12")
+
+
+@pytest.fixture(scope="module", params=MEDIA)
+def subject(request: pytest.FixtureRequest) -> Subject:
+    """The brokers of one medium as the suite sees them."""
+    found = load(f"tests.sockets.worlds:{request.param}", SCENARIOS)
+    remove_worlds()
+    return found
+
+
+@pytest.fixture(autouse=True)
+def no_world_left() -> Iterator[None]:
+    """A scenario closes its ends, and not its brokers."""
+    yield
+    remove_worlds()
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@clause("QB-SOCK-1")
+def test_the_contract_holds_over_sockets(subject: Subject, scenario: Scenario) -> None:
+    """The scenario passes, or is one of the exceptions, or not of sockets at all."""
+    lacks = subject.lacks(scenario)
+    if lacks is not None:
+        explored = "explorer" in lacks
+        assert explored or any(
+            name.startswith(ELSEWHERE) for name in scenario.clauses
+        ), f"{scenario.name} is not run: {lacks}"
+        return
+
+    outcome = perform(subject, scenario, run_level())
+
+    if scenario.name in EXCEPTIONS:
+        assert not outcome.passed, f"is no exception any more: {scenario.name}"
+    else:
+        assert outcome.passed, outcome.trouble

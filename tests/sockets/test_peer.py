@@ -1,0 +1,398 @@
+"""QB-SOCK-9, QB-SOCK-4: who is there, who gets in, who misbehaves or vanishes."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from queuebroker import BrokerClosedError, DisconnectedQueueError
+from queuebroker.sockets import (
+    NotAdmittedError,
+    PeerLostError,
+    ProtocolError,
+    SocketOptions,
+    frames,
+)
+from queuebroker.sockets.frames import HEAD, Frame, Hello
+from specs.clauses import clause
+from tests import processes
+from tests.sockets.certificates import identity, stranger
+from tests.sockets.support import PORT, brokers, ends, meet
+from tests.support import LIMIT_S, Threads, until
+
+if TYPE_CHECKING:
+    from queuebroker.sockets import Peer, SocketQueueBroker
+
+TLS = "tls://localhost:0"
+
+
+@clause("QB-SOCK-9")
+def test_over_unix_the_kernel_says_who_is_there() -> None:
+    """On both sides."""
+    with ends() as (near, far):
+        for end, name in ((near, "guest"), (far, "host")):
+            peer = end.peer
+            assert peer is not None
+            assert (peer.name, peer.pid) == (name, os.getpid())
+            assert (peer.uid, peer.gid) == (os.getuid(), os.getgid())
+            assert peer.certificate is None
+
+
+@clause("QB-SOCK-9")
+def test_over_tls_the_certificate_says_who_is_there() -> None:
+    """On both sides, since both show one."""
+    with ends(TLS, {"tls": identity("host")}, {"tls": identity("guest")}) as (
+        near,
+        far,
+    ):
+        assert near.peer is not None
+        assert far.peer is not None
+        assert (near.peer.certificate, far.peer.certificate) == ("guest", "host")
+        assert near.peer.pid is None
+
+
+@clause("QB-SOCK-9")
+@pytest.mark.parametrize("who", ["guest", "host"])
+def test_over_tls_a_stranger_does_not_get_in(who: str) -> None:
+    """Neither one who connects nor one who listens."""
+    tls = {"host": identity("host"), "guest": identity("guest"), who: stranger()}
+    with brokers(TLS, {"tls": tls["host"]}, {"tls": tls["guest"]}) as (host, guest):
+        assert host.address is not None
+        with pytest.raises(BrokerClosedError):
+            guest.connect(host.address, PORT, timeout=LIMIT_S)
+        assert host.waiting_connects() == {}
+
+
+@clause("QB-SOCK-9")
+@pytest.mark.parametrize("mode", [0o600, 0o660, 0o666])
+def test_the_socket_file_has_the_mode_that_was_asked_for(mode: int) -> None:
+    """Whom it admits can connect."""
+    with brokers(host={"options": SocketOptions(mode=mode)}) as (host, _):
+        assert host.address is not None
+        path = Path(host.address.removeprefix("ipc://"))
+        assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+ANOTHER = """
+import os, sys
+from queuebroker.sockets import SocketQueueBroker
+os.setgid(65534), os.setuid(65534)
+with SocketQueueBroker("another") as broker:
+    try:
+        queue = broker.connect(sys.argv[1], 7, timeout=10)
+        print("none" if queue is None else "in")
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
+
+@clause("QB-SOCK-9")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("mode", [0o600, 0o666])
+def test_another_user_is_known_and_refused(mode: int) -> None:
+    """By the file's mode, or by whoever is asked to admit it."""
+    seen: list[int | None] = []
+
+    def admit(peer: Peer) -> str | None:
+        seen.append(peer.uid)
+        return "not you" if peer.uid == 65534 else None
+
+    options = SocketOptions(mode=mode, admit=admit)
+    with brokers(host={"options": options}) as (host, guest):
+        assert host.address is not None
+        Path(host.address.removeprefix("ipc://")).parent.chmod(0o755)
+
+        code, answer, complaints = processes.run(ANOTHER, host.address)
+
+        assert code == 0, complaints
+        if mode == 0o600:
+            assert answer == "none\n"
+            assert seen == []
+        else:
+            assert answer.startswith("NotAdmittedError")
+            assert "not you" in answer
+            assert seen == [65534]
+        for end in meet(host, guest):
+            end.disconnect()
+        assert seen[-1] == os.getuid()
+
+
+@clause("QB-SOCK-9")
+def test_what_admitting_raises_is_a_refusal() -> None:
+    """The listener goes on."""
+    answers: list[Any] = [LookupError("no book"), None]
+
+    def admit(_: Peer) -> str | None:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return None
+
+    with brokers(host={"options": SocketOptions(admit=admit)}) as (host, guest):
+        assert host.address is not None
+        with pytest.raises(NotAdmittedError, match="LookupError: no book"):
+            guest.connect(host.address, PORT)
+        for end in meet(host, guest):
+            end.disconnect()
+
+
+def raw(host: SocketQueueBroker) -> socket.socket:
+    """Connect without a word of the protocol."""
+    assert host.address is not None
+    made = socket.socket(socket.AF_UNIX)
+    made.settimeout(LIMIT_S)
+    made.connect(host.address.removeprefix("ipc://"))
+    return made
+
+
+@clause("QB-SOCK-9")
+def test_who_says_nothing_is_let_go() -> None:
+    """When the time for the handshake is over."""
+    options = SocketOptions(handshake_s=0.05)
+    with brokers(host={"options": options}) as (host, _), raw(host) as silent:
+        assert silent.recv(1) == b""
+
+
+@clause("QB-SOCK-9")
+def test_there_is_a_limit_for_those_who_have_said_nothing() -> None:
+    """One above it is let go at once; who speaks is not counted any more."""
+    options = SocketOptions(unknown_peers_max=2)
+    with brokers(host={"options": options}) as (host, guest):
+        with raw(host) as one, raw(host), raw(host) as third:
+            assert third.recv(1) == b""
+            one.sendall(frames.encode(Hello("one", 1, 100)))
+            until(
+                lambda: host.waiting_connects() == {1: 1}, "one has said what it wants"
+            )
+            with raw(host) as fourth:
+                fourth.sendall(frames.encode(Hello("fourth", 1, 100)))
+                until(lambda: host.waiting_connects() == {1: 2}, "so did another")
+        until(lambda: host.waiting_connects() == {}, "all have left")
+        for end in meet(host, guest):
+            end.disconnect()
+
+
+@clause("QB-SOCK-9")
+def test_there_is_a_limit_for_those_who_wait() -> None:
+    """Who comes when it is reached is told so."""
+    options = SocketOptions(waiting_peers_max=1)
+    with brokers(host={"options": options}) as (host, guest), raw(host) as one:
+        one.sendall(frames.encode(Hello("one", 1, 100)))
+        until(lambda: host.waiting_connects() == {1: 1}, "it waits")
+        assert host.address is not None
+        with pytest.raises(NotAdmittedError, match="too many"):
+            guest.connect(host.address, PORT)
+
+
+@clause("QB-SOCK-5", "QB-SOCK-9")
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        HEAD.pack(Frame.HELLO, 101) + bytes(101),
+        HEAD.pack(Frame.HELLO, 2**32 - 1),
+        frames.encode_message(1, b"m"),
+        bytes(64),
+    ],
+    ids=["http", "long", "huge", "message", "zeros"],
+)
+def test_who_speaks_another_language_is_told_and_let_go(said: bytes) -> None:
+    """And nobody else notices."""
+    options = SocketOptions(first_frame_bytes_max=100)
+    with brokers(host={"options": options}) as (host, guest):
+        near, far = meet(host, guest)
+        with raw(host) as stranger_:
+            stranger_.sendall(said)
+            answer = b""
+            with suppress(ConnectionResetError):
+                while piece := stranger_.recv(4096):
+                    answer += piece
+            assert answer[0] == Frame.REFUSED
+        near.send(b"m")
+        assert far.receive() == b"m"
+        near.disconnect()
+        far.disconnect()
+
+
+@clause("QB-SOCK-5")
+def test_a_violation_ends_that_connection_with_one_error() -> None:
+    """What arrived before it is received first."""
+    with brokers() as (host, _), raw(host) as peer, Threads() as threads:
+        accepting = threads.start(host.accept, PORT)
+        peer.sendall(frames.encode(Hello("liar", PORT, 100)))
+        near = accepting.result()
+        peer.sendall(frames.encode_message(1, b"true") + frames.encode_message(3, b""))
+        until(lambda: near.remote_disconnected, "the violation is seen")
+
+        assert near.receive() == b"true"
+        with pytest.raises(DisconnectedQueueError, match="message 3 came") as caught:
+            near.receive()
+        assert isinstance(caught.value.__cause__, ProtocolError)
+        near.disconnect()
+
+
+def test_what_listens_there_may_be_no_broker() -> None:
+    """Who connects is told what came instead of an answer."""
+    with brokers() as (host, guest), socket.socket(socket.AF_UNIX) as other:
+        assert host.address is not None
+        address = f"{host.address}-other"
+        other.bind(address.removeprefix("ipc://"))
+        other.listen()
+        with Threads() as threads:
+            connecting = threads.start(guest.connect, address, PORT)
+            made, _ = other.accept()
+            with made:
+                made.sendall(b"220 mail.example\r\n")
+                assert isinstance(connecting.error(), ProtocolError)
+
+
+SPEAKER = """
+import sys
+from queuebroker.sockets import SocketQueueBroker
+broker = SocketQueueBroker("speaker")
+queue = broker.connect(sys.argv[1], 7, required=True)
+print("ready", flush=True)
+sys.stdin.readline()
+number = 0
+while True:
+    try:
+        queue.send(b"%d" % number + bytes(number % 7 * 3000))
+    except ConnectionError:
+        break
+    number += 1
+"""
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("listen", [None, "tcp://127.0.0.1:0"], ids=["unix", "tcp"])
+@clause("QB-SOCK-4")
+def test_a_killed_peer_is_lost_after_what_had_arrived(
+    listen: str | None, seed: int
+) -> None:
+    """A prefix of what it sent, whole messages, then one error with a cause."""
+    count = random.Random(seed).choice([0, 1, 5, 64, 200, 1000])
+    with brokers(listen) as (host, _), Threads() as threads:
+        accepting = threads.start(host.accept, PORT)
+        assert host.address is not None
+        with processes.start(SPEAKER, host.address) as speaker:
+            near = accepting.result()
+            assert speaker.stdout is not None
+            assert speaker.stdin is not None
+            assert speaker.stdout.readline() == "ready\n"
+            near.send(b"unread")
+            speaker.stdin.write("go\n")
+            speaker.stdin.flush()
+            received = [near.receive() for _ in range(count)]
+
+            speaker.kill()
+            speaker.wait()
+
+            with pytest.raises(DisconnectedQueueError, match="peer") as caught:
+                received.extend(iter(near.receive, None))
+        assert isinstance(caught.value.__cause__, PeerLostError)
+        assert received == [
+            b"%d" % n + bytes(n % 7 * 3000) for n in range(len(received))
+        ]
+        assert (near.stats().sent, near.stats().peer_lost) == (1, 1)
+        with pytest.raises(DisconnectedQueueError):
+            near.send(b"m")
+        near.disconnect()
+
+
+@clause("QB-SOCK-4")
+def test_a_peer_that_is_killed_while_it_waits_is_forgotten() -> None:
+    """No accept meets it."""
+    with brokers() as (host, _):
+        assert host.address is not None
+        with processes.start(SPEAKER, host.address) as speaker:
+            until(lambda: host.waiting_connects() == {PORT: 1}, "it waits")
+            speaker.kill()
+            until(lambda: host.waiting_connects() == {}, "it is forgotten")
+
+
+@clause("QB-SOCK-4")
+def test_silence_over_tcp_is_a_lost_peer() -> None:
+    """A machine that is gone says nothing at all, not even that it is."""
+    options = SocketOptions(lease_s=0.2)
+    with brokers("tcp://127.0.0.1:0", {"options": options}) as (host, _):
+        assert host.address is not None
+        port = int(host.address.rpartition(":")[2])
+        with (
+            socket.create_connection(("127.0.0.1", port)) as silent,
+            Threads() as threads,
+        ):
+            accepting = threads.start(host.accept, PORT)
+            silent.sendall(frames.encode(Hello("silent", PORT, 100)))
+            near = accepting.result()
+
+            with pytest.raises(DisconnectedQueueError, match="silent for"):
+                near.receive()
+
+            near.disconnect()
+
+
+def test_a_peer_that_answers_keeps_its_lease() -> None:
+    """Both sides have nothing to say for several leases, and stay connected."""
+    options = SocketOptions(lease_s=0.1)
+    with ends("tcp://127.0.0.1:0", {"options": options}, {"options": options}) as (
+        near,
+        far,
+    ):
+        with Threads() as threads:
+            waiting = threads.start(near.receive, timeout=0.5)
+            assert isinstance(waiting.error(), TimeoutError)
+        far.send(b"m")
+        assert near.receive() == b"m"
+
+
+FORKER = r"""
+import os, sys
+from queuebroker import BrokerManager, DisconnectedQueueError
+from queuebroker.sockets import SocketQueueBroker
+import threading
+place = sys.argv[1]
+host = SocketQueueBroker("host", listen=place, manager=BrokerManager())
+guest = SocketQueueBroker("guest", manager=BrokerManager())
+ends = []
+thread = threading.Thread(target=lambda: ends.append(host.accept(1)))
+thread.start()
+far = guest.connect(place, 1, required=True)
+thread.join()
+child = os.fork()
+if not child:
+    try:
+        ends[0].receive()
+    except DisconnectedQueueError as error:
+        other = SocketQueueBroker("other")
+        os.write(1, b"child: %s\n" % error.reason.encode())
+        queue = other.connect(place, 1, timeout=5, required=True)
+        os.write(1, b"child: %s\n" % queue.receive())
+    os._exit(0)
+far.send(b"parent")
+os.write(1, b"parent: %s\n" % ends[0].receive())
+host.accept(1).send(b"to the child")
+os.waitpid(child, 0)
+far.disconnect()
+ends[0].disconnect()
+host.close()
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_fork_leaves_the_parents_connections_to_the_parent(tmp_path: Path) -> None:
+    """In the child they are lost; it can make its own."""
+    code, answer, complaints = processes.run(FORKER, f"ipc://{tmp_path}/host"[:100])
+
+    assert (code, complaints) == (0, "")
+    assert sorted(answer.splitlines()) == [
+        "child: its driver is closed, or of another process",
+        "child: to the child",
+        "parent: parent",
+    ]

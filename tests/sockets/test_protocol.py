@@ -1,0 +1,539 @@
+"""The protocol without a socket: every way to cut, bend and reorder what is said."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from queuebroker.sockets import frames
+from queuebroker.sockets.errors import PeerLostError, ProtocolError
+from queuebroker.sockets.frames import (
+    HEAD,
+    OVERHEAD_BYTES,
+    Credit,
+    Frame,
+    Goodbye,
+    Hello,
+    Messages,
+    Ping,
+    Pong,
+    Refusal,
+    Refused,
+    Welcome,
+)
+from queuebroker.sockets.protocol import (
+    FIRST_FRAME_BYTES_MAX,
+    PINGS_MAX,
+    Event,
+    Lost,
+    Protocol,
+)
+from queuebroker.sockets.states import TRANSITIONS, Act, State
+from specs.clauses import clause
+from tests.sockets.test_frames import encoded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from queuebroker.sockets.frames import Value
+
+EXAMPLES = int(os.environ.get("SOCKET_EXAMPLES", "300"))
+
+HELLO = Hello("ann", 7, 1000)
+WELCOME = Welcome("bob", 4, 100)
+
+
+def carry(one: Protocol, other: Protocol, piece: int = 1 << 20) -> None:
+    """Carry everything to and fro until nobody has anything to say."""
+    moved = True
+    while moved:
+        moved = False
+        for source, target in ((one, other), (other, one)):
+            data = b"".join(source.data_to_send())
+            for begin in range(0, len(data), piece):
+                moved = True
+                target.receive_data(data[begin : begin + piece])
+
+
+def open_pair(welcome: Welcome = WELCOME) -> tuple[Protocol, Protocol]:
+    """Return the connector's side and the acceptor's, open."""
+    near, far = Protocol.asking(HELLO), Protocol.listening()
+    carry(near, far)
+    far.welcome(welcome)
+    carry(near, far)
+    near.events(), far.events()
+    return near, far
+
+
+def received(protocol: Protocol) -> list[bytes]:
+    """Return the messages among the events."""
+    return [
+        message
+        for event in protocol.events()
+        if isinstance(event, Messages)
+        for message in event.messages
+    ]
+
+
+def test_a_hello_and_a_welcome_open_a_connection() -> None:
+    """Each is told what the other said; capacity and limit hold on both sides."""
+    near, far = Protocol.asking(HELLO), Protocol.listening()
+
+    carry(near, far)
+    assert far.events() == [HELLO]
+    far.welcome(WELCOME)
+    carry(near, far)
+
+    assert near.events() == [WELCOME]
+    assert [one.state for one in (near, far)] == [State.OPEN] * 2
+    assert (near.capacity, near.limit) == (far.capacity, far.limit) == (4, 100)
+
+
+def test_a_refusal_ends_it() -> None:
+    """Who asked is told why."""
+    near, far = Protocol.asking(HELLO), Protocol.listening()
+    carry(near, far)
+
+    far.refuse(Refusal.TIMED_OUT, "nobody")
+    carry(near, far)
+
+    assert near.events() == [Refused(Refusal.TIMED_OUT, "nobody")]
+    assert near.ended
+    assert far.ended
+
+
+def test_who_asks_no_more_says_so() -> None:
+    """Nobody shall accept it any more."""
+    near, far = Protocol.asking(HELLO), Protocol.listening()
+    carry(near, far)
+    far.events()
+
+    near.disconnect()
+    carry(near, far)
+
+    assert far.events() == [Goodbye(0)]
+    assert far.ended
+
+
+@clause("QB-SOCK-3")
+def test_credit_comes_in_batches_and_at_once_when_there_may_be_none() -> None:
+    """Half of the capacity, or whatever there is once all of it is used."""
+    near, far = open_pair()
+    near.send_message(b"1")
+    carry(near, far)
+    far.credit(1)
+    carry(near, far)
+    assert near.unreceived == 1, "one of four: not worth a frame"
+
+    near.send_run([b"2", b"3", b"4"])
+    carry(near, far)
+    assert near.unreceived == 3, "none was left, so it came at once"
+
+    near.send_message(b"5")
+    carry(near, far)
+    assert near.unreceived == 4
+    far.credit(1)
+    carry(near, far)
+    assert near.unreceived == 3
+    far.credit(1)
+    carry(near, far)
+    assert near.unreceived == 3
+    far.credit(1)
+    carry(near, far)
+    assert near.unreceived == 1
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 3, 64])
+@clause("QB-SOCK-3")
+def test_who_is_quiet_never_keeps_the_last_credit(capacity: int) -> None:
+    """Whatever was received: a sender that has no room left hears of it."""
+    for taken in range(1, capacity + 1):
+        near, far = open_pair(Welcome("bob", capacity, 100))
+        for _ in range(capacity):
+            near.send_message(b"m")
+        carry(near, far)
+        for _ in range(taken):
+            far.credit(1)
+        carry(near, far)
+        assert near.unreceived < capacity
+
+
+@clause("QB-SOCK-4")
+def test_a_good_bye_comes_after_all_that_was_sent() -> None:
+    """It says how many messages were received, and why it is said."""
+    near, far = open_pair()
+    far.send_message(b"unread")
+    far.send_message(b"read")
+    carry(near, far)
+    near.events()
+    near.credit(1)
+    near.send_message(b"last")
+
+    near.disconnect(LookupError("gone"))
+    carry(near, far)
+
+    last, goodbye = far.events()
+    assert isinstance(last, Messages)
+    assert goodbye == Goodbye(1, abnormal=True, kind="LookupError", text="gone")
+    assert far.unreceived == 1
+    assert far.state is State.DESERTED
+    far.disconnect()
+    carry(near, far)
+    assert near.events() == [Goodbye(0)]
+    assert near.ended
+    assert far.ended
+
+
+def test_what_is_sent_before_the_good_bye_was_heard_is_no_violation() -> None:
+    """Both directions are on their way at once."""
+    near, far = open_pair()
+    near.disconnect()
+    far.send_message(b"crossing")
+
+    carry(near, far)
+
+    assert [type(event) for event in near.events()] == [Messages]
+    assert far.events() == [Goodbye(0)]
+
+
+@pytest.mark.parametrize("state", State)
+def test_what_the_state_does_not_allow_is_not_said(state: State) -> None:
+    """The caller gets a ValueError, and nothing changes."""
+    calls: dict[Act, Callable[[Protocol], None]] = {
+        Act.SAY_WELCOME: lambda one: one.welcome(WELCOME),
+        Act.SAY_REFUSED: lambda one: one.refuse(Refusal.BUSY),
+        Act.SAY_MESSAGES: lambda one: one.send_message(b"m"),
+        Act.SAY_GOODBYE: lambda one: one.disconnect(),
+        Act.SAY_PING: lambda one: one.ping(1),
+    }
+    for act, call in calls.items():
+        protocol = Protocol(state)
+        if (state, act) in TRANSITIONS:
+            call(protocol)
+            assert protocol.state is TRANSITIONS[state, act]
+            assert protocol.data_to_send()
+        else:
+            with pytest.raises(ValueError, match=f"while {state.value}"):
+                call(protocol)
+            assert protocol.state is state
+            assert protocol.data_to_send() == []
+
+
+HEARD: dict[Act, Value] = {
+    Act.HEAR_HELLO: HELLO,
+    Act.HEAR_WELCOME: WELCOME,
+    Act.HEAR_REFUSED: Refused(Refusal.BUSY),
+    Act.HEAR_MESSAGES: Messages(1, (b"m",)),
+    Act.HEAR_CREDIT: Credit(0),
+    Act.HEAR_GOODBYE: Goodbye(0),
+    Act.HEAR_PING: Ping(1),
+    Act.HEAR_PONG: Pong(1),
+}
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("act", HEARD)
+@clause("QB-SOCK-5")
+def test_each_frame_in_each_state_is_as_the_table_says(state: State, act: Act) -> None:
+    """What is not in the table is one error, and the end of this connection."""
+    protocol = Protocol(state)
+    protocol.capacity, protocol.limit = 4, 100
+
+    protocol.receive_data(encoded(HEARD[act]))
+
+    events = protocol.events()
+    if state is State.ENDED:
+        assert events == []
+    elif (state, act) in TRANSITIONS:
+        assert protocol.state is TRANSITIONS[state, act]
+        assert not any(isinstance(event, Lost) for event in events)
+    else:
+        assert protocol.ended
+        assert [type(event) for event in events] == [Lost]
+        protocol.receive_data(encoded(HEARD[act]))
+        protocol.receive_eof()
+        assert protocol.events() == [], "one error, and nothing else"
+
+
+def conversation() -> bytes:
+    """Return all that a connector says in a short life."""
+    near = Protocol.asking(HELLO)
+    said = near.data_to_send()
+    near.receive_data(encoded(WELCOME))
+    near.send_message(b"one")
+    near.send_run([b"two", b"", b"x" * 90])
+    near.ping(5)
+    said += near.data_to_send()
+    near.disconnect(LookupError("enough"))
+    return b"".join(said + near.data_to_send())
+
+
+def listen_to(pieces: Iterable[bytes]) -> tuple[list[Event], Protocol]:
+    """Return what an acceptor makes of it that welcomes whoever asks."""
+    far = Protocol.listening()
+    events: list[Event] = []
+    for piece in pieces:
+        far.receive_data(piece)
+        new = far.events()
+        events += new
+        if any(isinstance(event, Hello) for event in new) and not far.ended:
+            far.welcome(WELCOME)
+    return events, far
+
+
+def in_halves(data: bytes) -> list[bytes]:
+    """Return the HELLO by itself, and the rest: it is said after the welcome."""
+    first = HEAD.size + HEAD.unpack_from(data)[1]
+    return [data[:first], data[first:]]
+
+
+@clause("QB-SOCK-5")
+def test_one_byte_at_a_time_is_the_same() -> None:
+    """How the bytes are cut into pieces means nothing."""
+    said = conversation()
+    whole, _ = listen_to(in_halves(said))
+
+    bytewise, far = listen_to(bytes((byte,)) for byte in said)
+
+    def flat(events: list[Event]) -> list[object]:
+        return [
+            list(event.messages) if isinstance(event, Messages) else event
+            for event in events
+        ]
+
+    assert flat(bytewise) == flat(whole)
+    assert far.state is State.DESERTED
+    assert [type(event) for event in whole] == [Hello, Messages, Messages, Goodbye]
+
+
+@clause("QB-SOCK-5")
+def test_every_truncation_is_a_lost_peer() -> None:
+    """What was whole is delivered, then comes one error."""
+    said = conversation()
+    whole, _ = listen_to(in_halves(said))
+    for cut in range(len(said)):
+        length = cut
+        far = Protocol.listening()
+        events: list[Event] = []
+        for piece in in_halves(said):
+            far.receive_data(piece[:length])
+            length = max(0, length - len(piece))
+            if far.state is State.ASKED:
+                far.welcome(WELCOME)
+            events += far.events()
+        far.receive_eof()
+        (lost,) = far.events()
+        assert isinstance(lost, Lost)
+        assert isinstance(lost.error, PeerLostError)
+        assert [type(one) for one in events] == [type(one) for one in whole][
+            : len(events)
+        ]
+
+
+@clause("QB-SOCK-5")
+def test_every_flipped_bit_ends_it_or_changes_what_is_said() -> None:
+    """Nothing but one `Lost` tells of it; nothing else is raised."""
+    said = conversation()
+    for bit in range(8 * len(said)):
+        flipped = bytearray(said)
+        flipped[bit // 8] ^= 1 << bit % 8
+        first = HEAD.size + HEAD.unpack_from(said)[1]
+        events, far = listen_to([bytes(flipped[:first]), bytes(flipped[first:])])
+        lost = [event for event in events if isinstance(event, Lost)]
+        assert len(lost) <= 1
+        assert not lost or events[-1] is lost[0]
+        assert far.ended is bool(lost) or far.state in (State.DESERTED, State.OPEN)
+
+
+@pytest.mark.parametrize("kind", range(256))
+@clause("QB-SOCK-5")
+def test_a_length_is_judged_before_the_body_comes(kind: int) -> None:
+    """At its limit a frame is waited for; one byte above, the connection ends."""
+    limit = WELCOME.limit
+    allowed = {
+        Frame.MESSAGE: limit + OVERHEAD_BYTES,
+        Frame.RUN: (1 << 18) + OVERHEAD_BYTES,
+        Frame.MESSAGE_WITH_FDS: limit + FIRST_FRAME_BYTES_MAX,
+    }
+    most = next((most for one, most in allowed.items() if one == kind), 0)
+    most = most or FIRST_FRAME_BYTES_MAX
+    for length, stands in ((most, True), (most + 1, False), (2**32 - 1, False)):
+        _, far = open_pair()
+        far.receive_data(HEAD.pack(kind, length))
+        assert far.ended is not stands
+        assert far.wanted == (most if stands else 0)
+
+
+@pytest.mark.parametrize("size", [0, 1, 99, 100, 101])
+@clause("QB-SOCK-5")
+def test_a_message_has_the_limit_that_was_agreed_on(size: int) -> None:
+    """Also one of a run, whose frame may be longer."""
+    for said in (
+        frames.encode_message(1, bytes(size)),
+        frames.encode_run(1, [b"", bytes(size)]),
+    ):
+        _, far = open_pair()
+        far.receive_data(said)
+        assert far.ended is (size > 100)
+
+
+@clause("QB-SOCK-5")
+@pytest.mark.parametrize(
+    "said",
+    [
+        encoded(Messages(2, (b"m",))),
+        encoded(Messages(0, (b"m",))),
+        encoded(Messages(1, (b"m",))) * 2,
+        encoded(Messages(1, [b"m"] * 5)),
+        encoded(Credit(1)),
+        encoded(Goodbye(1)),
+        encoded(Messages(1, (b"m",), 1)),
+    ],
+    ids=["gap", "zero", "twice", "above capacity", "credit", "good-bye", "descriptor"],
+)
+def test_numbers_that_cannot_be_are_a_violation(said: bytes) -> None:
+    """Whoever counts wrong has lost something, or lies."""
+    near, far = open_pair()
+
+    far.receive_data(said)
+
+    (lost,) = [event for event in far.events() if isinstance(event, Lost)]
+    assert isinstance(lost.error, ProtocolError)
+    near.receive_data(b"".join(far.data_to_send()))
+    goodbye = near.events()[-1]
+    assert isinstance(goodbye, Goodbye), "the peer is told whose fault it was"
+    assert goodbye.text == str(lost.error)
+
+
+@pytest.mark.parametrize("versions", [(0, 0), (2, 9)])
+def test_a_version_that_is_not_spoken_is_refused(versions: tuple[int, int]) -> None:
+    """Who asked is told in the one frame that never changes."""
+    near = Protocol.asking(Hello("ann", 7, 100, versions=versions))
+    far = Protocol.listening()
+
+    carry(near, far)
+
+    (refused,) = near.events()
+    assert isinstance(refused, Refused)
+    assert refused.reason is Refusal.PROTOCOL
+    assert "versions" in refused.text
+
+
+def test_pings_without_end_are_a_violation() -> None:
+    """Whoever never reads the answers would fill our memory with them."""
+    _, far = open_pair()
+    far.receive_data(encoded(Ping(1)) * PINGS_MAX)
+    assert not far.ended
+
+    far.receive_data(encoded(Ping(1)))
+
+    assert far.ended
+
+
+def test_a_ping_is_answered_after_what_came_before() -> None:
+    """So an answer says that all of it has arrived."""
+    near, far = open_pair()
+    near.send_message(b"m")
+    near.ping(77)
+
+    carry(near, far)
+
+    assert near.events() == [Pong(77)]
+    assert received(far) == [b"m"]
+
+
+@clause("QB-SOCK-4")
+def test_silence_past_the_lease_is_a_lost_peer() -> None:
+    """At half of it a ping goes out; an answer, or anything else, begins it anew."""
+    near, far = Protocol.asking(HELLO, lease_s=10), Protocol.listening()
+    carry(near, far)
+    far.welcome(WELCOME)
+    carry(near, far)
+    near.events()
+
+    near.tick(100.0)
+    near.tick(104.9)
+    assert near.data_to_send() == []
+    near.tick(105.0)
+    assert near.data_to_send() == [encoded(Ping(0))]
+    near.tick(109.0)
+    near.receive_data(encoded(Pong(0)))
+    near.tick(109.5)
+    near.tick(119.4)
+    assert not near.ended
+    near.events()
+    near.tick(119.5)
+
+    (lost,) = near.events()
+    assert isinstance(lost, Lost)
+    assert str(lost.error) == "peer was silent for 10 s"
+
+
+speech = st.lists(
+    st.sampled_from([encoded(value) for value in HEARD.values()])
+    | st.binary(max_size=30),
+    max_size=8,
+)
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.sampled_from(list(State)), speech)
+@clause("QB-SOCK-5")
+def test_frames_in_any_order(state: State, said: list[bytes]) -> None:
+    """Whatever comes: at most one error, and silence after it."""
+    protocol = Protocol(state)
+    protocol.capacity, protocol.limit = 2, 50
+    events: list[Event] = []
+    for piece in said:
+        protocol.receive_data(piece)
+        events += protocol.events()
+    ended = [isinstance(event, Lost) for event in events]
+    assert sum(ended) <= 1
+    assert not any(ended[:-1])
+    assert 0 <= protocol.owed <= protocol.capacity
+
+
+acts = st.lists(
+    st.tuples(st.integers(0, 1), st.sampled_from(["send", "run", "take", "carry"])),
+    max_size=40,
+)
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.integers(1, 5), acts, st.integers(1, 40))
+@clause("QB-SOCK-3", "QB-SOCK-5")
+def test_two_sides_agree_whatever_is_said_when(
+    capacity: int, script: list[tuple[int, str]], piece: int
+) -> None:
+    """All messages arrive, once, in order; nobody ever has more than the capacity."""
+    sides = open_pair(Welcome("bob", capacity, 100))
+    numbers = [itertools.count(), itertools.count()]
+    arrived: list[list[bytes]] = [[], []]
+    taken = [0, 0]
+    for side, act in script:
+        room = capacity - sides[side].unreceived
+        if act == "send" and room:
+            sides[side].send_message(b"%d" % next(numbers[side]))
+        elif act == "run" and room:
+            sides[side].send_run([b"%d" % next(numbers[side]) for _ in range(room)])
+        elif act == "take" and taken[side] < len(arrived[side]):
+            taken[side] += 1
+            sides[side].credit(1)
+        elif act == "carry":
+            carry(*sides, piece=piece)
+        for number in (0, 1):
+            arrived[number] += received(sides[number])
+            assert len(arrived[number]) - taken[number] <= capacity
+    carry(*sides, piece=piece)
+    for number in (0, 1):
+        arrived[number] += received(sides[number])
+        sent = next(numbers[1 - number])
+        assert arrived[number] == [b"%d" % one for one in range(sent)]
+        assert not sides[number].ended
+        full = sides[1 - number].unreceived == capacity
+        assert not (full and taken[number] > sent - capacity)

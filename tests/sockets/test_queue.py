@@ -1,0 +1,371 @@
+"""Ends over each medium: what is sent, told of a good-bye, and waited for."""
+
+from __future__ import annotations
+
+import itertools
+import selectors
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from queuebroker import (
+    BrokerManager,
+    DisconnectedQueueError,
+    MessageTooLargeError,
+    ReceiveTimeoutError,
+    SendTimeoutError,
+    Status,
+    receive_any,
+)
+from queuebroker.sockets import (
+    Driver,
+    RemoteError,
+    SocketMessageQueue,
+    SocketOptions,
+    SocketQueueBroker,
+)
+from specs.clauses import clause
+from tests.sockets.certificates import identity
+from tests.sockets.support import PORT, brokers, ends, meet
+from tests.support import LIMIT_S, Running, Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Ends = tuple[SocketMessageQueue, SocketMessageQueue]
+
+MEDIA: dict[str, dict[str, Any]] = {
+    "unix": {},
+    "tcp": {"listen": "tcp://127.0.0.1:0"},
+    "tls": {"listen": "tls://localhost:0"},
+}
+
+
+def of_medium(name: str, **host: Any) -> dict[str, Any]:
+    """Return the arguments of `ends` for a medium."""
+    given = dict(MEDIA[name])
+    guest = {}
+    if name == "tls":
+        host = {"tls": identity("host"), **host}
+        guest = {"tls": identity("guest")}
+    return {**given, "host": host, "guest": guest}
+
+
+@pytest.fixture(params=MEDIA)
+def pair(request: pytest.FixtureRequest) -> Iterator[Ends]:
+    """Give the ends of a connection of capacity 8."""
+    with ends(**of_medium(request.param, capacity=8)) as made:
+        yield made
+
+
+@pytest.mark.parametrize("size", [0, 1, 65535, 65536, 65537, 1 << 20, (8 << 20) + 1])
+def test_a_message_of_any_length_arrives_whole(pair: Ends, size: int) -> None:
+    """Above every buffer there is on the way."""
+    near, far = pair
+    message = bytes(itertools.islice(itertools.cycle(range(251)), size))
+
+    near.send(message)
+    near.send_many([message, b"", message[:9]])
+
+    assert far.receive(timeout=LIMIT_S) == message
+    assert far.receive() == message
+    assert [far.receive(), far.receive()] == [b"", message[:9]]
+
+
+@clause("QB-SOCK-3")
+def test_exactly_the_capacity_fits(pair: Ends) -> None:
+    """Against a peer that does not receive; and one more for each that is received."""
+    near, far = pair
+    for _ in range(8):
+        near.send_nowait(b"m")
+    for _ in range(2):
+        with pytest.raises(SendTimeoutError):
+            near.send_nowait(b"m")
+
+    far.receive()
+    assert far.ping(LIMIT_S)
+
+    near.send_nowait(b"m")
+    with pytest.raises(SendTimeoutError):
+        near.send_nowait(b"m")
+
+
+def test_a_sender_that_waits_goes_on_when_there_is_room(pair: Ends) -> None:
+    """One receive releases it."""
+    near, far = pair
+    with Threads() as threads:
+        sending = threads.start(near.send_many, [b"%d" % n for n in range(100)])
+        assert [far.receive() for _ in range(100)] == [b"%d" % n for n in range(100)]
+        sending.result()
+
+
+@clause("QB-SOCK-4")
+@pytest.mark.parametrize("unread", [0, 3])
+def test_a_good_bye_is_told_after_what_was_sent(pair: Ends, unread: int) -> None:
+    """The peer drains, then sees it, with its cause."""
+    near, far = pair
+    for _ in range(unread):
+        near.send(b"m")
+
+    near.disconnect(LookupError("enough"))
+    until(lambda: far.remote_disconnected, "the good-bye arrives")
+
+    assert far.status is (Status.HALF_DISCONNECTED if unread else Status.DISCONNECTED)
+    for _ in range(unread):
+        assert far.receive() == b"m"
+    with pytest.raises(DisconnectedQueueError, match="enough") as caught:
+        far.receive()
+    cause = caught.value.__cause__
+    assert isinstance(cause, RemoteError)
+    assert (str(cause), cause.kind) == ("enough", "LookupError")
+    assert caught.value.reason == "enough"
+    assert caught.value.side == "remote"
+
+
+@clause("QB-SOCK-4")
+def test_who_hangs_up_at_once_has_sent_all(pair: Ends) -> None:
+    """More than the kernel takes: the driver goes on when the caller has left."""
+    near, far = pair
+    messages = [bytes([n]) * (1 << 20) for n in range(8)]
+
+    near.send_many(messages)
+    near.disconnect()
+
+    assert [far.receive() for _ in messages] == messages
+    with pytest.raises(DisconnectedQueueError):
+        far.receive()
+
+
+def test_the_books_balance_once_both_have_left(pair: Ends) -> None:
+    """What was sent is received, dropped, or discarded, and told so to its sender."""
+    near, far = pair
+    near.send_many([b"m"] * 8)
+    assert [far.receive() for _ in range(3)] == [b"m"] * 3
+    far.send(b"unread")
+    assert far.ping(LIMIT_S)
+
+    near.disconnect()
+    until(lambda: far.remote_disconnected, "the good-bye arrives")
+    far.send(b"dropped")
+    far.receive()
+    far.disconnect()
+    until(lambda: near.stats().discarded == 4, "the other good-bye arrives")
+
+    assert (near.stats().sent, near.stats().dropped) == (8, 4)
+    assert far.stats().received == 4
+    assert (far.stats().sent, far.stats().half_disconnected) == (2, 1)
+    assert far.stats().discarded == 1
+
+
+@clause("QB-SOCK-6")
+@pytest.mark.parametrize("medium", MEDIA)
+def test_the_descriptor_is_readable_while_a_receive_would_succeed(medium: str) -> None:
+    """After each step, over TLS too."""
+    # Not by the fixture: its value, and the descriptor, outlive the look for leaks.
+    with (
+        ends(**of_medium(medium)) as (near, far),
+        selectors.DefaultSelector() as selector,
+    ):
+        selector.register(far, selectors.EVENT_READ)
+
+        def readable(limit_s: float = 0) -> bool:
+            return bool(selector.select(limit_s))
+
+        assert not readable()
+        near.send(b"1")
+        near.send_many([b"2", b"3"])
+        for message in (b"1", b"2"):
+            assert readable(LIMIT_S)
+            assert far.receive_nowait() == message
+        assert near.ping(LIMIT_S)
+        assert far.receive_many(timeout=0) == [b"3"]
+        assert not readable()
+        with pytest.raises(ReceiveTimeoutError):
+            far.receive_nowait()
+        near.disconnect()
+        assert readable(LIMIT_S)
+        with pytest.raises(DisconnectedQueueError):
+            far.receive_nowait()
+
+
+@clause("QB-SOCK-8")
+def test_a_send_whose_time_is_up_is_either_sent_or_not(pair: Ends) -> None:
+    """A frame that was begun is completed: what comes after it is still whole."""
+    near, far = pair
+    large = bytes(4 << 20)
+    accepted = 0
+    for _ in range(20):
+        try:
+            near.send(large, timeout=0.001)
+            accepted += 1
+        except SendTimeoutError:
+            break
+    assert accepted == 8
+
+    received = [far.receive() for _ in range(accepted)]
+
+    assert received == [large] * accepted
+    near.send(b"after")
+    assert far.receive() == b"after"
+
+
+@pytest.mark.parametrize("act", ["send", "receive", "read"])
+def test_a_local_disconnect_releases_who_waits(pair: Ends, act: str) -> None:
+    """Also who sleeps at the socket."""
+    near, _ = pair
+    with Threads() as threads:
+        waiting: Running[Any]
+        if act == "send":
+            near.send_many([b"m"] * 8)
+            waiting = threads.start(near.send, b"m")
+        else:
+            waiting = reading = threads.start(near.receive)
+            if act == "receive":  # the second does not read: the first one does
+                until(lambda: near._far.link.led, "one reads")
+                waiting = threads.start(near.receive)
+        waits = near._connection.flows[1 - near._side if act == "send" else near._side]
+        until(
+            lambda: (
+                len(waits.buffer.room) + len(waits.buffer.arrived) > (act == "receive")
+            ),
+            "it waits",
+        )
+
+        near.disconnect()
+
+        assert isinstance(waiting.error(), DisconnectedQueueError)
+        if act == "receive":
+            assert isinstance(reading.error(), DisconnectedQueueError)
+
+
+def test_the_limit_of_a_message_is_the_smallest() -> None:
+    """Of what the acceptor says, and of what either side takes at all."""
+    options = SocketOptions(message_bytes_max=50)
+    for host, guest, most in (
+        ({"max_message_size": 100}, {}, 100),
+        ({"max_message_size": 100}, {"options": options}, 50),
+        ({"options": options}, {}, 50),
+    ):
+        with ends(host=host, guest=guest) as (near, far):
+            for one, other in ((near, far), (far, near)):
+                one.send(bytes(most))
+                assert other.receive() == bytes(most)
+                with pytest.raises(MessageTooLargeError):
+                    one.send(bytes(most + 1))
+
+
+def test_the_first_of_several_may_be_far_away() -> None:
+    """`receive_any` takes it like the others."""
+    with ends() as (near, far), ends() as (other, another), Threads() as threads:
+        waiting = threads.start(receive_any, [near, other])
+        another.send(b"here")
+        assert waiting.result() == (other, b"here")
+        far.send(b"there")
+        assert receive_any([near, other]) == (near, b"there")
+
+
+@clause("QB-SOCK-8")
+def test_many_queues_have_one_thread() -> None:
+    """And one loop serves them all (QB-SOCK-6)."""
+    count = 300
+    before = threading.active_count()
+    with brokers() as (host, guest), ExitStack() as stack:
+        with Threads() as threads:
+            accepting = threads.start(lambda: [host.accept(PORT) for _ in range(count)])
+            assert host.address is not None
+            connected = [
+                guest.connect(host.address, PORT, required=True) for _ in range(count)
+            ]
+            accepted = accepting.result()
+        for end in (*accepted, *connected):
+            stack.enter_context(end)
+        assert threading.active_count() == before + 1
+        selector = stack.enter_context(selectors.DefaultSelector())
+        for number, end in enumerate(accepted):
+            selector.register(end, selectors.EVENT_READ, (number, end))
+        for number, end in enumerate(connected):
+            end.send_nowait(b"%d" % number)
+        found: dict[int, bytes] = {}
+        while len(found) < count:
+            ready = selector.select(LIMIT_S)
+            assert ready
+            for key, _ in ready:
+                number, end = key.data
+                found[number] = end.receive_nowait()
+        assert sorted(found.values()) == sorted(b"%d" % n for n in range(count))
+
+
+@clause("QB-SOCK-8")
+def test_a_given_driver_is_turned_by_its_owner() -> None:
+    """No thread is made; its descriptor tells when there is something to do."""
+    driver = Driver()
+    before = threading.active_count()
+    with brokers(host={"driver": driver}, guest={"driver": driver}) as (host, guest):
+        assert host.address is not None
+        with Threads() as threads:
+            accepting = threads.start(host.accept, PORT)
+            connecting = threads.start(guest.connect, host.address, PORT, required=True)
+            while not (accepting.done and connecting.done):
+                driver.poll(0.01)
+            near, far = accepting.result(), connecting.result()
+        assert threading.active_count() == before
+        near.send(b"m")
+        with pytest.raises(ReceiveTimeoutError):
+            far.receive_nowait()
+        with selectors.DefaultSelector() as selector:
+            selector.register(driver, selectors.EVENT_READ)
+            assert selector.select(LIMIT_S)
+        driver.poll(0)
+        assert far.receive_nowait() == b"m"
+        near.disconnect()
+        far.disconnect()
+    driver.poll(0)
+    driver.close()
+
+
+def test_a_closed_driver_is_a_lost_peer() -> None:
+    """Nobody would ever read the socket again."""
+    driver = Driver()
+    with brokers(guest={"driver": driver}) as (host, guest), Threads() as threads:
+        assert host.address is not None
+        accepting = threads.start(host.accept, PORT)
+        connecting = threads.start(guest.connect, host.address, PORT, required=True)
+        while not connecting.done:
+            driver.poll(0.01)
+        near, far = accepting.result(), connecting.result()
+
+        driver.close()
+
+        with pytest.raises(DisconnectedQueueError, match="driver is closed"):
+            far.receive()
+        with pytest.raises(DisconnectedQueueError, match="peer"):
+            near.receive()
+        near.disconnect()
+        far.disconnect()
+
+
+def test_a_forgotten_end_hangs_up() -> None:
+    """As between threads (QB-PY-7)."""
+    with brokers() as (host, guest):
+        near, far = meet(host, guest)
+        with pytest.warns(ResourceWarning, match="unclosed"):
+            del near
+        with pytest.raises(DisconnectedQueueError):
+            far.receive()
+        far.disconnect()
+
+
+def test_a_manager_may_close_its_queues() -> None:
+    """Those to other processes too (QB-BOOK-3)."""
+    with BrokerManager() as manager, brokers(guest={}) as (host, _):
+        guest = SocketQueueBroker("other", manager=manager)
+        near, far = meet(host, guest)
+
+        manager.close(disconnect=True)
+
+        assert far.closed
+        with pytest.raises(DisconnectedQueueError):
+            near.receive()
+        near.disconnect()

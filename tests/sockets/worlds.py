@@ -1,0 +1,243 @@
+"""The conformance suite's view of brokers that reach one another through sockets.
+
+Both ends are in one process here, but nothing goes from one to the other except by the
+socket. What the suite has to know of the medium is what QB-SOCK-1 lists, and it is all
+in one place: a peer sees what this end did once the notice has arrived. So each
+operation here ends by waiting for that (`Settled`), and a connect that gave up by
+waiting until its listener knows.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import queuebroker
+from queuebroker import BrokerManager
+from queuebroker.sockets import SocketMessageQueue, SocketQueueBroker
+from tests.sockets.certificates import identity
+from tests.support import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Self
+
+__all__ = ["World", "remove_worlds", "tcp", "tls", "unix"]
+
+ARRIVES_S = 10.0
+
+# Those whose effect somebody else can see.
+ACTS = frozenset(
+    {"send", "send_nowait", "send_many", "disconnect", "close"}
+    | {"receive", "receive_nowait", "receive_many", "receive_into"}
+)
+
+
+class Settled:
+    """An end whose every act has arrived at its peer when it returns or raises."""
+
+    _end: SocketMessageQueue
+
+    def __init__(self, end: SocketMessageQueue) -> None:
+        self.__dict__["_end"] = end
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._end, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._end, name)
+        if name not in ACTS:
+            return found
+        end = self._end
+
+        @functools.wraps(found)
+        def act(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return found(*args, **kwargs)
+            finally:
+                assert end.ping(ARRIVES_S), "no answer"
+
+        return act
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.disconnect()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._end)
+
+    def __repr__(self) -> str:
+        return repr(self._end)
+
+    def __reduce__(self) -> Any:
+        return self._end.__reduce__()
+
+
+class Broker:
+    """A broker that finds others by name: in a folder, or where they said they are."""
+
+    def __init__(self, world: World, broker: SocketQueueBroker) -> None:
+        self._world = world
+        self._broker = broker
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._broker, name)
+
+    def accept(self, port: int, **options: Any) -> Settled:
+        """As the broker's own."""
+        return self._settled(self._broker.accept(port, **options))
+
+    def connect(self, name: str, port: int, **options: Any) -> Settled | None:
+        """Connect to the address of a name."""
+        where = self._world.address_of(name) if name and type(name) is str else name
+        call = object()
+        self._world.asking.add(call)
+        try:
+            end = self._broker.connect(where, port, **options)
+        except BaseException:
+            self._world.asking.remove(call)
+            self._world.settle_connects()
+            raise
+        self._world.asking.remove(call)
+        return None if end is None else self._settled(end)
+
+    def accept_iter(self, port: int) -> Iterator[Settled]:
+        """As the broker's own."""
+        return map(self._settled, self._broker.accept_iter(port))
+
+    def outgoing(self) -> dict[tuple[str, int], int]:
+        """Its own connects that wait, by name."""
+        names = {self._world.address_of(name): name for name in self._world.names}
+        return {
+            (names[where], port): count
+            for (where, port), count in self._broker.outgoing().items()
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._broker.close()
+
+    def __repr__(self) -> str:
+        return repr(self._broker)
+
+    def __reduce__(self) -> Any:
+        return self._broker.__reduce__()
+
+    @staticmethod
+    def _settled(end: Any) -> Settled:
+        assert isinstance(end, SocketMessageQueue), "it went by another way"
+        return Settled(end)
+
+
+class World:
+    """Brokers with managers of their own, as in so many processes."""
+
+    offers = frozenset(
+        {"NAME", "RDV", "SEND", "RECV", "FIFO", "DISC", "ERR", "TIME", "CONC", "BULK"}
+        | {"PY"}
+    )
+    disconnected_error = queuebroker.DisconnectedQueueError
+    timeout_error = queuebroker.QueueBrokerTimeoutError
+    closed_error = queuebroker.BrokerClosedError
+    name_in_use_error = queuebroker.BrokerNameInUseError
+    unknown_broker_error = queuebroker.UnknownBrokerError
+    port_in_use_error = queuebroker.PortInUseError
+    message_too_large_error = queuebroker.MessageTooLargeError
+
+    def __init__(
+        self, settings: Callable[[World, str], dict[str, Any]], *, named: bool = False
+    ) -> None:
+        if not named:  # who listens at any port that is free never meets a namesake
+            self.offers = self.offers - {"NAME"}
+        self.folder = Path(tempfile.mkdtemp(prefix="qb-"))
+        self.names: set[str] = set()
+        self._settings = settings
+        self._managers: list[BrokerManager] = []
+        self._found: dict[str, str] = {}
+        self._brokers: list[SocketQueueBroker] = []
+        self.asking: set[object] = set()
+        _worlds.append(self)
+
+    def broker(self, name: str, *, max_message_size: int | None = None) -> Broker:
+        """A broker that listens."""
+        self.names.add(name)
+        manager = BrokerManager()
+        self._managers.append(manager)
+        made = SocketQueueBroker(
+            name,
+            manager=manager,
+            max_message_size=max_message_size,
+            **self._settings(self, name),
+        )
+        assert made.address is not None
+        self._found[name] = made.address
+        self._brokers.append(made)
+        return Broker(self, made)
+
+    def path_of(self, name: str) -> str:
+        """A file for a name, whatever characters it has."""
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+        return f"ipc://{self.folder}/{digest[:16]}"
+
+    def address_of(self, name: str) -> str:
+        """Where a broker of that name listens, or would."""
+        return self._found.get(name) or self.path_of(name)
+
+    def close(self) -> None:
+        """Close every broker, and no queue."""
+        for manager in self._managers:
+            manager.close()
+
+    def settle_connects(self) -> None:
+        """Wait until nobody waits for an accept who has given up."""
+
+        def gone() -> bool:
+            waiting = [one.waiting_connects() for one in self._brokers]
+            return sum(sum(ports.values()) for ports in waiting) <= len(self.asking)
+
+        until(gone, "who gave up waits no longer")
+
+    def remove(self) -> None:
+        """Close everything, and leave no file."""
+        for manager in self._managers:
+            manager.close(disconnect=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+_worlds: list[World] = []
+
+
+def remove_worlds() -> None:
+    """Remove every world that was made: a stage that fails leaves its own behind."""
+    while _worlds:
+        _worlds.pop().remove()
+
+
+def unix() -> World:
+    """Brokers at UNIX sockets."""
+    return World(
+        lambda world, name: {
+            "listen": world.path_of(name) if type(name) is str else "ipc:///-"
+        },
+        named=True,
+    )
+
+
+def tcp() -> World:
+    """Brokers at TCP ports of this machine."""
+    return World(lambda _world, _name: {"listen": "tcp://127.0.0.1:0"})
+
+
+def tls() -> World:
+    """The same with TLS, certificates on both sides."""
+    return World(
+        lambda _world, _name: {"listen": "tls://localhost:0", "tls": identity("world")}
+    )

@@ -1,0 +1,120 @@
+"""A process without the API: an exchange, threads, and tasks that write down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from bus.core.process_manager import ProcessManager
+from bus.core.routing_table import Entry, Visibility
+from bus.message import Incoming, Kind
+from bus.threads.account import Account, Overflow
+from bus.threads.exchange import Exchange
+from bus.threads.thread_manager import ThreadManager
+
+if TYPE_CHECKING:
+    from bus.errors import BusError
+
+__all__ = ["Clerk", "Station"]
+
+_SEND_TIMEOUT_S = 5.0
+_RESOLVE_TIMEOUT_S = 5.0
+
+
+class Clerk:
+    """A task that writes down what it reads, and what became of what it sent.
+
+    read: payloads, in order. threads: the name of the thread for each of them.
+    failures: payload and error of what nobody got. dropped: what was dropped for newer.
+    """
+
+    def __init__(self, capacity: int, overflow: Overflow) -> None:
+        self.account: Final = Account(
+            messages_max=capacity, bytes_max=2**20, overflow=overflow
+        )
+        self.read: list[Any] = []
+        self.threads: list[str] = []
+        self.failures: list[tuple[Any, BusError]] = []
+        self.dropped: list[Any] = []
+        self.gaps: list[int] = []
+        self.left: bool = False
+
+    def handle(self, item: Any) -> None:
+        place: ThreadManager = item._to.place
+        if item._account.extract(item, place.inbox.lock):
+            place.inbox.freed()
+            self.read.append(item.payload)
+            self.threads.append(place.name)
+            self.gaps.append(item.gap)
+
+    def arrived(self, entry: Entry, place: ThreadManager) -> None:
+        """Nothing here depends on where it is."""
+
+    def ended(self) -> None:
+        self.left = True
+
+    def unclaimed(self) -> list[Incoming]:
+        return []
+
+    def unheard(self, answer: Any) -> None:
+        raise AssertionError(answer)
+
+    def failed(self, message: Incoming, error: BusError) -> None:
+        self.failures.append((message.payload, error))
+
+    def was_dropped(self, message: Incoming) -> None:
+        self.dropped.append(message.payload)
+
+    def overflowed(self, message: Incoming) -> None:
+        raise AssertionError(message)
+
+
+class Station:
+    """One process: tasks are registered by name, and send as "sender" does.
+
+    No callback waits here, so every thread may.
+    """
+
+    def __init__(self, *, parked: int = 100) -> None:
+        self.manager: Final = ProcessManager(
+            "here",
+            "p1",
+            parked_per_name=parked,
+            parked_in_all=parked,
+            resolve_timeout_s=_RESOLVE_TIMEOUT_S,
+        )
+        self.exchange: Final = Exchange(
+            self.manager, send_timeout_s=_SEND_TIMEOUT_S, may_wait=lambda: True
+        )
+        self.home: Final = ThreadManager("home")
+        self.sender, self.source = self.register("sender", self.home)
+
+    def register(
+        self,
+        name: str,
+        place: ThreadManager,
+        *,
+        capacity: int = 100,
+        overflow: Overflow = "error",
+        private: bool = False,
+    ) -> tuple[Clerk, Entry]:
+        """Register a task at a place."""
+        clerk = Clerk(capacity, overflow)
+        visibility = Visibility.PRIVATE if private else Visibility.PUBLIC
+        entry = self.exchange.register(name, visibility, "bus1", place, clerk)
+        return clerk, entry
+
+    def message(self, name: str, payload: Any, size: int = 1) -> Incoming:
+        """Make a command of "sender" to a name."""
+        return Incoming(
+            kind=Kind.COMMAND,
+            payload=payload,
+            _source=self.source,
+            _id=0,
+            _name=name,
+            _size=size,
+        )
+
+    def send(self, name: str, *payloads: Any, size: int = 1) -> None:
+        """Send commands as "sender"."""
+        for payload in payloads:
+            self.exchange.send(self.message(name, payload, size))

@@ -1,0 +1,338 @@
+"""Who is addressed is found, wherever it goes meanwhile: every order of events."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus.errors import BusFullError
+from bus.threads.account import Account, Amount
+from bus.threads.thread_manager import ThreadManager
+from queuebroker import _sync
+from queuebroker.parking import taken_lock
+from queuebroker.testing import explore
+from specs.clauses import clause
+from tests.threads.station import Clerk, Station
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker.testing import Run, Spawned
+
+NUMBERS = [1, 2, 3]
+
+
+class Done:
+    """Something that one thread waits for and another does."""
+
+    def __init__(self) -> None:
+        self._parker = taken_lock()
+        self._told: list[bool] = []
+
+    def tell(self) -> None:
+        self._told.append(True)
+        self._parker.release()
+
+    def wait(self) -> None:
+        _sync.park(self._parker, lambda: bool(self._told), None)
+
+
+class Threads:
+    """Bus threads under the explorer, which serve until all is done."""
+
+    def __init__(self, run: Run, *names: str) -> None:
+        self.managers = [ThreadManager(name) for name in names]
+        self._spawned: list[Spawned[Any]] = []
+        for manager in self.managers:
+            self._spawned.append(run.spawn(self._serving(manager)))
+
+    @staticmethod
+    def _serving(manager: ThreadManager) -> Callable[[], None]:
+        def serve() -> None:
+            manager.adopt()
+            manager.run()
+
+        return serve
+
+    def end(self) -> None:
+        """Let each thread serve what is there, and what that causes, and return.
+
+        Twice, since the last thing that one does may be to hand something to another.
+        """
+        for _ in range(2):
+            for manager in self.managers:
+                served = Done()
+                manager.ask(served.tell)
+                served.wait()
+        for manager in self.managers:
+            manager.stop(_sync.monotonic() + 100)
+        for spawned in self._spawned:
+            spawned.join()
+
+
+@clause("BUS-ROUTE-3", "BUS-ENT-5")
+def test_what_several_threads_send_arrives_in_the_order_of_each() -> None:
+    """The receiver sleeps, wakes and sleeps again; nobody's wake-up is lost."""
+
+    def program(run: Run) -> None:
+        station = Station()
+        threads = Threads(run, "there")
+        clerk, _ = station.register("c", threads.managers[0])
+        senders = [
+            run.spawn(partial(station.send, "c", (name, 1), (name, 2))) for name in "ab"
+        ]
+        for sender in senders:
+            sender.join()
+        threads.end()
+
+        assert sorted(clerk.read) == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+        for name in "ab":
+            assert [n for who, n in clerk.read if who == name] == [1, 2]
+
+    explore(program, bound=1, random=100, seed=1, limit=600)
+
+
+@clause("BUS-MOVE-2", "BUS-MSG-15", "BUS-ROUTE-5")
+def test_a_task_that_moves_misses_nothing_and_nothing_overtakes() -> None:
+    """What it has not read goes along, before all that was sent since."""
+
+    def program(run: Run) -> None:
+        station = Station()
+        threads = Threads(run, "there", "elsewhere")
+        clerk, entry = station.register("c", threads.managers[0])
+        sender = run.spawn(lambda: station.send("c", *NUMBERS))
+        station.exchange.move(entry, threads.managers[1])
+        sender.join()
+        threads.end()
+
+        assert clerk.read == NUMBERS
+        assert clerk.threads == sorted(clerk.threads, reverse=True)
+        assert entry.place is threads.managers[1]
+        assert not clerk.failures
+
+    explore(program, bound=1, random=100, seed=1, limit=600)
+
+
+@clause("BUS-MOVE-1", "BUS-MSG-15")
+def test_a_task_that_moves_there_and_back_keeps_the_order() -> None:
+    """The second move waits until what the first one brought is there."""
+
+    def program(run: Run) -> None:
+        station = Station()
+        threads = Threads(run, "there", "elsewhere")
+        there, elsewhere = threads.managers
+        clerk, entry = station.register("c", there)
+        sender = run.spawn(lambda: station.send("c", *NUMBERS))
+        station.exchange.move(entry, elsewhere)
+        station.exchange.move(entry, there)
+        sender.join()
+        threads.end()
+
+        assert clerk.read == NUMBERS
+        assert entry.place is there
+
+    explore(program, bound=1, random=100, seed=1, limit=600)
+
+
+@clause("BUS-MOVE-5", "BUS-ROUTE-20", "BUS-MSG-15")
+def test_who_registers_gets_first_what_was_parked() -> None:
+    """A message that finds a route never overtakes one that found none."""
+
+    def program(run: Run) -> None:
+        station = Station()
+        threads = Threads(run, "there")
+        sender = run.spawn(lambda: station.send("c", *NUMBERS))
+        clerk, _ = station.register("c", threads.managers[0])
+        sender.join()
+        threads.end()
+
+        assert clerk.read == NUMBERS
+        assert len(station.manager.parked) == 0
+
+    explore(program, bound=1, random=100, seed=1, limit=600)
+
+
+@clause("BUS-DEREG-8", "BUS-MSG-15")
+def test_what_a_task_that_leaves_has_not_read_goes_to_the_next_one() -> None:
+    """In order, each once, whether it leaves or the next one comes first."""
+
+    def program(run: Run) -> None:
+        station = Station()
+        threads = Threads(run, "there", "elsewhere")
+        first, entry = station.register("c", threads.managers[0])
+        sender = run.spawn(lambda: station.send("c", *NUMBERS))
+        station.exchange.deregister(entry, final=False)
+        second, _ = station.register("c", threads.managers[1])
+        sender.join()
+        threads.end()
+
+        assert first.read + second.read == NUMBERS
+        assert first.left
+        assert first.account.unread == second.account.unread == 0
+        assert not first.failures
+
+    explore(program, bound=1, random=100, seed=1, limit=600)
+
+
+@clause("BUS-DEREG-8")
+def test_what_waits_for_a_task_that_leaves_for_good_fails() -> None:
+    """Each message is read, or its sender is told, and never both."""
+
+    def program(run: Run) -> None:
+        station = Station()
+        threads = Threads(run, "there")
+        clerk, entry = station.register("c", threads.managers[0])
+        sender = run.spawn(lambda: station.send("c", *NUMBERS))
+        station.exchange.deregister(entry, final=True)
+        sender.join()
+        threads.end()
+
+        told = [payload for payload, _ in station.sender.failures]
+        parked = [each._source and each.payload for each in _parked(station)]
+        assert clerk.read + told + parked == NUMBERS
+
+    explore(program, bound=1, random=100, seed=1, limit=600)
+
+
+@clause("BUS-FLOW-6", "BUS-FLOW-2")
+def test_who_is_held_back_goes_on_when_there_is_room() -> None:
+    """Nobody sleeps on while there is room, and the bound is never exceeded."""
+
+    def program(run: Run) -> None:
+        station = Station()
+        threads = Threads(run, "there")
+        clerk, _ = station.register(
+            "c", threads.managers[0], capacity=1, overflow="block"
+        )
+
+        def send(payload: object) -> None:
+            while True:  # the machine may be so slow that its time is up
+                with contextlib.suppress(BusFullError):
+                    station.send("c", payload)
+                    return
+
+        def send_two(name: str) -> None:
+            send((name, 1))
+            send((name, 2))
+
+        senders = [run.spawn(partial(send_two, name)) for name in "ab"]
+        for sender in senders:
+            sender.join()
+        threads.end()
+
+        assert sorted(clerk.read) == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+
+    explore(program, bound=1, random=100, seed=1, limit=600)
+
+
+@clause("BUS-FLOW-1", "BUS-FLOW-6")
+@pytest.mark.parametrize("overflow", ["error", "drop-oldest", "drop-newest"])
+def test_no_more_is_unread_than_the_bound_says(overflow: Any) -> None:
+    """Two threads outside and the receiver's own fill it at the same time."""
+
+    def program(run: Run) -> None:
+        station = Station()
+        threads = Threads(run, "there")
+        (there,) = threads.managers
+        clerk, _ = station.register("c", there, capacity=2, overflow=overflow)
+        refused: list[Any] = []
+        held: list[int] = []
+
+        def send(name: str) -> None:
+            for number in (1, 2):
+                try:
+                    station.send("c", (name, number))
+                except BusFullError:
+                    refused.append((name, number))
+
+        def send_inside() -> None:
+            send("inside")
+            held.append(clerk.account.unread)
+
+        there.ask(send_inside)
+        outside = run.spawn(lambda: send("outside"))
+        outside.join()
+        threads.end()
+
+        account = clerk.account
+        assert max(held) <= 2
+        assert account.unread == 0
+        assert account.accepted == len(clerk.read) + account.dropped
+        told = len(station.sender.dropped)
+        assert told == account.dropped + account.turned_away
+        lost = told + len(refused)
+        assert len(clerk.read) + lost == 4
+        assert (lost == len(refused)) is (overflow == "error" or not lost)
+
+    explore(program, bound=1, random=100, seed=1, limit=500)
+
+
+@clause("BUS-FLOW-1")
+def test_the_bound_holds_between_any_two_instructions() -> None:
+    """Of who sends within the thread, without its lock, and who sends from outside."""
+
+    def program(run: Run) -> None:
+        station = Station()
+        clerk, entry = station.register("c", station.home, capacity=2)
+        place = station.home
+        station.send("c", 0)
+
+        def send_inside() -> None:
+            place.adopt()
+            with contextlib.suppress(BusFullError):
+                station.send("c", "inside")
+
+        def send_outside() -> None:
+            with contextlib.suppress(BusFullError):
+                station.send("c", "outside")
+
+        for send in (send_inside, send_outside):
+            run.spawn(send)
+        run.join()
+
+        assert clerk.account.unread == 2
+        assert entry.place is place
+
+    explore(
+        program, bound=2, random=100, seed=1, limit=1_000, bytecode=[Account, Amount]
+    )
+
+
+def _parked(station: Station) -> list[Any]:
+    return station.manager.parked.take("c")
+
+
+@clause("BUS-ENT-4", "BUS-ROUTE-2")
+def test_a_message_within_a_thread_takes_no_lock_and_wakes_nobody() -> None:
+    """The inbox is not touched; the callback runs after the sender's has returned."""
+    station = Station()
+    clerk, _ = station.register("b", station.home)
+    station.home.adopt()
+    station.home.poll(0)
+    order: list[str] = []
+
+    class Sender(Clerk):
+        def handle(self, item: Any) -> None:
+            super().handle(item)
+            inbox = station.home.inbox
+            with inbox.lock:  # nobody else could post now
+                station.send("b", "within")
+                assert not inbox.items
+            order.append("sender returns")
+
+    sender = Sender(10, "error")
+    entry = station.register("a", station.home)[1]
+    entry.box.client = sender
+    station.home.poll(0)
+    station.send("a", "go")
+    wakeups = station.home.inbox.wakeups
+
+    station.home.poll(0)
+    assert (order, clerk.read) == (["sender returns"], [])
+    station.home.poll(0)
+
+    assert clerk.read == ["within"]
+    assert station.home.inbox.wakeups == wakeups

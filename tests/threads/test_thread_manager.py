@@ -1,0 +1,272 @@
+"""Whose turn it is, in one thread that the test drives."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus.threads import mailbox
+from bus.threads.thread_manager import ThreadManager
+from queuebroker import _sync
+from queuebroker.testing import explore
+from specs.clauses import clause
+from tests.threads.station import Clerk, Station
+from tests.threads.test_exchange import Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker.testing import Run
+
+
+class Actor(Clerk):
+    """A clerk that does something with each message, within its callback."""
+
+    def __init__(self, act: Callable[[Any], object]) -> None:
+        super().__init__(100, "error")
+        self._act = act
+
+    def handle(self, item: Any) -> None:
+        super().handle(item)
+        self._act(item.payload)
+
+
+def actor(station: Station, name: str, act: Callable[[Any], object]) -> Any:
+    """Register a task that acts; return its entry."""
+    _, entry = station.register(name, station.home)
+    entry.box.client = Actor(act)
+    return entry
+
+
+def serve(manager: ThreadManager) -> None:
+    """Let all callbacks run that are due, and those that they cause."""
+    while manager.pending():
+        manager.poll(0)
+
+
+@pytest.fixture
+def station() -> Station:
+    """A process whose one thread is this one."""
+    station = Station()
+    station.home.adopt()
+    return station
+
+
+@clause("BUS-ENT-7")
+def test_tasks_take_turns_in_the_order_in_which_they_got_something(
+    station: Station,
+) -> None:
+    """Each reads one message a turn, however much it has."""
+    order: list[tuple[str, Any]] = []
+    for name in "abc":
+        actor(station, name, partial(_note, order, name))
+    serve(station.home)
+
+    for name, payload in [("b", 1), ("b", 2), ("a", 3), ("c", 4), ("b", 5)]:
+        station.send(name, payload)
+    serve(station.home)
+
+    assert order == [("b", 1), ("a", 3), ("c", 4), ("b", 2), ("b", 5)]
+
+
+def _note(order: list[tuple[str, Any]], name: str, payload: Any) -> None:
+    order.append((name, payload))
+
+
+@clause("BUS-ENT-7")
+def test_no_callback_runs_within_another(station: Station) -> None:
+    """What it sends, to itself too, is read after it has returned."""
+    running: list[str] = []
+    most: list[int] = []
+
+    def act(payload: Any) -> None:
+        running.append(payload)
+        if payload:
+            station.send("a", payload - 1)
+            station.send("b", payload - 1)
+        most.append(len(running))
+        running.pop()
+
+    actor(station, "a", act)
+    actor(station, "b", act)
+    station.send("a", 4)
+    serve(station.home)
+
+    assert set(most) == {1}
+    assert len(most) == 2**5 - 1
+
+
+@clause("BUS-MOVE-3")
+def test_a_task_that_asks_for_its_own_move_ends_its_callback_first(
+    station: Station,
+) -> None:
+    """The next one runs at the new place."""
+    elsewhere = ThreadManager("elsewhere")
+    elsewhere.adopt()
+    places: list[tuple[str, str]] = []
+
+    def act(payload: Any) -> None:
+        before = entry.place.name
+        if payload == "move":
+            station.exchange.move(entry, elsewhere)
+        places.append((before, entry.place.name))
+
+    entry = actor(station, "c", act)
+    station.send("c", "move", "stay")
+    serve(station.home)
+    assert places == [("home", "home")]
+    serve(elsewhere)
+
+    assert places == [("home", "home"), ("elsewhere", "elsewhere")]
+
+
+@clause("BUS-MOVE-1", "BUS-MSG-15")
+def test_a_second_move_waits_for_what_the_first_one_brings(station: Station) -> None:
+    """A task is taken on only once it has all that was sent before."""
+    elsewhere = ThreadManager("elsewhere")
+    elsewhere.adopt()
+    clerk, entry = station.register("c", station.home)
+    serve(station.home)
+    station.send("c", 1)
+    station.exchange.move(entry, elsewhere)
+    station.send("c", 2)
+    station.exchange.move(entry, station.home)
+    station.send("c", 3)
+    assert entry.place is elsewhere
+
+    for _ in range(3):
+        serve(elsewhere)
+        serve(station.home)
+
+    assert entry.place is station.home
+    assert clerk.read == [1, 2, 3]
+
+
+@clause("BUS-ROUTE-1")
+def test_each_message_goes_where_the_task_is_by_then(station: Station) -> None:
+    """Nobody remembers where it was."""
+    elsewhere = ThreadManager("elsewhere")
+    elsewhere.adopt()
+    clerk, entry = station.register("c", station.home)
+    station.send("c", 1)
+    serve(station.home)
+    station.exchange.move(entry, elsewhere)
+    station.send("c", 2)
+    serve(station.home)
+    serve(elsewhere)
+
+    assert list(zip(clerk.read, clerk.threads, strict=True)) == [
+        (1, "home"),
+        (2, "elsewhere"),
+    ]
+
+
+@clause("BUS-ROUTE-4")
+def test_a_thread_that_runs_is_not_woken() -> None:
+    """Not by one message, not by a thousand: it looks again by itself."""
+    station = Station()
+    clerk, _ = station.register("c", station.home, capacity=1000)
+
+    station.send("c", *range(1000))
+    assert len(station.home.inbox.items) > 1000  # they came from another thread
+    station.home.adopt()
+    serve(station.home)
+
+    assert clerk.read == [*range(1000)]
+    assert station.home.inbox.wakeups == 0
+
+
+@clause("BUS-ROUTE-4")
+def test_a_thread_that_sleeps_is_woken() -> None:
+    """At most once for each message, and not while it runs."""
+
+    def program(run: Run) -> None:
+        station = Station()
+        threads = Threads(run, "there")
+        (there,) = threads.managers
+        clerk, _ = station.register("c", there)
+        run.settle()
+        before = there.inbox.wakeups
+        station.send("c", 1, 2, 3)
+        run.settle()
+
+        assert clerk.read == [1, 2, 3]
+        # Once for each time that it had found nothing, and slept.
+        assert 1 <= there.inbox.wakeups - before <= 3
+        threads.end()
+
+    explore(program, bound=1, random=60, seed=1, limit=300)
+
+
+@clause("BUS-ENT-6")
+def test_only_the_thread_that_hosts_a_task_touches_its_mailbox(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While others send, and it moves."""
+
+    def program(run: Run) -> None:
+        touched: list[tuple[int, Any]] = []
+
+        class Watched(deque[Any]):
+            def append(self, item: Any) -> None:
+                touched.append((_sync.get_ident(), self))
+                super().append(item)
+
+            def popleft(self) -> Any:
+                touched.append((_sync.get_ident(), self))
+                return super().popleft()
+
+        monkeypatch.setattr(mailbox, "deque", Watched)
+        station = Station()
+        threads = Threads(run, "there", "elsewhere")
+        clerk, entry = station.register("c", threads.managers[0])
+        sender = run.spawn(lambda: station.send("c", 1, 2))
+        station.exchange.move(entry, threads.managers[1])
+        sender.join()
+        threads.end()
+
+        assert clerk.read == [1, 2]
+        assert touched
+        hosts = {manager.ident for manager in threads.managers}
+        assert {who for who, _ in touched} <= hosts
+        for box in {id(box): box for _, box in touched}.values():
+            assert len({who for who, each in touched if each is box}) == 1
+
+    explore(program, bound=1, random=60, seed=1, limit=300)
+
+
+def test_what_is_due_is_called_in_its_time(station: Station) -> None:
+    """The earliest first; what is not due yet waits, and keeps nobody from serving."""
+    called: list[str] = []
+    now = _sync.monotonic()
+    station.home.call_at(now - 1, lambda: called.append("second"))
+    station.home.call_at(now - 2, lambda: called.append("first"))
+    station.home.call_at(now + 1000, lambda: called.append("never"))
+    clerk, _ = station.register("c", station.home)
+    station.send("c", 1)
+
+    serve(station.home)
+    station.home.poll(0)
+
+    assert called == ["first", "second"]
+    assert clerk.read == [1]
+
+
+def test_a_thread_sleeps_until_something_is_due() -> None:
+    """Without anybody to wake it."""
+
+    def program(run: Run) -> None:
+        manager = ThreadManager("there")
+        manager.adopt()
+        began = run.now
+        called: list[float] = []
+        manager.call_at(_sync.monotonic() + 3, lambda: called.append(run.now))
+        while not called:
+            manager.poll(None)
+
+        assert called[0] - began >= 3
+
+    explore(program, bound=1, random=20, seed=1, limit=100)
