@@ -67,6 +67,8 @@ class Outbound(CircularBufferQueue[Message]):
 
     __slots__ = ("_link", "_protocol", "lost")
 
+    discarded: int
+
     def __init__(self, capacity: int, link: Link) -> None:
         super().__init__(capacity, lock=link.lock)
         self._link: Link = link

@@ -53,7 +53,7 @@ class Driver:
         # For receivers that wait in its place, while they do not.
         self._sleepers: list[_net.Sleeper] = []
         self._stopped = False
-        self.background = False  # whether a thread of ours turns it
+        self.background: bool = False  # whether a thread of ours turns it
         self._poller = _net.Poller()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poller.register(self._bell, _net.READ)
