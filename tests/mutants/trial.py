@@ -51,6 +51,7 @@ def run_trial(
             "MUTANT_LIBRARY": name,
             "MUTANT_REPORT": str(report),
             "QUEUEBROKER_LOCKED": "1" if mutant.locked else "",
+            "TEST_INSIDE": "sample",
             "TEST_LIMIT_S": "4",
         }
         command = [

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from bus.journal.checker import check
@@ -84,9 +84,10 @@ def told(violations: Iterable[Violation]) -> set[tuple[object, ...]]:
     return {(one.key, one.verdict, one.case, one.explanation) for one in violations}
 
 
-# No shrinking: each try costs a run, and what differs names its flow and case.
+# No shrinking: each try costs a run, and what differs names its flow and case. The
+# first batch that Hypothesis tries has the simplest history a hundred times over.
 @settings(
-    max_examples=2,
+    max_examples=1,
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
 )
@@ -94,6 +95,7 @@ def told(violations: Iterable[Violation]) -> set[tuple[object, ...]]:
 def test_both_checkers_agree_on_every_history(
     spark: SparkSession, batch: list[Recipe]
 ) -> None:
+    assume(len(set(batch)) > HISTORIES // 2)
     together = Batch()
     for recipe in batch:
         together.add(recipe.history(), recipe.condition)

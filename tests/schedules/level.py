@@ -5,11 +5,12 @@ A level changes how many schedules are tried, never what a scenario checks.
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 import attrs
 
-__all__ = ["BYTECODE", "FULL", "LEVELS", "QUICK", "SAMPLE", "Level"]
+__all__ = ["BYTECODE", "FULL", "GLANCE", "LEVELS", "QUICK", "SAMPLE", "Level", "inside"]
 
 
 @attrs.frozen
@@ -39,7 +40,11 @@ QUICK: Final = Level("quick", None, limit=3_000, random=300, least=300, doubles=
 FULL: Final = Level("full", 2, limit=30_000, random=10_000, least=1_000, doubles=True)
 
 
-# Inside of the fast kind: a sample for every test run, and what a campaign takes.
+# Inside of the fast kind: a glance in every test run, a sample for mutants and CI, and
+# what a campaign takes.
+GLANCE: Final = Level(
+    "glance", 1, limit=40, random=10, least=10, doubles=False, bytecode=True
+)
 SAMPLE: Final = Level(
     "sample", 1, limit=200, random=40, least=40, doubles=False, bytecode=True
 )
@@ -47,4 +52,13 @@ BYTECODE: Final = Level(
     "bytecode", 2, limit=100_000, random=2_000, least=200, doubles=False, bytecode=True
 )
 
-LEVELS: Final = {level.name: level for level in (QUICK, FULL, SAMPLE, BYTECODE)}
+LEVELS: Final = {level.name: level for level in (QUICK, FULL, GLANCE, SAMPLE, BYTECODE)}
+
+
+def inside() -> Level:
+    """Return how hard tests look inside of the fast kind; ``TEST_INSIDE`` names it.
+
+    Raises:
+        KeyError: no level has this name.
+    """
+    return LEVELS[os.environ.get("TEST_INSIDE", GLANCE.name)]

@@ -1,7 +1,8 @@
 """The fast kind of end under the explorer, with a switch point at each instruction.
 
 The scenarios are those of the clauses; here they are sampled inside of the operations
-that take no lock. `python -m tests.schedules --level bytecode` goes on from there.
+that take no lock: a glance in every test run, more with ``TEST_INSIDE=sample``, and
+`python -m tests.schedules --level bytecode` goes on from there.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tests.schedules import (
     test_timing,
     test_waiting,
 )
-from tests.schedules.level import SAMPLE
+from tests.schedules.level import inside
 from tests.schedules.scenario import of_module
 from tests.schedules.survey import survey
 
@@ -76,11 +77,12 @@ def test_each_instruction(
     monkeypatch.setattr(pairs, "STAGE", stage)
 
     # With gates to be made most of the way is under the lock, where `quick` looks too.
-    level = (
-        SAMPLE
-        if stage == "open"
-        else attrs.evolve(SAMPLE, limit=40, random=10, least=10)
-    )
+    level = inside()
+    if stage != "open":
+        fewer = max(1, level.random // 4)
+        level = attrs.evolve(
+            level, limit=max(1, level.limit // 5), random=fewer, least=fewer
+        )
 
     found = survey(scenario, level)
 
