@@ -6,6 +6,7 @@ or `ValueError` has changed nothing.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
     from bus.config import BusConfig
 
 __all__ = [
+    "UNSET",
+    "Unset",
     "addressees",
+    "answer_timeout",
     "check_callable",
     "check_instance",
     "check_optional_callable",
@@ -35,6 +39,19 @@ __all__ = [
     "new_account_limits",
     "wrong_type",
 ]
+
+
+class Unset(enum.Enum):
+    """An argument that was not given, where None says something else."""
+
+    UNSET = "as configured"
+
+    def __repr__(self) -> str:
+        """As signatures show it."""
+        return self.value
+
+
+UNSET: Final = Unset.UNSET
 
 _OVERFLOWS: Final[tuple[str, ...]] = get_args(Overflow)
 
@@ -64,6 +81,11 @@ def duration(what: str, value: object) -> float:
         msg = f"{what} must be >= 0, got {value}"
         raise ValueError(msg)
     return float(value)
+
+
+def answer_timeout(config: BusConfig, timeout: float | Unset | None) -> float | None:
+    """Return for how many seconds an answer is waited for; None for ever."""
+    return config.command_timeout_s if timeout is UNSET else timeout
 
 
 def new_account_limits(

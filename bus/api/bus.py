@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from bus.address import Address, check_bus_name, check_machine_name, check_module_name
 from bus.api.arguments import (
+    UNSET,
+    Unset,
     check_instance,
     check_optional_callable,
     check_thread_name,
@@ -263,7 +265,11 @@ class Bus:
     # For scripts: a private task for each calling thread stands behind these.
 
     def call(
-        self, to: Where, payload: Any = None, *, timeout: float | None = 10.0
+        self,
+        to: Where,
+        payload: Any = None,
+        *,
+        timeout: float | Unset | None = UNSET,
     ) -> Any:
         """Send a command and wait for the answer; see `Task.call`."""
         return self._scripts.waiting_task("call").call(to, payload, timeout=timeout)

@@ -8,7 +8,10 @@ import attrs
 
 from bus.address import Address
 from bus.api.arguments import (
+    UNSET,
+    Unset,
     addressees,
+    answer_timeout,
     check_callable,
     check_instance,
     check_optional_callable,
@@ -161,7 +164,7 @@ class Task:
         bus: str | None = None,
         on_response: Callable[[Response], object] | None = None,
         ref: object = None,
-        timeout: float | None = 10.0,
+        timeout: float | Unset | None = UNSET,
     ) -> CommandHandle:
         """Send a command to one task, or the same to several (BUS-MSG-2, BUS-MSG-8).
 
@@ -169,7 +172,7 @@ class Task:
         on_response: called once for each addressee, with its answer or an error.
         ref: given back to it, as `Response.reference`.
         timeout: for how many seconds the command is worth delivering, and an answer
-          waited for; None for ever.
+          waited for; None for ever. Unless given, `BusConfig.command_timeout_s`.
 
         Raises:
             BusFullError: an addressee has no room; all others got it. With several
@@ -180,6 +183,7 @@ class Task:
         """
         check_optional_callable("on_response", on_response)
         names = addressees(to)
+        timeout = answer_timeout(self._bus._config, timeout)
         return self._command(names, payload, bus, on_response, ref, timeout, None)
 
     def _command(
@@ -245,7 +249,7 @@ class Task:
         payload: Any = None,
         *,
         bus: str | None = None,
-        timeout: float | None = 10.0,
+        timeout: float | Unset | None = UNSET,
     ) -> Any:
         """Send a command and wait for the answer; not within a callback (BUS-MSG-11).
 
@@ -259,6 +263,7 @@ class Task:
         """
         if not isinstance(to, (str, Address)):
             raise wrong_type("to", "a name or an Address", to)
+        timeout = answer_timeout(self._bus._config, timeout)
         deadline = deadline_after(timeout)
         place = self._check()
         if self._bus._in_callback():

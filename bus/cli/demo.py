@@ -19,7 +19,6 @@ from bus.cli.progress import Progress
 from bus.cli.text import warn
 from bus.demo.files import list_files
 from bus.demo.plant import DEEDS, FAULTS
-from bus.demo.roles import NEWS
 from bus.journal.rules import Verdict
 from bus.journal.wording import counted, printable
 
@@ -60,13 +59,16 @@ SHOWN: Final = 10
     help=f"Let one channel misbehave once: {', '.join(sorted(FAULTS))}.",
 )
 def demo(path: str | None, seconds: float, out: str, plant: str | None) -> None:
-    """Take stock of the files below PATH with tasks on channels.
+    """Take stock of the files below PATH with tasks on a bus.
 
     Without PATH, of Python's standard library. The result is compared with a plain
-    serial run, and the record of every message is held to its promises.
+    serial run. Content goes over queues, and the record of every message there is held
+    to its promises; what goes over the bus, commands and notifications, is not recorded
+    so far.
     """
-    from bus.demo.judge import claim, journals_of, judge  # noqa: PLC0415 - slow to load
-    from bus.demo.run import take_stock  # noqa: PLC0415 - likewise
+    from bus.demo.collector import COLLECTOR, CONTENT  # noqa: PLC0415 - slow to load
+    from bus.demo.judge import claim, journals_of, judge  # noqa: PLC0415 - likewise
+    from bus.demo.run import LEAVER, take_stock  # noqa: PLC0415 - likewise
 
     files = list_files(None if path is None else Path(path))
     folder = claim(Path(out))
@@ -75,8 +77,8 @@ def demo(path: str | None, seconds: float, out: str, plant: str | None) -> None:
     warn(files.problems)
     if plant is not None:
         click.echo(
-            f"planted on purpose: {plant}, between collector and console, port {NEWS}:"
-            f" {DEEDS[plant]}"
+            f"planted on purpose: {plant}, between {LEAVER} and {COLLECTOR},"
+            f" port {CONTENT}: {DEEDS[plant]}"
         )
     with Progress() as progress:
         outcome = take_stock(
@@ -91,6 +93,10 @@ def demo(path: str | None, seconds: float, out: str, plant: str | None) -> None:
     with Progress() as progress:
         judgement = judge(folder, progress.say)
     result = judgement.result
+    click.echo(
+        "recorded: what workers send the collector, and its receipts;"
+        " not so far what goes over the bus"
+    )
     show_result(result, result.first[:SHOWN], " in violations.jsonl", journals)
     if plant is not None:
         click.echo(f"planted on purpose: {plant}, {_finders(result)}")

@@ -1,13 +1,13 @@
 """What the tasks of the demo tell while they work, as a person sees it.
 
-What is worth keeping, a worker that hung up, is said as a line of its own.
+What is worth keeping, such as a worker that hung up, is said as a line of its own.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bus.demo.messages import HungUp, PassDone, Took
+from bus.demo.messages import Damaged, HungUp, PassDone, Took
 from bus.journal.wording import counted, printable
 
 if TYPE_CHECKING:
@@ -40,10 +40,12 @@ class Ticker:
                 )
             case PassDone():
                 self._count = self._bytes = 0
+            case Damaged(worker=worker):
+                self._progress.keep(
+                    f"what {worker} sent of a file arrived damaged: it sends it again"
+                )
             case HungUp(worker=worker, drained=drained, unfinished=unfinished):
-                name = "its file"
-                if unfinished is not None:
-                    name = printable(self._files.paths[unfinished])
+                name = printable(self._files.paths[unfinished])
                 self._progress.keep(
                     f"{worker} hung up in the middle of {name}: the collector drained"
                     f" {counted(drained, 'message')} after that, another worker did"

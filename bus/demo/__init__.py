@@ -1,17 +1,20 @@
-"""The main job: take stock of a folder of files, on channels, and prove it.
+"""The main job: take stock of a folder of files, on a bus, and prove it.
 
-A lister hands out files, workers read them and send content and digest onwards, a
-collector keeps the totals, a console tells the progress. Everything is recorded, and
-the result is compared with a plain serial run over the same list.
+A lister hands out files by command, workers read them and send content and digest
+onwards, a collector keeps the totals and notifies of progress, a console hears that.
+Content is recorded, and the result is compared with a plain serial run over the same
+list.
 
 General layout, each on those before it:
 
 files        what there is to read
 stock        what was found: totals, largest files, duplicates; and the serial run
 messages     what the tasks say to one another
-agenda       which file is still to be done, and who has it
-roles        lister, worker and collector, over message queues
-plant        faults put into one channel on purpose
+agenda       which file is still to be done
+lister       who hands them out
+worker       who reads them
+collector    where they come together
+plant        faults put into one queue on purpose
 run          who starts the tasks, what is recorded
 judge        the record held to its promises
 """

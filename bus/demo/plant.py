@@ -1,8 +1,9 @@
 """Faults put into one channel on purpose, to show that they are found and named.
 
-A faulty buffer takes the place of the console's own, from here: the library has no
-hook for it. It misbehaves once, with one message, and works as it should ever after.
-Faults strike notifications, because nobody's work depends on those.
+A faulty buffer takes the place of a queue's own, from here: the library has no hook
+for it. It misbehaves once, with one message, and works as it should ever after. Faults
+strike content, since that is recorded: what is not as its digest says is sent again,
+and what is hung up on goes to another worker, so that the result is right even so.
 """
 
 from __future__ import annotations

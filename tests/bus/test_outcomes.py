@@ -63,6 +63,26 @@ def test_a_late_answer_is_dropped_and_counted(bus: Bus) -> None:
 
 
 @clause("BUS-FLOW-5")
+def test_how_long_an_answer_is_waited_for_is_configured() -> None:
+    """By each way to ask; None given says for ever, not the default."""
+    told: list[Response] = []
+    with memory_bus(config=BusConfig(command_timeout_s=0.02)) as bus:
+        bus.register("silent", thread=bus.thread(), on_command=lambda _: NOREPLY)
+        asker = bus.register("asker", thread=bus.here())
+        kept = asker.command("silent", on_response=told.append, timeout=None)
+        asker.command("silent", on_response=told.append)
+        for ask in (bus.call, asker.call):
+            with pytest.raises(CommandTimeoutError) as caught:
+                ask("silent")
+            assert caught.value.timeout_s == 0.02
+        serve(bus, lambda: told, "time is up")
+
+        [outcome] = told
+        assert isinstance(outcome.error, CommandTimeoutError)
+        assert kept.cancel()
+
+
+@clause("BUS-FLOW-5")
 def test_an_answer_that_is_here_comes_before_the_end_of_time(bus: Bus) -> None:
     outcomes: list[Response] = []
     bus.register("doer", thread=bus.thread(), on_command=lambda _: "in time")

@@ -45,6 +45,7 @@ def test_all_is_well_and_says_so(folder: Path, tmp_path: Path) -> None:
     assert ran.exit_code == 0, ran.output
     assert "found 12 files, 30 bytes, 6 duplicates in 6 groups" in ran.output
     assert "the pass is equal" in ran.output
+    assert "recorded: what workers send the collector, and its receipts;" in ran.output
     assert "no report: no Java found: install it" in ran.output
     assert json.loads((out / "verdicts.json").read_text())["verdict"] == "PASS"
     assert (out / "violations.jsonl").read_text() == ""
@@ -58,7 +59,7 @@ def test_a_planted_fault_ends_with_one_and_names_the_message(
     ran = _demo(folder, "--out", tmp_path / "out", "--plant", fault)
 
     assert ran.exit_code == 1, ran.output
-    assert "message 1 of collector -> console port 3" in ran.output
+    assert "message 1 of worker/1 -> collector port 2" in ran.output
     [line] = (tmp_path / "out" / "violations.jsonl").read_text().splitlines()
     assert json.loads(line)["seq"] == 1
 
@@ -73,7 +74,7 @@ def test_what_was_planted_is_said_before_the_run_and_who_found_it_after(
         lines.index(line) for line in lines if line.startswith("planted on purpose: ")
     )
     assert lines[begun] == (
-        "planted on purpose: duplicate, between collector and console, port 3:"
+        "planted on purpose: duplicate, between worker/1 and collector, port 2:"
         " one message arrives twice"
     )
     assert lines[found] == "planted on purpose: duplicate, found by Q3"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bus.cli.news import Ticker
 from bus.cli.progress import Progress
 from bus.demo.files import FileList
-from bus.demo.messages import HungUp, PassDone, Took
+from bus.demo.messages import Damaged, HungUp, PassDone, Took
 
 if TYPE_CHECKING:
     import pytest
@@ -62,8 +62,18 @@ def test_a_pass_is_counted_from_its_beginning() -> None:
 def test_who_hung_up_is_named_with_its_file() -> None:
     progress = Told()
 
-    Ticker(FILES, progress).tell(HungUp("worker-1", 1, 1))
+    Ticker(FILES, progress).tell(HungUp("worker/1", 1, 1))
 
     (line,) = progress.kept
-    assert line.startswith(r"worker-1 hung up in the middle of b\n: ")
+    assert line.startswith(r"worker/1 hung up in the middle of b\n: ")
     assert "drained 1 message after that" in line
+
+
+def test_what_came_damaged_is_said() -> None:
+    progress = Told()
+
+    Ticker(FILES, progress).tell(Damaged("worker/2"))
+
+    assert progress.kept == [
+        "what worker/2 sent of a file arrived damaged: it sends it again"
+    ]

@@ -1,65 +1,57 @@
-"""The agenda under the explorer: nothing is done twice, nothing is left."""
+"""The agenda: nothing is handed out twice, nothing is left."""
 
 from __future__ import annotations
 
-from bus.demo.agenda import Agenda, Item
-from queuebroker.testing import Run, explore
+import pytest
+
+from bus.demo.agenda import Agenda
 
 
-def test_every_file_is_done_once_in_each_pass() -> None:
-    def program(run: Run) -> None:
-        passes = iter([True, False])
-        agenda = Agenda(2, lambda: next(passes))
-        done: list[Item] = []
+def test_every_file_is_handed_out_once_in_each_pass() -> None:
+    passes = iter([True, False])
+    agenda = Agenda(2, lambda: next(passes))
+    done = []
 
-        def work() -> None:
-            while (item := agenda.take()) is not None:
-                done.append(item)
-                agenda.done(item)
+    while (item := agenda.take()) is not None:
+        done.append(item)
+        agenda.done(item)
 
-        for _ in range(2):
-            run.spawn(work)
-        run.join()
-        assert sorted(done) == [(1, 0), (1, 1), (2, 0), (2, 1)]
-        assert agenda.passes == 2
-
-    assert explore(program, bound=2, random=100).exhausted
+    assert done == [(1, 0), (1, 1), (2, 0), (2, 1)]
+    assert agenda.passes == 2
+    assert agenda.over
 
 
-def test_what_is_given_back_goes_to_somebody_who_waits() -> None:
-    def program(run: Run) -> None:
-        agenda = Agenda(2, lambda: False)
-        done: list[Item] = []
+def test_what_is_given_back_is_the_next_to_be_handed_out() -> None:
+    agenda = Agenda(2, lambda: False)
+    first, second = agenda.take(), agenda.take()
+    assert (first, second) == ((1, 0), (1, 1))
+    assert agenda.take() is None
 
-        def leave() -> None:
-            item = agenda.take()
-            if item is not None:
-                agenda.give_back(item)
+    agenda.give_back((1, 0))
 
-        def work() -> None:
-            while (item := agenda.take()) is not None:
-                done.append(item)
-                agenda.done(item)
-
-        run.spawn(leave)
-        run.spawn(work)
-        run.spawn(work)
-        run.join()
-        assert sorted(done) == [(1, 0), (1, 1)]
-
-    assert explore(program, bound=1, random=200).exhausted
+    assert agenda.take() == (1, 0)
+    assert not agenda.over
 
 
 def test_no_pass_begins_before_the_one_before_it_is_complete() -> None:
     passes = iter([True, False])
     agenda = Agenda(2, lambda: next(passes))
-    first, second = agenda.take(), agenda.take()
-    assert first == (1, 0)
-    assert second == (1, 1)
+    agenda.take()
+    agenda.take()
 
-    agenda.done(first)
+    agenda.done((1, 0))
     assert agenda.passes == 1
-    agenda.done(second)
+    assert agenda.take() is None
+    agenda.done((1, 1))
 
     assert agenda.passes == 2
     assert agenda.take() == (2, 0)
+
+
+def test_what_was_not_handed_out_cannot_be_done() -> None:
+    agenda = Agenda(1, lambda: False)
+
+    with pytest.raises(KeyError):
+        agenda.done((1, 0))
+    with pytest.raises(KeyError):
+        agenda.give_back((1, 0))

@@ -37,6 +37,16 @@ _PRINTS = {
     ],
     "echo_between_processes.py": ["is anybody there?"],
     "hello_bus.py": ["6"],
+    "ticket_office.py": [
+        "seats sold: 1 2 3 4 5",
+        "on display: 1 2 3 4 5",
+        "3 customers came too late",
+    ],
+    "weather_service.py": [
+        "north 64.4 66.2 87.8",
+        "south 75.2 91.4 78.8",
+        "too warm: north 31, south 33",
+    ],
     "typed_readings.py": [
         "no reading: roof 21.7",
         "roof: 3 readings, 22.5 degrees on average",

@@ -1,0 +1,147 @@
+"""`Collector`: what all workers send comes together here, and is told of."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.demo.messages import (
+    Again,
+    Damaged,
+    Head,
+    HungUp,
+    PassDone,
+    Piece,
+    Stored,
+    Took,
+    Unread,
+    decode_content,
+    encode,
+)
+from bus.demo.stock import Stock
+from bus.errors import BusFullError, UnknownTaskError
+from queuebroker import DisconnectedQueueError, _sync
+
+if TYPE_CHECKING:
+    from bus.api.bus import Bus
+    from bus.demo.messages import Content, News, Receipt
+    from queuebroker import MessageQueue
+
+__all__ = ["COLLECTOR", "CONTENT", "Collector"]
+
+COLLECTOR: Final = "collector"
+CONTENT: Final = 2  # its port: content and digests
+
+
+@attrs.define(slots=True)
+class _Arriving:
+    """One file, as far as it has come."""
+
+    head: Head | None = None
+    pieces: list[bytes] = attrs.field(factory=list)
+
+
+class Collector:
+    """A task that notifies, and one server for each worker, in a thread of its own.
+
+    stocks: what was found, by pass.
+
+    Lock: ``_lock`` guards everything; messages are sent without it.
+
+    Args:
+        files: how many files make a pass.
+        workers: how many will be served; with the last of them the task leaves.
+    """
+
+    def __init__(self, bus: Bus, *, files: int, workers: int) -> None:
+        self._files: Final = files
+        self._lock: Final = _sync.Lock()
+        self._serving = workers
+        self.stocks: Final[dict[int, Stock]] = {}
+        # What was told of each pass; only when all has been, the pass is.
+        self._told: Final[dict[int, set[int]]] = {}
+        self._task: Final = bus.register(COLLECTOR)
+
+    def serve(self, queue: MessageQueue) -> None:
+        """Take what one worker sends, until it leaves."""
+        try:
+            self._serve(queue)
+        finally:
+            with self._lock:
+                self._serving -= 1
+                last = not self._serving
+            if last:
+                self._task.deregister(final=True)
+
+    def _serve(self, queue: MessageQueue) -> None:
+        file = _Arriving()
+        drained = 0
+        with queue:
+            try:
+                while True:
+                    hung_up = queue.remote_disconnected
+                    message = decode_content(queue.receive())
+                    drained += hung_up
+                    receipt = self._receive(queue.remote_name, file, message)
+                    if receipt is not None:
+                        queue.send(encode(receipt))
+            except DisconnectedQueueError as error:
+                if file.head is not None and error.side == "remote":
+                    self._tell(HungUp(queue.remote_name, drained, file.head.index))
+
+    def _receive(
+        self, worker: str, file: _Arriving, message: Content
+    ) -> Receipt | None:
+        """Take in one message; return the receipt that is due then."""
+        match message:
+            case Head():
+                file.head, file.pieces = message, []
+            case Piece(data, last):
+                file.pieces.append(data)
+                if last:
+                    head, file.head = file.head, None
+                    if head is not None and self._take(head, file.pieces):
+                        return Stored()
+                    self._tell(Damaged(worker))
+                    return Again()
+            case Unread():
+                self._miss(message)
+                return Stored()
+        return None
+
+    def _take(self, head: Head, pieces: list[bytes]) -> bool:
+        """Keep a file, if it is what its head says."""
+        content = b"".join(pieces)
+        digest = hashlib.sha256(content).hexdigest()
+        if digest != head.digest:
+            return False
+        with self._lock:
+            stock = self.stocks.setdefault(head.pass_number, Stock())
+            stock.add(head.index, len(content), digest)
+        self._tell(Took(head.pass_number, head.index, len(content)))
+        self._tell_complete(head.pass_number, head.index)
+        return True
+
+    def _miss(self, unread: Unread) -> None:
+        """Note a file that could not be read."""
+        with self._lock:
+            stock = self.stocks.setdefault(unread.pass_number, Stock())
+            stock.unread[unread.index] = unread.reason
+        self._tell_complete(unread.pass_number, unread.index)
+
+    def _tell_complete(self, pass_number: int, index: int) -> None:
+        with self._lock:
+            told = self._told.setdefault(pass_number, set())
+            news = index not in told
+            told.add(index)
+            complete = news and len(told) == self._files
+        if complete:
+            self._tell(PassDone(pass_number))
+
+    def _tell(self, news: News) -> None:
+        # When nobody listens any more, or for too long, the work goes on.
+        with suppress(BusFullError, UnknownTaskError):
+            self._task.notify(news)

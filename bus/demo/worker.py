@@ -1,0 +1,120 @@
+"""`Worker`: reads the files it is told to, and sends them on, whole and checked."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final
+
+from bus.demo.messages import (
+    Give,
+    Head,
+    Piece,
+    Stored,
+    Unread,
+    decode_receipt,
+    encode,
+    sent,
+)
+from bus.message import NOREPLY
+from queuebroker.errors import BrokerClosedError, DisconnectedQueueError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from bus.api.bus import Bus
+    from bus.api.bus_thread import BusThread
+    from bus.api.task import Task
+    from bus.demo.files import FileList
+    from bus.demo.messages import Order
+    from bus.message import Incoming
+    from queuebroker import MessageQueue, QueueBroker
+
+__all__ = ["Worker"]
+
+PIECE_BYTES: Final = 16384
+LOT: Final = 32  # messages sent by one call, so that a large file is not copied at once
+TRIES: Final = 3
+
+
+class Worker:
+    """A task in a thread of its own, so it may wait there: nobody else is kept waiting.
+
+    Commands come over the bus, content goes out over a queue. Whoever of its peers it
+    loses, it leaves both.
+
+    broker: whose name is the task's name, too.
+    leave_at: hang up in the middle of that file, counted from 1, or of the first
+      after it that is not empty; None for never.
+    """
+
+    _content: MessageQueue
+    _task: Task
+
+    def __init__(
+        self, broker: QueueBroker, files: FileList, leave_at: int | None = None
+    ) -> None:
+        self._broker: Final = broker
+        self._files: Final = files
+        self._leave_at: Final = leave_at
+        self._count = 0
+
+    def connect(self, to: str, port: int) -> None:
+        """Connect to who is to get the content."""
+        with suppress(BrokerClosedError):  # everything ends before it began
+            self._content = self._broker.connect(to, port, required=True)
+
+    def register(self, bus: Bus, thread: BusThread) -> None:
+        """Take commands from now on."""
+        self._task = bus.register(self._broker.name, thread=thread)
+        self._task.on_command(self._ordered)
+
+    def _ordered(self, message: Incoming) -> Any:
+        order: Order = sent(message.payload)
+        with suppress(DisconnectedQueueError):
+            if isinstance(order, Give) and self._done(order):
+                return None  # the answer: it is done
+        self._content.disconnect()
+        self._task.deregister(final=True)
+        return NOREPLY
+
+    def _done(self, give: Give) -> bool:
+        """Read a file and send it until it is stored; False in order to leave.
+
+        Raises:
+            DisconnectedQueueError: the collector is gone.
+        """
+        self._count += 1
+        try:
+            data = self._files.read(give.index)
+        except OSError as error:
+            self._miss(give, error.strerror or str(error))
+            return True
+        head = Head(give.pass_number, give.index, hashlib.sha256(data).hexdigest())
+        if self._leave_at is not None and self._count >= self._leave_at and data:
+            # In pieces so small that there is a middle.
+            pieces = list(_pieces(data, min(PIECE_BYTES, max(1, len(data) // 4))))
+            self._send(head, pieces[: len(pieces) // 2])
+            return False
+        for _ in range(TRIES):
+            self._send(head, _pieces(data, PIECE_BYTES))
+            if isinstance(decode_receipt(self._content.receive()), Stored):
+                return True
+        self._miss(give, "content was damaged on the way")
+        return True
+
+    def _send(self, head: Head, pieces: Iterable[Piece]) -> None:
+        messages = map(encode, chain((head,), pieces))
+        while lot := tuple(islice(messages, LOT)):
+            self._content.send_many(lot)
+
+    def _miss(self, give: Give, reason: str) -> None:
+        self._content.send(encode(Unread(give.pass_number, give.index, reason)))
+        decode_receipt(self._content.receive())
+
+
+def _pieces(data: bytes, piece_bytes: int) -> Iterator[Piece]:
+    starts = range(0, max(1, len(data)), piece_bytes)
+    for start in starts:
+        yield Piece(data[start : start + piece_bytes], last=start == starts[-1])

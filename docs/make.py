@@ -1,0 +1,330 @@
+"""Make the parts of pages that are made from the code: ``python docs/make.py``.
+
+A page has a place for each, between two comments; what stands there is replaced. A test
+holds every page to what this would make, so run it when that test says so.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from bus import BusConfig, Service, Task, errors
+from bus.api.receiver import Receiver
+from bus.config import limits_table
+from bus.core import wire
+from bus.testing import memory_bus
+from bus.threads.exchange import Exchange
+from bus.threads.inbox import Inbox
+from bus.threads.thread_manager import ThreadManager
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import CodeType, FrameType
+
+    from bus import Bus, BusSnapshot, Incoming, TaskInfo
+
+HERE: Final = Path(__file__).parent
+WIDTH: Final = 78
+
+_PLACE: Final = re.compile(
+    r"(<!-- made by docs/make\.py: ([\w-]+) -->\n).*?(<!-- end of what is made -->)",
+    re.DOTALL,
+)
+
+
+# Limits.
+
+
+def limits() -> str:
+    """Every limit of a bus, under the headings that stand in its class."""
+    lines: list[str] = []
+    headings = _headings()
+    for limit in limits_table():
+        if limit.name in headings:
+            lines += [
+                *([""] if lines else []),
+                f"### {headings[limit.name]}",
+                "",
+                "| field | default | what it means | clause |",
+                "| --- | ---: | --- | --- |",
+            ]
+        value = _amount(limit.default, limit.unit)
+        lines.append(f"| `{limit.name}` | {value} | {limit.meaning} | {limit.clause} |")
+    return "\n".join(lines)
+
+
+def _headings() -> dict[str, str]:
+    """The comments between the fields of `BusConfig`, by the field that follows."""
+    source = inspect.getsource(BusConfig)
+    found = re.findall(r"^    # (.+)\.\n    (\w+): ", source, re.MULTILINE)
+    return {field: heading for heading, field in found}
+
+
+def _amount(value: float | str, unit: str) -> str:
+    if unit == "bytes" and isinstance(value, int):
+        for size, name in ((2**20, "MiB"), (2**10, "KiB")):
+            if value % size == 0:
+                return f"{value // size} {name}"
+    if isinstance(value, str):
+        return f"`{value}`"
+    return f"{value:,} {unit}" if unit != "of 1" else f"{value:.0%}"
+
+
+# Errors and frames.
+
+
+def error_tree() -> str:
+    """The exceptions of the bus, by who can act on them."""
+    text = inspect.getdoc(errors) or ""
+    tree = text.partition("::\n\n")[2].partition("\n\nWrong arguments")[0]
+    return _block(inspect.cleandoc(tree))
+
+
+def frames() -> str:
+    """What processes say to one another over a link."""
+    lines = ["| | frame | what it says |", "| ---: | --- | --- |"]
+    kinds: dict[wire.FrameType, type] = {
+        each.type: each
+        for each in vars(wire).values()
+        if inspect.isclass(each)
+        and issubclass(each, wire.ControlFrame)
+        and each is not wire.ControlFrame
+    }
+    kinds[wire.FrameType.MSG] = wire.Batch
+    for number in wire.FrameType:
+        says = (inspect.getdoc(kinds[number]) or "").partition("\n\n")[0]
+        says = " ".join(says.split())
+        lines.append(f"| {number.value} | {number.name} | {says} |")
+    return "\n".join(lines)
+
+
+# One process, drawn as it stands.
+
+
+def process() -> str:
+    """A small bus with something everywhere, drawn from what `Bus.inspect` shows."""
+    with memory_bus("bus1", process="cafe", machine="corner") as bus:
+        hall, kitchen = bus.here("hall"), bus.thread("kitchen")
+        # The thread stands still while it is looked at.
+        held, go = threading.Event(), threading.Event()
+        kitchen.call_soon(held.set)
+        kitchen.call_soon(go.wait)
+        held.wait()
+        till = bus.register("till", thread=hall)
+        bus.register("board", thread=hall).subscribe("cook", id)
+        cook = bus.register("cook", thread=kitchen)
+        bus.register("oven", thread=kitchen)
+        for order in ("soup", "toast"):
+            till.command("cook", order)
+        till.command("baker", "bread")
+        cook.notify("the kitchen is open")
+        picture = draw(bus.inspect())
+        go.set()
+        for thread in (hall, kitchen):
+            thread.stop(final=True)
+    return _block(picture)
+
+
+def draw(seen: BusSnapshot) -> str:
+    """Draw one process of a bus."""
+    routes = [f"{each.address.module} -> {each.thread}" for each in seen.tasks]
+    parked = [f"{name}: {_counted(count)}" for name, count in seen.parked.items()]
+    title = f"process {seen.process!r} on machine {seen.machine!r}, bus {seen.bus!r}"
+    manager = [*_listed("routing table", routes), *_listed("parked list", parked)]
+    threads = []
+    for thread in seen.threads:
+        hosted = [each for each in seen.tasks if each.thread == thread.name]
+        lines = ["inbox           other threads post here: one lock"]
+        for each in hosted:
+            lines += _fifos(each)
+        threads += _box(f"thread manager of {thread.name!r}", lines, WIDTH - 4)
+    inner = [*_box("process manager", manager, WIDTH - 4), *threads]
+    return "\n".join(_box(title, inner, WIDTH))
+
+
+def _listed(title: str, entries: Iterable[str]) -> list[str]:
+    lines = [f"{title:<15} {entry}" for entry in entries] or [title]
+    return lines[:1] + [line.replace(title, " " * len(title)) for line in lines[1:]]
+
+
+def _fifos(task: TaskInfo) -> Iterator[str]:
+    name = task.address.module
+    yield f"FIFO of {name:<7} {_counted(task.commands.unread)} unread"
+    for each in task.subscriptions:
+        unread = _counted(each.notifications.unread)
+        yield f"{'':15} {unread} unread of what {each.specification} notifies"
+
+
+def _counted(number: int) -> str:
+    return f"{number} message{'s' * (number != 1)}"
+
+
+def _box(title: str, lines: Iterable[str], width: int) -> list[str]:
+    inner = width - 4
+    top = f"+-- {title} ".ljust(width - 1, "-") + "+"
+    return [top, *(f"| {line:<{inner}} |" for line in lines), f"+{'-' * (width - 2)}+"]
+
+
+# Who calls what on the way of a message, watched in a real run.
+
+_ON_THE_WAY: Final[dict[Callable[..., Any], str]] = {
+    Task.command: "Task.command",
+    Task.notify: "Task.notify",
+    Exchange.send: "Exchange.send",
+    Exchange.post: "Exchange.post",
+    ThreadManager.post: "ThreadManager.post",
+    ThreadManager._post_inside: "into the FIFO, no lock",
+    Inbox.offer: "into the inbox",
+    Receiver.handle: "Receiver.handle",
+    Receiver.respond: "Receiver.respond",
+    Service._pass_on: "Service: makes a notification",
+}
+
+
+def way_in_one_thread() -> str:
+    """A command and its answer between two tasks of one thread."""
+    return _block(_watched(lambda bus: _ask(bus, apart=False)))
+
+
+def way_between_threads() -> str:
+    """The same between two threads."""
+    return _block(_watched(lambda bus: _ask(bus, apart=True)))
+
+
+def way_through_a_service() -> str:
+    """A command to a service, and what its readers get."""
+
+    def publish(bus: Bus) -> None:
+        here = bus.here("producer")
+        producer = bus.register("producer", thread=here)
+        there = bus.thread("service")
+        heard: list[Incoming] = []
+        bus.register("reader", thread=here).subscribe("weather", heard.append)
+        with Service(bus, "weather", thread=there):
+            producer.command("weather", "rain")
+            while not heard:
+                here.poll(None)
+
+    return _block(_watched(publish))
+
+
+def _ask(bus: Bus, *, apart: bool) -> None:
+    here = bus.here("asks")
+    there = bus.thread("answers") if apart else here
+    bus.register("answers", thread=there, on_command=lambda message: message.payload)
+    heard: list[object] = []
+    asker = bus.register("asks", thread=here)
+    asker.command("answers", 1, on_response=heard.append)
+    while not heard:
+        here.poll(None)
+
+
+def _watched(run: Callable[[Bus], None]) -> str:
+    """Run something on a bus; draw its calls, a column for each thread."""
+    watched: dict[CodeType, str] = {
+        function.__code__: label for function, label in _ON_THE_WAY.items()
+    }
+    calls: list[tuple[str, str, int]] = []
+    depths: Counter[str] = Counter()
+
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        label = watched.get(frame.f_code)
+        if label is None:
+            return
+        thread = threading.current_thread().name.removeprefix("bus1 ")
+        if event == "call":
+            calls.append((thread, label, depths[thread]))
+            depths[thread] += 1
+        elif event == "return":
+            depths[thread] -= 1
+
+    before = sys.getprofile(), threading.getprofile()
+    threading.setprofile(watch)
+    try:
+        with memory_bus() as bus:
+            sys.setprofile(watch)
+            try:
+                run(bus)
+            finally:
+                sys.setprofile(before[0])
+    finally:
+        threading.setprofile(before[1])
+    return _columns(calls)
+
+
+def _columns(calls: list[tuple[str, str, int]]) -> str:
+    main = threading.main_thread().name
+    threads = list(dict.fromkeys(thread for thread, _, _ in calls))
+    wide = WIDTH // max(2, len(threads))
+    named = {
+        thread: "the calling thread" if thread == main else f"thread {thread!r}"
+        for thread in threads
+    }
+    rows = ["".join(f"{named[thread]:<{wide}}" for thread in threads)]
+    rows.append("".join(f"{'-' * len(named[thread]):<{wide}}" for thread in threads))
+    after = [*(thread for thread, _, _ in calls[1:]), calls[-1][0]]
+    for (thread, label, depth), other in zip(calls, after, strict=True):
+        here, there = threads.index(thread) * wide, threads.index(other) * wide
+        row = f"{'':{here + 2 * depth}}{label}"
+        if there > here:
+            row = f"{row} ".ljust(there - 2, "-") + ">"
+        elif there < here:
+            begin = there + len(named[other]) + 1
+            row = (
+                row[:begin] + "<".ljust(here + 2 * depth - begin - 1, "-") + f" {label}"
+            )
+        rows.append(row)
+    return "\n".join(row.rstrip() for row in rows)
+
+
+# Pages.
+
+PARTS: Final[dict[str, Callable[[], str]]] = {
+    "limits": limits,
+    "error-tree": error_tree,
+    "frames": frames,
+    "process": process,
+    "way-in-one-thread": way_in_one_thread,
+    "way-between-threads": way_between_threads,
+    "way-through-a-service": way_through_a_service,
+}
+
+
+def _block(text: str) -> str:
+    return f"```text\n{text}\n```"
+
+
+def pages() -> Iterator[Path]:
+    """Every page below ``docs`` that has a place for something made."""
+    for page in sorted(HERE.rglob("*.md")):
+        if _PLACE.search(page.read_text(encoding="utf-8")):
+            yield page
+
+
+def made(text: str) -> str:
+    """Return a page with everything in its place as it would be made now.
+
+    Raises:
+        KeyError: the page has a place for something that nobody makes.
+    """
+    return _PLACE.sub(lambda match: f"{match[1]}{PARTS[match[2]]()}\n{match[3]}", text)
+
+
+def main() -> None:
+    """Replace what is old."""
+    for page in pages():
+        before = page.read_text(encoding="utf-8")
+        after = made(before)
+        if after != before:
+            page.write_text(after, encoding="utf-8")
+            print(f"made anew: {page.relative_to(HERE.parent)}")
+
+
+if __name__ == "__main__":
+    main()

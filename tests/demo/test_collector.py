@@ -1,0 +1,152 @@
+"""The collector: it keeps what is whole, asks again for what is not, tells of both."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+from bus.demo.collector import Collector
+from bus.demo.messages import (
+    Again,
+    Damaged,
+    Head,
+    HungUp,
+    PassDone,
+    Piece,
+    Stored,
+    Took,
+    Unread,
+    decode_receipt,
+    encode,
+    sent,
+)
+from tests.bus.support import is_there, serve
+from tests.demo.support import demo_bus, pair
+from tests.support import Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus.demo.messages import Content, News, Receipt
+    from queuebroker import MessageQueue
+
+HEAD = Head(1, 0, hashlib.sha256(b"one").hexdigest())
+FILE = (HEAD, Piece(b"on", last=False), Piece(b"e", last=True))
+MISSED = Unread(1, 1, "No such file")
+
+
+@attrs.frozen
+class Scene:
+    """A collector that serves one worker, and what it told."""
+
+    collector: Collector
+    queue: MessageQueue  # the worker's end
+    served: MessageQueue  # the collector's
+    told: list[News]
+
+    def send(self, *messages: Content) -> Receipt:
+        """Send as that worker, and wait for the receipt."""
+        for message in messages:
+            self.queue.send(encode(message))
+        return decode_receipt(self.queue.receive())
+
+
+@contextmanager
+def serving(files: int) -> Iterator[Scene]:
+    """Give one; at the end the worker hangs up, and all news are in."""
+    told: list[News] = []
+    with demo_bus() as bus, pair("collector", "worker/1") as (far, near):
+        collector = Collector(bus, files=files, workers=1)
+        console = bus.register("console", thread=bus.here())
+        console.subscribe(
+            "collector", lambda message: told.append(sent(message.payload))
+        )
+        with Threads() as threads:
+            threads.start(collector.serve, far)
+            yield Scene(collector, near, far, told)
+            near.disconnect()
+        serve(bus, lambda: not is_there(bus, "collector"), "it leaves with the last")
+        while bus.here().poll(0):
+            pass
+
+
+def test_keeps_a_file_and_tells_of_it() -> None:
+    with serving(files=1) as scene:
+        assert scene.send(*FILE) == Stored()
+
+    assert scene.collector.stocks[1].sizes == {0: 3}
+    assert scene.collector.stocks[1].digests == {0: HEAD.digest}
+    assert scene.told == [Took(1, 0, 3), PassDone(1)]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [FILE[1:], (FILE[0], FILE[2]), (FILE[1], FILE[0], FILE[2]), (*FILE[:2], *FILE[1:])],
+    ids=["no head", "a piece lost", "head overtaken", "a piece twice"],
+)
+def test_asks_again_for_what_is_not_as_its_head_says(
+    damaged: tuple[Content, ...],
+) -> None:
+    with serving(files=1) as scene:
+        assert scene.send(*damaged) == Again()
+        assert scene.send(*FILE) == Stored()
+
+    assert scene.told == [Damaged("worker/1"), Took(1, 0, 3), PassDone(1)]
+
+
+def test_a_head_that_comes_twice_does_no_harm() -> None:
+    with serving(files=1) as scene:
+        assert scene.send(HEAD, *FILE) == Stored()
+
+    assert scene.told == [Took(1, 0, 3), PassDone(1)]
+
+
+def test_notes_what_could_not_be_read_and_that_makes_a_pass_complete_too() -> None:
+    with serving(files=2) as scene:
+        scene.send(*FILE)
+        assert scene.send(MISSED) == Stored()
+
+    assert scene.collector.stocks[1].unread == {1: "No such file"}
+    assert scene.told == [Took(1, 0, 3), PassDone(1)]
+
+
+def test_a_file_that_comes_once_more_completes_nothing() -> None:
+    with serving(files=2) as scene:
+        scene.send(*FILE)
+        scene.send(*FILE)
+        scene.send(MISSED)
+        scene.send(*FILE)
+
+    assert scene.told.count(PassDone(1)) == 1
+    assert scene.told[-2] == PassDone(1)
+
+
+def test_drains_what_a_worker_sent_before_it_hung_up_and_says_so() -> None:
+    told: list[News] = []
+    with demo_bus() as bus, pair("collector", "worker/1") as (far, near):
+        collector = Collector(bus, files=1, workers=1)
+        console = bus.register("console", thread=bus.here())
+        console.subscribe(
+            "collector", lambda message: told.append(sent(message.payload))
+        )
+        near.send(encode(FILE[0]))
+        near.send(encode(FILE[1]))
+        near.disconnect()
+
+        collector.serve(far)
+
+        serve(bus, lambda: told, "it tells")
+    assert told == [HungUp("worker/1", 2, 0)]
+    assert collector.stocks == {}
+
+
+def test_what_was_received_before_a_worker_hung_up_was_not_drained() -> None:
+    with serving(files=1) as scene:
+        scene.queue.send(encode(HEAD))
+        until(lambda: scene.served.stats().received == 1, "it is received")
+
+    assert scene.told == [HungUp("worker/1", 0, 0)]

@@ -1,0 +1,137 @@
+"""The lister: each file is done once, whoever comes, leaves or breaks down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bus import NOREPLY
+from bus.demo.agenda import Agenda
+from bus.demo.lister import Lister
+from bus.demo.messages import Give, sent
+from queuebroker.testing import explore
+from tests.bus.support import info, is_there, serve
+from tests.demo.support import demo_bus
+
+if TYPE_CHECKING:
+    import pytest
+
+    from bus import Bus, BusThread, Incoming
+    from queuebroker.testing import Run
+
+
+class Hand:
+    """A worker that notes what it is told; then it does it, or something else."""
+
+    def __init__(self, bus: Bus, name: str, thread: BusThread, does: str) -> None:
+        self._does = does
+        self.given: list[tuple[int, int]] = []
+        self.dismissed = False
+        self._task = bus.register(f"worker/{name}", thread=thread)
+        self._task.on_command(self._ordered)
+
+    def _ordered(self, message: Incoming) -> Any:
+        order = sent(message.payload)
+        if isinstance(order, Give):
+            self.given.append((order.pass_number, order.index))
+            if self._does == "works":
+                return None
+            if self._does == "takes its time":
+                return NOREPLY
+            if self._does == "breaks down":
+                raise ValueError("broken")
+        else:
+            self.dismissed = True
+        self.leave()
+        return NOREPLY
+
+    def leave(self) -> None:
+        self._task.deregister(final=True)
+
+
+def test_all_who_come_share_the_files_of_every_pass() -> None:
+    passes = iter([True, False])
+    with demo_bus() as bus:
+        agenda = Agenda(5, lambda: next(passes))
+        Lister(bus, agenda)
+        hands = [Hand(bus, name, bus.here(), "works") for name in ("a", "b")]
+
+        serve(bus, lambda: not is_there(bus, "worker/b"), "b is let go")
+        serve(bus, lambda: not is_there(bus, "worker/a"), "a is let go")
+
+    given = [item for hand in hands for item in hand.given]
+    assert sorted(given) == [(number, i) for number in (1, 2) for i in range(5)]
+    assert all(hand.dismissed for hand in hands)
+
+
+def test_who_comes_late_is_let_go() -> None:
+    with demo_bus() as bus:
+        agenda = Agenda(1, lambda: False)
+        Lister(bus, agenda)
+        Hand(bus, "early", bus.here(), "works")
+        serve(bus, lambda: not is_there(bus, "worker/early"), "all is done")
+
+        late = Hand(bus, "late", bus.here(), "works")
+        serve(bus, lambda: not is_there(bus, "worker/late"), "it is let go")
+
+    assert late.given == []
+    assert late.dismissed
+
+
+def test_who_breaks_down_is_given_nothing_more_and_its_file_goes_to_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with demo_bus() as bus:
+        agenda = Agenda(3, lambda: False)
+        Lister(bus, agenda)
+        broken = Hand(bus, "broken", bus.here(), "breaks down")
+        serve(bus, lambda: not is_there(bus, "worker/broken"), "it is let go")
+        assert not agenda.over
+
+        whole = Hand(bus, "whole", bus.here(), "works")
+        serve(bus, lambda: not is_there(bus, "worker/whole"), "all is done")
+
+    assert broken.given == [(1, 0)]
+    assert broken.dismissed
+    assert whole.given == [(1, 0), (1, 1), (1, 2)]
+    assert "ValueError: broken" in caplog.text
+
+
+def test_what_one_had_in_hand_who_left_is_given_to_who_is_there() -> None:
+    """And not to the one who had nothing to do and left before."""
+    with demo_bus() as bus:
+        here = bus.here()
+        agenda = Agenda(1, lambda: False)
+        Lister(bus, agenda)
+        busy = Hand(bus, "busy", here, "takes its time")
+        serve(bus, lambda: busy.given, "it has something to do")
+        idle = Hand(bus, "idle", here, "works")
+        idle.leave()
+        busy.leave()
+        serve(bus, lambda: not is_there(bus, "worker/busy"), "both have left")
+
+        other = Hand(bus, "other", here, "works")
+        serve(bus, lambda: not is_there(bus, "worker/other"), "all is done")
+
+        assert bus.inspect().parked == {}
+        assert info(bus, "lister").questions == 0
+    assert other.given == [(1, 0)]
+    assert idle.given == []
+
+
+def test_every_file_is_done_once_though_one_leaves_with_a_file_in_hand() -> None:
+    def program(_run: Run) -> None:
+        with demo_bus() as bus:
+            agenda = Agenda(2, lambda: False)
+            Lister(bus, agenda)
+            gone: list[bool] = []
+            seer = bus.register("seer", thread=bus.here())
+            seer.watch("worker/b", lambda presence: gone.append(not presence.here))
+            works = Hand(bus, "b", bus.thread(), "works")
+            leaves = Hand(bus, "a", bus.here(), "leaves")
+            while not any(gone):
+                bus.here().poll(None)
+        assert agenda.over
+        assert sorted(works.given) == [(1, 0), (1, 1)]
+        assert len(leaves.given) <= 1
+
+    explore(program, bound=1, limit=200, random=100)

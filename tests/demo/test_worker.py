@@ -1,0 +1,168 @@
+"""The worker: what it sends, when it sends it again, and when it leaves."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.demo.files import FileList
+from bus.demo.messages import (
+    Again,
+    Give,
+    Head,
+    Leave,
+    Piece,
+    Stored,
+    Unread,
+    decode_content,
+    encode,
+)
+from bus.demo.worker import PIECE_BYTES, TRIES, Worker
+from queuebroker import BrokerManager, DisconnectedQueueError, QueueBroker
+from tests.bus.support import is_there, serve
+from tests.demo.support import demo_bus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from bus import Bus, Response
+    from bus.demo.messages import Content, Receipt
+    from queuebroker import MessageQueue
+
+CONTENTS = {
+    "empty": b"",
+    "exact": bytes(PIECE_BYTES),
+    "long": b"x" * PIECE_BYTES + b"y",
+}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> FileList:
+    """Three files, and one that has vanished."""
+    for name, content in CONTENTS.items():
+        (tmp_path / name).write_bytes(content)
+    return FileList(tmp_path, "files", (*CONTENTS, "gone"))
+
+
+@contextmanager
+def at_work(
+    files: FileList, leave_at: int | None = None
+) -> Iterator[tuple[Bus, MessageQueue]]:
+    """Give a bus on which a worker is registered, and the collector's end."""
+    with demo_bus() as bus, BrokerManager() as manager:
+        worker = Worker(QueueBroker("worker/1", manager=manager), files, leave_at)
+        thread = bus.thread("worker/1")
+        thread.call_soon(lambda: worker.connect("collector", 1))
+        with QueueBroker("collector", manager=manager).accept(1) as queue:
+            worker.register(bus, thread)
+            yield bus, queue
+
+
+def give(bus: Bus, index: int) -> Callable[[], Response]:
+    """Command a file; return how to wait for what comes of it."""
+    heard: list[Response] = []
+    lister = bus.register(f"lister{index}", thread=bus.here())
+    lister.command("worker/1", Give(1, index), on_response=heard.append)
+
+    def outcome() -> Response:
+        serve(bus, lambda: heard, "it answers")
+        return heard[0]
+
+    return outcome
+
+
+def receive(queue: MessageQueue, receipt: Receipt) -> list[Content]:
+    """Receive until a receipt is due, and send that."""
+    got: list[Content] = []
+    while not got or not (isinstance(got[-1], Unread) or _is_last(got[-1])):
+        got.append(decode_content(queue.receive()))
+    queue.send(encode(receipt))
+    return got
+
+
+def _is_last(message: Content) -> bool:
+    return isinstance(message, Piece) and message.last
+
+
+@pytest.mark.parametrize(("index", "pieces"), [(0, 1), (1, 1), (2, 2)])
+def test_sends_a_file_in_pieces_with_its_digest_and_answers_when_it_is_stored(
+    files: FileList, index: int, pieces: int
+) -> None:
+    with at_work(files) as (bus, queue):
+        outcome = give(bus, index)
+        head, *rest = receive(queue, Stored())
+
+        assert outcome().error is None
+
+    content = CONTENTS[files.paths[index]]
+    assert head == Head(1, index, hashlib.sha256(content).hexdigest())
+    assert len(rest) == pieces
+    assert b"".join(each.data for each in rest if isinstance(each, Piece)) == content
+    assert [_is_last(each) for each in rest] == [False] * (pieces - 1) + [True]
+
+
+def test_sends_again_what_came_damaged(files: FileList) -> None:
+    with at_work(files) as (bus, queue):
+        outcome = give(bus, 2)
+        first, second = receive(queue, Again()), receive(queue, Stored())
+
+        assert outcome().error is None
+        assert queue.pending == 0
+    assert first == second
+
+
+def test_gives_up_a_file_that_is_damaged_each_time(files: FileList) -> None:
+    with at_work(files) as (bus, queue):
+        outcome = give(bus, 1)
+        for _ in range(TRIES):
+            receive(queue, Again())
+
+        assert receive(queue, Stored()) == [
+            Unread(1, 1, "content was damaged on the way")
+        ]
+        assert outcome().error is None
+
+
+def test_says_why_a_file_cannot_be_read(files: FileList) -> None:
+    with at_work(files) as (bus, queue):
+        outcome = give(bus, 3)
+
+        assert receive(queue, Stored()) == [Unread(1, 3, "No such file or directory")]
+        assert outcome().error is None
+
+
+def test_leaves_both_when_it_is_told_to(files: FileList) -> None:
+    with at_work(files) as (bus, queue):
+        bus.command("worker/1", Leave())
+
+        with pytest.raises(DisconnectedQueueError):
+            queue.receive()
+        serve(bus, lambda: not is_there(bus, "worker/1"), "it has left the bus")
+
+
+def test_leaves_the_bus_when_the_collector_hangs_up(files: FileList) -> None:
+    with at_work(files) as (bus, queue):
+        give(bus, 2)
+        queue.receive()
+        queue.disconnect()
+
+        serve(bus, lambda: not is_there(bus, "worker/1"), "it has left the bus")
+
+
+def test_hangs_up_in_the_middle_of_the_file_it_is_to(files: FileList) -> None:
+    with at_work(files, leave_at=1) as (bus, queue):
+        outcome = give(bus, 0)  # has no middle
+        receive(queue, Stored())
+        outcome()
+
+        give(bus, 2)
+        got = [decode_content(message) for message in queue]
+
+        serve(bus, lambda: not is_there(bus, "worker/1"), "it has left the bus")
+    head, *pieces = got
+    assert isinstance(head, Head)
+    assert [_is_last(each) for each in pieces] == [False, False]  # of five

@@ -1,0 +1,76 @@
+"""What pages say that is made from the code is what would be made of it now."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from specs.clauses import load_clauses
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_DOCS = Path(__file__).parents[1] / "docs"
+_CLAUSE = re.compile(r"\b(?:QB|BUS)-[A-Z]+-[1-9][0-9]*\b|\bAMO-[1-9][0-9]*\b")
+
+
+def _maker() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_make", _DOCS / "make.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+make = _maker()
+
+
+@pytest.mark.parametrize(
+    "page", list(make.pages()), ids=lambda page: str(page.relative_to(_DOCS))
+)
+def test_a_page_is_as_it_would_be_made_now(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+
+    assert make.made(text) == text, "run: python docs/make.py"
+
+
+def test_everything_that_is_made_has_its_place_on_one_page() -> None:
+    places = [
+        name
+        for page in make.pages()
+        for name in re.findall(r"<!-- made by docs/make.py: (.*) -->", page.read_text())
+    ]
+
+    assert sorted(places) == sorted(make.PARTS)
+
+
+def test_only_what_stands_in_a_place_is_replaced() -> None:
+    page = (
+        "before\n<!-- made by docs/make.py: error-tree -->\nold\n"
+        "<!-- end of what is made -->\nafter\n"
+    )
+
+    made = make.made(page)
+
+    assert made.startswith("before\n<!-- made by docs/make.py: error-tree -->\n```text")
+    assert made.endswith("```\n<!-- end of what is made -->\nafter\n")
+    assert "old" not in made
+    assert make.made(made) == made
+
+
+@pytest.mark.parametrize("part", sorted(make.PARTS))
+def test_what_is_made_is_the_same_every_time(part: str) -> None:
+    """Also where threads run: only what is always in that order is watched."""
+    assert len({make.PARTS[part]() for _ in range(20)}) == 1
+
+
+@pytest.mark.parametrize("page", ["explanation/promises.md"])
+def test_the_clauses_that_a_page_names_exist(page: str) -> None:
+    named = set(_CLAUSE.findall((_DOCS / page).read_text(encoding="utf-8")))
+
+    assert named - load_clauses().keys() == set()
