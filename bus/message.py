@@ -78,6 +78,8 @@ class Incoming(msgspec.Struct, eq=False, kw_only=True):
     _size: int = 0
     # Not worth delivering after that, on the monotonic clock in seconds.
     _deadline: float | None = None
+    # Whom to tell that it was taken, if it came from another process.
+    _receipt: Any = None
     # What became of it: dropped while it lay unread; answered already.
     _dropped: bool = False
     _answered: bool = False

@@ -3,8 +3,15 @@
 General layout: `missing_table` holds the gaps of a stream, `incoming_stream` and
 `outgoing_stream` are its two ends, `incoming_streams` knows who sends. `wire` is how
 frames look on a link. `specification` and `specification_trie` are patterns of names.
-`routing_table`, `parked_list` and `interests` are what a process knows, `actions` what
-it wants done, and `process_manager` decides.
+
+What a process knows of itself are `routing_table`, `parked_list` and `interests`, and
+`process_manager` decides. What it knows of others: `session`, all that goes to one and
+comes from it, with `receipts` for what was taken; `relay` and `peer`, its tasks;
+`neighbours` and `requests`, by which ways others are asked; `user_table` and
+`directory`, who has which name; `relays` and `correspondence`, what becomes of
+messages; `finder` and `listening`, searches and subscriptions; `link`, `greeting`,
+`links` and `parting`, from the first frame to the last. There `neighbourhood` decides.
+`limits` are the bounds, and `actions` is what either of the two wants done.
 
 Nothing here knows a thread, a clock, a socket or a file. Events are calls; what is to
 be done about them is what they return. Each object belongs to one thread at a time.

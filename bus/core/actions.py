@@ -5,16 +5,31 @@ Actions are done in order, after the manager's lock was let go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 if TYPE_CHECKING:
+    from bus.address import Address
+    from bus.core.peer import Key
     from bus.core.routing_table import Entry
+    from bus.core.wire import Frame, LinkKind
     from bus.errors import BusError
     from bus.message import Incoming, Presence
 
-__all__ = ["Action", "Fail", "Open", "Tell"]
+__all__ = [
+    "Action",
+    "Dial",
+    "Evict",
+    "Fail",
+    "HangUp",
+    "Open",
+    "Post",
+    "Reply",
+    "Send",
+    "Tell",
+    "Vacate",
+]
 
 
 @attrs.frozen
@@ -39,10 +54,83 @@ class Tell:
 
 @attrs.frozen
 class Fail:
-    """Tell the sender of a message that nobody gets it."""
+    """Tell the sender of a message that nobody gets it, or that nobody knows."""
 
     message: Incoming
     error: BusError
 
 
-Action = Open | Tell | Fail
+# What only a process among others wants.
+
+
+@attrs.frozen
+class Post:
+    """Post to a task of this process a message that came over a link."""
+
+    entry: Entry
+    message: Incoming
+
+
+@attrs.frozen
+class Reply:
+    """Give a task of this process an answer that came over a link.
+
+    number: which of its questions it belongs to. final: as in `bus.message.Response`.
+    """
+
+    entry: Entry
+    number: int
+    responder: Address
+    payload: Any
+    error: BusError | None
+    final: bool
+
+
+@attrs.frozen
+class Vacate:
+    """Take out what a relay has left, which can be found no more.
+
+    Give it back by `ProcessManager.left`, before it what else is posted to the relay.
+    """
+
+    entry: Entry
+    messages: tuple[Incoming, ...]
+    final: bool = False
+
+
+@attrs.frozen
+class Evict:
+    """Let a task leave, since its name belongs to somebody else (OPEN-3); tell it."""
+
+    entry: Entry
+    error: BusError
+
+
+@attrs.frozen
+class Send:
+    """Put a frame on a link, behind all that were put there before."""
+
+    link: int
+    frame: Frame
+
+
+@attrs.frozen
+class Dial:
+    """Make a link; say `Neighbourhood.dialled` or `Neighbourhood.dial_failed`.
+
+    key: the process that is meant; without a name it is whoever is master there.
+    """
+
+    key: Key
+    kind: LinkKind
+    addresses: tuple[str, ...]
+
+
+@attrs.frozen
+class HangUp:
+    """Close a link, behind all that was sent on it; nobody is to be told."""
+
+    link: int
+
+
+Action = Open | Tell | Fail | Post | Reply | Vacate | Evict | Send | Dial | HangUp

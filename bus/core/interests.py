@@ -37,21 +37,24 @@ Asked = TypeVar("Asked", bound=Interest)
 class Interests(Generic[Asked]):
     """Interests by what they are for, and by whose they are.
 
-    machine: whose names are matched; what is for other machines is only kept. A task
-      that asks may be of another bus of this process: it is known by its entry.
+    machine: whose names are meant where none is said. A task that asks may be of
+      another bus of this process: it is known by its entry.
     """
 
-    __slots__ = ("_by_task", "_machine", "_trie")
+    __slots__ = ("_by_task", "_machine", "_tries")
 
     def __init__(self, machine: str) -> None:
         self._machine: Final = machine
-        self._trie: SpecificationTrie[Asked] = SpecificationTrie()
+        self._tries: dict[str, SpecificationTrie[Asked]] = {}
         self._by_task: dict[Entry, list[Asked]] = {}
 
     def add(self, interest: Asked) -> None:
         """Note one more interest, behind all others."""
-        if self._is_for_this_machine(interest):
-            self._trie.add(interest.specification, interest)
+        machine = self.machine_of(interest)
+        trie = self._tries.get(machine)
+        if trie is None:
+            trie = self._tries[machine] = SpecificationTrie()
+        trie.add(interest.specification, interest)
         self._by_task.setdefault(interest.entry, []).append(interest)
 
     def discard(self, interest: Asked) -> bool:
@@ -62,34 +65,50 @@ class Interests(Generic[Asked]):
         own.remove(interest)
         if not own:
             del self._by_task[interest.entry]
-        if self._is_for_this_machine(interest):
-            self._trie.discard(interest.specification, interest)
+        machine = self.machine_of(interest)
+        trie = self._tries[machine]
+        trie.discard(interest.specification, interest)
+        if not len(trie):
+            del self._tries[machine]
         return True
 
     def of(self, entry: Entry) -> list[Asked]:
         """Return what a task asked for, in the order it did."""
         return list(self._by_task.get(entry, ()))
 
-    def matching(self, name: str) -> list[Asked]:
+    def matching(self, name: str, machine: str | None = None) -> list[Asked]:
         """Return the interests in a name, in the order they came to be."""
-        return self._trie.matching(name)
+        trie = self._tries.get(machine or self._machine)
+        return [] if trie is None else trie.matching(name)
 
-    def audience(self, name: str) -> tuple[Audience, ...]:
+    def matching_exactly(self, machine: str, pattern: str) -> bool:
+        """Whether anybody asked for a name or a pattern, as it is written."""
+        trie = self._tries.get(machine)
+        return trie is not None and any(
+            each.pattern == pattern for each in trie.specifications()
+        )
+
+    def audience(self, name: str, machine: str | None = None) -> tuple[Audience, ...]:
         """Return who is interested in a name: each task once (AMO-28)."""
         found: dict[Entry, list[Asked]] = {}
-        for interest in self.matching(name):
+        for interest in self.matching(name, machine):
             found.setdefault(interest.entry, []).append(interest)
         return tuple(Audience(entry, tuple(each)) for entry, each in found.items())
 
     def named_by(self, interest: Asked, table: RoutingTable) -> list[Entry]:
-        """Return the public tasks of a process that an interest names."""
+        """Return the public tasks that an interest names, of those in a table."""
         specification = interest.specification
-        if not self._is_for_this_machine(interest):
-            return []
-        if specification.is_plain:
+        machine = self.machine_of(interest)
+        if specification.is_plain and machine == self._machine:
             entry = table.find(specification.pattern)
             return [] if entry is None else [entry]
-        return [each for each in table.public() if specification.matches(each.name)]
+        return [
+            each
+            for each in table.public()
+            if each.address.machine == machine
+            and specification.matches(each.address.module)
+        ]
 
-    def _is_for_this_machine(self, interest: Asked) -> bool:
-        return interest.specification.machine in {None, self._machine}
+    def machine_of(self, interest: Asked) -> str:
+        """Return whose names an interest is about."""
+        return interest.specification.machine or self._machine

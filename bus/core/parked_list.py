@@ -60,6 +60,10 @@ class ParkedList:
         """Return how many messages wait for each name."""
         return {name: len(queue) for name, queue in self._by_name.items()}
 
+    def of(self, name: str) -> Sequence[Parked]:
+        """Return what waits for a name, in order."""
+        return self._by_name.get(name, ())
+
     def full(self, name: str) -> bool:
         """Whether no more messages may wait for this name."""
         waiting = len(self._by_name.get(name, ()))

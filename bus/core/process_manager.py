@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bus.core.interests import Interest
+    from bus.core.neighbourhood import Neighbourhood
 
 __all__ = ["ProcessManager"]
 
@@ -42,9 +43,15 @@ class ProcessManager:
         machine, process: whose it is.
         parked_per_name, parked_in_all: bounds of the parked list (BUS-FLOW-1).
         resolve_timeout_s: how long a message waits for its addressee (OPEN-8).
+        incarnation: this life of the process, greater than all before it, as a point
+          of time in nanoseconds is: registrations are numbered from there, so that no
+          two lives have one in common.
+
+    Attributes:
+        remote: what is decided about other processes; None while there are none.
 
     Invariants:
-    I1. whoever is in the table is not leaving; a name in ``_unopened`` is in the table.
+    I1. whoever is in the table is not leaving; who is in ``_unopened`` is in it.
     I2. while a name is open and in the table, nothing is parked for it.
     """
 
@@ -55,6 +62,7 @@ class ProcessManager:
         "machine",
         "parked",
         "process",
+        "remote",
         "resolve_timeout_s",
         "subscriptions",
         "table",
@@ -69,6 +77,7 @@ class ProcessManager:
         parked_per_name: int,
         parked_in_all: int,
         resolve_timeout_s: float,
+        incarnation: int = 0,
     ) -> None:
         self.machine: Final = machine
         self.process: Final = process
@@ -77,16 +86,23 @@ class ProcessManager:
         self.parked: Final = ParkedList(per_name=parked_per_name, in_all=parked_in_all)
         self.subscriptions: Final[Interests[Any]] = Interests(machine)
         self.watches: Final[Interests[Any]] = Interests(machine)
-        self._numbers = itertools.count(1)
+        self.remote: Neighbourhood | None = None
+        self._numbers = itertools.count(incarnation + 1)
         # By name: registrations that are found no more, but not yet emptied.
         self._leaving: dict[str, list[Entry]] = {}
-        # Names that were taken while they had to wait for those who leave.
-        self._unopened: set[str] = set()
+        # Those who took a name while they had to wait for those who leave.
+        self._unopened: dict[str, list[Entry]] = {}
 
     # Who is there.
 
     def register(
-        self, name: str, visibility: Visibility, bus: str, place: object, box: object
+        self,
+        name: str,
+        visibility: Visibility,
+        bus: str,
+        place: object,
+        box: object,
+        now: float = 0.0,
     ) -> tuple[Entry, list[Action]]:
         """Let a name be found from now on.
 
@@ -94,10 +110,14 @@ class ProcessManager:
           posted to it until it is opened.
 
         Raises:
-            NameTakenError: another task of this process has it (BUS-NAME-7).
+            NameTakenError: another task has it, as far as is known here (BUS-NAME-7).
         """
         if self.table.named(name) is not None:
             raise NameTakenError(name)
+        public = visibility is Visibility.PUBLIC
+        actions: list[Action] = []
+        if self.remote is not None and public:
+            actions += self.remote.claim(name)
         entry = Entry(
             id=RegistrationId(self.machine, self.process, next(self._numbers)),
             name=name,
@@ -106,20 +126,31 @@ class ProcessManager:
             place=place,
             box=box,
         )
-        public = visibility is Visibility.PUBLIC
         if public:
             entry.audience = self.subscriptions.audience(name)
-        self.table.add(entry)
-        actions: list[Action] = []
-        if self._leaving.get(name):
-            self._unopened.add(name)
-        else:
-            actions.append(self._open(entry))
-        if public:
-            actions += self._presence(entry, here=True)
+        actions += self._add(entry)
+        if self.remote is not None and public:
+            actions += self.remote.registered(entry, now)
         return entry, actions
 
-    def leave(self, entry: Entry) -> list[Action]:
+    def add_relay(self, entry: Entry) -> list[Action]:
+        """Let what stands for a public task of another process be found."""
+        return self._add(entry)
+
+    def _add(self, entry: Entry) -> list[Action]:
+        self.table.add(entry)
+        actions: list[Action] = []
+        if self.remote is not None and entry.visibility is Visibility.PUBLIC:
+            self.remote.named(entry)
+        if self._leaving.get(entry.name):
+            self._unopened.setdefault(entry.name, []).append(entry)
+        else:
+            actions.append(self._open(entry))
+        if entry.visibility is Visibility.PUBLIC and not entry.remote:
+            actions += self._presence(entry, here=True)
+        return actions
+
+    def leave(self, entry: Entry, *, final: bool = False) -> list[Action]:
         """Let a registration be found no more; what it asked for is forgotten.
 
         Nothing happens if it has left before. Its place has to empty it, and say so by
@@ -129,17 +160,19 @@ class ProcessManager:
             return []
         self.table.remove(entry)
         actions: list[Action] = []
-        if entry.name in self._unopened:
+        if entry in self._unopened.get(entry.name, ()):
             # Each registration is opened once: it cannot be emptied before.
-            self._unopened.discard(entry.name)
+            self._opened(entry)
             actions.append(Open(entry, ()))
         self._leaving.setdefault(entry.name, []).append(entry)
         for interest in self.subscriptions.of(entry):
             self.unsubscribe(interest)
         for interest in self.watches.of(entry):
             self.watches.discard(interest)
-        if entry.visibility is Visibility.PUBLIC:
+        if entry.visibility is Visibility.PUBLIC and not entry.remote:
             actions += self._presence(entry, here=False)
+        if self.remote is not None and not entry.remote:
+            actions += self.remote.leaves(entry, final=final)
         return actions
 
     def left(
@@ -151,7 +184,13 @@ class ProcessManager:
         unless it is ``final``: then they fail (BUS-DEREG-8). Nothing else concerns
         anybody but that task.
         """
-        commands = [message for message in unread if message.kind is Kind.COMMAND]
+        # What came over a link is for its sender's process to send again, which is told
+        # what was taken (BUS-DEREG-4): never do two send one message again.
+        commands = [
+            message
+            for message in unread
+            if message.kind is Kind.COMMAND and message._receipt is None
+        ]
         actions: list[Action] = []
         if final or entry.visibility is Visibility.PRIVATE:
             actions += [
@@ -167,11 +206,11 @@ class ProcessManager:
         others.remove(entry)
         if not others:
             del self._leaving[entry.name]
-            if entry.name in self._unopened:
-                self._unopened.discard(entry.name)
-                next_one = self.table.named(entry.name)
-                assert next_one is not None  # I1
+            for next_one in list(self._unopened.get(entry.name, ())):
+                self._opened(next_one)
                 actions.append(self._open(next_one))
+        if self.remote is not None:
+            actions += self.remote.left(entry, now, final=final)
         return actions
 
     # Messages without a route.
@@ -191,11 +230,13 @@ class ProcessManager:
         if message._deadline is not None:
             deadline = min(deadline, message._deadline)
         self.parked.append(name, Parked(message, deadline, now))
+        if self.remote is not None:
+            self.remote.seek(name, now)
         return None
 
     def expire(self, now: float) -> list[Action]:
         """Give up what has waited for its addressee long enough (BUS-ROUTE-19)."""
-        return [
+        actions: list[Action] = [
             Fail(
                 parked.message,
                 UnresolvedError(
@@ -204,6 +245,9 @@ class ProcessManager:
             )
             for parked in self.parked.expire(now)
         ]
+        if actions and self.remote is not None:
+            self.remote.review(now)
+        return actions
 
     # Who wants to hear.
 
@@ -211,12 +255,16 @@ class ProcessManager:
         """Let a task hear what others notify, present and future (AMO-27)."""
         self.subscriptions.add(subscription)
         self._review_audiences(subscription)
+        if self.remote is not None:
+            self.remote.subscribed(subscription)
 
     def unsubscribe(self, subscription: Interest) -> bool:
         """End one subscription; False if it had ended."""
         known = self.subscriptions.discard(subscription)
         if known:
             self._review_audiences(subscription)
+            if self.remote is not None:
+                self.remote.unsubscribed(subscription)
         return known
 
     def watch(self, watch: Interest) -> list[Action]:
@@ -231,6 +279,12 @@ class ProcessManager:
         """End one watch; False if it had ended."""
         return self.watches.discard(watch)
 
+    def _opened(self, entry: Entry) -> None:
+        waiting = self._unopened[entry.name]
+        waiting.remove(entry)
+        if not waiting:
+            del self._unopened[entry.name]
+
     def _open(self, entry: Entry) -> Open:
         public = entry.visibility is Visibility.PUBLIC
         return Open(entry, tuple(self.parked.take(entry.name)) if public else ())
@@ -239,9 +293,14 @@ class ProcessManager:
         presence = Presence(entry.address, here=here)
         return [
             Tell(watch.entry, watch, presence)
-            for watch in self.watches.matching(entry.name)
+            for watch in self.watches.matching(
+                entry.address.module, entry.address.machine
+            )
         ]
 
     def _review_audiences(self, subscription: Interest) -> None:
         for entry in self.subscriptions.named_by(subscription, self.table):
-            entry.audience = self.subscriptions.audience(entry.name)
+            address = entry.address
+            entry.audience = self.subscriptions.audience(
+                address.module, address.machine
+            )

@@ -62,6 +62,10 @@ class Entry:
       posted to a place that the task has left (BUS-ROUTE-5, BUS-MOVE-2).
     box: the task's own FIFO at that place; it changes along with ``place``.
     audience: who hears what it notifies; exchanged as a whole, so read without a lock.
+    remote: whether it stands for a task of another process; ``name`` is then how it is
+      addressed from this one.
+    relay: the number by which other processes know a task of this one, 0 before any
+      does.
     """
 
     id: RegistrationId
@@ -71,6 +75,8 @@ class Entry:
     place: Any
     box: Any
     audience: tuple[Audience, ...] = ()
+    remote: bool = False
+    relay: int = 0
 
 
 class RoutingTable:
@@ -98,9 +104,16 @@ class RoutingTable:
         """Whether a registration can be found."""
         return entry.id in self._by_id
 
+    def by_id(self, number: RegistrationId) -> Entry | None:
+        """Return a registration that can be found."""
+        return self._by_id.get(number)
+
     def named(self, name: str) -> Entry | None:
-        """Return who has a name, private or not."""
-        return self._public.get(name) or self._private.get(name)
+        """Return which task of this process has a name, private or not."""
+        public = self._public.get(name)
+        if public is None or public.remote:
+            return self._private.get(name)
+        return public
 
     def public(self) -> list[Entry]:
         """Return the public tasks."""
@@ -109,13 +122,20 @@ class RoutingTable:
     def add(self, entry: Entry) -> None:
         """Let a registration be found; its name must be free."""
         self._by_id[entry.id] = entry
-        self._names(entry)[entry.name] = entry
+        if self._has_name(entry):
+            self._names(entry)[entry.name] = entry
 
     def remove(self, entry: Entry) -> None:
         """Let a registration be found no more; it must be one that can be."""
         del self._by_id[entry.id]
-        del self._names(entry)[entry.name]
+        if self._has_name(entry):
+            del self._names(entry)[entry.name]
 
     def _names(self, entry: Entry) -> dict[str, Entry]:
         public = entry.visibility is Visibility.PUBLIC
         return self._public if public else self._private
+
+    @staticmethod
+    def _has_name(entry: Entry) -> bool:
+        """Whether a name leads to it: private names mean nothing elsewhere."""
+        return entry.visibility is Visibility.PUBLIC or not entry.remote

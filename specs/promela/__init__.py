@@ -7,6 +7,7 @@ Layout, each file on those above it:
 - ``spin``: one run of SPIN, and what it came to
 - ``__main__``: ``python -m specs.promela``, all runs and their table
 
-The schedule explorer holds the library to the safety properties, by the same names:
-``tests/schedules/invariants.py``.
+The code is held to the safety properties by the same names: in every schedule by
+``tests/schedules/invariants.py``, step by step of a simulated link or bus by
+``tests/core/stream_invariants.py`` and ``tests/core/search_invariants.py``.
 """

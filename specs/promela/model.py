@@ -115,6 +115,30 @@ _AS_READ: Final = "status_as_read_moves_down_only"
 _ALONE: Final = (_AS_READ, "status_moves_down_only")
 _TWO: Final = ("TWO_RECEIVERS", "CAPACITY=2")
 _WATCHED: Final = ("WATCHED", "CAPACITY=2")
+# How much is searched: one searcher once, two of them once each.
+_ONCE: Final = ("SEARCHES=1",)
+_BOTH: Final = ("TWO", "SEARCHES=1")
+_KNOWN: Final = ("OWNER_KNOWN", "PATIENT")
+_DEADLINE: Final = "a_search_with_a_deadline_ends"
+_FOUND: Final = "a_search_for_who_is_there_ends"
+_GARBAGE: Final = "garbage_relays_vanish"
+_WILL_END: Final = "a_relay_of_who_is_gone_will_end"
+_LEDGERS: Final = "ledgers_forget_what_is_over"
+# What the largest sizes are for.
+_OF_SEARCHES: Final = (
+    "no_search_goes_in_a_circle",
+    "a_search_is_answered_once",
+    "only_the_holder_answers",
+    "no_ledger_keeps_a_ghost",
+    _FOUND,
+)
+_OF_RELAYS: Final = (
+    "one_relay_for_a_registration_and_link",
+    "an_elimination_spares_the_newer",
+    "no_relay_survives_both_ends",
+    _WILL_END,
+    _GARBAGE,
+)
 
 MODELS: Final = (
     Model(
@@ -181,6 +205,40 @@ MODELS: Final = (
             Fault("FLOOR_IGNORED", "nothing_is_missing_below_the_floor"),
             Fault("HOLDS_ON", "nothing_is_held_without_a_gap"),
             Fault("SILENT_TO_DOUBLES", "every_message_is_settled", quick=True),
+        ),
+    ),
+    Model(
+        "search",
+        sizes=(
+            Size("one searcher", _ONCE),
+            Size("owner known", _KNOWN, quick=False, never=(_DEADLINE,)),
+            Size("in master", ("TWO", "NEXT=0"), quick=False),
+            Size("in slave 3", (*_BOTH, "NEXT=3"), quick=False),
+            Size("two searchers", _BOTH, quick=False, only=_OF_SEARCHES),
+            Size("again, early", ("EARLY=1",), quick=False, only=_OF_RELAYS),
+            Size("leaves slowly", ("SLOWLY", *_ONCE), quick=False),
+            Size("searcher lost", ("LOST=1", *_ONCE), quick=False),
+            Size("holder lost", ("LOST=3", *_ONCE), quick=False),
+            Size("data link cut", ("CUT", *_ONCE), quick=False),
+        ),
+        faults=(
+            Fault("SENT_BACK", "no_search_goes_in_a_circle", _ONCE),
+            Fault("MADE_TWICE", "one_relay_for_a_registration_and_link", _ONCE),
+            Fault("EVERY_ANSWER_PASSED", "a_search_is_answered_once", _ONCE),
+            Fault("ANSWERED_BY_RELAY", "only_the_holder_answers", (*_BOTH, "NEXT=0")),
+            Fault("BY_NAME", "an_elimination_spares_the_newer", _ONCE, quick=True),
+            Fault("ADDS_LATE", "no_relay_survives_both_ends", _ONCE),
+            Fault("LEAVES_SILENTLY", _WILL_END, _ONCE),
+            Fault("DEPARTED_ANSWERED", _WILL_END, (*_ONCE, "NEXT=0")),
+            Fault("CANCEL_KEPT", "no_ledger_keeps_a_ghost", _ONCE),
+            Fault("ANSWER_KEPT", "no_ledger_keeps_a_ghost", _ONCE),
+            Fault("LEAVES_SEARCHING", _DEADLINE, _ONCE),
+            Fault("NOT_SERVED", _FOUND, (*_BOTH, "NEXT=0")),
+            Fault("NOT_ASKED_LATER", _FOUND, _KNOWN),
+            Fault("WAITS_FOR_EVER", _GARBAGE, ("LOST=3", "NEXT=3", *_ONCE)),
+            Fault("REPLIES_AFTER_LOSS", "no_ledger_keeps_a_ghost", ("LOST=1", *_ONCE)),
+            Fault("REPLIES_AFTER_LOSS", _LEDGERS, ("LOST=1", *_ONCE), quick=True),
+            Fault("KEEPS_NAME", "a_name_is_left_to_one", _ONCE),
         ),
     ),
 )

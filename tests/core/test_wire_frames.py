@@ -99,6 +99,9 @@ OF_EACH_TYPE: dict[type, st.SearchStrategy[Any]] = {
         incarnation=U64,
         first=NUMBER,
         window=st.integers(1, 2**32 - 1),
+        known=U64,
+        last=U64,
+        heard=U64,
     ),
     wire.Export: st.builds(
         wire.Export, id=REGISTRATION, name=MODULE, registered_ns=U64
@@ -121,7 +124,13 @@ OF_EACH_TYPE: dict[type, st.SearchStrategy[Any]] = {
         overflow=OVERFLOW,
         addresses=ADDRESSES,
     ),
-    wire.Unrelay: st.builds(wire.Unrelay, relay=U32, extracted=U64),
+    wire.Unrelay: st.builds(
+        wire.Unrelay,
+        relay=U32,
+        extracted=U64,
+        final=st.booleans(),
+        more=st.booleans(),
+    ),
     wire.Eliminate: st.builds(
         wire.Eliminate, id=REGISTRATION, name=MODULE, final=st.booleans()
     ),
@@ -141,6 +150,7 @@ OF_EACH_TYPE: dict[type, st.SearchStrategy[Any]] = {
         last=st.just(2**64 - 1),
         missing=RANGES,
         extracted=st.lists(st.tuples(U32, NUMBER), max_size=9).map(tuple),
+        heard=U64,
     ),
     wire.Descriptor: st.builds(
         lambda buffers, **rest: wire.Descriptor(
@@ -303,6 +313,7 @@ def test_the_longest_frames_are_short_enough() -> None:
             last=far,
             missing=tuple(sorted(gaps))[: MISSING_MAX - 1],
             extracted=((2**32 - 1, far),) * EXTRACTED_MAX,
+            heard=far,
         ),
         wire.Descriptor(
             lease=far,

@@ -18,6 +18,7 @@ import attrs
 
 from specs.clauses import load_clauses
 from tests.mutants.aio import AIO
+from tests.mutants.bus_relays import BUS_RELAYS
 from tests.mutants.bus_routing import BUS_ROUTING
 from tests.mutants.lanes import LANES
 from tests.mutants.mutant import Mutant, MutantError
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 
 CATALOGUE = (
     *(*SEEN_ELSEWHERE, *OURS, *LANES, *RECEIVE_ANY, *AIO),
-    *(*STREAMS, *BUS_ROUTING),
+    *(*STREAMS, *BUS_ROUTING, *BUS_RELAYS),
 )
 HARD = (
     *("QB-RDV", "QB-SEND", "QB-RECV", "QB-FIFO", "QB-DISC", "QB-TIME", "QB-CONC"),
-    *("BUS-ROUTE", "BUS-DEREG", "BUS-MOVE", "BUS-FLOW", "AMO"),
+    *("BUS-ROUTE", "BUS-RELAY", "BUS-DEREG", "BUS-MOVE", "BUS-FLOW", "AMO"),
 )
 QUICK = ("M1", "M9", "M13", "M22")  # one of each kind, for every run of CI
 AT_ONCE = 2

@@ -170,7 +170,7 @@ BUS_ROUTING: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/process_manager.py",
-                "        if self._leaving.get(name):\n",
+                "        if self._leaving.get(entry.name):\n",
                 "        if False:\n",
             ),
         ),
@@ -242,8 +242,8 @@ BUS_ROUTING: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/routing_table.py",
-                "        return self._public.get(name) or self._private.get(name)\n",
-                "        return self._public.get(name)\n",
+                "        if public is None or public.remote:\n            return self._private.get(name)\n",
+                "",
             ),
         ),
     ),

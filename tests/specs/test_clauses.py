@@ -33,20 +33,22 @@ NUMBERS = {
     "QB-BULK": range(1, 4),
     "QB-BOOK": range(1, 6),
     "QB-WAIT": (1,),
-    # 2 and 25 come with the tasks behind a process, 17, 18, 20 and 21 with its storage
-    # and its rivals, 26 to 29 with subscriptions.
-    "AMO": (1, *range(3, 17), 19, 22, 23, 24),
+    # 17, 18, 20 and 21 come with a process's storage and its rivals.
+    "AMO": (1, *range(3, 17), 19, *range(22, 28)),
     "QB-SOCK": range(1, 10),
-    # Of these what one process shows; the rest comes with links and machines.
-    "BUS-DEREG": (1, 8, 10, 12),
-    "BUS-ENT": (*range(1, 9), 14),
+    # Of these what processes decide; the rest comes with sockets and discovery.
+    "BUS-DEREG": range(1, 13),
+    "BUS-ENT": (*range(1, 9), 12, 13, 14),
     "BUS-FLOW": range(1, 8),
-    "BUS-INIT": range(7, 11),
-    "BUS-MOVE": (1, 2, 3, 5),
+    "BUS-INIT": (2, 3, 4, *range(6, 13), 15),
+    "BUS-MOVE": range(1, 9),
     "BUS-MSG": range(1, 18),
-    "BUS-NAME": (1, 2, 3, 5, 6, 7),
-    "BUS-ROUTE": (*range(1, 6), 19, 20),
-    "BUS-WIRE": (1, 2, 3),
+    "BUS-NAME": range(1, 8),
+    "BUS-RELAY": (1, 3, 4, 5, *range(7, 13)),
+    # 16, messages by way of the masters, may be built or not.
+    "BUS-ROUTE": (*range(1, 16), 17, 18, 19, 20),
+    "BUS-SEC": (7,),
+    "BUS-WIRE": range(1, 5),
     "J": (1,),
     # 6, causality across machines, is not built yet.
     "Q": (1, 2, 3, 4, 5, 7, 8),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
-import queuebroker
 from specs.promela import __main__ as command
 from specs.promela.model import MODELS, Case, Fault, Model, Size
 from specs.promela.spin import Finding, Spin, SpinError, Verdict, parse
@@ -122,22 +122,27 @@ def test_every_function_that_a_model_mirrors_exists(model: Model) -> None:
 
     assert len(mirrored) > 6
     for module, name in mirrored:
-        package = (
-            "bus.core" if module.endswith(("stream", "streams")) else "queuebroker"
-        )
-        found: object = __import__(f"{package}.{module}", fromlist=["_"])
+        found: object = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part, None)
         assert found is not None, f"{module}.{name}"
-    assert queuebroker.__file__
+
+
+# The modules that the models mirror, by their package.
+MIRRORED = {
+    "queuebroker": "status|parking|end|connection|queue_connection|circular_buffer"
+    "|rendezvous|meeting|broker|pairing|_sync",
+    "bus.core": "outgoing_stream|incoming_streams|incoming_stream"
+    "|finder|requests|directory|user_table|correspondence|relays|peer|neighbourhood"
+    "|process_manager",
+}
 
 
 def mirrored_functions(head: str) -> Iterator[tuple[str, str]]:
     """The names of the form module.function or module.Class.method."""
-    modules = "status|parking|end|connection|queue_connection|circular_buffer"
-    modules += "|rendezvous|meeting|broker|pairing|_sync"
-    modules += "|outgoing_stream|incoming_streams|incoming_stream"
-    yield from re.findall(rf"(?<!\w)({modules})\.([\w.]*\w)", head)
+    for package, modules in MIRRORED.items():
+        for module, name in re.findall(rf"(?<!\w)({modules})\.([\w.]*\w)", head):
+            yield f"{package}.{module}", name
 
 
 def test_a_missing_tool_is_told_in_one_line(

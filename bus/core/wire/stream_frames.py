@@ -35,6 +35,9 @@ class OpenStream(ControlFrame, frozen=True, kw_only=True):
     incarnation: of the receiver it is meant for (AMO-19).
     first: the number of its first message (AMO-6).
     window: how many numbers may be outstanding (AMO-13).
+    known: the epoch of the other way that is known here; 0 for none.
+    last: the greatest number that came in it; heard: how many control frames did. What
+      is above is sent again, in the order in which it was sent first.
     """
 
     type = FrameType.OPEN_STREAM
@@ -43,6 +46,9 @@ class OpenStream(ControlFrame, frozen=True, kw_only=True):
     incarnation: U64
     first: Number
     window: Annotated[int, Meta(ge=1, lt=2**32)]
+    known: U64 = 0
+    last: U64 = 0
+    heard: U64 = 0
 
 
 class Ack(ControlFrame, frozen=True, kw_only=True):
@@ -53,7 +59,9 @@ class Ack(ControlFrame, frozen=True, kw_only=True):
     last: the greatest number that came or was given up; 0 for none. One below ``next``
       of the `Acknowledgement`, which may not fit into 64 bits.
     missing: as there (AMO-23).
-    extracted: relays of the acknowledger's tasks, with the last number that each took.
+    extracted: relays of the acknowledger's tasks, with the last number that each took;
+      relay 0 stands for all that hear notifications there (BUS-RELAY-7).
+    heard: how many control frames have come; they need not be kept any longer.
     """
 
     type = FrameType.ACK
@@ -64,6 +72,7 @@ class Ack(ControlFrame, frozen=True, kw_only=True):
     extracted: Annotated[
         tuple[tuple[U32, Number], ...], Meta(max_length=EXTRACTED_MAX)
     ] = ()
+    heard: U64 = 0
 
     def __post_init__(self) -> None:
         below = 0
@@ -84,6 +93,7 @@ class Ack(ControlFrame, frozen=True, kw_only=True):
         epoch: int,
         incarnation: int,
         extracted: tuple[tuple[int, int], ...] = (),
+        heard: int = 0,
     ) -> Ack:
         """Say what a receiver has.
 
@@ -99,6 +109,7 @@ class Ack(ControlFrame, frozen=True, kw_only=True):
             last=stop - 1,
             missing=has.missing[:MISSING_MAX],
             extracted=extracted,
+            heard=heard,
         )
 
     @property

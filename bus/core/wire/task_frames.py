@@ -119,11 +119,15 @@ class Unrelay(ControlFrame, frozen=True, kw_only=True):
 
     relay: its number; extracted: a number of the stream from the other side, 0 where
       it took nothing.
+    final: what waits for it fails, instead of waiting for the next (BUS-DEREG-8).
+    more: some of what it sent is still to come; another UNRELAY follows that.
     """
 
     type = FrameType.UNRELAY
     relay: U32
     extracted: U64
+    final: bool = False
+    more: bool = False
 
 
 class Eliminate(ControlFrame, frozen=True, kw_only=True):

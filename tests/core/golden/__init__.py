@@ -63,6 +63,17 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
         "OPEN_STREAM": wire.OpenStream(
             epoch=2**64 - 1, nonce=12, incarnation=5, first=1, window=4096
         ),
+        # A link in the place of one that was lost: what had come by that.
+        "OPEN_STREAM again": wire.OpenStream(
+            epoch=18,
+            nonce=12,
+            incarnation=5,
+            first=40,
+            window=4096,
+            known=17,
+            last=2**40,
+            heard=300,
+        ),
         "EXPORT": wire.Export(id=_F, name="f", registered_ns=10**12),
         "UNEXPORT": wire.Unexport(id=_F),
         "SEARCH": wire.Search(
@@ -82,6 +93,7 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
         ),
         "ADD_RELAY here": wire.AddRelay(task=_TASK),
         "UNRELAY": wire.Unrelay(relay=7, extracted=41),
+        "UNRELAY more": wire.Unrelay(relay=7, extracted=0, final=True, more=True),
         "ELIMINATE": wire.Eliminate(id=_F, name="f", final=True),
         "SUBSCRIBE": wire.Subscribe(
             id=_REQUEST,
@@ -127,6 +139,7 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
             extracted=((7, 8), (9, 2**40 - 1)),
         ),
         "ACK all": wire.Ack(epoch=17, incarnation=5, last=2**64 - 1),
+        "ACK heard": wire.Ack(epoch=17, incarnation=5, last=0, heard=2**33),
         "DESCRIPTOR": wire.Descriptor(
             lease=900,
             arena=1,

@@ -1,0 +1,371 @@
+"""`Correspondence`: messages to tasks of other processes, and from them.
+
+Whatever happens to a link or to a process, each message is in one place here: parked,
+in the queue of a relay, under way, or with the task it is for. What was never put on
+a link is sent elsewhere; what was, and was not taken, is sent elsewhere if its
+addressee left in order and said what it took (BUS-DEREG-4), and is in doubt if its
+process is lost (BUS-MOVE-8).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.core.actions import Fail, Post, Reply
+from bus.core.incoming_streams import IncomingStreams, Refusal
+from bus.core.receipts import Receipt
+from bus.core.relay import AUDIENCE, Parcel, Relay
+from bus.core.wire import (
+    FAILED,
+    NO_DEADLINE,
+    WANTS_REPLY,
+    Ack,
+    Message,
+    Unrelay,
+)
+from bus.errors import (
+    BusFullError,
+    ExpiredError,
+    InDoubtError,
+    PeerLostError,
+    RemoteError,
+    UnreachableError,
+    WireError,
+)
+from bus.message import Incoming, Kind
+from bus.payload import decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bus.core.neighbours import Neighbours
+    from bus.core.peer import Peer
+    from bus.core.process_manager import ProcessManager
+    from bus.core.relays import Relays
+    from bus.core.routing_table import Entry
+    from bus.core.wire import Batch, OpenStream
+    from bus.errors import BusError
+    from bus.payload import Payload
+
+__all__ = ["Correspondence"]
+
+
+class Correspondence:
+    """All messages between this process and others.
+
+    strays: messages that came for, or from, a task that had left.
+    """
+
+    __slots__ = ("_books", "_manager", "_neighbours", "_relays", "_streams", "strays")
+
+    def __init__(
+        self, neighbours: Neighbours, manager: ProcessManager, relays: Relays
+    ) -> None:
+        limits = neighbours.limits
+        self._neighbours: Final = neighbours
+        self._manager: Final = manager
+        self._relays: Final = relays
+        self._books: Final = relays.books
+        self._streams: Final[IncomingStreams[tuple[int, Message]]] = IncomingStreams(
+            neighbours.me.incarnation,
+            window=limits.stream_window,
+            ranges_max=limits.missing_ranges,
+        )
+        self.strays: int = 0
+
+    # What tasks of this process send.
+
+    def post(self, entry: Entry, message: Incoming) -> None:
+        """Send a command to a relay.
+
+        Raises:
+            BusFullError: as many wait in it already as may (BUS-FLOW-1).
+        """
+        relay: Relay = entry.box
+        limit = self._neighbours.limits.relay_queue
+        if len(relay.queue) >= limit:
+            raise BusFullError(f"the relay of {entry.name!r}", limit)
+        self._books.posted += 1
+        parcel = self._parcel(message)
+        relay.append(parcel)
+        self._see_off(relay, [parcel])
+        relay.pump()
+
+    def open(self, entry: Entry, messages: Iterable[Incoming]) -> None:
+        """Let a relay send: first what waited for its name."""
+        relay: Relay = entry.box
+        parcels = [self._parcel(message) for message in messages]
+        self._books.posted += len(parcels)
+        relay.open(parcels)
+        self._see_off(relay, parcels)
+        relay.pump()
+
+    def answer(
+        self,
+        question: Incoming,
+        *,
+        payload: Payload = None,
+        error: str | None = None,
+    ) -> bool:
+        """Send the answer to what came over a link; False if nobody wants it."""
+        relay: Relay = question._source.box
+        if relay.peer.relays.get(relay.number) is not relay:
+            return False
+        command = question.kind is Kind.COMMAND
+        source = self._relays.known(question._to)
+        relay.append(
+            Parcel(
+                kind=Kind.COMMAND_RESPONSE if command else Kind.NOTIFICATION_RESPONSE,
+                source=source,
+                relay=source.relay,
+                id=question._id,
+                flags=0 if error is None else FAILED,
+                deadline=None,
+                body=encode(payload if error is None else error),
+            )
+        )
+        relay.pump()
+        return True
+
+    def notify(
+        self, hearers: Iterable[Peer], source: Entry, payload: Payload, question: int
+    ) -> None:
+        """Send a notification to each process that hears its sender, once.
+
+        question: which of the sender's waits an answer belongs to; 0 for none.
+        """
+        parcel = Parcel(
+            kind=Kind.NOTIFICATION,
+            source=source,
+            relay=self._relays.known(source).relay,
+            id=question,
+            flags=WANTS_REPLY if question else 0,
+            deadline=None,
+            body=encode(payload),
+        )
+        for peer in hearers:
+            queue = peer.audience.queue
+            if len(queue) >= self._neighbours.limits.relay_queue:
+                peer.unqueued(queue.popleft().relay)  # the oldest (BUS-FLOW-3)
+            peer.audience.append(parcel)
+            peer.audience.pump()
+
+    def _parcel(self, message: Incoming) -> Parcel:
+        source: Entry = message._source
+        if source in self._manager.table:
+            relay = self._relays.known(source).relay
+        else:
+            # It has left, and its number with it: one for this message alone.
+            relay = self._relays.new_number()
+        return Parcel(
+            kind=Kind.COMMAND,
+            source=source,
+            relay=relay,
+            id=message._id,
+            flags=WANTS_REPLY if message.wants_reply else 0,
+            deadline=message._deadline,
+            body=encode(message.payload),
+            message=message,
+        )
+
+    def _see_off(self, relay: Relay, parcels: Iterable[Parcel]) -> None:
+        """Let no relay stay of senders that have left, once this was sent."""
+        for parcel in parcels:
+            if parcel.source not in self._manager.table:
+                relay.peer.farewell(parcel.relay, final=False)
+
+    # What comes over links.
+
+    def opened(self, peer: Peer, frame: OpenStream) -> None:
+        """Go on with a process over a new link; it is what it was before."""
+        sender = "/".join(peer.key)
+        opened = self._streams.open(sender, frame.epoch, frame.first)
+        if opened.refusal is not None:
+            raise WireError(f"OPEN_STREAM of an old epoch: {frame.epoch}")
+        peer.session.open(frame, opened.has)
+        peer.bound = True
+        self.pump(peer)
+
+    def arrived(self, peer: Peer, batch: Batch, now: float) -> None:
+        """Take messages; each that is new goes to whom it is for."""
+        session, sender = peer.session, "/".join(peer.key)
+        if batch.epoch != session.their_epoch:
+            raise WireError(f"MSG of epoch {batch.epoch}, open: {session.their_epoch}")
+        run = list(enumerate(batch.messages, batch.first))
+        accepted = self._streams.accept(
+            sender, batch.epoch, batch.incarnation, batch.first, run, batch.floor
+        )
+        if isinstance(accepted, Refusal):
+            raise WireError(f"MSG is refused: {accepted.value}")
+        session.received(self._streams.acknowledgement(sender))
+        if len(accepted) < len(run):
+            session.repeat_ack()
+        for number, message in accepted:
+            self._deliver(peer, number, message, now)
+
+    def _deliver(self, peer: Peer, number: int, message: Message, now: float) -> None:
+        relay = peer.relays.get(message.source)
+        if (message.to == AUDIENCE) is not (message.kind is Kind.NOTIFICATION):
+            raise WireError(f"MSG has a {message.kind.name} for relay {message.to}")
+        if message.to == AUDIENCE:
+            self._notify(peer, number, message, relay, now)
+            return
+        target = self._relays.task(message.to)
+        if target is None or relay is None:
+            self.strays += 1
+            if target is None and not peer.is_told(message.to):
+                # It left before this session, in which it has taken nothing.
+                peer.session.tell(Unrelay(relay=message.to, extracted=0))
+            return
+        payload = decode(message.body)
+        peer.expect(target, number)
+        source: Entry = relay.entry
+        if message.kind is Kind.COMMAND:
+            incoming = Incoming(
+                kind=Kind.COMMAND,
+                payload=payload,
+                wants_reply=bool(message.flags & WANTS_REPLY),
+                _source=source,
+                _id=message.id,
+                _to=target,
+                _size=len(message.body),
+                _deadline=_deadline(message, now),
+                _receipt=Receipt(peer, peer.session.their_epoch, message.to, number),
+            )
+            self._neighbours.todo.append(Post(target, incoming))
+            return
+        peer.took(message.to, number, now)
+        final = message.kind is Kind.COMMAND_RESPONSE
+        if final:
+            relay.answered(target, message.id)
+        failed = bool(message.flags & FAILED)
+        error = RemoteError(source.address.module, str(payload)) if failed else None
+        self._neighbours.todo.append(
+            Reply(
+                target,
+                message.id,
+                source.address,
+                None if failed else payload,
+                error,
+                final,
+            )
+        )
+
+    def _notify(
+        self, peer: Peer, number: int, message: Message, relay: Relay | None, now: float
+    ) -> None:
+        """Give a notification to all who hear its sender here (BUS-RELAY-7)."""
+        peer.session.took(AUDIENCE, number, now)
+        if relay is None:
+            self.strays += 1
+            return
+        payload = decode(message.body)
+        for each in self._relays.audience(relay):
+            incoming = Incoming(
+                kind=Kind.NOTIFICATION,
+                payload=payload,
+                subscriptions=each.subscriptions,
+                wants_reply=bool(message.flags & WANTS_REPLY),
+                _source=relay.entry,
+                _id=message.id,
+                _to=each.entry,
+                _size=len(message.body),
+            )
+            self._neighbours.todo.append(Post(each.entry, incoming))
+
+    def acknowledged(self, peer: Peer, ack: Ack) -> None:
+        """Forget what came, and what was taken; send what that makes room for."""
+        if ack.epoch != peer.session.epoch:
+            return
+        peer.session.acknowledged(ack)
+        for number, extracted in ack.extracted:
+            if number == AUDIENCE:
+                peer.audience.extracted(extracted)
+            elif (relay := peer.relays.get(number)) is not None:
+                relay.provisional = False  # it has taken something
+                self._books.taken += relay.extracted(extracted)
+                self._relays.drained(relay)
+        self.pump(peer)
+
+    def extracted(self, receipt: Receipt, now: float) -> None:
+        """Note that a task took, or dropped, what came over a link (BUS-RELAY-9)."""
+        peer: Peer = receipt.peer
+        if receipt.epoch == peer.session.their_epoch:
+            peer.took(receipt.relay, receipt.number, now)
+
+    def pump(self, peer: Peer) -> None:
+        """Put on the link whatever may be."""
+        for relay in peer.all_relays():
+            if relay.queue:
+                relay.pump()
+
+    # Departures.
+
+    def unrelay(self, peer: Peer, frame: Unrelay) -> None:
+        """Release the relay of a task that left in order (BUS-DEREG-4).
+
+        Some of what the task sent may still come: that needs the relay for a while.
+        """
+        depart = peer.relays.get if frame.more else peer.depart
+        relay = depart(frame.relay)
+        if relay is None:
+            return
+        self._books.taken += relay.extracted(frame.extracted)
+        again = [*relay.take_unacked(), *relay.take_unsent()]
+        self._relays.release(relay, again, final=frame.final)
+
+    def left(self, task: Entry, *, final: bool) -> None:
+        """Say to all that a task of this process left, and what it took."""
+        if task.relay:
+            self._relays.forget_task(task)
+            for peer in self._neighbours.peers.values():
+                peer.farewell(task.relay, final=final)
+
+    def lose(self, peer: Peer) -> None:
+        """Give a process up, or know that it is another one now (BUS-MOVE-8)."""
+        for relay in list(peer.relays.values()):
+            name = relay.entry.name
+            doubtful = relay.take_unacked()
+            self._books.in_doubt += len(doubtful)
+            asked = list(relay.asked.values())
+            self._fail(doubtful, InDoubtError(name))
+            self._fail(asked, PeerLostError(name))
+            relay.asked.clear()
+            self._relays.release(relay, relay.take_unsent(), final=False)
+        peer.forget()
+
+    def unreachable(self, peer: Peer) -> None:
+        """Fail what waits for a process to which no link can be made."""
+        for relay in peer.relays.values():
+            unsent = relay.take_unsent()
+            self._books.failed += len(unsent)
+            error = UnreachableError(relay.entry.name, "no process answers")
+            self._fail(unsent, error)
+
+    def close(self, peer: Peer) -> None:
+        """Let go of relays that nothing needs, along with the link (BUS-DEREG-5)."""
+        for relay in list(peer.relays.values()):
+            self._relays.release(relay, relay.take_unsent(), final=False)
+        peer.forget()
+
+    # Time.
+
+    def expire(self, now: float) -> None:
+        """Give up what waited in a relay for too long."""
+        for peer in self._neighbours.peers.values():
+            for relay in list(peer.relays.values()):
+                late = relay.expire(now)
+                self._books.failed += len(late)
+                self._fail(late, ExpiredError(relay.entry.name))
+                at = self._relays.forgotten_at(relay)
+                if at is not None and at <= now:
+                    del peer.relays[relay.number]
+                    self._relays.release(relay, [], final=False)
+
+    def _fail(self, messages: Iterable[Incoming], error: BusError) -> None:
+        self._neighbours.todo += [Fail(each, error) for each in messages]
+
+
+def _deadline(message: Message, now: float) -> float | None:
+    left = message.milliseconds_left
+    return None if left == NO_DEADLINE else now + left / 1000

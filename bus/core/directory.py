@@ -1,0 +1,143 @@
+"""`Directory`: which names there are on the machine, and who is told of them.
+
+Slaves tell their master of their public tasks, which keeps the `UserTable` and has the
+last word on who has a name (OPEN-3). That a task is gone is told to all (BUS-DEREG-6).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.core.actions import Evict, Tell
+from bus.core.routing_table import Visibility
+from bus.core.user_table import User, UserTable
+from bus.core.wire import Eliminate, Error, Export, Reason, Unexport
+from bus.errors import NameTakenError
+from bus.message import Presence
+
+if TYPE_CHECKING:
+    from bus.core.neighbours import Neighbours
+    from bus.core.peer import Peer
+    from bus.core.process_manager import ProcessManager
+    from bus.core.routing_table import Entry, RegistrationId
+
+__all__ = ["Directory"]
+
+
+class Directory:
+    """The public names of a machine, as far as this process has to know them.
+
+    users: the table of the master; empty in a slave.
+    """
+
+    __slots__ = ("_manager", "_neighbours", "_since_ns", "users")
+
+    def __init__(self, neighbours: Neighbours, manager: ProcessManager) -> None:
+        self._neighbours: Final = neighbours
+        self._manager: Final = manager
+        self.users: Final = UserTable()
+        self._since_ns: Final[dict[RegistrationId, int]] = {}
+
+    def check(self, name: str) -> None:
+        """Raise if a name is known to be taken by another process.
+
+        Raises:
+            NameTakenError: see there.
+        """
+        user = self.users.find(name)
+        if user is not None and user.owner != self._neighbours.key:
+            raise NameTakenError(name)
+
+    def registered(self, task: Entry, now: float) -> None:
+        """Tell the master of a public task of this process (BUS-INIT-11)."""
+        self._since_ns[task.id] = int(now * 1e9)
+        if self._neighbours.is_master:
+            self.users.claim(self._user(task))
+        elif (master := self._neighbours.master()) is not None:
+            master.session.tell(self._export(task))
+
+    def left(self, task: Entry, *, final: bool) -> None:
+        """Tell all that a public task of this process is gone (BUS-DEREG-2)."""
+        self._since_ns.pop(task.id, None)
+        self.users.remove(task.id, task.name)
+        self._eliminate(Eliminate(id=task.id, name=task.name, final=final), None)
+
+    def joined(self, peer: Peer) -> None:
+        """Tell a new master of all public tasks (BUS-INIT-15)."""
+        if peer is self._neighbours.master():
+            for task in self._own():
+                peer.session.tell(self._export(task))
+
+    def lost(self, peer: Peer) -> None:
+        """Say in the place of a process that its tasks are gone (BUS-DEREG-9)."""
+        for user in self.users.of(peer.key):
+            self.users.remove(user.id, user.name)
+            self.gone(Eliminate(id=user.id, name=user.name), peer)
+
+    def become_master(self) -> None:
+        """Keep the table from now on, first of this process's own tasks."""
+        self.users.clear()
+        for task in self._own():
+            self.users.claim(self._user(task))
+
+    def exported(self, peer: Peer, frame: Export) -> bool:
+        """Note a name of a slave; whether that has it now."""
+        if not self._neighbours.is_master:
+            return False
+        user = User(frame.id, frame.name, peer.key, frame.registered_ns)
+        loser = self.users.claim(user)
+        if loser is not None:
+            self._give_up(loser)
+        return loser is not user
+
+    def unexported(self, peer: Peer, frame: Unexport) -> None:
+        """Note that a name of a slave is not public any more."""
+        for user in self.users.of(peer.key):
+            if user.id == frame.id:
+                self.users.remove(user.id, user.name)
+
+    def refused(self, number: RegistrationId) -> None:
+        """Give up a task of this process, whose name the master gave to another."""
+        task = self._manager.table.by_id(number)
+        if task is not None:
+            self._since_ns.pop(number, None)
+            self._neighbours.todo.append(Evict(task, NameTakenError(task.name)))
+
+    def gone(self, frame: Eliminate, origin: Peer) -> None:
+        """Pass on that a task is gone, and tell those of this process who watch it."""
+        if origin.machine == self._neighbours.me.machine:
+            self.users.remove(frame.id, frame.name)
+        self._eliminate(frame, origin)
+        presence = Presence(
+            self._neighbours.address(frame.id.machine, frame.name), here=False
+        )
+        self._neighbours.todo += [
+            Tell(watch.entry, watch, presence)
+            for watch in self._manager.watches.matching(frame.name, frame.id.machine)
+        ]
+
+    def _eliminate(self, frame: Eliminate, origin: Peer | None) -> None:
+        for each in self._neighbours.others(origin):
+            each.session.tell(frame)
+
+    def _give_up(self, user: User) -> None:
+        """Tell the owner of a name that it belongs to another one."""
+        if user.owner == self._neighbours.key:
+            self.refused(user.id)
+        elif (peer := self._neighbours.peers.get(user.owner)) is not None:
+            peer.session.tell(Error(reason=Reason.NAME_TAKEN, id=user.id))
+
+    def _own(self) -> list[Entry]:
+        return [
+            task
+            for task in self._manager.table
+            if not task.remote and task.visibility is Visibility.PUBLIC
+        ]
+
+    def _export(self, task: Entry) -> Export:
+        since = self._since_ns[task.id]
+        return Export(id=task.id, name=task.name, registered_ns=since)
+
+    def _user(self, task: Entry) -> User:
+        since = self._since_ns[task.id]
+        return User(task.id, task.name, self._neighbours.key, since)

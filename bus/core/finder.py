@@ -1,0 +1,264 @@
+"""`Finder`: searches for names, those of this process and those it was asked.
+
+One search for a name is outstanding at a time (BUS-ROUTE-7). Who cannot answer keeps it
+until it is answered elsewhere, taken back, or over: a later registration answers it
+(BUS-ROUTE-18). Only who really hosts a public task answers, never a relay
+(BUS-ROUTE-10).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.address import Address
+from bus.core.peer import characteristics
+from bus.core.requests import Request, Requests
+from bus.core.routing_table import Visibility
+from bus.core.wire import NO_DEADLINE, AddRelay, RequestId, Search
+
+if TYPE_CHECKING:
+    from bus.core.directory import Directory
+    from bus.core.neighbours import Neighbours
+    from bus.core.peer import Peer
+    from bus.core.process_manager import ProcessManager
+    from bus.core.relays import Relays
+    from bus.core.routing_table import Entry
+
+__all__ = ["HOPS", "Finder"]
+
+HOPS: Final = 3  # slave, master, master, slave (BUS-ROUTE-17)
+_AGAIN_S: Final = 0.25  # before a name is searched for whose last answer was no use
+
+
+class Finder:
+    """The searches that are known in one process.
+
+    ledger: all of them. own: this process's, by the name as it is parked for.
+    """
+
+    __slots__ = (
+        "_again",
+        "_directory",
+        "_manager",
+        "_neighbours",
+        "_relays",
+        "_senders",
+        "ledger",
+        "own",
+    )
+
+    def __init__(
+        self,
+        neighbours: Neighbours,
+        manager: ProcessManager,
+        directory: Directory,
+        relays: Relays,
+    ) -> None:
+        self._neighbours: Final = neighbours
+        self._manager: Final = manager
+        self._directory: Final = directory
+        self._relays: Final = relays
+        self.ledger: Final[Requests[Search]] = Requests(neighbours)
+        self.own: Final[dict[str, Request[Search]]] = {}
+        # For whom each of those is: it ends when that task leaves (BUS-DEREG-11).
+        self._senders: Final[dict[str, Entry]] = {}
+        # Names whose answer came to nothing: when to search again (OPEN-9).
+        self._again: Final[dict[str, float]] = {}
+
+    # For this process.
+
+    def seek(self, name: str, now: float) -> None:
+        """Search for a name that messages wait for, unless it is searched for."""
+        if name in self.own or self._manager.table.find(name) is not None:
+            return
+        if self._again.get(name, now) > now:
+            return
+        self._again.pop(name, None)
+        waiting = self._manager.parked.of(name)
+        senders = (each.message._source for each in waiting)
+        table = self._manager.table
+        sender = next((each for each in senders if each in table), None)
+        if sender is None:
+            return
+        address = Address.parse(name)
+        machine = address.machine or self._neighbours.me.machine
+        until = max(each.deadline for each in waiting)
+        task = self._relays.known(sender)
+        frame = Search(
+            id=self._number(),
+            machine=machine,
+            name=address.module,
+            sender=characteristics(task, self._neighbours.me.incarnation),
+            hops=HOPS,
+            milliseconds_left=_milliseconds(until - now),
+        )
+        request = Request(frame, machine, address.module, None, until)
+        self.own[name] = request
+        self._senders[name] = sender
+        self.ledger.keep(request)
+        self._spread(request)
+
+    def review(self, now: float) -> None:
+        """End the searches that nobody waits for any more (BUS-ROUTE-19)."""
+        for name in list(self.own):
+            entry = self._manager.table.find(name)
+            if entry is not None and not self._is_reached(entry):
+                continue
+            if not self._manager.parked.of(name):
+                self._end_own(name)
+        for name, at in list(self._again.items()):
+            if at <= now:
+                del self._again[name]
+                self.seek(name, now)
+        late = {id(each) for each in self.ledger.expire(now)}
+        for name, request in list(self.own.items()):
+            if id(request) in late:
+                del self.own[name], self._senders[name]
+                self.seek(name, now)  # others have come to wait meanwhile
+
+    def next_deadline(self) -> float | None:
+        """Return when the first search is over, None if there is none."""
+        deadlines = [each.deadline for each in self.ledger.all()]
+        deadlines += self._again.values()
+        return min((each for each in deadlines if each is not None), default=None)
+
+    def left(self, task: Entry, now: float) -> None:
+        """Let searches for a task that left go on for others, or not at all."""
+        for name, sender in list(self._senders.items()):
+            if sender is task:
+                self._end_own(name)
+                self.seek(name, now)
+
+    def named(self, entry: Entry) -> None:
+        """End the search for who is found here now, and can be reached."""
+        if entry.name in self.own and self._is_reached(entry):
+            self._end_own(entry.name)
+
+    @staticmethod
+    def _is_reached(entry: Entry) -> bool:
+        """Whether messages can go there without an answer to the search.
+
+        Two who search for one another know one another by these searches already; but
+        each would wait for the other one to dial.
+        """
+        if not entry.remote:
+            return True
+        peer: Peer = entry.box.peer
+        return peer.session.link is not None or peer.dialling
+
+    def registered(self, task: Entry, now: float) -> None:
+        """Answer who searched for a public task before it came (BUS-ROUTE-18)."""
+        machine = self._neighbours.me.machine
+        for request in self.ledger.of(machine, task.name):
+            if request.origin is not None:
+                self._answer(request, task, now)
+
+    def own_name(self, frame: AddRelay) -> str | None:
+        """Say for which search of this process an answer is; the search is over."""
+        for name, request in self.own.items():
+            if request.frame.id == frame.search:
+                return name
+        return None
+
+    # For others.
+
+    def asked(self, peer: Peer, frame: Search, now: float) -> None:
+        """Answer a search, or pass it on and remember it."""
+        left = frame.milliseconds_left
+        until = None if left is None else now + left / 1000
+        request = Request(frame, frame.machine, frame.name, peer, until)
+        known = self.ledger.get(frame.id)
+        if known is not None:
+            request.went = known.went
+        self.ledger.keep(request)
+        if frame.machine == self._neighbours.me.machine:
+            task = self._manager.table.find(frame.name)
+            if task is not None and not task.remote:
+                self._answer(request, task, now)
+                return
+        self._spread(request)
+
+    def cancelled(self, peer: Peer, number: RequestId) -> None:
+        """Forget a search that nobody waits for."""
+        request = self.ledger.get(number)
+        if request is not None and request.origin is peer:
+            self.ledger.end(request)
+
+    def answered(self, peer: Peer, frame: AddRelay, now: float) -> bool:
+        """Take an answer, or pass it back the way of its search; False if unknown."""
+        assert frame.search is not None
+        request = self.ledger.get(frame.search)
+        if request is None:
+            return False
+        origin = request.origin
+        if origin is not None:
+            origin.session.tell(frame)
+            self.ledger.end(request, answered_by=peer)
+            return True
+        name = self.own_name(frame)
+        assert name is not None
+        del self.own[name], self._senders[name]
+        self.ledger.end(request, answered_by=peer)
+        self._relays.found(peer, frame, request.frame.sender.relay, now)
+        if self._manager.table.find(name) is None:
+            self._again[name] = now + _AGAIN_S
+        return True
+
+    # Neighbours.
+
+    def joined(self, peer: Peer) -> None:
+        """Ask a new neighbour what it has not been asked."""
+        for request in self.ledger.all():
+            if peer in self._ways(request):
+                self.ledger.spread(request, [peer])
+
+    def exported(self, peer: Peer, name: str) -> None:
+        """Ask a slave that has a name now, if others search for it."""
+        for request in self.ledger.of(self._neighbours.me.machine, name):
+            self.ledger.spread(request, [peer])
+
+    def lost(self, peer: Peer) -> None:
+        """Forget what a process asked."""
+        self.ledger.lose(peer)
+
+    def _spread(self, request: Request[Search]) -> None:
+        self.ledger.spread(request, self._ways(request))
+
+    def _ways(self, request: Request[Search]) -> list[Peer]:
+        here = request.machine == self._neighbours.me.machine
+        user = self._directory.users.find(request.name) if here else None
+        owner = None if user is None else user.owner
+        return self._neighbours.ways(request.machine, request.origin, owner)
+
+    def _answer(self, request: Request[Search], task: Entry, now: float) -> None:
+        frame, origin = request.frame, request.origin
+        assert origin is not None
+        self.ledger.end(request)
+        asker = (frame.id.machine, frame.id.process)
+        if task.visibility is not Visibility.PUBLIC:
+            return
+        if not self._relays.sender_known(asker, frame.sender, now, way=origin):
+            return
+        known = self._relays.known(task)
+        answer = AddRelay(
+            task=characteristics(known, self._neighbours.me.incarnation),
+            search=frame.id,
+            addresses=self._neighbours.addresses_for(asker, origin),
+        )
+        if origin.key == asker:
+            origin.announced.add(known.relay)
+        origin.session.tell(answer)
+
+    def _end_own(self, name: str) -> None:
+        request = self.own.pop(name)
+        del self._senders[name]
+        self.ledger.end(request)
+
+    def _number(self) -> RequestId:
+        machine, process = self._neighbours.key
+        number = next(self._neighbours.requests) + 1
+        return RequestId(machine=machine, process=process, number=number)
+
+
+def _milliseconds(seconds: float) -> int:
+    return min(max(0, round(seconds * 1000)), NO_DEADLINE - 1)

@@ -1,0 +1,69 @@
+"""What processes say to one another first, and whom they turn away (BUS-INIT-4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from bus.core.wire import (
+    VERSIONS,
+    Hello,
+    LinkKind,
+    Reason,
+    Role,
+    Welcome,
+    negotiate,
+)
+from bus.errors import VersionMismatchError
+
+if TYPE_CHECKING:
+    from bus.core.neighbours import Neighbours
+    from bus.core.wire import Identity
+
+__all__ = ["greeting", "refusal", "welcome"]
+
+
+def greeting(neighbours: Neighbours, kind: LinkKind) -> Hello:
+    """Return the first frame of who dialled."""
+    return Hello(
+        versions=VERSIONS,
+        identity=_identity(neighbours),
+        kind=kind,
+        message_bytes_max=neighbours.limits.message_bytes_max,
+    )
+
+
+def welcome(neighbours: Neighbours) -> Welcome:
+    """Return the answer to a greeting that is not refused."""
+    return Welcome(
+        version=VERSIONS[1],
+        identity=_identity(neighbours),
+        message_bytes_max=neighbours.limits.message_bytes_max,
+    )
+
+
+def refusal(  # noqa: PLR0911 # one reason after another
+    neighbours: Neighbours, frame: Hello
+) -> Reason | None:
+    """Say why who greets is turned away; None if it is not."""
+    other, me = frame.identity, neighbours.me
+    if other.bus != me.bus:
+        return Reason.BUS
+    try:
+        negotiate(VERSIONS, frame.versions)
+    except VersionMismatchError:
+        return Reason.VERSION
+    if frame.kind is not LinkKind.SIGNALLING:
+        return None
+    if not neighbours.is_master:
+        return Reason.BUSY  # whoever is master is another one
+    if other.machine == me.machine:
+        if other.machine_id != me.machine_id:
+            return Reason.MACHINE_NAME
+        return Reason.DUPLICATE if other.role is Role.MASTER else None
+    return None if other.role is Role.MASTER else Reason.ACCESS
+
+
+def _identity(neighbours: Neighbours) -> Identity:
+    return replace(neighbours.me, role=neighbours.role)

@@ -1,0 +1,51 @@
+"""`Limits`: how much, and how long, of what concerns other processes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from bus.config import BusConfig
+
+__all__ = ["Limits"]
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """Bounds in messages and in seconds; those of a `BusConfig` by `of`.
+
+    window: sent by one relay and not yet extracted (BUS-RELAY-11).
+    stream_window: numbers of a stream that are outstanding (AMO-13).
+    missing_ranges: gaps that a receiver keeps of a stream (AMO-14).
+    relay_queue: messages that may wait in a relay.
+    message_bytes_max: the longest body taken (OPEN-6).
+    connect_timeout_s: how long a relay waits for its first link (BUS-ROUTE-12).
+    relink_timeout_s: how long a process may be without a link before it is lost.
+    linger_s: how long a data link is kept that nothing uses (BUS-DEREG-5).
+    ack_delay_s: how long an acknowledgement may wait for more to acknowledge.
+    """
+
+    window: int = 1024
+    stream_window: int = 4096
+    missing_ranges: int = 1024
+    relay_queue: int = 1024
+    message_bytes_max: int = 16 * 2**20
+    connect_timeout_s: float = 5.0
+    relink_timeout_s: float = 0.5
+    linger_s: float = 1.0
+    ack_delay_s: float = 0.01
+
+    @staticmethod
+    def of(config: BusConfig) -> Limits:
+        """Return what a bus is configured to."""
+        return Limits(
+            window=config.window,
+            stream_window=config.stream_window,
+            missing_ranges=config.missing_ranges,
+            relay_queue=config.task_fifo_messages,
+            message_bytes_max=config.message_bytes_max,
+            connect_timeout_s=config.connect_timeout_s,
+            linger_s=config.link_linger_s,
+        )

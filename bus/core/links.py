@@ -1,0 +1,230 @@
+"""`Links`: all links of a process, from the first greeting to their end.
+
+Who dialled makes another link if one is lost; who was dialled waits for that. Between
+two processes one link is used, and both come to the same answer which (BUS-ROUTE-11).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.core.actions import Dial, HangUp
+from bus.core.greeting import greeting, refusal, welcome
+from bus.core.link import Link, LinkState
+from bus.core.wire import LinkKind, Reason, Refused
+from bus.errors import WireError
+
+if TYPE_CHECKING:
+    from bus.core.correspondence import Correspondence
+    from bus.core.neighbours import Neighbours
+    from bus.core.peer import Key, Peer
+    from bus.core.relays import Relays
+    from bus.core.wire import Hello, Identity
+
+__all__ = ["Links"]
+
+_REDIAL_S: Final = 0.1  # between attempts to find a master
+
+
+class Links:
+    """The links of one process, by the numbers that its driver gave them.
+
+    master: where the master of its machine listens.
+    redial: when to look for which master again, by machine.
+    """
+
+    __slots__ = (
+        "_correspondence",
+        "_machines",
+        "_master",
+        "_neighbours",
+        "_relays",
+        "by_number",
+        "redial",
+    )
+
+    def __init__(
+        self,
+        neighbours: Neighbours,
+        relays: Relays,
+        correspondence: Correspondence,
+        master: tuple[str, ...],
+    ) -> None:
+        self._neighbours: Final = neighbours
+        self._relays: Final = relays
+        self._correspondence: Final = correspondence
+        self._master: Final = master
+        # Masters of other machines, by machine: where they listen.
+        self._machines: Final[dict[str, tuple[str, ...]]] = {}
+        self.redial: Final[dict[str, float]] = {}
+        self.by_number: Final[dict[int, Link]] = {}
+
+    def late_at(self, link: Link) -> float | None:
+        """Return when a link is given up that does not open; None for one that did."""
+        if link.state is LinkState.OPEN:
+            return None
+        return link.since + self._neighbours.limits.connect_timeout_s
+
+    # New ones.
+
+    def machine_known(self, machine: str, addresses: tuple[str, ...]) -> None:
+        """Note where the master of another machine listens; the lower one dials."""
+        self._machines[machine] = addresses
+        if self._neighbours.is_master and self._neighbours.me.machine < machine:
+            self.dial_machine(machine)
+
+    def dialled(self, number: int, kind: LinkKind, key: Key, now: float) -> None:
+        """Take a link that was made: greet."""
+        self.by_number[number] = Link(number, kind, now, key)
+        self._neighbours.send(number, greeting(self._neighbours, kind))
+
+    def accepted(self, number: int, now: float) -> None:
+        """Take a link that another process has made."""
+        self.by_number[number] = Link(number, None, now)
+
+    def greeted(self, link: Link, frame: Hello, now: float) -> None:
+        """Answer who greets: welcome it, or say why it is turned away."""
+        reason = refusal(self._neighbours, frame)
+        if reason is None and frame.kind is LinkKind.SIGNALLING:
+            key = (frame.identity.machine, frame.identity.process)
+            peer = self._neighbours.peers.get(key)
+            if peer is not None and self._has_twin(peer, frame.identity.incarnation):
+                reason = Reason.DUPLICATE
+        if reason is None:
+            link.kind = frame.kind
+            self.identify(link, frame.identity, now)
+            return
+        self._refuse(link, reason)
+
+    def _has_twin(self, peer: Peer, incarnation: int) -> bool:
+        """Whether a process has a signalling link already (BUS-INIT-6)."""
+        if peer.session.incarnation > incarnation:
+            return True
+        link = self.by_number.get(peer.session.link or 0)
+        same = peer.session.incarnation == incarnation
+        return same and link is not None and link.kind is LinkKind.SIGNALLING
+
+    def _refuse(self, link: Link, reason: Reason) -> None:
+        versions = greeting(self._neighbours, LinkKind.DATA).versions
+        self._neighbours.send(link.id, Refused(reason=reason, versions=versions))
+        self.hang_up(link)
+
+    def refused(self, link: Link, frame: Refused, now: float) -> None:
+        """Go on without a link, since the other side wants none."""
+        self.hang_up(link)
+        assert link.wanted is not None
+        assert link.kind is not None
+        if link.kind is LinkKind.SIGNALLING:
+            self.redial[link.wanted[0]] = now + _REDIAL_S
+        elif (peer := self._neighbours.peers.get(link.wanted)) is not None:
+            peer.dialling = False
+            if frame.reason is not Reason.DUPLICATE:
+                self.not_there(link.kind, link.wanted, now)
+
+    def identify(self, link: Link, identity: Identity, now: float) -> None:
+        """Know who is at the other end; use the link, unless there is a better one."""
+        key = (identity.machine, identity.process)
+        if (
+            link.wanted is not None
+            and link.kind is LinkKind.DATA
+            and link.wanted != key
+        ):
+            raise WireError(f"{key} answers for {link.wanted}")
+        peer = self._relays.peer_for(key, identity.incarnation, now)
+        if peer is None:
+            self._refuse(link, Reason.DUPLICATE)
+            return
+        link.state = LinkState.OPENING
+        link.identity = identity
+        peer.role = identity.role
+        if link.dialled:
+            peer.dialling = False
+        old = self.by_number.get(peer.session.link or 0)
+        if old is not None:
+            if not link.beats(old, ours=self._is_lower(identity)):
+                self.hang_up(link)
+                return
+            self.hang_up(old)
+        link.peer = peer
+        peer.closing, peer.idle_since = False, None
+        frame = peer.session.attach(link.id)
+        if not link.dialled:
+            self._neighbours.send(link.id, welcome(self._neighbours))
+        self._neighbours.send(link.id, frame)
+
+    def _is_lower(self, other: Identity) -> bool:
+        me = self._neighbours.me
+        mine = (me.machine_id, me.process, me.incarnation)
+        return mine < (other.machine_id, other.process, other.incarnation)
+
+    # Lost ones.
+
+    def lost(self, link: Link, now: float) -> None:
+        """Go on without a link: look for another one, if it was this side's to make."""
+        peer = link.peer
+        if peer is None:
+            if link.dialled:
+                assert link.wanted is not None
+                self._dial_again(link.kind, link.wanted, now)
+            return
+        if peer.session.link != link.id:
+            return
+        peer.session.detach()
+        peer.since, peer.closing, peer.idle_since = now, False, None
+        if link.kind is LinkKind.SIGNALLING:
+            if link.dialled:
+                self.dial_machine(peer.machine)
+        else:
+            self._relays.dial(peer)
+
+    def _dial_again(self, kind: LinkKind | None, key: Key, now: float) -> None:
+        """Make another link in the place of one that was lost before it was open."""
+        if kind is LinkKind.SIGNALLING:
+            self.redial[key[0]] = now + _REDIAL_S
+        elif (peer := self._neighbours.peers.get(key)) is not None:
+            peer.dialling = False
+            self._relays.dial(peer)
+
+    def drop(self, link: Link, now: float) -> None:
+        """Close a link that is of no use, and go on as if it were lost."""
+        self.hang_up(link)
+        self.lost(link, now)
+
+    def hang_up(self, link: Link) -> None:
+        """Close a link, and go on without any further thought."""
+        self.by_number.pop(link.id, None)
+        self._neighbours.todo.append(HangUp(link.id))
+
+    def dial_machine(self, machine: str) -> None:
+        """Look for the master of a machine, unless there is a link with it."""
+        own = machine == self._neighbours.me.machine
+        if own and self._neighbours.is_master:
+            return
+        addresses = self._master if own else self._machines.get(machine, ())
+        linked = any(
+            peer.machine == machine and peer.session.link is not None
+            for peer in self._neighbours.joined()
+        )
+        if addresses and not linked:
+            self._neighbours.todo.append(
+                Dial((machine, ""), LinkKind.SIGNALLING, addresses)
+            )
+
+    def not_there(self, kind: LinkKind, key: Key, now: float) -> None:
+        """Give up a process that nobody listens for; look for a master again."""
+        if kind is LinkKind.DATA:
+            peer = self._neighbours.peers.get(key)
+            if peer is None:
+                return
+            peer.dialling = False
+            if peer.session.link is None:
+                if not peer.bound:
+                    self._correspondence.unreachable(peer)
+                self._neighbours.lose(peer, now)
+            return
+        if self._neighbours.is_master and key[0] == self._neighbours.me.machine:
+            return
+        for peer in self._neighbours.joined():
+            if peer.machine == key[0] and peer.session.link is None:
+                self._neighbours.lose(peer, now)
+        self.redial[key[0]] = now + _REDIAL_S

@@ -1,0 +1,195 @@
+"""`Listening`: which tasks of other processes want to hear which of this one.
+
+For each specification that any task here has subscribed to, one request goes the ways
+of a search, and is kept wherever it has come to until it is taken back (OPEN-16). A
+process that has a task it means answers with that task, and sends each notification
+once to each process that asked (BUS-RELAY-7); who hears it there is looked up there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.core.finder import HOPS
+from bus.core.peer import characteristics
+from bus.core.requests import Request, Requests
+from bus.core.routing_table import Visibility
+from bus.core.specification import Specification
+from bus.core.wire import AddRelay, RequestId, Subscribe
+
+if TYPE_CHECKING:
+    from bus.core.interests import Interest
+    from bus.core.neighbours import Neighbours
+    from bus.core.peer import Key, Peer
+    from bus.core.process_manager import ProcessManager
+    from bus.core.relays import Relays
+    from bus.core.routing_table import Entry
+
+__all__ = ["Listening"]
+
+
+class Listening:
+    """The subscriptions that are known in one process.
+
+    ledger: all requests. own: this process's, by machine and pattern.
+    """
+
+    __slots__ = ("_manager", "_neighbours", "_relays", "ledger", "own")
+
+    def __init__(
+        self,
+        neighbours: Neighbours,
+        manager: ProcessManager,
+        relays: Relays,
+    ) -> None:
+        self._neighbours: Final = neighbours
+        self._manager: Final = manager
+        self._relays: Final = relays
+        self.ledger: Final[Requests[Subscribe]] = Requests(neighbours)
+        self.own: Final[dict[Key, Request[Subscribe]]] = {}
+
+    # Tasks of this process.
+
+    def subscribed(self, interest: Interest) -> None:
+        """Ask others for what a task here wants to hear, if nobody did."""
+        machine = self._manager.subscriptions.machine_of(interest)
+        pattern = interest.specification.pattern
+        if (machine, pattern) in self.own:
+            return
+        task = self._relays.known(interest.entry)
+        me = self._neighbours.key
+        frame = Subscribe(
+            id=RequestId(
+                machine=me[0],
+                process=me[1],
+                number=next(self._neighbours.requests) + 1,
+            ),
+            specification=str(Specification(pattern, machine=machine)),
+            subscriber=characteristics(task, self._neighbours.me.incarnation),
+            hops=HOPS,
+        )
+        request = Request(frame, machine, pattern, None)
+        self.own[machine, pattern] = request
+        self.ledger.keep(request)
+        self._spread(request)
+
+    def unsubscribed(self, interest: Interest) -> None:
+        """Take back a request that nobody here needs any more."""
+        machine = self._manager.subscriptions.machine_of(interest)
+        pattern = interest.specification.pattern
+        if self._manager.subscriptions.matching_exactly(machine, pattern):
+            return
+        request = self.own.pop((machine, pattern), None)
+        if request is not None:
+            self.ledger.end(request)
+
+    def registered(self, task: Entry, now: float) -> None:
+        """Tell those who want to hear a task that it is here."""
+        for request in self.ledger.all():
+            if request.origin is not None and self._means(request, task):
+                self._answer(request, task, now)
+
+    def hearers(self, task: Entry) -> list[Peer]:
+        """Return the processes where somebody hears a task, each once."""
+        found: dict[Key, Peer] = {}
+        for request in self.ledger.all():
+            asker = (request.frame.id.machine, request.frame.id.process)
+            if request.origin is None or not self._means(request, task):
+                continue
+            peer = self._neighbours.peers.get(asker)
+            if peer is not None:
+                found[asker] = peer
+        return list(found.values())
+
+    def hears(self, peer: Peer) -> bool:
+        """Whether any task of this process is heard by some of another one."""
+        asked = [
+            request
+            for request in self.ledger.all()
+            if (request.frame.id.machine, request.frame.id.process) == peer.key
+        ]
+        return any(
+            self._means(request, task)
+            for request in asked
+            for task in self._manager.table.public()
+            if not task.remote
+        )
+
+    # Others.
+
+    def asked(self, peer: Peer, frame: Subscribe, now: float) -> None:
+        """Remember a request, pass it on, and answer with all that it means."""
+        specification = Specification.parse(frame.specification)
+        machine = specification.machine or peer.machine
+        # Said again, it is passed on again: somebody may have forgotten it.
+        request = Request(frame, machine, specification.pattern, peer)
+        self.ledger.keep(request)
+        self._spread(request)
+        for task in self._manager.table.public():
+            if not task.remote and self._means(request, task):
+                self._answer(request, task, now)
+
+    def cancelled(self, peer: Peer, number: RequestId) -> None:
+        """Forget a request; what stood for its subscriber stays as long as that."""
+        request = self.ledger.get(number)
+        if request is not None and request.origin is peer:
+            self.ledger.end(request)
+
+    def answered(self, peer: Peer, frame: AddRelay, now: float) -> bool:
+        """Take an answer, or pass it back; False if nobody asked for it."""
+        assert frame.search is not None
+        request = self.ledger.get(frame.search)
+        if request is None:
+            return False
+        if request.origin is not None:
+            request.origin.session.tell(frame)
+        else:
+            self._relays.found(peer, frame, None, now)
+        return True
+
+    # Neighbours.
+
+    def joined(self, peer: Peer) -> None:
+        """Ask a new neighbour what it has not been asked."""
+        for request in self.ledger.all():
+            if peer in self._ways(request):
+                self.ledger.spread(request, [peer])
+
+    def lost(self, peer: Peer) -> None:
+        """Forget what a process asked; ask again for what was heard of it."""
+        self.ledger.lose(peer)
+
+    def repeat(self) -> None:
+        """Ask again, since some of those who were heard may be found elsewhere."""
+        for request in self.own.values():
+            request.went.clear()
+            self._spread(request)
+
+    def _spread(self, request: Request[Subscribe]) -> None:
+        self.ledger.spread(request, self._ways(request))
+
+    def _ways(self, request: Request[Subscribe]) -> list[Peer]:
+        return self._neighbours.ways(request.machine, request.origin, None)
+
+    def _means(self, request: Request[Subscribe], task: Entry) -> bool:
+        if request.machine != self._neighbours.me.machine:
+            return False
+        return Specification(request.name).matches(task.name)
+
+    def _answer(self, request: Request[Subscribe], task: Entry, now: float) -> None:
+        frame, origin = request.frame, request.origin
+        assert origin is not None
+        asker = (frame.id.machine, frame.id.process)
+        if task.visibility is not Visibility.PUBLIC:
+            return
+        incarnation = frame.subscriber.incarnation
+        if self._relays.peer_for(asker, incarnation, now) is None:
+            return
+        known = self._relays.known(task)
+        origin.session.tell(
+            AddRelay(
+                task=characteristics(known, self._neighbours.me.incarnation),
+                search=frame.id,
+                addresses=self._neighbours.addresses_for(asker, origin),
+            )
+        )

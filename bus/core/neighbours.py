@@ -1,0 +1,159 @@
+"""`Neighbours`: which processes this one knows, and by which way others are asked.
+
+Slaves ask their master, masters ask their slaves and one another (BUS-ROUTE-9,
+BUS-ROUTE-14). What came from where is never sent back there, and what came from another
+machine goes no further than to the slaves of this one (BUS-ROUTE-17).
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final
+
+from bus.address import Address
+from bus.core.actions import Send
+from bus.core.peer import Peer
+from bus.core.session import Session
+from bus.core.wire import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.core.actions import Action
+    from bus.core.limits import Limits
+    from bus.core.peer import Key
+    from bus.core.wire import Frame, Identity
+
+__all__ = ["Neighbours"]
+
+
+class Neighbours:
+    """This process among the others.
+
+    me: who it is. role: what it is now, since a slave may become master.
+    addresses: where it listens, for its own machine and for others.
+    peers: all that are known, by machine and name.
+    todo: what is to be done, in order.
+    lose: gives a process up; given by whoever has all that is known of it.
+    """
+
+    __slots__ = (
+        "_epochs",
+        "_nonce",
+        "addresses",
+        "key",
+        "limits",
+        "lose",
+        "me",
+        "peers",
+        "requests",
+        "role",
+        "todo",
+    )
+
+    def __init__(
+        self,
+        me: Identity,
+        *,
+        limits: Limits,
+        nonce: Callable[[], int],
+        addresses: tuple[tuple[str, ...], tuple[str, ...]],
+    ) -> None:
+        self.me: Final = me
+        self.key: Final[Key] = (me.machine, me.process)
+        self.role: Role = me.role
+        self.limits: Final = limits
+        self.addresses: Final = addresses
+        self.peers: Final[dict[Key, Peer]] = {}
+        self.todo: list[Action] = []
+        self.lose: Callable[[Peer, float], None]
+        self._nonce: Final = nonce
+        # Above all that were used in earlier lives (AMO-16).
+        self._epochs = itertools.count(me.incarnation)
+        self.requests: Final = itertools.count(me.incarnation)
+
+    def address(self, machine: str, name: str) -> Address:
+        """Return how a task of a machine is addressed."""
+        return Address(name, machine=machine, bus=self.me.bus)
+
+    def meet(self, key: Key, incarnation: int, now: float) -> Peer:
+        """Begin to speak with a process that is not known."""
+        session = Session(
+            next(self._epochs),
+            own=self.me.incarnation,
+            incarnation=incarnation,
+            nonce=self._nonce(),
+            limits=self.limits,
+        )
+        peer = Peer(key, session, now, window=self.limits.window)
+        self.peers[key] = peer
+        return peer
+
+    def addresses_for(self, asker: Key, way: Peer) -> tuple[str, ...]:
+        """Return where who asked by this way is to dial; nowhere if it is the way."""
+        if way.key == asker:
+            return ()
+        return self.addresses[0 if asker[0] == self.me.machine else 1]
+
+    def send(self, link: int, frame: Frame) -> None:
+        """Put a frame on a link at once, before all that waits to be flushed."""
+        self.todo.append(Send(link, frame))
+
+    # Ways.
+
+    @property
+    def is_master(self) -> bool:
+        """Whether this process is master of its machine."""
+        return self.role is Role.MASTER
+
+    def joined(self) -> list[Peer]:
+        """Return those with whom signalling links are, or have just been lost."""
+        return [peer for peer in self.peers.values() if peer.joined]
+
+    def slaves(self) -> list[Peer]:
+        """Return the slaves of this machine, if this process is master."""
+        if not self.is_master:
+            return []
+        return [peer for peer in self.joined() if peer.machine == self.me.machine]
+
+    def master(self) -> Peer | None:
+        """Return the master of this machine, if that is another process."""
+        if self.is_master:
+            return None
+        return next(iter(self.joined()), None)
+
+    def master_of(self, machine: str) -> Peer | None:
+        """Return the master of another machine, if this process is one, too."""
+        if not self.is_master:
+            return None
+        return next((each for each in self.joined() if each.machine == machine), None)
+
+    def ways(self, machine: str, origin: Peer | None, owner: Key | None) -> list[Peer]:
+        """Say whom to ask for something on a machine.
+
+        origin: who asked this process; None for itself.
+        owner: who is known to have it.
+        """
+        if not self.is_master:
+            master = None if origin is not None else self.master()
+            return [] if master is None else [master]
+        if machine == self.me.machine:
+            slaves = [each for each in self.slaves() if each is not origin]
+            known = [each for each in slaves if each.key == owner]
+            return known or slaves
+        if origin is not None and origin.machine != self.me.machine:
+            return []
+        other = self.master_of(machine)
+        return [] if other is None or other is origin else [other]
+
+    def others(self, origin: Peer | None) -> list[Peer]:
+        """Return whom to tell what concerns all, and was heard from ``origin``."""
+        if not self.is_master:
+            master = None if origin is not None else self.master()
+            return [] if master is None else [master]
+        abroad = origin is not None and origin.machine != self.me.machine
+        return [
+            each
+            for each in self.joined()
+            if each is not origin and not (abroad and each.machine != self.me.machine)
+        ]

@@ -1,0 +1,93 @@
+"""`Parting`: links for messages that neither side needs any more (BUS-DEREG-5).
+
+Who needs one no longer asks, and says nothing more on it; the other side closes it, or
+refuses because it does need it. What was to be said meanwhile is said then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.core.wire import Bye, Error, Reason
+
+if TYPE_CHECKING:
+    from bus.core.correspondence import Correspondence
+    from bus.core.link import Link
+    from bus.core.links import Links
+    from bus.core.listening import Listening
+    from bus.core.neighbours import Neighbours
+    from bus.core.peer import Peer
+    from bus.core.relays import Relays
+
+__all__ = ["Parting"]
+
+
+class Parting:
+    """Which links are idle, and since when."""
+
+    __slots__ = ("_correspondence", "_links", "_listening", "_neighbours", "_relays")
+
+    def __init__(
+        self,
+        neighbours: Neighbours,
+        relays: Relays,
+        correspondence: Correspondence,
+        listening: Listening,
+        links: Links,
+    ) -> None:
+        self._neighbours: Final = neighbours
+        self._relays: Final = relays
+        self._correspondence: Final = correspondence
+        self._listening: Final = listening
+        self._links: Final = links
+
+    def review(self, now: float) -> None:
+        """Note which links nothing here needs."""
+        for peer in self._neighbours.peers.values():
+            if not self._is_idle(peer):
+                peer.idle_since = None
+            elif peer.idle_since is None:
+                peer.idle_since = now
+
+    def due_at(self, peer: Peer) -> float | None:
+        """Return when a link is to be closed; None if it is needed."""
+        if peer.idle_since is None:
+            return None
+        return peer.idle_since + self._neighbours.limits.linger_s
+
+    def is_due(self, peer: Peer, now: float) -> bool:
+        """Whether a link was not needed for long enough."""
+        at = self.due_at(peer)
+        return at is not None and at <= now
+
+    def ask(self, peer: Peer) -> None:
+        """Ask whether the other side needs the link; say nothing more before that."""
+        peer.closing, peer.idle_since = True, None
+        peer.session.say(Bye())
+        peer.session.hold()
+
+    def asked(self, link: Link, peer: Peer, now: float) -> None:
+        """Close a link, unless something here needs it."""
+        if peer.closing:
+            self._links.hang_up(link)
+            self._neighbours.lose(peer, now)
+            return
+        heard = any(map(self._relays.audience, peer.relays.values()))
+        if peer.joined or peer.busy or heard:
+            peer.session.tell(Error(reason=Reason.BUSY))
+            return
+        self._neighbours.send(link.id, Bye())
+        self._links.hang_up(link)
+        self._correspondence.close(peer)
+        self._neighbours.lose(peer, now)
+
+    def refused(self, peer: Peer) -> None:
+        """Go on, since the other side needs the link."""
+        peer.closing = False
+        peer.session.resume()
+        self._correspondence.pump(peer)
+
+    def _is_idle(self, peer: Peer) -> bool:
+        if peer.joined or peer.closing or not peer.session.ready or peer.relays:
+            return False
+        return not (peer.audience.busy or self._listening.hears(peer))

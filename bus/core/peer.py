@@ -1,0 +1,204 @@
+"""`Peer`: one other process, and what the two know of one another's tasks.
+
+It lasts as long as neither side has given the other one up; who comes back after that
+is another one, under a new epoch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from msgspec.structs import replace
+
+from bus.core.receipts import Receipts
+from bus.core.relay import Relay
+from bus.core.routing_table import Visibility
+from bus.core.wire import AddRelay, Characteristics, Role, Unrelay
+
+if TYPE_CHECKING:
+    from bus.core.routing_table import Entry
+    from bus.core.session import Session
+
+__all__ = ["Key", "Peer"]
+
+Key: TypeAlias = tuple[str, str]  # machine, process
+
+_DEPARTED_MAX: Final = 4096
+
+
+class Peer:
+    """A process, as one that this process speaks with.
+
+    key: its machine and its name. role: what it says it is.
+    joined: whether the two are neighbours, one master or both: a signalling link was
+      open between them.
+    bound: whether any link was.
+    since: when it was last seen to have a link, or was made, in seconds.
+    idle_since: since when nothing here needs the link; None if something does.
+    dialling: whether a link to it is being made.
+    closing: whether it was asked to let the link be closed.
+    addresses: where it listens, as far as that is known.
+    relays: what stands for its tasks here, by the numbers it gave them.
+    audience: what stands for all of its tasks that hear tasks of this process.
+    announced: numbers of tasks of this process that it was told of.
+    """
+
+    __slots__ = (
+        "_departed",
+        "_departing",
+        "_queued",
+        "_receipts",
+        "addresses",
+        "announced",
+        "audience",
+        "bound",
+        "closing",
+        "dialling",
+        "idle_since",
+        "joined",
+        "key",
+        "relays",
+        "role",
+        "session",
+        "since",
+    )
+
+    def __init__(self, key: Key, session: Session, now: float, *, window: int) -> None:
+        self.key: Final = key
+        self.session: Final = session
+        self.role: Role = Role.SLAVE
+        self.joined: bool = False
+        self.bound: bool = False
+        self.since: float = now
+        self.idle_since: float | None = None
+        self.closing: bool = False
+        self.dialling: bool = False
+        self.addresses: tuple[str, ...] = ()
+        self.relays: Final[dict[int, Relay]] = {}
+        self.audience: Relay = Relay(self, None, now, window=window)
+        self.announced: Final[set[int]] = set()
+        # How many messages of a task wait for a link; what is said once none does.
+        self._queued: Final[Counter[int]] = Counter()
+        self._departing: Final[dict[int, Unrelay]] = {}
+        # Relay numbers of its tasks that have left: what comes late makes none of them.
+        self._departed: Final[dict[int, None]] = {}
+        self._receipts: Final[dict[int, Receipts]] = {}
+
+    @property
+    def machine(self) -> str:
+        """Where it runs."""
+        return self.key[0]
+
+    def all_relays(self) -> list[Relay]:
+        """Return its relays, that of its audience among them."""
+        return [*self.relays.values(), self.audience]
+
+    # Tasks of this process.
+
+    def announce(self, task: Entry, relay: int) -> None:
+        """Tell it of a task, unless it was told, before that task's first message."""
+        if relay not in self.announced:
+            self.announced.add(relay)
+            about = characteristics(task, self.session.own, relay)
+            if relay in self._departing:
+                # Its name may be somebody else's by now.
+                about = replace(about, visibility=Visibility.PRIVATE)
+            self.session.tell(AddRelay(task=about))
+
+    def queued(self, relay: int) -> None:
+        """Note that a message of a task waits for the link."""
+        self._queued[relay] += 1
+
+    def unqueued(self, relay: int) -> None:
+        """Note that one does not any more; say that the task left, if it was the last.
+
+        Nobody can be told so before: what it sent would come from nobody.
+        """
+        self._queued[relay] -= 1
+        if not self._queued[relay]:
+            del self._queued[relay]
+            farewell = self._departing.pop(relay, None)
+            if farewell is not None:
+                self._leave(farewell)
+
+    def farewell(self, relay: int, *, final: bool) -> None:
+        """Say that a task of this process has left, and what it took (BUS-DEREG-4)."""
+        receipts = self._receipts.pop(relay, None)
+        extracted = 0 if receipts is None else receipts.extracted
+        frame = Unrelay(relay=relay, extracted=extracted, final=final)
+        if relay in self._queued:
+            # What it has not taken is free at once: two who leave while they write to
+            # one another would wait for one another.
+            self._departing[relay] = frame
+            self.session.tell(replace(frame, more=True))
+        else:
+            self._leave(frame)
+
+    def _leave(self, frame: Unrelay) -> None:
+        self.announced.discard(frame.relay)
+        self.session.tell(frame)
+
+    def is_told(self, relay: int) -> bool:
+        """Whether it will be told, or may just have been, that this task left."""
+        return relay in self._departing or any(
+            isinstance(frame, Unrelay) and frame.relay == relay
+            for frame in self.session.unheard()
+        )
+
+    def expect(self, task: Entry, number: int) -> None:
+        """Note a message for a task of this process."""
+        receipts = self._receipts.get(task.relay)
+        if receipts is None:
+            receipts = self._receipts[task.relay] = Receipts()
+        receipts.expect(number)
+
+    def took(self, relay: int, number: int, now: float) -> None:
+        """Note that a task of this process took a message."""
+        receipts = self._receipts.get(relay)
+        if receipts is not None and receipts.take(number):
+            self.session.took(relay, receipts.extracted, now)
+
+    # Its own tasks.
+
+    def depart(self, number: int) -> Relay | None:
+        """Forget one of its tasks; return what stood for it."""
+        self._departed[number] = None
+        if len(self._departed) > _DEPARTED_MAX:
+            del self._departed[next(iter(self._departed))]
+        return self.relays.pop(number, None)
+
+    def has_departed(self, number: int) -> bool:
+        """Whether it has said that this task of its has left."""
+        return number in self._departed
+
+    def forget(self) -> None:
+        """Know nothing any more, since it does not either."""
+        self.relays.clear()
+        self.audience = Relay(
+            self, None, self.audience.since, window=self.audience.window
+        )
+        self.announced.clear()
+        self._queued.clear()
+        self._departing.clear()
+        self._departed.clear()
+        self._receipts.clear()
+        self.joined = self.closing = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything of this process waits for it, or for a task of its."""
+        return any(relay.busy for relay in self.all_relays())
+
+
+def characteristics(
+    task: Entry, incarnation: int, relay: int | None = None
+) -> Characteristics:
+    """Return what another process makes a relay of a task from."""
+    return Characteristics(
+        relay=task.relay if relay is None else relay,
+        id=task.id,
+        name=task.name,
+        visibility=task.visibility,
+        incarnation=incarnation,
+    )

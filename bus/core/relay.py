@@ -1,0 +1,229 @@
+"""`Relay`: what stands in one process for a task of another (BUS-RELAY-1).
+
+What is posted to it waits in its queue until it may be put on the link, and is kept
+until the task has taken it. So it is known at any time what has become of each message:
+waiting, under way, or taken (BUS-RELAY-9).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bus.core.peer import Peer
+    from bus.core.routing_table import Entry
+    from bus.core.wire import Characteristics
+    from bus.message import Incoming, Kind
+
+__all__ = ["AUDIENCE", "Parcel", "Relay", "RelayState"]
+
+AUDIENCE: Final = 0  # the relay number of all who hear notifications in a process
+
+
+class Parcel(Struct, frozen=True, eq=False, kw_only=True):
+    """A message on its way to another process.
+
+    source: the task that sends it; relay: the number by which others know that.
+    id, flags: as in `bus.core.wire.Message`.
+    deadline: on the clock of this process, in seconds.
+    message: the command it was made from, to be sent elsewhere or to fail; None for
+      what concerns nobody else.
+    """
+
+    kind: Kind
+    source: Entry
+    relay: int
+    id: int
+    flags: int
+    deadline: float | None
+    body: bytes
+    message: Incoming | None = None
+
+
+class RelayState(enum.Enum):
+    """What a relay is to those who look for a name."""
+
+    UNNAMED = "unnamed"  # only answers go to it (BUS-RELAY-5)
+    NAMED = "named"  # it is what they find
+    SUPERSEDED = "superseded"  # somebody else is, who must not overtake it
+
+
+class Relay:
+    """The messages of this process for one task of another, in order.
+
+    peer: whose task it is. characteristics: of that; None for the `AUDIENCE` of a
+    process.
+    entry: what leads to it in the routing table.
+    provisional: whether it is known by hearsay only: its own process has not spoken of
+      it on the link between the two.
+    since: when it was made, in seconds.
+    opened: whether what was sent before all that is posted to it lies in front.
+    queue: what was not put on any link.
+    unacked: what was, with its number, and was not extracted.
+    asked: commands that were, by who asked and the number of the question, and are not
+      answered.
+    withdrawn: commands taken out of the queue, for whoever has the name now.
+
+    Invariants:
+    I1. numbers in ``unacked`` rise; there are at most ``window`` of them.
+    I2. commands are queued or withdrawn only while it is not unnamed.
+    """
+
+    __slots__ = (
+        "_answered",
+        "asked",
+        "characteristics",
+        "entry",
+        "number",
+        "opened",
+        "peer",
+        "provisional",
+        "queue",
+        "since",
+        "state",
+        "unacked",
+        "window",
+        "withdrawn",
+    )
+
+    def __init__(
+        self,
+        peer: Peer,
+        characteristics: Characteristics | None,
+        now: float,
+        *,
+        window: int,
+    ) -> None:
+        self.peer: Final = peer
+        self.characteristics: Final = characteristics
+        self.number: Final = (
+            AUDIENCE if characteristics is None else characteristics.relay
+        )
+        self.window: Final = window
+        self.entry: Any = None
+        self.state: RelayState = RelayState.UNNAMED
+        self.provisional: bool = False
+        self.since: Final = now
+        self.opened: bool = True
+        self.queue: deque[Parcel] = deque()
+        self.unacked: deque[tuple[int, Parcel]] = deque()
+        self.asked: dict[tuple[Entry, int], Incoming] = {}
+        self.withdrawn: list[Incoming] = []
+        self._answered: set[tuple[Entry, int]] = set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything waits here, is under way, or is to be answered."""
+        return bool(self.queue or self.unacked or self.asked or self.withdrawn)
+
+    def append(self, parcel: Parcel) -> None:
+        """Post something behind all that is here."""
+        self.queue.append(parcel)
+        self.peer.queued(parcel.relay)
+
+    def open(self, first: list[Parcel]) -> None:
+        """Put in front what was sent before all that is here."""
+        self.queue.extendleft(reversed(first))
+        for parcel in first:
+            self.peer.queued(parcel.relay)
+        self.opened = True
+
+    def pump(self) -> None:
+        """Put on the link what the window and the stream let through (BUS-RELAY-11)."""
+        if not self.opened:
+            return
+        session = self.peer.session
+        while self.queue and len(self.unacked) < self.window and session.room:
+            parcel = self.queue.popleft()
+            self.peer.announce(parcel.source, parcel.relay)
+            self.unacked.append((session.send(self.number, parcel), parcel))
+            self.peer.unqueued(parcel.relay)
+
+    def withdraw(self) -> None:
+        """Keep back the commands that are not under way yet, in order."""
+        self.withdrawn += _commands(self._take(commands_only=True))
+
+    @property
+    def waiting(self) -> int:
+        """How many commands wait here, or are under way."""
+        waiting = len(self.withdrawn)
+        if self.queue:
+            waiting += sum(each.message is not None for each in self.queue)
+        if self.unacked:
+            waiting += sum(each.message is not None for _, each in self.unacked)
+        return waiting
+
+    def extracted(self, number: int) -> int:
+        """Note that the task took all up to a number; return how many commands."""
+        taken = 0
+        while self.unacked and self.unacked[0][0] <= number:
+            _, parcel = self.unacked.popleft()
+            message = parcel.message
+            if message is not None:
+                taken += 1
+                key = (parcel.source, parcel.id)
+                if key in self._answered:
+                    self._answered.discard(key)
+                elif message.wants_reply:
+                    self.asked[key] = message
+        return taken
+
+    def answered(self, asker: Entry, number: int) -> None:
+        """Note that the task has answered a question.
+
+        Mostly before it is acknowledged that it took that.
+        """
+        if self.asked.pop((asker, number), None) is None and self.unacked:
+            self._answered.add((asker, number))
+
+    def take_unsent(self) -> list[Incoming]:
+        """Take out the commands that are not under way, in order; drop the rest."""
+        withdrawn, self.withdrawn = self.withdrawn, []
+        return withdrawn + _commands(self._take(commands_only=False))
+
+    def take_unacked(self) -> list[Incoming]:
+        """Take out the commands that are under way, in order; drop the rest."""
+        parcels = [parcel for _, parcel in self.unacked]
+        self.unacked.clear()
+        self._answered.clear()
+        return _commands(parcels)
+
+    def expire(self, now: float) -> list[Incoming]:
+        """Take out commands that are too late; forget questions that are."""
+        for key, message in list(self.asked.items()):
+            if message._deadline is not None and message._deadline <= now:
+                del self.asked[key]
+        late = [
+            each
+            for each in self.queue
+            if each.deadline is not None and each.deadline <= now
+        ]
+        for each in late:
+            self.queue.remove(each)
+            self.peer.unqueued(each.relay)
+        return _commands(late)
+
+    def next_deadline(self) -> float | None:
+        """Return when the first thing that waits here is too late; None for never."""
+        waiting = [each.deadline for each in self.queue]
+        asked = [each._deadline for each in self.asked.values()]
+        return min((at for at in waiting + asked if at is not None), default=None)
+
+    def _take(self, *, commands_only: bool) -> list[Parcel]:
+        taken = [
+            each for each in self.queue if not commands_only or each.message is not None
+        ]
+        for each in taken:
+            self.queue.remove(each)
+            self.peer.unqueued(each.relay)
+        return taken
+
+
+def _commands(parcels: Iterable[Parcel]) -> list[Incoming]:
+    return [each.message for each in parcels if each.message is not None]

@@ -1,0 +1,279 @@
+"""`Relays`: what stands here for tasks of other processes, and who of them has a name.
+
+A relay is made when a task is searched for, or asks, or is spoken of by its process. It
+is found by its name until that belongs to somebody else, or its task has left; then
+what it still has goes to whoever is next, before all that was sent since.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.core.actions import Dial, Vacate
+from bus.core.relay import AUDIENCE, Relay, RelayState
+from bus.core.routing_table import Entry, Visibility
+from bus.core.wire import LinkKind
+from bus.errors import WireError
+
+if TYPE_CHECKING:
+    from bus.address import Address
+    from bus.core.neighbours import Neighbours
+    from bus.core.peer import Key, Peer
+    from bus.core.process_manager import ProcessManager
+    from bus.core.routing_table import Audience
+    from bus.core.wire import AddRelay, Characteristics
+    from bus.message import Incoming
+
+__all__ = ["RelayBooks", "Relays"]
+
+
+@attrs.define
+class RelayBooks:
+    """What became of the commands that were given to relays (BUS-FLOW-7).
+
+    ``posted == taken + returned + failed + in_doubt``, and what is in relays.
+
+    posted: again if they came back. taken: by their addressees. returned: sent
+    elsewhere. failed: too late, or nowhere to go to. in_doubt: nobody knows whether
+    they were taken.
+    """
+
+    posted: int = 0
+    taken: int = 0
+    returned: int = 0
+    failed: int = 0
+    in_doubt: int = 0
+
+    @property
+    def ended(self) -> int:
+        """How many are in relays no more."""
+        return self.taken + self.returned + self.failed + self.in_doubt
+
+
+class Relays:
+    """The relays of one process, and the numbers by which its own tasks are known.
+
+    place: what hosts relays, for whoever posts to them.
+    """
+
+    __slots__ = ("_manager", "_neighbours", "_numbers", "_place", "_tasks", "books")
+
+    def __init__(
+        self, neighbours: Neighbours, manager: ProcessManager, place: object
+    ) -> None:
+        self._neighbours: Final = neighbours
+        self._manager: Final = manager
+        self._place: Final = place
+        self._numbers = itertools.count(AUDIENCE + 1)
+        # Tasks of this process that others may know, by their relay numbers.
+        self._tasks: Final[dict[int, Entry]] = {}
+        self.books: Final = RelayBooks()
+
+    @property
+    def waiting(self) -> int:
+        """How many commands are in relays, or under way."""
+        return sum(
+            relay.waiting
+            for peer in self._neighbours.peers.values()
+            for relay in peer.relays.values()
+        )
+
+    # Tasks of this process.
+
+    def new_number(self) -> int:
+        """Return a number by which nobody was ever known."""
+        return next(self._numbers)
+
+    def task(self, relay: int) -> Entry | None:
+        """Return who is known by a number."""
+        return self._tasks.get(relay)
+
+    def forget_task(self, task: Entry) -> None:
+        """Let nobody be known by the number of a task that has left."""
+        self._tasks.pop(task.relay, None)
+
+    def known(self, task: Entry) -> Entry:
+        """Give a task of this process the number by which others know it."""
+        if not task.relay:
+            task.relay = self.new_number()
+            self._tasks[task.relay] = task
+        return task
+
+    # Tasks of others.
+
+    def peer_for(self, key: Key, incarnation: int, now: float) -> Peer | None:
+        """Return a life of another process; None for one that is over."""
+        peer = self._neighbours.peers.get(key)
+        if peer is not None:
+            if peer.session.incarnation == incarnation:
+                return peer
+            if peer.session.incarnation > incarnation:
+                return None
+            self._neighbours.lose(peer, now)
+        return self._neighbours.meet(key, incarnation, now)
+
+    def sender_known(
+        self, key: Key, task: Characteristics, now: float, *, way: Peer
+    ) -> bool:
+        """Let a task that searches be answered (BUS-ROUTE-9); False if it has left."""
+        peer = self.peer_for(key, task.incarnation, now)
+        if peer is None:
+            return False
+        return self.add_relay(peer, task, now, hearsay=way is not peer) is not None
+
+    def add_relay(
+        self, peer: Peer, task: Characteristics, now: float, *, hearsay: bool = False
+    ) -> Relay | None:
+        """Let something stand for a task here, once (BUS-RELAY-3); None if it left.
+
+        hearsay: it was not its own process that said so, on a link to this one.
+        """
+        relay = peer.relays.get(task.relay)
+        if relay is None:
+            if peer.has_departed(task.relay):
+                return None
+            limits = self._neighbours.limits
+            relay = Relay(peer, task, now, window=limits.window)
+            machine, own = task.id.machine, self._neighbours.me.machine
+            address = self._neighbours.address(machine, task.name)
+            relay.entry = Entry(
+                id=task.id,
+                name=task.name if machine == own else f"ism://{machine}/{task.name}",
+                visibility=task.visibility,
+                address=address,
+                place=self._place,
+                box=relay,
+                remote=True,
+            )
+            relay.provisional = hearsay
+            peer.relays[task.relay] = relay
+        elif not hearsay:
+            relay.provisional = False
+        if task.visibility is Visibility.PUBLIC:
+            self._name(relay)
+        return relay
+
+    def _name(self, relay: Relay) -> None:
+        """Let it be found by its name, in the place of another relay that was."""
+        entry = relay.entry
+        present = self._manager.table.find(entry.name)
+        if present is entry or (present is not None and not present.remote):
+            return
+        if present is not None:
+            if _is_newer(present, entry):
+                return
+            self.supersede(present)
+        if relay.state is RelayState.UNNAMED:
+            relay.state = RelayState.NAMED
+        relay.opened = False
+        entry.place = self._place
+        self._neighbours.todo += self._manager.add_relay(entry)
+
+    def supersede(self, entry: Entry) -> None:
+        """Let a relay be found no more, since another one has its name."""
+        relay: Relay = entry.box
+        self._neighbours.todo += self._manager.leave(entry)
+        entry.place = None
+        relay.state = RelayState.SUPERSEDED
+        relay.opened = True
+        relay.withdraw()
+        self.drained(relay)
+
+    def drained(self, relay: Relay) -> None:
+        """Let those go on who wait behind a relay, if nothing of it is under way."""
+        if relay.state is not RelayState.SUPERSEDED:
+            return
+        if any(parcel.message is not None for _, parcel in relay.unacked):
+            return
+        found = self._manager.table.find(relay.entry.name)
+        back = found is relay.entry
+        relay.state = RelayState.NAMED if back else RelayState.UNNAMED
+        withdrawn, relay.withdrawn = relay.withdrawn, []
+        self._vacate(relay.entry, withdrawn, final=False)
+
+    def found(
+        self, way: Peer, frame: AddRelay, announced: int | None, now: float
+    ) -> None:
+        """Take an answer to a search of this process (BUS-ROUTE-6, BUS-ROUTE-9)."""
+        task = frame.task
+        key = (task.id.machine, task.id.process)
+        if not frame.addresses and key != way.key:
+            raise WireError(f"ADD_RELAY of {key} has no address, and came by another")
+        peer = self.peer_for(key, task.incarnation, now)
+        if peer is None:
+            return
+        if frame.addresses:
+            peer.addresses = frame.addresses
+        elif announced is not None:
+            peer.announced.add(announced)  # by the search, on this very link
+        self.add_relay(peer, task, now, hearsay=way is not peer)
+        self.dial(peer)
+
+    def dial(self, peer: Peer) -> None:
+        """Make a link for messages, if there is none and it is known where to."""
+        if peer.session.link is None and peer.addresses and not peer.dialling:
+            peer.dialling = True
+            self._neighbours.todo.append(Dial(peer.key, LinkKind.DATA, peer.addresses))
+
+    def audience(self, relay: Relay) -> tuple[Audience, ...]:
+        """Return who hears a task of another process, here; nobody a private one."""
+        if relay.entry.visibility is Visibility.PRIVATE:
+            return ()
+        address: Address = relay.entry.address
+        return self._manager.subscriptions.audience(address.module, address.machine)
+
+    # Departures.
+
+    def eliminated(self, registration: object) -> None:
+        """Release the relay of a task that is gone, if it was known by hearsay.
+
+        Otherwise, and where anything is under way to it, its own process says what it
+        took; and what it has sent may still be on its way.
+        """
+        for peer in self._neighbours.peers.values():
+            for relay in list(peer.relays.values()):
+                if (
+                    relay.entry.id == registration
+                    and relay.provisional
+                    and not relay.unacked
+                ):
+                    del peer.relays[relay.number]
+                    self.release(relay, relay.take_unsent(), final=False)
+
+    def release(self, relay: Relay, again: list[Incoming], *, final: bool) -> None:
+        """Let a relay stand for nobody any more; what it has left goes elsewhere."""
+        entry: Entry = relay.entry
+        present = self._manager.table.find(entry.name)
+        state, relay.state = relay.state, RelayState.UNNAMED
+        entry.place = None
+        if state is RelayState.SUPERSEDED:  # it left before
+            self._vacate(entry, again, final=final)
+            again = []
+        if present is entry:
+            self._neighbours.todo += self._manager.leave(entry)
+            self._vacate(entry, again, final=final)
+
+    def _vacate(self, entry: Entry, messages: list[Incoming], *, final: bool) -> None:
+        self.books.returned += len(messages)
+        self._neighbours.todo.append(Vacate(entry, tuple(messages), final))
+
+    def forgotten_at(self, relay: Relay) -> float | None:
+        """Return when a relay goes that is known by hearsay and not used.
+
+        Its task may have left in between, and nobody was there to say so.
+        """
+        if not relay.provisional or relay.busy or not relay.opened:
+            return None
+        if self.audience(relay):
+            return None
+        return relay.since + self._neighbours.limits.connect_timeout_s
+
+
+def _is_newer(entry: Entry, than: Entry) -> bool:
+    """Whether of two tasks of one process this one registered later."""
+    mine, other = entry.id, than.id
+    same = (mine.machine, mine.process) == (other.machine, other.process)
+    return same and mine.number > other.number

@@ -1,0 +1,118 @@
+"""`Requests`: what was asked for, by whom, and to whom that was passed on.
+
+A search and a subscription go the same ways, from process to process, and are kept in
+each until they are taken back: so one that comes later can be told of them too
+(BUS-ROUTE-18, OPEN-16).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+import attrs
+from msgspec.structs import replace
+
+from bus.core.wire import Cancel, Search, Subscribe, Unsubscribe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bus.core.neighbours import Neighbours
+    from bus.core.peer import Key, Peer
+    from bus.core.wire import RequestId
+
+__all__ = ["Request", "Requests"]
+
+Asked = TypeVar("Asked", Search, Subscribe)
+
+
+@attrs.define(eq=False)
+class Request(Generic[Asked]):
+    """Something that was asked for.
+
+    frame: as it came, or as this process says it.
+    machine, name: where it is sought; the name may be a pattern.
+    origin: who passed it on to here; None if this process itself asks.
+    deadline: when it is forgotten, in seconds; None for not before it is taken back.
+    went: to whom it was passed on.
+    """
+
+    frame: Asked
+    machine: str
+    name: str
+    origin: Peer | None
+    deadline: float | None = None
+    went: dict[Key, Peer] = attrs.Factory(dict)
+
+
+class Requests(Generic[Asked]):
+    """All that are known here, by their number."""
+
+    __slots__ = ("_by_id", "_neighbours")
+
+    def __init__(self, neighbours: Neighbours) -> None:
+        self._neighbours: Final = neighbours
+        self._by_id: dict[RequestId, Request[Asked]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def get(self, number: RequestId) -> Request[Asked] | None:
+        """Return one that is known."""
+        return self._by_id.get(number)
+
+    def all(self) -> list[Request[Asked]]:
+        """Return them in the order in which they came."""
+        return list(self._by_id.values())
+
+    def of(self, machine: str, name: str) -> list[Request[Asked]]:
+        """Return those for one name on one machine."""
+        return [
+            each
+            for each in self._by_id.values()
+            if each.name == name and each.machine == machine
+        ]
+
+    def keep(self, request: Request[Asked]) -> None:
+        """Remember one, in the place of what it repeats."""
+        self._by_id[request.frame.id] = request
+
+    def spread(self, request: Request[Asked], ways: Iterable[Peer]) -> None:
+        """Pass one on, by ways that it has not gone, if it may go further (OPEN-9)."""
+        frame = request.frame
+        if request.origin is not None:
+            if frame.hops <= 1:
+                return
+            frame = replace(frame, hops=frame.hops - 1)
+        for way in ways:
+            if way.key not in request.went and way is not request.origin:
+                request.went[way.key] = way
+                way.session.tell(frame)
+
+    def end(self, request: Request[Asked], *, answered_by: Peer | None = None) -> None:
+        """Forget one, and take it back from those to whom it was passed on."""
+        del self._by_id[request.frame.id]
+        frame: Search | Subscribe = request.frame
+        ends = Cancel if isinstance(frame, Search) else Unsubscribe
+        for way in request.went.values():
+            if way is not answered_by:
+                way.session.tell(ends(id=frame.id))
+        request.went.clear()
+
+    def lose(self, peer: Peer) -> None:
+        """Forget what a process asked, and that it was asked, since it is lost."""
+        for request in self.all():
+            request.went.pop(peer.key, None)
+            if request.origin is peer:
+                self.end(request)
+
+    def expire(self, now: float) -> list[Request[Asked]]:
+        """Forget those whose time is up, as all do who know them; return them."""
+        late = [
+            each
+            for each in self._by_id.values()
+            if each.deadline is not None and each.deadline <= now
+        ]
+        for each in late:
+            del self._by_id[each.frame.id]
+        return late

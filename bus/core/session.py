@@ -1,0 +1,327 @@
+"""`Session`: what goes to one other process and comes from it, over all links to it.
+
+A link may be lost while both processes live; the session goes on over the next one.
+Messages have numbers (`OutgoingStream`). Control frames are counted, and kept until the
+other side has said that it heard them. The first frame on a new link says what came of
+both; what did not come is sent again, in the order in which it was sent at first. So
+nothing is lost and nothing comes twice, as long as neither side forgets the session.
+
+Only one link is listened to at a time. It decides nothing about what is said.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from bus.core.incoming_stream import Acknowledgement
+from bus.core.outgoing_stream import OutgoingStream
+from bus.core.wire import (
+    MESSAGES_MAX,
+    NO_DEADLINE,
+    Ack,
+    Batch,
+    Message,
+    OpenStream,
+)
+from bus.core.wire.stream_frames import EXTRACTED_MAX
+from bus.errors import WireError
+
+if TYPE_CHECKING:
+    from bus.core.limits import Limits
+    from bus.core.relay import Parcel
+    from bus.core.wire import ControlFrame, Frame
+
+__all__ = ["Session"]
+
+_HEARD_MAX: Final = 64  # control frames heard and not acknowledged
+_BATCH_BYTES_MAX: Final = 64 * 2**10
+
+
+class Session:
+    """One epoch of this process towards one incarnation of another one.
+
+    epoch: of the numbers given here. their_epoch: of theirs; None before they said it.
+    own, incarnation: lives of this process, and of the other one.
+    link: the one that is used, None while there is none.
+    ready: whether both sides have said on it what had come.
+    heard: control frames that came.
+
+    Invariant: what is in ``_controls`` are the last ``len(_controls)`` of ``_told``.
+    """
+
+    __slots__ = (
+        "_ack_at",
+        "_ack_now",
+        "_acked",
+        "_acked_heard",
+        "_controls",
+        "_held",
+        "_limits",
+        "_nonce",
+        "_outbox",
+        "_received",
+        "_said",
+        "_taken",
+        "_told",
+        "epoch",
+        "extracted",
+        "heard",
+        "incarnation",
+        "link",
+        "outgoing",
+        "own",
+        "ready",
+        "their_epoch",
+    )
+
+    def __init__(
+        self, epoch: int, *, own: int, incarnation: int, nonce: int, limits: Limits
+    ) -> None:
+        self.epoch: Final = epoch
+        self.incarnation: Final = incarnation
+        self.own: Final = own
+        self._nonce: Final = nonce
+        self._limits: Final = limits
+        self.outgoing: OutgoingStream[tuple[int, Parcel]] = OutgoingStream(
+            epoch, window=limits.stream_window
+        )
+        self.their_epoch: int | None = None
+        self.link: int | None = None
+        self.ready: bool = False
+        # Each with the number of the message that was sent next.
+        self._controls: deque[tuple[int, ControlFrame]] = deque()
+        self._told: int = 0
+        self._held: int | None = None  # how much was told when it was held
+        self._outbox: list[ControlFrame | tuple[int, int, Parcel]] = []
+        self.heard: int = 0
+        self._acked_heard: int = 0
+        self._received = Acknowledgement(1)
+        self._acked: int = 1
+        # What tasks of this process took, by relay number: all, and since last told.
+        self.extracted: dict[int, int] = {}
+        self._taken: dict[int, int] = {}
+        self._said: dict[int, int] = {}
+        self._ack_at: float | None = None
+        self._ack_now: bool = False
+
+    # Links.
+
+    def attach(self, link: int) -> OpenStream:
+        """Use a link from now on; return the first frame on it."""
+        self.link, self.ready, self._held = link, False, None
+        self._outbox.clear()
+        return OpenStream(
+            epoch=self.epoch,
+            nonce=self._nonce,
+            incarnation=self.incarnation,
+            first=self.outgoing.floor,
+            window=self._limits.stream_window,
+            known=self.their_epoch or 0,
+            last=self._received.next - 1,
+            heard=self.heard,
+        )
+
+    def detach(self) -> None:
+        """Use no link from now on."""
+        self.link, self.ready, self._held = None, False, None
+        self._outbox.clear()
+
+    def open(self, frame: OpenStream, has: Acknowledgement) -> None:
+        """Go on where the other side says it is; has: what came of its stream."""
+        self.their_epoch = frame.epoch
+        self._received = has
+        if frame.known == self.epoch:
+            self.outgoing.acknowledge(Acknowledgement(frame.last + 1))
+            self._forget_heard(frame.heard)
+        self.ready = True
+        self._taken = dict(self.extracted)
+        self._ack_now = bool(self._taken)
+        # All again, in the order in which it was: what stands for a relay before what
+        # is sent by it, and after that what ends it.
+        controls = deque(self._controls)
+        for number, (to, parcel) in self.outgoing.outstanding():
+            while controls and controls[0][0] <= number:
+                self._outbox.append(controls.popleft()[1])
+            self._outbox.append((number, to, parcel))
+        self._outbox += [frame for _, frame in controls]
+
+    def reset(self) -> None:
+        """Begin anew, since the other side has: what it was told is void."""
+        self.outgoing.abandon()
+        self._controls.clear()
+        self._told = self.heard = self._acked_heard = 0
+        self.their_epoch = None
+        self._received = Acknowledgement(1)
+        self._acked = 1
+        self.extracted.clear()
+        self._taken.clear()
+        self._said.clear()
+        self._ack_at, self._ack_now = None, False
+        self._outbox.clear()
+
+    # What goes out.
+
+    @property
+    def room(self) -> int:
+        """How many messages may be sent now."""
+        return self.outgoing.room if self.ready and self._held is None else 0
+
+    def say(self, frame: ControlFrame) -> None:
+        """Say something about this link, which is not said again on another one."""
+        if self.ready:
+            self._outbox.append(frame)
+
+    def unheard(self) -> list[ControlFrame]:
+        """Return what was told, or will be, and is not known to be heard."""
+        return [frame for _, frame in self._controls]
+
+    def hold(self) -> None:
+        """Say nothing more on this link, since it may be closed."""
+        self._held = self._told
+
+    def resume(self) -> None:
+        """Say what was held back."""
+        held, self._held = self._held, None
+        if held is not None and self.ready and self._told > held:
+            since = list(self._controls)[held - self._told :]
+            self._outbox += [frame for _, frame in since]
+
+    def tell(self, frame: ControlFrame) -> None:
+        """Say something, now or as soon as there is a link."""
+        self._controls.append((self.outgoing.next, frame))
+        self._told += 1
+        if self.ready and self._held is None:
+            self._outbox.append(frame)
+
+    def send(self, to: int, parcel: Parcel) -> int:
+        """Send a message to a relay number; there must be room. Return its number."""
+        number = self.outgoing.send((to, parcel))
+        self._outbox.append((number, to, parcel))
+        return number
+
+    def flush(self, now: float) -> list[Frame]:
+        """Take out what is to be put on the link now, in order."""
+        if not self.ready or not (self._outbox or self._ack_due(now)):
+            return []
+        frames: list[Frame] = []
+        run: list[Message] = []
+        first = size = 0
+        for each in self._outbox:
+            if not isinstance(each, tuple):
+                self._close_run(frames, first, run)
+                run, size = [], 0
+                frames.append(each)
+                continue
+            number, to, parcel = each
+            if run and (
+                number != first + len(run)
+                or len(run) == MESSAGES_MAX
+                or size > _BATCH_BYTES_MAX
+            ):
+                self._close_run(frames, first, run)
+                run, size = [], 0
+            if not run:
+                first = number
+            run.append(_packed(to, parcel, now))
+            size += len(parcel.body)
+        self._close_run(frames, first, run)
+        self._outbox.clear()
+        if self._ack_due(now):
+            frames += self._acks()
+        return frames
+
+    def _close_run(self, frames: list[Frame], first: int, run: list[Message]) -> None:
+        if run:
+            floor = self.outgoing.floor
+            frames.append(Batch(self.epoch, self.incarnation, floor, first, run))
+
+    # What comes in.
+
+    def received(self, has: Acknowledgement) -> None:
+        """Note what came of their stream."""
+        self._received = has
+        if has.next - self._acked >= self._limits.stream_window // 2:
+            self._ack_now = True
+
+    def count(self) -> None:
+        """Note a control frame that came."""
+        self.heard += 1
+        if self.heard - self._acked_heard >= _HEARD_MAX:
+            self._ack_now = True
+
+    def took(self, relay: int, number: int, now: float) -> None:
+        """Note that a task has taken all of its messages up to a number."""
+        before = self._said.get(relay, 0)
+        self.extracted[relay] = self._taken[relay] = number
+        if self._ack_at is None:
+            self._ack_at = now + self._limits.ack_delay_s
+        if number - before >= self._limits.window // 2:
+            self._ack_now = True
+
+    def repeat_ack(self) -> None:
+        """Acknowledge again, since something came again (AMO-24)."""
+        self._ack_now = True
+
+    def acknowledged(self, ack: Ack) -> None:
+        """Forget what the other side has.
+
+        Raises:
+            WireError: it speaks of what was never sent.
+        """
+        self.outgoing.acknowledge(ack.acknowledgement)
+        self._forget_heard(ack.heard)
+
+    @property
+    def ack_at(self) -> float | None:
+        """When an acknowledgement is due, None for never."""
+        return self._ack_at if self.ready else None
+
+    def _ack_due(self, now: float) -> bool:
+        late = self._ack_at is not None and self._ack_at <= now
+        return self.their_epoch is not None and (self._ack_now or late)
+
+    def _acks(self) -> list[Frame]:
+        assert self.their_epoch is not None
+        taken = list(self._taken.items())
+        self._said.update(self._taken)
+        self._taken.clear()
+        self._ack_at, self._ack_now = None, False
+        self._acked, self._acked_heard = self._received.next, self.heard
+        parts = [
+            tuple(taken[at : at + EXTRACTED_MAX])
+            for at in range(0, max(1, len(taken)), EXTRACTED_MAX)
+        ]
+        return [
+            Ack.of(
+                self._received,
+                epoch=self.their_epoch,
+                incarnation=self.own,
+                extracted=part,
+                heard=self.heard,
+            )
+            for part in parts
+        ]
+
+    def _forget_heard(self, heard: int) -> None:
+        if heard > self._told:
+            raise WireError(f"heard {heard} control frames of {self._told}")
+        while len(self._controls) > self._told - heard:
+            self._controls.popleft()
+
+
+def _packed(to: int, parcel: Parcel, now: float) -> Message:
+    if parcel.deadline is None:
+        left = NO_DEADLINE
+    else:
+        left = min(max(0, int((parcel.deadline - now) * 1000)), NO_DEADLINE - 1)
+    return Message(
+        to,
+        parcel.relay,
+        parcel.kind,
+        parcel.flags,
+        parcel.id,
+        left,
+        0,
+        parcel.body,
+    )

@@ -1,0 +1,78 @@
+"""`UserTable`: the public tasks of a machine, as its master has them (BUS-INIT-12)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from bus.core.peer import Key
+    from bus.core.routing_table import RegistrationId
+
+__all__ = ["User", "UserTable"]
+
+
+@attrs.frozen
+class User:
+    """One public task. owner: the process that has it."""
+
+    id: RegistrationId
+    name: str
+    owner: Key
+    registered_ns: int
+
+    def goes_before(self, other: User) -> bool:
+        """Whether this is the earlier one of two that claim a name (OPEN-1)."""
+        mine = (self.registered_ns, self.owner, self.id.number)
+        return mine < (other.registered_ns, other.owner, other.id.number)
+
+
+class UserTable:
+    """Who has which name on a machine.
+
+    Invariant: names are unique, and the earliest registration has it.
+    """
+
+    __slots__ = ("_by_name",)
+
+    def __init__(self) -> None:
+        self._by_name: Final[dict[str, User]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def owners(self) -> dict[str, Key]:
+        """Return which process has which name."""
+        return {name: user.owner for name, user in self._by_name.items()}
+
+    def find(self, name: str) -> User | None:
+        """Return who has a name."""
+        return self._by_name.get(name)
+
+    def claim(self, user: User) -> User | None:
+        """Let one have a name; return who has to give it up, it or another one."""
+        present = self._by_name.get(user.name)
+        if present is None or present.id == user.id:
+            self._by_name[user.name] = user
+            return None
+        if user.goes_before(present):
+            self._by_name[user.name] = user
+            return present
+        return user
+
+    def remove(self, number: RegistrationId, name: str) -> bool:
+        """Forget a registration, and no newer one of its name (BUS-DEREG-7)."""
+        present = self._by_name.get(name)
+        if present is None or present.id != number:
+            return False
+        del self._by_name[name]
+        return True
+
+    def of(self, owner: Key) -> list[User]:
+        """Return the tasks of one process."""
+        return [each for each in self._by_name.values() if each.owner == owner]
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._by_name.clear()

@@ -1,0 +1,289 @@
+"""What the model of searches and relays says, to be asserted on a simulated bus.
+
+The names are those of ``specs/promela/search.pml``. Whoever simulates a bus fills in a
+`Snapshot`, after any step, and calls each of `SAFETY`; and each of `AT_REST` as well
+once nothing is under way and every deadline has passed. Nothing here knows the code of
+the bus: numbers of registrations and of searches can be whatever tells them apart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable
+from typing import Final, TypeAlias
+
+import attrs
+
+__all__ = [
+    "AT_REST",
+    "SAFETY",
+    "Answer",
+    "Hosted",
+    "LedgerEntry",
+    "News",
+    "Process",
+    "Relay",
+    "Release",
+    "Snapshot",
+    "a_name_is_left_to_one",
+    "a_relay_of_who_is_gone_will_end",
+    "a_search_is_answered_once",
+    "an_elimination_spares_the_newer",
+    "garbage_relays_vanish",
+    "ledgers_forget_what_is_over",
+    "no_ledger_keeps_a_ghost",
+    "no_relay_survives_both_ends",
+    "no_search_goes_in_a_circle",
+    "one_relay_for_a_registration_and_link",
+    "only_the_holder_answers",
+]
+
+RegistrationId: TypeAlias = Hashable
+SearchId: TypeAlias = Hashable
+LinkId: TypeAlias = Hashable
+
+
+@attrs.frozen
+class Hosted:
+    """A task that a process hosts, as long as it can be found there.
+
+    machine: of the name; one name may be on several.
+    """
+
+    id: RegistrationId
+    name: str
+    public: bool = True
+    machine: str = ""
+
+
+@attrs.frozen
+class Relay:
+    """What stands in a process for a task of another.
+
+    id: the registration of that task. link: what it sends by, None for none yet.
+    made_for: registrations of its process that need it; all of them, where that is not
+      kept.
+    lingers: whether a deadline runs after which it is released, since its link is not
+      made or since nothing needs it.
+    """
+
+    id: RegistrationId
+    link: LinkId | None = None
+    made_for: frozenset[RegistrationId] = frozenset()
+    lingers: bool = False
+
+
+@attrs.frozen
+class LedgerEntry:
+    """A search that a process keeps. asked: processes to which it was passed on."""
+
+    id: SearchId
+    asked: frozenset[str] = frozenset()
+
+
+@attrs.frozen
+class Process:
+    """One process. searches: its own, that are open; ledger: those of others."""
+
+    hosted: tuple[Hosted, ...] = ()
+    relays: tuple[Relay, ...] = ()
+    ledger: tuple[LedgerEntry, ...] = ()
+    searches: frozenset[SearchId] = frozenset()
+
+    def hosts(self, registration: RegistrationId) -> bool:
+        """Whether a registration is here."""
+        return any(each.id == registration for each in self.hosted)
+
+
+@attrs.frozen
+class News:
+    """Something under way to a process: what is over.
+
+    That is an ELIMINATE or UNRELAY of a registration, a CANCEL of a search, or the loss
+    of a link or of a process, for each registration and search that it ends.
+    """
+
+    to: str
+    over: RegistrationId | SearchId
+
+
+@attrs.frozen
+class Answer:
+    """An ADD_RELAY that reached who searched.
+
+    hosted: whether its sender hosted that registration, as public, when it sent it.
+    """
+
+    search: SearchId
+    hosted: bool = True
+
+
+@attrs.frozen
+class Release:
+    """A relay that was released because a registration was said to be gone."""
+
+    relay: RegistrationId
+    said: RegistrationId
+
+
+@attrs.frozen
+class Snapshot:
+    """A bus, between two steps.
+
+    news: what is under way. expired: searches whose time is up, of which everybody who
+    keeps them knows by himself.
+    sought: since the beginning, each search with the process that it came to, and those
+      of a process itself with that one; who joins again is another process.
+    answers, releases: since the beginning.
+    """
+
+    processes: dict[str, Process]
+    news: frozenset[News] = frozenset()
+    expired: frozenset[SearchId] = frozenset()
+    sought: tuple[tuple[SearchId, str], ...] = ()
+    answers: tuple[Answer, ...] = ()
+    releases: tuple[Release, ...] = ()
+
+    def lives(self, registration: RegistrationId) -> bool:
+        """Whether a registration is anywhere."""
+        return any(each.hosts(registration) for each in self.processes.values())
+
+    def is_open(self, search: SearchId) -> bool:
+        """Whether somebody still waits for the answer to a search."""
+        return any(search in each.searches for each in self.processes.values())
+
+    def will_hear(self, process: str, over: Hashable) -> bool:
+        """Whether news of an end are under way to a process."""
+        return News(process, over) in self.news
+
+
+# Safety: at every step.
+
+
+def no_search_goes_in_a_circle(snapshot: Snapshot) -> None:
+    """OPEN-9, BUS-ROUTE-17: nobody is sent its own search, nor any search twice."""
+    twice = [each for each, times in Counter(snapshot.sought).items() if times > 1]
+    assert not twice
+
+
+def one_relay_for_a_registration_and_link(snapshot: Snapshot) -> None:
+    """BUS-RELAY-3, BUS-ROUTE-11."""
+    for name, process in snapshot.processes.items():
+        relays = Counter((each.id, each.link) for each in process.relays)
+        assert all(times == 1 for times in relays.values()), name
+
+
+def a_search_is_answered_once(snapshot: Snapshot) -> None:
+    """BUS-ROUTE-9, BUS-ROUTE-18."""
+    answers = Counter(each.search for each in snapshot.answers)
+    assert all(times == 1 for times in answers.values())
+
+
+def only_the_holder_answers(snapshot: Snapshot) -> None:
+    """BUS-ROUTE-10: never by a relay, nor for a private task."""
+    assert all(each.hosted for each in snapshot.answers)
+
+
+def an_elimination_spares_the_newer(snapshot: Snapshot) -> None:
+    """BUS-DEREG-7: it is about one registration, whatever its name."""
+    assert all(each.relay == each.said for each in snapshot.releases)
+
+
+def no_relay_survives_both_ends(snapshot: Snapshot) -> None:
+    """BUS-DEREG-3, BUS-DEREG-10: its task, and those that it was made for."""
+    for name, process, relay in _relays(snapshot):
+        if not snapshot.lives(relay.id) and not _needed(process, relay):
+            assert relay.lingers or snapshot.will_hear(name, relay.id), name
+
+
+def a_relay_of_who_is_gone_will_end(snapshot: Snapshot) -> None:
+    """BUS-DEREG-2, BUS-DEREG-4, BUS-ROUTE-12: by news, or by a deadline."""
+    for name, _, relay in _relays(snapshot):
+        if not snapshot.lives(relay.id):
+            assert relay.lingers or snapshot.will_hear(name, relay.id), name
+
+
+def no_ledger_keeps_a_ghost(snapshot: Snapshot) -> None:
+    """BUS-ROUTE-19, BUS-DEREG-11: of a search that is over, news are under way.
+
+    They may have to pass through other processes, which have yet to hear.
+    """
+    ways: dict[tuple[str, SearchId], set[str]] = {}
+    for name, entry in _entries(snapshot):
+        for other in entry.asked:
+            ways.setdefault((other, entry.id), set()).add(name)
+    for name, entry in _entries(snapshot):
+        if snapshot.is_open(entry.id) or entry.id in snapshot.expired:
+            continue
+        passers, left = {name}, [name]
+        while left:
+            more = ways.get((left.pop(), entry.id), set()) - passers
+            passers |= more
+            left += more
+        assert any(snapshot.will_hear(each, entry.id) for each in passers), name
+
+
+# What must come in the end: when nothing is under way and no deadline is left.
+
+
+def garbage_relays_vanish(snapshot: Snapshot) -> None:
+    """BUS-DEREG-3, BUS-DEREG-10."""
+    for name, process, relay in _relays(snapshot):
+        assert snapshot.lives(relay.id), name
+        assert _needed(process, relay), name
+
+
+def ledgers_forget_what_is_over(snapshot: Snapshot) -> None:
+    """BUS-DEREG-11."""
+    for name, entry in _entries(snapshot):
+        assert snapshot.is_open(entry.id), name
+
+
+def a_name_is_left_to_one(snapshot: Snapshot) -> None:
+    """OPEN-3, BUS-MOVE-7: among all processes that have a link to the master."""
+    public = Counter(
+        (each.machine, each.name)
+        for process in snapshot.processes.values()
+        for each in process.hosted
+        if each.public
+    )
+    assert all(times == 1 for times in public.values())
+
+
+Invariant: TypeAlias = Callable[[Snapshot], None]
+
+SAFETY: Final[tuple[Invariant, ...]] = (
+    no_search_goes_in_a_circle,
+    one_relay_for_a_registration_and_link,
+    a_search_is_answered_once,
+    only_the_holder_answers,
+    an_elimination_spares_the_newer,
+    no_relay_survives_both_ends,
+    a_relay_of_who_is_gone_will_end,
+    no_ledger_keeps_a_ghost,
+)
+AT_REST: Final[tuple[Invariant, ...]] = (
+    garbage_relays_vanish,
+    ledgers_forget_what_is_over,
+    a_name_is_left_to_one,
+)
+
+
+def _relays(snapshot: Snapshot) -> list[tuple[str, Process, Relay]]:
+    return [
+        (name, process, relay)
+        for name, process in snapshot.processes.items()
+        for relay in process.relays
+    ]
+
+
+def _entries(snapshot: Snapshot) -> list[tuple[str, LedgerEntry]]:
+    return [
+        (name, entry)
+        for name, process in snapshot.processes.items()
+        for entry in process.ledger
+    ]
+
+
+def _needed(process: Process, relay: Relay) -> bool:
+    return any(process.hosts(each) for each in relay.made_for)

@@ -1,0 +1,81 @@
+"""Who is turned away, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from bus.core.greeting import greeting, refusal, welcome
+from bus.core.limits import Limits
+from bus.core.neighbours import Neighbours
+from bus.core.wire import Identity, LinkKind, Reason, Role
+from specs.clauses import clause
+
+
+def neighbours(process: str, **about: Any) -> Neighbours:
+    me = Identity(
+        bus="bus1",
+        machine="m1",
+        machine_id="id1",
+        process=process,
+        process_id=1,
+        incarnation=1,
+        role=Role.SLAVE,
+    )
+    return Neighbours(
+        replace(me, **about), limits=Limits(), nonce=lambda: 1, addresses=((), ())
+    )
+
+
+@clause("BUS-INIT-4", "BUS-ENT-12", "BUS-WIRE-3")
+@pytest.mark.parametrize(
+    ("about", "kind", "reason"),
+    [
+        ({}, LinkKind.SIGNALLING, None),
+        ({}, LinkKind.DATA, None),
+        ({"bus": "bus2"}, LinkKind.SIGNALLING, Reason.BUS),
+        ({"bus": "bus2"}, LinkKind.DATA, Reason.BUS),
+        ({"role": Role.MASTER}, LinkKind.SIGNALLING, Reason.DUPLICATE),
+        ({"machine_id": "id2"}, LinkKind.SIGNALLING, Reason.MACHINE_NAME),
+        (
+            {"machine": "m2", "machine_id": "id2", "role": Role.MASTER},
+            LinkKind.SIGNALLING,
+            None,
+        ),
+        ({"machine": "m2", "machine_id": "id2"}, LinkKind.SIGNALLING, Reason.ACCESS),
+        ({"machine": "m2", "machine_id": "id2"}, LinkKind.DATA, None),
+    ],
+    ids=str,
+)
+def test_a_master_welcomes_who_belongs_to_it(
+    about: dict[str, Any], kind: LinkKind, reason: Reason | None
+) -> None:
+    """Its slaves, other masters, and whoever has messages on this bus."""
+    master = neighbours("p1", role=Role.MASTER)
+
+    assert refusal(master, greeting(neighbours("p2", **about), kind)) is reason
+
+
+@clause("BUS-WIRE-3")
+def test_who_speaks_no_version_in_common_is_turned_away() -> None:
+    hello = greeting(neighbours("p2"), LinkKind.DATA)
+
+    assert (
+        refusal(neighbours("p1"), replace(hello, versions=(90, 91))) is Reason.VERSION
+    )
+
+
+def test_a_slave_is_nobodys_master() -> None:
+    hello = greeting(neighbours("p2"), LinkKind.SIGNALLING)
+
+    assert refusal(neighbours("p1"), hello) is Reason.BUSY
+
+
+def test_who_became_master_says_so() -> None:
+    one = neighbours("p1")
+    one.role = Role.MASTER
+
+    assert welcome(one).identity.role is Role.MASTER
+    assert greeting(one, LinkKind.DATA).identity.role is Role.MASTER

@@ -1,0 +1,200 @@
+"""What goes to another process, over one link after another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bus.core.incoming_stream import Acknowledgement
+from bus.core.limits import Limits
+from bus.core.relay import Parcel
+from bus.core.session import Session
+from bus.core.wire import Ack, Batch, Bye, Frame, OpenStream, Unrelay
+from bus.errors import WireError
+from bus.message import Kind
+from specs.clauses import clause
+
+LIMITS = Limits(window=4, stream_window=8)
+NOW = 100.0
+
+
+def session(epoch: int = 5, *, own: int = 1, incarnation: int = 2) -> Session:
+    return Session(epoch, own=own, incarnation=incarnation, nonce=0, limits=LIMITS)
+
+
+def parcel(body: bytes, deadline: float | None = None) -> Parcel:
+    source: Any = None
+    return Parcel(
+        kind=Kind.COMMAND,
+        source=source,
+        relay=1,
+        id=0,
+        flags=0,
+        deadline=deadline,
+        body=body,
+    )
+
+
+def gone(relay: int) -> Unrelay:
+    return Unrelay(relay=relay, extracted=0)
+
+
+def opening(*, known: int = 0, last: int = 0, heard: int = 0) -> OpenStream:
+    return OpenStream(
+        epoch=7,
+        nonce=1,
+        incarnation=1,
+        first=1,
+        window=8,
+        known=known,
+        last=last,
+        heard=heard,
+    )
+
+
+def linked(one: Session, link: int = 1, **of: int) -> OpenStream:
+    """Let a session have a link, on which the other side says where it is."""
+    frame = one.attach(link)
+    one.open(opening(**of), Acknowledgement(1))
+    return frame
+
+
+def said(frames: list[Frame]) -> list[object]:
+    """Return relay numbers of what was told, and bodies of what was sent, in order."""
+    words: list[object] = []
+    for frame in frames:
+        if isinstance(frame, Unrelay):
+            words.append(frame.relay)
+        elif isinstance(frame, Batch):
+            words += [(frame.first, [bytes(each.body) for each in frame.messages])]
+    return words
+
+
+@clause("BUS-RELAY-10")
+def test_nothing_is_said_before_both_know_what_has_come() -> None:
+    """What was told meanwhile is said then; messages have to wait where they are."""
+    one = session()
+    one.tell(gone(1))
+    assert (one.room, one.flush(NOW)) == (0, [])
+    one.attach(1)
+    assert (one.room, one.flush(NOW)) == (0, [])
+
+    one.open(opening(), Acknowledgement(1))
+
+    assert one.room == 8
+    assert said(one.flush(NOW)) == [1]
+
+
+@clause("BUS-RELAY-10")
+def test_what_waits_together_is_one_frame() -> None:
+    """Unless something else was said in between; that keeps its place."""
+    one = session()
+    linked(one)
+
+    for body in (b"a", b"b"):
+        one.send(3, parcel(body))
+    one.tell(gone(1))
+    one.send(3, parcel(b"c"))
+
+    assert said(one.flush(NOW)) == [(1, [b"a", b"b"]), 1, (3, [b"c"])]
+    assert one.flush(NOW) == []
+
+
+@clause("BUS-RELAY-10")
+@pytest.mark.parametrize(
+    ("last", "heard", "again"),
+    [
+        (0, 0, [1, (1, [b"a"]), 2, (2, [b"b"]), 3]),
+        (1, 1, [2, (2, [b"b"]), 3]),
+        (1, 2, [(2, [b"b"]), 3]),
+        (2, 3, []),
+    ],
+)
+def test_a_new_link_says_what_did_not_come_in_its_order(
+    last: int, heard: int, again: list[object]
+) -> None:
+    one = session()
+    linked(one)
+    one.tell(gone(1))
+    one.send(3, parcel(b"a"))
+    one.tell(gone(2))
+    one.send(3, parcel(b"b"))
+    one.tell(gone(3))
+    one.flush(NOW)
+    one.detach()
+
+    frame = linked(one, 2, known=5, last=last, heard=heard)
+
+    assert (frame.epoch, frame.known) == (5, 7)
+    assert said(one.flush(NOW)) == again
+
+
+@clause("BUS-MOVE-8", "AMO-19")
+def test_another_life_is_told_nothing_of_what_the_last_one_was() -> None:
+    """Numbers go on, so that none means two messages."""
+    one = session()
+    linked(one)
+    one.tell(gone(1))
+    one.send(3, parcel(b"a"))
+    one.flush(NOW)
+
+    one.reset()
+    linked(one, 2)
+    one.send(3, parcel(b"b"))
+
+    assert said(one.flush(NOW)) == [(2, [b"b"])]
+    assert one.outgoing.floor == 2
+
+
+@clause("BUS-DEREG-5")
+def test_what_is_said_while_a_link_may_be_closed_is_held_back() -> None:
+    one = session()
+    linked(one)
+    one.say(Bye())
+    one.hold()
+    one.tell(gone(1))
+    assert [type(each) for each in one.flush(NOW)] == [Bye]
+    assert one.room == 0
+
+    one.resume()
+
+    assert said(one.flush(NOW)) == [1]
+    assert one.room == 8
+
+
+@clause("BUS-RELAY-9")
+def test_what_was_taken_is_acknowledged_soon_or_at_half_the_window() -> None:
+    one = session()
+    linked(one)
+    one.took(4, 1, NOW)
+    assert one.flush(NOW) == []
+    assert one.ack_at == NOW + LIMITS.ack_delay_s
+    (ack,) = one.flush(NOW + LIMITS.ack_delay_s)
+    assert isinstance(ack, Ack)
+    assert (ack.epoch, ack.incarnation, ack.extracted) == (7, 1, ((4, 1),))
+
+    one.took(4, 3, NOW + 1)
+    assert [type(each) for each in one.flush(NOW + 1)] == [Ack]
+
+
+def test_what_was_never_said_cannot_have_been_heard() -> None:
+    one = session()
+    linked(one)
+    one.tell(gone(1))
+
+    with pytest.raises(WireError, match="heard 2 control frames of 1"):
+        one.acknowledged(Ack(epoch=5, incarnation=2, last=0, heard=2))
+
+
+def test_time_that_is_left_is_said_as_it_is_when_sent() -> None:
+    """Not as it was when the message was given; and never less than none."""
+    one = session()
+    linked(one)
+    for deadline in (NOW + 2.5, NOW - 1.0):
+        one.send(3, parcel(b"", deadline))
+
+    (batch,) = one.flush(NOW)
+
+    assert isinstance(batch, Batch)
+    assert [each.milliseconds_left for each in batch.messages] == [2500, 0]

@@ -1,0 +1,409 @@
+"""Mutants of searches, relays, departures and losses between processes (BUS)."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Edit, Mutant
+
+__all__ = ["BUS_RELAYS"]
+
+BUS_RELAYS: tuple[Mutant, ...] = (
+    Mutant(
+        "N1",
+        "a relay answers a search",
+        ("BUS-ROUTE-10",),
+        (
+            Edit(
+                "bus/core/finder.py",
+                "            if task is not None and not task.remote:\n                self._answer",
+                "            if task is not None:\n                self._answer",
+            ),
+        ),
+    ),
+    Mutant(
+        "N2",
+        "late news of a departure take the newer registration along",
+        ("BUS-DEREG-7",),
+        (
+            Edit(
+                "bus/core/user_table.py",
+                "        if present is None or present.id != number:\n",
+                "        if present is None:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N3",
+        "what was under way is put behind what was waiting",
+        ("BUS-DEREG-4", "BUS-MOVE-4"),
+        (
+            Edit(
+                "bus/core/correspondence.py",
+                "[*relay.take_unacked(), *relay.take_unsent()]",
+                "[*relay.take_unsent(), *relay.take_unacked()]",
+            ),
+        ),
+    ),
+    Mutant(
+        "N4",
+        "a message is acknowledged when it comes, not when it is taken",
+        ("BUS-RELAY-9", "BUS-RELAY-11"),
+        (
+            Edit(
+                "bus/core/correspondence.py",
+                "        peer.expect(target, number)\n",
+                "        peer.expect(target, number)\n        peer.took(message.to, number, now)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N5",
+        "one more than the window is under way",
+        ("BUS-RELAY-11",),
+        (
+            Edit(
+                "bus/core/relay.py",
+                "len(self.unacked) < self.window and",
+                "len(self.unacked) <= self.window and",
+            ),
+        ),
+    ),
+    Mutant(
+        "N6",
+        "a search goes back to where it came from",
+        ("BUS-ROUTE-13",),
+        (
+            Edit(
+                "bus/core/neighbours.py",
+                "            slaves = [each for each in self.slaves() if each is not origin]\n",
+                "            slaves = self.slaves()\n",
+            ),
+            Edit(
+                "bus/core/requests.py",
+                "            if way.key not in request.went and way is not request.origin:\n",
+                "            if way.key not in request.went:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N7",
+        "what is in doubt is sent again",
+        ("BUS-MOVE-8",),
+        (
+            Edit(
+                "bus/core/correspondence.py",
+                "            self._fail(doubtful, InDoubtError(name))\n",
+                "",
+            ),
+            Edit(
+                "bus/core/correspondence.py",
+                "            relay.asked.clear()\n            self._relays.release(relay, relay.take_unsent(), final=False)\n",
+                "            relay.asked.clear()\n            self._books.in_doubt -= len(doubtful)\n            self._relays.release(relay, [*doubtful, *relay.take_unsent()], final=False)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N8",
+        "the relay of a private task is found by its name",
+        ("BUS-RELAY-5",),
+        (
+            Edit(
+                "bus/core/relays.py",
+                "                visibility=task.visibility,\n",
+                "                visibility=Visibility.PUBLIC,\n",
+            ),
+            Edit(
+                "bus/core/relays.py",
+                "        if task.visibility is Visibility.PUBLIC:\n            self._name(relay)\n",
+                "        self._name(relay)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N9",
+        "what a task took when it left is not listened to",
+        ("BUS-DEREG-4", "BUS-DEREG-3", "BUS-RELAY-4"),
+        (
+            Edit(
+                "bus/core/neighbourhood.py",
+                "                self.correspondence.unrelay(peer, frame)\n",
+                "                pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N10",
+        "a search that is over is not taken back",
+        ("BUS-ROUTE-19", "BUS-DEREG-11", "AMO-26"),
+        (
+            Edit(
+                "bus/core/requests.py",
+                "        for way in request.went.values():\n            if way is not answered_by:\n",
+                "        for way in request.went.values():\n            if False:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N11",
+        "what managers said on a link that was lost is not said again",
+        ("BUS-RELAY-10", "BUS-FLOW-7"),
+        (
+            Edit(
+                "bus/core/session.py",
+                "        controls = deque(self._controls)\n",
+                "        controls = deque(list(self._controls)[:0])\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N12",
+        "messages of a lost link are not sent again",
+        ("BUS-RELAY-10", "BUS-MOVE-8"),
+        (
+            Edit(
+                "bus/core/session.py",
+                "            self._outbox.append((number, to, parcel))\n        self._outbox +=",
+                "        self._outbox +=",
+            ),
+        ),
+    ),
+    Mutant(
+        "N13",
+        "the later one of two registrations has the name",
+        ("BUS-MOVE-7",),
+        (
+            Edit(
+                "bus/core/user_table.py",
+                "        return mine < (",
+                "        return mine > (",
+            ),
+        ),
+    ),
+    Mutant(
+        "N14",
+        "a process that joins later is not asked",
+        ("BUS-ROUTE-18",),
+        (
+            Edit(
+                "bus/core/neighbourhood.py",
+                "            self.finder.joined(peer)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "N15",
+        "two who search for one another wait for one another to dial",
+        ("BUS-ROUTE-11",),
+        (
+            Edit(
+                "bus/core/finder.py",
+                "        if not entry.remote:\n            return True\n        peer: Peer",
+                "        if entry.name:\n            return True\n        peer: Peer",
+            ),
+        ),
+    ),
+    Mutant(
+        "N16",
+        "two who leave while they write to one another wait for one another",
+        ("BUS-DEREG-4",),
+        (
+            Edit(
+                "bus/core/peer.py",
+                "            self.session.tell(replace(frame, more=True))\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "N17",
+        "a link for messages is never closed",
+        ("BUS-DEREG-5", "BUS-MOVE-6"),
+        (
+            Edit(
+                "bus/core/parting.py",
+                "        return not (peer.audience.busy or self._listening.hears(peer))\n",
+                "        return False\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N18",
+        "each searches with every message",
+        ("BUS-ROUTE-7",),
+        (
+            Edit(
+                "bus/core/finder.py",
+                "        if name in self.own or self._manager.table.find(name) is not None:\n",
+                "        if self._manager.table.find(name) is not None:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N19",
+        "of two links at once each side keeps the one that it dialled",
+        ("BUS-ROUTE-11",),
+        (
+            Edit(
+                "bus/core/link.py",
+                "            return self.dialled is ours\n",
+                "            return self.dialled\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N20",
+        "a subscription is not said to who joins later",
+        ("BUS-RELAY-8",),
+        (
+            Edit(
+                "bus/core/neighbourhood.py",
+                "            self.listening.joined(peer)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "N21",
+        "a slave may speak for the tasks of another one",
+        ("BUS-SEC-7",),
+        (
+            Edit(
+                "bus/core/neighbourhood.py",
+                "        if peer.key != (machine, process):\n",
+                "        if False:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N22",
+        "who is told of an answer is told that the process was lost, too",
+        ("BUS-DEREG-9",),
+        (
+            Edit(
+                "bus/core/relay.py",
+                "            self._answered.add((asker, number))\n",
+                "            pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N23",
+        "a notification crosses a link for each specification that means its sender",
+        ("BUS-RELAY-7", "AMO-25"),
+        (
+            Edit(
+                "bus/core/listening.py",
+                "                found[asker] = peer\n",
+                "                found[asker, request.name] = peer\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N24",
+        "a master keeps a relay of what it passes on",
+        ("BUS-ROUTE-9", "BUS-RELAY-1"),
+        (
+            Edit(
+                "bus/core/finder.py",
+                "            origin.session.tell(frame)\n            self.ledger.end(request, answered_by=peer)\n",
+                "            origin.session.tell(frame)\n            self._relays.found(peer, frame, None, now)\n            self.ledger.end(request, answered_by=peer)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N25",
+        "who is told of a task again makes another relay of it",
+        ("BUS-RELAY-3",),
+        (
+            Edit(
+                "bus/core/relays.py",
+                "        relay = peer.relays.get(task.relay)\n",
+                "        relay = None\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N26",
+        "who did not search is not announced",
+        ("BUS-RELAY-12",),
+        (
+            Edit(
+                "bus/core/peer.py",
+                "        if relay not in self.announced:\n",
+                "        if relay < 0:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N27",
+        "who answers a search makes no relay of who asked",
+        ("BUS-ROUTE-6", "BUS-ROUTE-12"),
+        (
+            Edit(
+                "bus/core/relays.py",
+                "        return self.add_relay(peer, task, now, hearsay=way is not peer) is not None\n",
+                "        return True\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N28",
+        "a master searches for others only",
+        ("BUS-ROUTE-8",),
+        (
+            Edit(
+                "bus/core/neighbours.py",
+                "            return known or slaves\n",
+                "            return (known or slaves) if origin else []\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N29",
+        "a name of another machine is searched for on this one",
+        ("BUS-ROUTE-14", "BUS-ROUTE-15", "BUS-ROUTE-17", "BUS-NAME-4"),
+        (
+            Edit(
+                "bus/core/finder.py",
+                "        machine = address.machine or self._neighbours.me.machine\n",
+                "        machine = self._neighbours.me.machine\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N30",
+        "masters tell one another what they heard from one another",
+        ("BUS-DEREG-6",),
+        (
+            Edit(
+                "bus/core/neighbours.py",
+                "        abroad = origin is not None and origin.machine != self.me.machine\n",
+                "        abroad = False\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N31",
+        "nobody passes on that a task is gone",
+        ("BUS-DEREG-2",),
+        (
+            Edit(
+                "bus/core/directory.py",
+                "        self._eliminate(frame, origin)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "N32",
+        "who comes after somebody subscribed is not heard",
+        ("AMO-27", "BUS-RELAY-8"),
+        (
+            Edit(
+                "bus/core/neighbourhood.py",
+                "        self.listening.registered(task, now)\n",
+                "",
+            ),
+        ),
+    ),
+)

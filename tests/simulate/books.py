@@ -1,0 +1,127 @@
+"""`Books`: every message of a run, and what became of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bus.address import Address
+from bus.errors import InDoubtError, PeerLostError
+
+if TYPE_CHECKING:
+    from bus.core.routing_table import RegistrationId
+    from bus.errors import BusError
+
+__all__ = ["Books", "BrokenPromiseError", "Letter"]
+
+
+class BrokenPromiseError(AssertionError):
+    """Something that must never be so, was."""
+
+
+@attrs.define(eq=False)
+class Letter:
+    """One command, as its sender knows it.
+
+    life: the incarnation of the sender's process. to: as it was addressed.
+    told: what its sender was told of it. gone: whether its sender's process ended.
+    """
+
+    number: int
+    sender: RegistrationId
+    life: int
+    to: str
+    asks: bool
+    taken_by: RegistrationId | None = None
+    told: BusError | None = None
+    expired: bool = False
+    gone: bool = False
+    answers: int = 0
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is known what became of it."""
+        return bool(self.taken_by or self.told or self.expired or self.gone)
+
+
+class Books:
+    """What all processes together did with messages.
+
+    ordered: whether what one task sends to one name is read in order whoever has it;
+      while processes are lost only each one of them reads in order.
+    """
+
+    def __init__(self, *, ordered: bool) -> None:
+        self.ordered = ordered
+        self.letters: dict[int, Letter] = {}
+        self.heard: dict[tuple[int, RegistrationId], int] = {}
+        self._last: dict[tuple[RegistrationId, object], int] = {}
+
+    def sent(self, letter: Letter) -> None:
+        """Note a command."""
+        self.letters[letter.number] = letter
+
+    def taken(self, number: int, by: RegistrationId, name: str) -> None:
+        """Note that a callback ran."""
+        letter = self.letters.get(number)
+        if letter is None:
+            raise BrokenPromiseError(f"message {number} was never sent")
+        if letter.taken_by is not None:
+            raise BrokenPromiseError(f"message {number} is delivered twice")
+        if letter.expired or (
+            letter.told is not None and not isinstance(letter.told, InDoubtError)
+        ):
+            raise BrokenPromiseError(f"message {number} was refused: {letter.told}")
+        if Address.parse(letter.to).module != name:
+            raise BrokenPromiseError(f"message {number} for {letter.to} is at {name}")
+        letter.taken_by = by
+        for key in (by, letter.to) if self.ordered else (by,):
+            if self._last.get((letter.sender, key), 0) > number:
+                raise BrokenPromiseError(f"message {number} was overtaken")
+            self._last[letter.sender, key] = number
+
+    def expired(self, number: int) -> None:
+        """Note that one was too late when it was to be read."""
+        letter = self.letters[number]
+        if letter.expired or letter.taken_by is not None:
+            raise BrokenPromiseError(f"message {number} has two ends")
+        letter.expired = True
+
+    def told(self, number: int, error: BusError) -> None:
+        """Note what the sender is told."""
+        letter = self.letters[number]
+        if isinstance(error, PeerLostError):
+            if letter.answers or not (letter.taken_by or letter.expired):
+                raise BrokenPromiseError(f"message {number} needs no answer: {error}")
+            return
+        if letter.told is not None:
+            raise BrokenPromiseError(f"message {number} is told of twice: {error}")
+        doubt = isinstance(error, InDoubtError)
+        if letter.taken_by is not None and not doubt:
+            raise BrokenPromiseError(f"message {number} was delivered: {error}")
+        letter.told = error
+
+    def answered(self, number: int) -> None:
+        """Note an answer that came."""
+        letter = self.letters[number]
+        letter.answers += 1
+        if letter.answers > 1 or letter.taken_by is None or not letter.asks:
+            raise BrokenPromiseError(f"answer to message {number}, out of the blue")
+
+    def notified(self, number: int, hearer: RegistrationId) -> None:
+        """Note that a notification was heard."""
+        times = self.heard.get((number, hearer), 0) + 1
+        self.heard[number, hearer] = times
+        if times > 1:
+            raise BrokenPromiseError(f"notification {number} is heard twice: {hearer}")
+
+    def ended(self, life: int) -> None:
+        """Note that a process has ended, and all that only it knew."""
+        for letter in self.letters.values():
+            if letter.life == life and not letter.decided:
+                letter.gone = True
+
+    def open(self) -> list[Letter]:
+        """Return those whose end is not known."""
+        return [each for each in self.letters.values() if not each.decided]

@@ -1,0 +1,129 @@
+"""`Checks`: what must hold in a simulated world, at each step and at rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bus.core.relay import RelayState
+from bus.core.routing_table import Visibility
+from tests.simulate.books import BrokenPromiseError
+
+if TYPE_CHECKING:
+    from bus.core.peer import Peer
+    from bus.core.wire import AddRelay
+    from tests.simulate.process import SimProcess
+    from tests.simulate.world import World
+
+__all__ = ["Checks"]
+
+
+def hold(truth: bool, words: str) -> None:
+    """Raise unless something is so."""
+    if not truth:
+        raise BrokenPromiseError(words)
+
+
+class Checks:
+    """What must hold."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    # At each step.
+
+    def step(self, process: SimProcess) -> None:
+        """See whether what a process knows can be."""
+        remote = process.remote
+        books = remote.relays.books
+        if books.posted != books.ended + remote.relays.waiting:
+            raise BrokenPromiseError(f"books of {process.name} do not balance")
+        limits = remote.neighbours.limits
+        for peer in remote.neighbours.peers.values():
+            stream = peer.session.outgoing
+            if stream.next - stream.floor > limits.stream_window:
+                raise BrokenPromiseError("more is outstanding than the stream's window")
+            for relay in peer.relays.values():
+                if len(relay.unacked) > limits.window:
+                    raise BrokenPromiseError("more is unacked than the window")
+                private = relay.entry.visibility is Visibility.PRIVATE
+                if private and relay.state is not RelayState.UNNAMED:
+                    raise BrokenPromiseError("a private task's relay has a name")
+        for name in remote.finder.own:
+            entry = process.manager.table.find(name)
+            if not process.manager.parked.of(name) and not (entry and entry.remote):
+                raise BrokenPromiseError(f"{process.name} searches for {name} in vain")
+
+    def answer(self, process: SimProcess, frame: AddRelay) -> None:
+        """See that only who hosts a task answers a search for it (BUS-ROUTE-10)."""
+        task = frame.task
+        if frame.search is None:
+            hold(
+                process.key == (task.id.machine, task.id.process),
+                f"{process.name} announces a task of another process",
+            )
+            return
+        hold(task.visibility is Visibility.PUBLIC, f"{task.name} is private")
+        own = process.key == (task.id.machine, task.id.process)
+        passed_on = process is self._world.masters.get(process.key[0])
+        hold(
+            own or passed_on,
+            f"{process.name} answers for {task.name}, which it does not host",
+        )
+
+    # At rest.
+
+    def rest(self) -> None:
+        """See that nothing is left over once all has come to an end."""
+        world = self._world
+        for letter in world.books.open():
+            raise BrokenPromiseError(f"nobody knows what became of {letter}")
+        hold(not world.lost_in_between, "messages opened for nobody")
+        tasks = {
+            task.id: task
+            for process in world.living()
+            for task in process.tasks.values()
+        }
+        for process in world.living():
+            self._process_at_rest(process, set(tasks))
+        for machine, master in world.masters.items():
+            public = {
+                task.name: process.key
+                for process in world.living()
+                if process.key[0] == machine
+                for task in process.tasks.values()
+                if task.entry.visibility is Visibility.PUBLIC
+            }
+            users = master.remote.directory.users.owners()
+            hold(users == public, f"{machine} has {public}, its master knows {users}")
+
+    def _process_at_rest(self, process: SimProcess, tasks: set[object]) -> None:
+        remote, name = process.remote, process.name
+        hold(not len(remote.finder.ledger), f"{name} keeps a search")
+        hold(not len(process.manager.parked), f"{name} has parked messages")
+        hold(not process.manager._leaving, f"{name}: somebody does not leave")
+        hold(not process.manager._unopened, f"{name}: somebody is not opened")
+        hold(remote.relays.waiting == 0, f"{name} has messages under way")
+        for request in remote.listening.ledger.all():
+            asker = (request.frame.id.machine, request.frame.id.process)
+            whose = self._world.processes[asker]
+            ours = {each.frame.id for each in whose.remote.listening.own.values()}
+            hold(request.frame.id in ours, f"{name} keeps a subscription of nobody")
+        for peer in remote.neighbours.peers.values():
+            self._peer_at_rest(name, peer, tasks)
+        for entry in process.manager.table:
+            hold(entry.id in tasks, f"{name} knows {entry.name}, who is not there")
+        for task in process.tasks.values():
+            hold(not task.items or not task.reads, f"{task.name} has unread messages")
+
+    def _peer_at_rest(self, name: str, peer: Peer, tasks: set[object]) -> None:
+        whose = self._world.processes.get(peer.key)
+        lives = whose is not None and whose.alive
+        hold(lives, f"{name} knows {peer.key}, who is not there")
+        assert whose is not None
+        hold(peer.session.incarnation == whose.life, f"{name}: an old life")
+        hold(peer.session.ready, f"{name} has no link to {peer.key}")
+        for relay in peer.relays.values():
+            hold(relay.entry.id in tasks, f"{name}: a relay of the dead {relay.entry}")
+        for relay in peer.all_relays():
+            hold(not relay.queue, f"{name}: {relay.number} has a queue")
+            hold(not relay.unacked, f"{name}: {relay.number} has unacked messages")

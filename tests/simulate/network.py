@@ -1,0 +1,128 @@
+"""`Network`: links between simulated processes, which carry bytes in order, or break.
+
+What was sent on a link that is cut is lost from some point on, and both ends learn of
+it at different times. What a process had sent before it died still arrives, as in a
+socket (BUS-CHAN-5).
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bus.core.peer import Key
+    from bus.core.wire import LinkKind
+    from tests.simulate.process import SimProcess
+    from tests.simulate.world import World
+
+__all__ = ["Network", "Wire"]
+
+
+class Wire:
+    """One link: its two ends, and what is on its way.
+
+    ends: process and its number for the link; None once that end is closed.
+    """
+
+    def __init__(self, one: tuple[SimProcess, int], two: tuple[SimProcess, int]):
+        self.ends: list[tuple[SimProcess, int] | None] = [one, two]
+        self.arrives: list[float] = [0.0, 0.0]  # the last thing at each end
+        self.cut = False
+
+
+class Network:
+    """All links; delays and times of loss are drawn from the world's seed."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._numbers = itertools.count(1)
+        self.wires: dict[int, tuple[Wire, int]] = {}  # by a number: and which end it is
+        self.slow = 0.004
+
+    def _delay(self) -> float:
+        return self._world.random.random() * self.slow
+
+    def dial(self, dialler: SimProcess, kind: LinkKind, key: Key, address: str) -> None:
+        """Make a link to whoever listens there, or say that nobody does."""
+
+        def arrive() -> None:
+            target = self._world.listening(address)
+            if not dialler.alive:
+                return
+            if target is None or target is dialler:
+                dialler.event(
+                    lambda: dialler.remote.dial_failed(kind, key, self._world.now)
+                )
+                return
+            here, there = next(self._numbers), next(self._numbers)
+            wire = Wire((dialler, here), (target, there))
+            self.wires[here], self.wires[there] = (wire, 0), (wire, 1)
+            dialler.event(
+                lambda: dialler.remote.dialled(here, kind, key, self._world.now)
+            )
+            target.event(lambda: target.remote.accepted(there, self._world.now))
+
+        self._world.at(self._delay(), arrive)
+
+    def other(self, number: int) -> SimProcess | None:
+        """Return who is at the other end of a link, if that is open."""
+        wire, end = self.wires[number]
+        there = wire.ends[1 - end]
+        return None if there is None else there[0]
+
+    def send(self, number: int, data: bytes) -> None:
+        """Put bytes on a link; a link whose other end is closed swallows them."""
+        wire, end = self.wires[number]
+        self._arrive(wire, 1 - end, data)
+
+    def hang_up(self, number: int) -> None:
+        """Close one end; what was sent before arrives, then the other end learns."""
+        wire, end = self.wires[number]
+        wire.ends[end] = None
+        self._arrive(wire, 1 - end, None)
+
+    def die(self, process: SimProcess) -> None:
+        """Close all links of a process."""
+        for wire, end in list(self.wires.values()):
+            at = wire.ends[end]
+            if at is not None and at[0] is process:
+                self.hang_up(at[1])
+
+    def cut(self, wire: Wire) -> None:
+        """Lose a link with all that is on it."""
+        wire.cut = True
+        for end in (0, 1):
+            self._lose(wire, end, self._world.random.random() * 0.1)
+
+    def whole(self) -> list[Wire]:
+        """Return the links that have two ends."""
+        wires = {id(wire): wire for wire, _ in self.wires.values()}
+        return [each for each in wires.values() if not each.cut and all(each.ends)]
+
+    def _arrive(self, wire: Wire, end: int, data: bytes | None) -> None:
+        world = self._world
+        at = max(wire.arrives[end], world.now + self._delay())
+        wire.arrives[end] = at
+
+        def arrive() -> None:
+            there = wire.ends[end]
+            if wire.cut or there is None:
+                return
+            process, number = there
+            if data is None:
+                self._lose(wire, end, 0.0)
+            else:
+                process.received(number, data)
+
+        world.at(at - world.now, arrive)
+
+    def _lose(self, wire: Wire, end: int, after: float) -> None:
+        def lose() -> None:
+            there = wire.ends[end]
+            if there is not None:
+                process, number = there
+                wire.ends[end] = None
+                process.event(lambda: process.remote.lost(number, self._world.now))
+
+        self._world.at(after, lose)

@@ -1,0 +1,436 @@
+"""`SimProcess`: one process as an object, driven as threads and sockets would drive it.
+
+It decides nothing: it does what the manager and its neighbourhood want done, and tells
+them what happened. Tasks read one message at a time, some time after it came.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from bus.core.actions import (
+    Action,
+    Dial,
+    Evict,
+    Fail,
+    HangUp,
+    Open,
+    Post,
+    Reply,
+    Send,
+    Tell,
+    Vacate,
+)
+from bus.core.limits import Limits
+from bus.core.neighbourhood import Neighbourhood
+from bus.core.process_manager import ProcessManager
+from bus.core.routing_table import Entry, RegistrationId, Visibility
+from bus.core.specification import Specification
+from bus.core.wire import AddRelay, Identity, Role, decode, encode
+from bus.errors import BusFullError, NameTakenError
+from bus.message import Incoming, Kind
+from tests.simulate.books import Letter
+from tests.simulate.words import words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulate.world import World
+
+__all__ = ["Asked", "SimProcess", "SimTask"]
+
+LIMITS = Limits(window=4, stream_window=16, relay_queue=64)
+PARKED = 64
+
+
+@attrs.frozen(eq=False)
+class Asked:
+    """A subscription of a task."""
+
+    entry: Entry
+    specification: Specification
+
+
+class SimTask:
+    """A task: its mailbox, and what is read from it.
+
+    reads: whether it is going on to read; a task that is held back does not.
+    """
+
+    def __init__(self, process: SimProcess, name: str) -> None:
+        self.process = process
+        self.name = name
+        self.items: deque[Incoming] = deque()
+        self.held = True
+        self.reads = True
+        self.due = False
+        self.entry: Entry
+        self.subscriptions: list[Asked] = []
+        self.kept: list[Incoming] = []  # questions it answers later
+
+    @property
+    def id(self) -> RegistrationId:
+        """Its registration."""
+        return self.entry.id
+
+    @property
+    def here(self) -> bool:
+        """Whether it is registered."""
+        return self.entry in self.process.manager.table
+
+    def put(self, message: Incoming) -> None:
+        """Take a message into its mailbox."""
+        self.items.append(message)
+        self.review()
+
+    def review(self) -> None:
+        """Go on reading if there is anything to read."""
+        if self.items and not (self.held or self.due or not self.reads):
+            self.due = True
+            world = self.process.world
+            world.at(world.random.random() * world.reading, self.process_one)
+
+    def process_one(self) -> None:
+        """Read one message, in its own process."""
+        self.due = False
+        self.process.event(self._read)
+
+    def _read(self) -> list[Action]:
+        if self.items and not self.held and self.here and self.reads:
+            self.process.read(self, self.items.popleft())
+            self.review()
+        return []
+
+
+class SimProcess:
+    """A process: its manager, its tasks, and what was to be done while it stood still.
+
+    life: its incarnation.
+    """
+
+    def __init__(
+        self, world: World, machine: str, name: str, *, master: bool, life: int
+    ) -> None:
+        self.world = world
+        self.key = (machine, name)
+        self.life = life
+        self.alive = True
+        self.frozen = False
+        self.manager = ProcessManager(
+            machine,
+            name,
+            parked_per_name=PARKED,
+            parked_in_all=4 * PARKED,
+            resolve_timeout_s=5.0,
+            incarnation=life,
+        )
+        me = Identity(
+            bus="bus1",
+            machine=machine,
+            machine_id=machine,
+            process=name,
+            process_id=life,
+            incarnation=life,
+            role=Role.MASTER if master else Role.SLAVE,
+        )
+        address = (f"{machine}/{name}",)
+        self.remote = Neighbourhood(
+            me,
+            self.manager,
+            place="relays",
+            limits=LIMITS,
+            nonce=lambda: world.random.getrandbits(64),
+            addresses=(address, address),
+            master=(f"{machine}/Master",),
+        )
+        self.tasks: dict[str, SimTask] = {}
+        self._backlog: list[Callable[[], list[Action]]] = []
+        self._flushing = False
+        self._wake_at: float | None = None
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return "/".join(self.key)
+
+    def say(self, what: Callable[[], str]) -> None:
+        """Add to the story."""
+        self.world.story.tell(self.world.now, self.name, what)
+
+    # Events.
+
+    def event(self, act: Callable[[], list[Action]]) -> None:
+        """Let something happen here, as soon as the process runs."""
+        if not self.alive:
+            return
+        if self.frozen:
+            self._backlog.append(act)
+            return
+        self.do(act())
+        self.settle()
+
+    def received(self, number: int, data: bytes) -> None:
+        """Take bytes from a link."""
+        self.event(lambda: self.remote.receive(number, decode(data), self.world.now))
+
+    def thaw(self) -> None:
+        """Run again, and do first what was to be done."""
+        self.frozen = False
+        backlog, self._backlog = self._backlog, []
+        for act in backlog:
+            self.event(act)
+
+    def settle(self) -> None:
+        """Flush soon, and look at the time when that is due."""
+        self.world.check(self)
+        if not self._flushing:
+            self._flushing = True
+            self.world.at(self.world.random.random() * 0.001, self._flush)
+
+    def _flush(self) -> None:
+        def flush() -> list[Action]:
+            self._flushing = False
+            return self.remote.flush(self.world.now)
+
+        if not self.alive:
+            return
+        if self.frozen:
+            self._backlog.append(flush)
+            return
+        self.do(flush())
+        due = [
+            self.remote.next_deadline(self.world.now),
+            self.manager.parked.next_deadline(),
+        ]
+        at = min((each for each in due if each is not None), default=None)
+        if at is not None and (self._wake_at is None or at < self._wake_at):
+            self._wake_at = at
+            self.world.at(max(0.0, at - self.world.now) + 1e-6, self._wake)
+
+    def _wake(self) -> None:
+        self._wake_at = None
+
+        def tick() -> list[Action]:
+            now = self.world.now
+            return self.manager.expire(now) + self.remote.tick(now)
+
+        self.event(tick)
+
+    # Actions.
+
+    def do(self, actions: list[Action]) -> None:
+        """Do what is wanted, in order."""
+        todo = deque(actions)
+        while todo:
+            todo.extend(self._do(todo.popleft()))
+
+    def _do(self, action: Action) -> list[Action]:
+        world = self.world
+        match action:
+            case Send(link, frame):
+                self.say(lambda: f"--> {self._other(link)} {words(frame)}")
+                if world.frames is not None:
+                    to = world.network.other(link)
+                    world.frames.append((self, to, frame))
+                if isinstance(frame, AddRelay):
+                    world.checks.answer(self, frame)
+                world.network.send(link, encode(frame))
+            case Post(entry, message):
+                task = self._task(entry)
+                if task is not None:
+                    task.put(message)
+            case Reply(entry, number, _, _, error, _):
+                self.say(lambda: f"answer to {number}: {error}")
+                if self._task(entry) is not None:
+                    world.books.answered(number)
+            case Fail(message, error):
+                self.say(lambda: f"told of {message.payload}: {error}")
+                world.books.told(message.payload, error)
+            case Open(entry, messages):
+                return self._open(entry, list(messages))
+            case Vacate(entry, messages, final):
+                return self.manager.left(entry, messages, world.now, final=final)
+            case Dial(key, kind, addresses):
+                world.network.dial(self, kind, key, addresses[0])
+            case HangUp(link):
+                self.say(lambda: f"hangs up {link}")
+                world.network.hang_up(link)
+            case Evict(entry, error):
+                self.say(lambda: f"evicted: {error}")
+                task = self._task(entry)
+                if task is not None:
+                    return self._leave(task, final=False)
+            case Tell():
+                pass
+        return []
+
+    def _other(self, link: int) -> str:
+        other = self.world.network.other(link)
+        return f"{'nobody' if other is None else other.name} by {link}:"
+
+    def _task(self, entry: Entry) -> SimTask | None:
+        task = self.tasks.get(entry.name)
+        return task if task is not None and task.entry is entry else None
+
+    def _open(self, entry: Entry, messages: list[Incoming]) -> list[Action]:
+        if entry.remote:
+            self.remote.open(entry, messages)
+            return []
+        task = self._task(entry)
+        if task is None:  # it left meanwhile, before it was opened
+            for message in messages:
+                self.world.lost_in_between.append(message)
+            return []
+        task.items.extendleft(reversed(messages))
+        task.held = False
+        task.review()
+        return []
+
+    # What tasks do.
+
+    def register(self, name: str, *, private: bool = False) -> SimTask | None:
+        """Register a task; None if the name is taken."""
+        task = SimTask(self, name)
+        visibility = Visibility.PRIVATE if private else Visibility.PUBLIC
+        try:
+            task.entry, actions = self.manager.register(
+                name, visibility, "bus1", "here", task, self.world.now
+            )
+        except NameTakenError:
+            return None
+        self.say(lambda: f"registers {name} as {task.id.number}")
+        self.tasks[name] = task
+        self.do(actions)
+        self.settle()
+        return task
+
+    def deregister(self, task: SimTask, *, final: bool = False) -> None:
+        """Let a task leave."""
+        self.say(lambda: f"deregisters {task.name}, final: {final}")
+        self.do(self._leave(task, final=final))
+        self.settle()
+
+    def _leave(self, task: SimTask, *, final: bool) -> list[Action]:
+        actions = self.manager.leave(task.entry, final=final)
+        self.do(actions)  # it may be opened by them
+        del self.tasks[task.name]
+        unread = [each for each in task.items if each.kind is Kind.COMMAND]
+        return self.manager.left(task.entry, unread, self.world.now, final=final)
+
+    def command(
+        self,
+        task: SimTask,
+        to: str,
+        *,
+        asks: bool = False,
+        timeout: float | None = None,
+    ) -> Letter:
+        """Send a command."""
+        number = self.world.number()
+        now = self.world.now
+        letter = Letter(number, task.id, self.life, to, asks)
+        self.world.books.sent(letter)
+        self.say(lambda: f"{task.name} sends {number} to {to}")
+        message = Incoming(
+            kind=Kind.COMMAND,
+            payload=number,
+            wants_reply=asks,
+            _source=task.entry,
+            _id=number,
+            _name=to,
+            _deadline=None if timeout is None else now + timeout,
+        )
+        try:
+            self._send(message, to)
+        except BusFullError as error:
+            self.world.books.told(number, error)
+        self.settle()
+        return letter
+
+    def _send(self, message: Incoming, to: str) -> None:
+        entry = self.manager.table.find(to)
+        if entry is None:
+            entry = self.manager.park(to, message, self.world.now)
+        if entry is None:
+            return
+        if entry.remote:
+            self.remote.post(entry, message)
+        else:
+            message._to = entry
+            task: Any = entry.box
+            task.put(message)
+
+    def read(self, task: SimTask, message: Incoming) -> None:
+        """Let a callback run, unless the message is too late."""
+        world, number = self.world, message.payload
+        if message._receipt is not None:
+            self.remote.extracted(message._receipt, world.now)
+        if message.kind is Kind.NOTIFICATION:
+            if any(each in task.subscriptions for each in message.subscriptions):
+                self.say(lambda: f"{task.name} hears {number}")
+                world.books.notified(number, task.id)
+            return
+        if message._deadline is not None and message._deadline <= world.now:
+            world.books.expired(number)
+            return
+        self.say(lambda: f"{task.name} takes {number}")
+        world.books.taken(number, task.id, task.name)
+        if message.wants_reply:
+            if world.random.random() < 0.7:
+                self.answer(message)
+            else:
+                task.kept.append(message)
+
+    def answer(self, message: Incoming) -> None:
+        """Answer a question, wherever it came from."""
+        source: Entry = message._source
+        if source.remote:
+            self.remote.answer(message, message.payload)
+        elif self._task(source) is not None:
+            self.world.books.answered(message.payload)
+
+    def notify(self, task: SimTask) -> int:
+        """Let all hear a task who want to."""
+        number = self.world.number()
+        self.say(lambda: f"{task.name} notifies {number}")
+        for each in task.entry.audience:
+            hearer: Any = each.entry.box
+            hearer.put(
+                Incoming(
+                    kind=Kind.NOTIFICATION,
+                    payload=number,
+                    subscriptions=each.subscriptions,
+                    _source=task.entry,
+                    _id=0,
+                    _to=each.entry,
+                )
+            )
+        self.remote.notify(task.entry, number)
+        self.settle()
+        return number
+
+    def subscribe(self, task: SimTask, specification: str) -> None:
+        """Let a task hear others."""
+        self.say(lambda: f"{task.name} subscribes to {specification}")
+        asked = Asked(task.entry, Specification.parse(specification))
+        task.subscriptions.append(asked)
+        self.manager.subscribe(asked)
+        self.settle()
+
+    def unsubscribe(self, task: SimTask) -> None:
+        """Let a task hear no more."""
+        self.say(lambda: f"{task.name} unsubscribes")
+        for asked in task.subscriptions:
+            self.manager.unsubscribe(asked)
+        task.subscriptions.clear()
+        self.settle()
+
+    def die(self) -> None:
+        """End at once."""
+        self.say(lambda: "dies")
+        self.alive = False
+        self.world.network.die(self)
+        self.world.books.ended(self.life)

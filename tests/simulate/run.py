@@ -1,0 +1,116 @@
+"""`run`: one run of a world, from its seed: with faults first, then to its end."""
+
+from __future__ import annotations
+
+import traceback
+from random import Random
+from typing import Final
+
+import attrs
+
+from bus.core.routing_table import Visibility
+from tests.simulate.books import BrokenPromiseError
+from tests.simulate.plan import PROFILES, Plan
+from tests.simulate.world import World
+
+__all__ = ["Failure", "run"]
+
+STEPS: Final = 20
+REST_S: Final = 40.0  # all deadlines there are, one after another, and some more
+
+
+@attrs.frozen
+class Failure:
+    """A run that broke a promise. story: what happened; empty unless asked for."""
+
+    seed: int
+    error: str
+    story: tuple[str, ...]
+
+
+def run(
+    seed: int,
+    *,
+    machines: int = 1,
+    processes: int = 3,
+    steps: int = STEPS,
+    told: bool = False,
+) -> Failure | None:
+    """Run one world; processes: of each machine."""
+    draw = Random(seed)
+    profile = draw.choice(sorted(PROFILES))
+    world = World(seed, told=told, ordered=profile == "calm")
+    try:
+        _live(world, profile, machines, processes, steps)
+    except (BrokenPromiseError, AssertionError, Exception) as error:  # noqa: BLE001
+        text = f"{profile}: {type(error).__name__}: {error}"
+        if told and not isinstance(error, BrokenPromiseError):
+            text += "\n" + traceback.format_exc()
+        return Failure(seed, text, tuple(world.story.lines))
+    return None
+
+
+def _live(
+    world: World, profile: str, machines: int, processes: int, steps: int
+) -> None:
+    for machine in [f"m{number}" for number in range(1, machines + 1)]:
+        for number in range(1, processes + 1):
+            world.start(machine, f"s{number}", master=number == 1)
+    plan = Plan(world, profile)
+    world.run(world.random.choice((0.0, 0.05)))
+    for _ in range(6):
+        plan._register()
+    for _ in range(steps):
+        plan.act()
+        world.run(world.random.choice((0.0, 0.002, 0.02, 0.1)))
+    world.run(2.0)
+    plan.heal()
+    world.run(REST_S)
+    world.checks.rest()
+    _probe(world)
+    world.run(REST_S)
+    world.checks.rest()
+
+
+def _probe(world: World) -> None:
+    """See that each process reaches each public task, and each hearer hears."""
+    tasks = [
+        task
+        for process in world.living()
+        for task in process.tasks.values()
+        if task.entry.visibility is Visibility.PUBLIC
+    ]
+    letters = []
+    for process in world.living():
+        sender = process.register("probe", private=True)
+        assert sender is not None
+        for task in tasks:
+            machine = task.process.key[0]
+            own = machine == process.key[0]
+            to = task.name if own else f"ism://{machine}/{task.name}"
+            letters.append((process.command(sender, to), task))
+    heard = {}
+    for task in tasks:
+        heard[task.process.notify(task)] = task
+    world.run(4.0)
+    for letter, task in letters:
+        if letter.taken_by != task.id:
+            raise BrokenPromiseError(f"{task.name} is not reached: {letter}")
+    for number, task in heard.items():
+        _check_heard(world, number, task.process.key[0], task.name)
+
+
+def _check_heard(world: World, number: int, machine: str, name: str) -> None:
+    for process in world.living():
+        for hearer in process.tasks.values():
+            wants = any(
+                (each.specification.machine or process.key[0]) == machine
+                and each.specification.matches(name)
+                for each in hearer.subscriptions
+            )
+            heard = (number, hearer.id) in world.books.heard
+            if wants != heard:
+                raise BrokenPromiseError(
+                    f"{hearer.name} of {process.name} "
+                    f"{'does not hear' if wants else 'hears'} {name} of {machine}"
+                )

@@ -1,0 +1,121 @@
+"""`Stage`: a small simulated world for one test, every frame of it on record.
+
+Links take a while and lose nothing unless a test cuts them; what is drawn from the
+world's seed are delays alone, and no test depends on these.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bus.core.wire import Batch
+from tests.simulate.world import World
+
+if TYPE_CHECKING:
+    from bus.core.relay import Relay
+    from bus.core.wire import Frame
+    from bus.errors import BusError
+    from tests.simulate.books import Letter
+    from tests.simulate.process import SimProcess, SimTask
+
+__all__ = ["SOON_S", "Stage"]
+
+SOON_S = 0.5  # longer than any exchange of frames takes, shorter than any timeout
+
+
+class Stage:
+    """One or more machines, each with a master ``s1`` and some slaves."""
+
+    def __init__(self, *, slaves: int = 2, machines: int = 1, seed: int = 1) -> None:
+        self.world = World(seed)
+        self.world.frames = []
+        for machine in range(1, machines + 1):
+            for number in range(1, slaves + 2):
+                self.world.start(f"m{machine}", f"s{number}", master=number == 1)
+        self.soon()
+        self.forget()
+
+    def process(self, name: str, machine: str = "m1") -> SimProcess:
+        """Return a process."""
+        return self.world.processes[machine, name]
+
+    def soon(self, seconds: float = SOON_S) -> None:
+        """Let happen what does."""
+        self.world.run(seconds)
+
+    def task(
+        self, name: str, process: str, machine: str = "m1", *, private: bool = False
+    ) -> SimTask:
+        """Register a task."""
+        task = self.process(process, machine).register(name, private=private)
+        assert task is not None
+        return task
+
+    def send(
+        self, task: SimTask, to: str, count: int = 1, *, asks: bool = False
+    ) -> list[Letter]:
+        """Let a task send commands."""
+        return [task.process.command(task, to, asks=asks) for _ in range(count)]
+
+    def hold(self, task: SimTask) -> None:
+        """Let a task read nothing."""
+        task.reads = False
+
+    def release(self, task: SimTask) -> None:
+        """Let it read again."""
+        task.reads = True
+        task.review()
+
+    def cut(self, one: str, two: str) -> None:
+        """Cut the links between two processes of the first machine."""
+        pair = {self.process(one), self.process(two)}
+        for wire in self.world.network.whole():
+            if {end[0] for end in wire.ends if end} == pair:
+                self.world.network.cut(wire)
+
+    # What is on record.
+
+    def forget(self) -> None:
+        """Begin the record anew."""
+        assert self.world.frames is not None
+        self.world.frames.clear()
+
+    def frames(self, one: str | None = None, two: str | None = None) -> list[Frame]:
+        """Return what was put on links, by and for processes of these names."""
+        assert self.world.frames is not None
+        return [
+            frame
+            for sender, receiver, frame in self.world.frames
+            if one in {None, sender.key[1]}
+            and (two is None or (receiver is not None and receiver.key[1] == two))
+        ]
+
+    def types(self, one: str | None = None, two: str | None = None) -> list[str]:
+        """Return of which types they are, acknowledgements left out."""
+        names = [
+            "MSG" if isinstance(frame, Batch) else frame.type.name
+            for frame in self.frames(one, two)
+        ]
+        return [name for name in names if name != "ACK"]
+
+    def relays(self, process: str, machine: str = "m1") -> dict[str, Relay]:
+        """Return what stands for others in a process, by how it is addressed."""
+        remote = self.process(process, machine).remote
+        return {
+            relay.entry.name: relay
+            for peer in remote.neighbours.peers.values()
+            for relay in peer.relays.values()
+        }
+
+    def links(self, one: str, two: str) -> int:
+        """Return how many links there are between two processes."""
+        pair = {one, two}
+        return sum(
+            {end[0].key[1] for end in wire.ends if end} == pair
+            for wire in self.world.network.whole()
+        )
+
+
+def told(letters: list[Letter]) -> list[type[BusError] | None]:
+    """Return what senders were told."""
+    return [None if each.told is None else type(each.told) for each in letters]

@@ -1,0 +1,317 @@
+"""Tasks and processes that leave, move, are lost: what becomes of what they left."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.core.wire import Eliminate, Unrelay
+from bus.errors import (
+    AddresseeGoneError,
+    InDoubtError,
+    NameTakenError,
+    PeerLostError,
+)
+from specs.clauses import clause
+from tests.simulate.process import LIMITS
+from tests.simulate.stage import Stage, told
+
+
+@clause("BUS-DEREG-2", "BUS-DEREG-3", "BUS-DEREG-6")
+def test_all_learn_that_a_task_is_gone() -> None:
+    """Each process once, on each machine; its relays go, and no others."""
+    stage = Stage(machines=3)
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    g = stage.task("g", "s3")
+    stage.soon()
+    for to in ("f", "g"):
+        stage.send(d, to)
+    stage.soon()
+    stage.forget()
+
+    f.process.deregister(f)
+    stage.soon()
+
+    told_of = [
+        receiver.name
+        for _, receiver, frame in stage.world.frames or ()
+        if isinstance(frame, Eliminate) and frame.id == f.id and receiver is not None
+    ]
+    others = {each.name for each in stage.world.living()} - {"m1/s3"}
+    assert sorted(told_of) == sorted(others)
+    assert stage.relays("s2")["g"].entry.id == g.id
+    assert set(stage.relays("s2")) == {"g"}
+
+
+@clause("BUS-DEREG-4", "BUS-DEREG-8", "BUS-MOVE-4")
+@pytest.mark.parametrize("to", ["s1", "s2", "s3", "s4"])
+@pytest.mark.parametrize("seed", range(5))
+def test_what_was_not_taken_follows_who_has_the_name_next(to: str, seed: int) -> None:
+    """Whether it was under way or not, in order, each once; wherever that is."""
+    stage = Stage(slaves=3, seed=seed)
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.soon()
+    letters = stage.send(d, "f", 2)
+    stage.soon()
+    stage.hold(f)
+    letters += stage.send(d, "f", 3 * LIMITS.window)
+    stage.soon()
+
+    f.process.deregister(f)
+    letters += stage.send(d, "f", 2)
+    stage.soon()
+    letters += stage.send(d, "f", 2)
+    again = stage.task("f", to)
+    stage.soon()
+
+    taken = [letter.taken_by for letter in letters]
+    assert taken == [f.id] * 2 + [again.id] * (len(letters) - 2)
+
+
+@clause("BUS-DEREG-4")
+@pytest.mark.parametrize("late", ["s1", "s2"])
+def test_it_does_not_matter_which_news_of_a_departure_comes_first(late: str) -> None:
+    """That it is gone, by the master, or what it took, by the link between the two."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.soon()
+    letters = stage.send(d, "f", LIMITS.window)
+    stage.soon()
+    held = stage.process(late)
+
+    letters += stage.send(d, "f", LIMITS.window)
+    stage.soon(0.006)
+    held.frozen = True
+    f.process.deregister(f)
+    stage.soon(0.1)
+    held.thaw()
+    stage.soon(0.1)
+    again = stage.task("f", "s1")
+    stage.soon()
+
+    assert {letter.taken_by for letter in letters} <= {f.id, again.id}
+    stage.soon(1.0)
+    stage.world.checks.rest()
+
+
+@clause("BUS-DEREG-4", "BUS-DEREG-8")
+def test_two_who_leave_while_they_write_to_one_another_lose_nothing() -> None:
+    """Neither waits for the other one to take what it will never take."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.send(d, "f")
+    stage.soon()
+    stage.hold(d)
+    stage.hold(f)
+    letters = stage.send(d, "f", 2 * LIMITS.window) + stage.send(
+        f, "d", 2 * LIMITS.window
+    )
+    stage.soon()
+
+    for each in (d, f):
+        each.process.deregister(each)
+    # Of those who left nobody looks for an addressee; what others send shows the way.
+    letters += stage.send(stage.task("x", "s2"), "f")
+    letters += stage.send(stage.task("y", "s3"), "d")
+    stage.soon()
+    home = {"d": stage.task("d", "s1"), "f": stage.task("f", "s1")}
+    stage.soon()
+
+    assert [each.taken_by for each in letters] == [home[each.to].id for each in letters]
+    stage.soon(10.0)
+    stage.world.checks.rest()
+
+
+@clause("BUS-DEREG-8")
+def test_what_was_not_taken_by_who_leaves_for_good_fails_everywhere() -> None:
+    stage = Stage()
+    senders = [stage.task(f"d/{each}", each) for each in ("s1", "s2", "s3")]
+    f = stage.task("f", "s3")
+    stage.hold(f)
+    stage.soon()
+    letters = [stage.send(each, "f", 2) for each in senders]
+    stage.soon()
+
+    f.process.deregister(f, final=True)
+    stage.soon()
+
+    assert [told(each) for each in letters] == [[AddresseeGoneError] * 2] * 3
+
+
+@clause("BUS-DEREG-5", "BUS-DEREG-10")
+def test_a_link_for_messages_that_nothing_needs_is_closed() -> None:
+    """After a while, at both ends; never one by which managers speak."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.send(d, "f")
+    stage.soon(3.0)
+    assert stage.links("s2", "s3") == 1
+
+    f.process.deregister(f)
+    stage.soon(LIMITS.linger_s / 2)
+    assert stage.links("s2", "s3") == 1
+    stage.soon(LIMITS.linger_s)
+
+    assert stage.links("s2", "s3") == 0
+    assert stage.links("s1", "s2") == stage.links("s1", "s3") == 1
+    assert stage.relays("s3") == {}
+    again = stage.task("f", "s3")
+    (letter,) = stage.send(d, "f")
+    stage.soon()
+    assert letter.taken_by == again.id
+
+
+@clause("BUS-DEREG-10")
+def test_no_link_stays_for_a_subscriber_that_has_left() -> None:
+    stage = Stage()
+    hearer, notifier = stage.task("h", "s2"), stage.task("news", "s3")
+    hearer.process.subscribe(hearer, "news")
+    stage.soon(3.0)
+    assert stage.links("s2", "s3") == 1
+
+    hearer.process.deregister(hearer)
+    stage.soon(3.0)
+    stage.forget()
+    notifier.process.notify(notifier)
+    stage.soon()
+
+    assert stage.types("s3") == []
+
+
+@clause("BUS-DEREG-7")
+def test_late_news_of_a_departure_concern_no_newer_registration() -> None:
+    """Said twice, and after the name was taken again, it changes nothing."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.send(d, "f")
+    stage.soon()
+    number = f.entry.relay
+    f.process.deregister(f)
+    again = stage.task("f", "s3")
+    stage.send(d, "f")
+    stage.soon()
+    relay = stage.relays("s2")["f"]
+
+    for peer in f.process.remote.neighbours.peers.values():
+        peer.session.tell(Unrelay(relay=number, extracted=0))
+        if peer.joined:
+            peer.session.tell(Eliminate(id=f.id, name="f"))
+    f.process.settle()
+    stage.soon()
+
+    assert stage.relays("s2")["f"] is relay
+    assert relay.entry.id == again.id
+    users = stage.process("s1").remote.directory.users
+    assert users.owners()["f"] == ("m1", "s3")
+
+
+@clause("BUS-DEREG-9", "BUS-MOVE-8")
+def test_what_was_sent_to_a_process_that_is_lost_is_in_doubt() -> None:
+    """It is never sent again; what was not sent waits for who comes next."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.soon()
+    asked = stage.send(d, "f")
+    asked[0].asks = True
+    f.process.event(list)
+    stage.soon()
+    stage.hold(f)
+    letters = stage.send(d, "f", LIMITS.window + 2)
+    stage.soon()
+
+    f.process.die()
+    stage.soon(1.0)
+    assert told(letters[: LIMITS.window]) == [InDoubtError] * LIMITS.window
+    assert stage.relays("s2") == {}
+    assert stage.process("s1").remote.directory.users.owners() == {"d": ("m1", "s2")}
+    again = stage.task("f", "s1")
+    stage.soon()
+
+    assert [each.taken_by for each in letters[LIMITS.window :]] == [again.id] * 2
+    assert all(each.taken_by is None for each in letters[: LIMITS.window])
+
+
+@clause("BUS-DEREG-9")
+def test_who_waits_for_an_answer_of_a_lost_process_is_told() -> None:
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.soon()
+    failed: list[tuple[int, type[Exception]]] = []
+    books = stage.world.books
+    note = books.told
+
+    def told_too(number: int, error: Exception) -> None:
+        failed.append((number, type(error)))
+        note(number, error)  # type: ignore[arg-type]  # as it came
+
+    books.told = told_too  # type: ignore[method-assign]  # to listen
+    while not f.kept:
+        stage.send(d, "f", asks=True)
+        stage.soon()
+    waiting = {message.payload for message in f.kept}
+
+    f.process.die()
+    stage.soon(1.0)
+
+    assert {number for number, kind in failed if kind is PeerLostError} == waiting
+
+
+@clause("BUS-MOVE-6")
+def test_messages_for_a_task_that_comes_home_take_no_link() -> None:
+    """What stood for it hands over to it, and the link goes."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.hold(f)
+    stage.soon()
+    letters = stage.send(d, "f", 3 * LIMITS.window)
+    stage.soon()
+
+    f.process.deregister(f)
+    stage.soon(0.02)
+    home = stage.task("f", "s2")
+    letters += stage.send(d, "f", 2)
+    stage.forget()
+    stage.soon()
+
+    assert [each.taken_by for each in letters] == [home.id] * len(letters)
+    assert stage.types("s2", "s3").count("MSG") == 0
+    stage.soon(3.0)
+    assert stage.links("s2", "s3") == 0
+
+
+@clause("BUS-MOVE-7", "BUS-NAME-7")
+def test_a_name_that_is_taken_elsewhere_is_not_taken_again() -> None:
+    """The later one leaves and is told; the earlier one notices nothing."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.soon()
+
+    stage.task("f", "s2")
+    stage.soon()
+    assert "f" not in stage.process("s2").tasks
+    assert stage.process("s1").register("f") is None
+    (letter,) = stage.send(d, "f")
+    stage.soon()
+
+    assert letter.taken_by == f.id
+    stage.process("s3").die()
+    stage.soon(1.0)
+    assert stage.process("s1").register("f") is not None
+    with pytest.raises(NameTakenError):
+        stage.process("s1").remote.claim("d")
+
+
+@clause("BUS-MOVE-8")
+@pytest.mark.parametrize("after", [0.001 * number for number in range(0, 40, 2)])
+def test_nothing_is_delivered_twice_wherever_a_process_is_lost(after: float) -> None:
+    """Killed at any point: each message is taken, in doubt, or told of as not sent."""
+    stage = Stage()
+    d = stage.task("d", "s2")
+    stage.task("f", "s3")
+    stage.soon()
+    letters = stage.send(d, "f", 2 * LIMITS.window)
+
+    stage.soon(after)
+    stage.process("s3").die()
+    stage.soon(8.0)
+
+    assert all(each.taken_by or each.told for each in letters)

@@ -1,0 +1,110 @@
+"""A peer that says anything at any time: its link is closed, and nothing more."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from bus.core import wire
+from bus.core.routing_table import RegistrationId
+from bus.message import Kind
+from specs.clauses import clause
+from tests.core.golden import FRAMES
+from tests.simulate.stage import Stage
+
+if TYPE_CHECKING:
+    from bus.core.actions import Action
+    from bus.core.wire import Frame
+    from tests.simulate.process import SimProcess
+
+ROUNDS = 30
+
+
+def plausible(random: Random, me: SimProcess) -> list[Frame]:
+    """Return frames that are nearly right: of this peer, about its tasks or others'."""
+    machine, name = random.choice((("m1", "s2"), ("m1", "s3"), ("m2", "s1")))
+    number = random.choice((1, 2, 10**9 + 3, 10**9 + 5))
+    id_ = RegistrationId(machine, name, number)
+    task = wire.Characteristics(
+        relay=random.randrange(3),
+        id=id_,
+        name=random.choice("dfz"),
+        incarnation=random.choice((1, 10**9 + 1, 10**9 + 4, 2**60)),
+    )
+    request = wire.RequestId(machine=machine, process=name, number=number)
+    words = wire.Message(
+        to=random.randrange(3),
+        source=random.randrange(3),
+        kind=random.choice(list(Kind)),
+        flags=random.randrange(8),
+        id=1,
+        milliseconds_left=random.choice((0, wire.NO_DEADLINE)),
+        hop=0,
+        body=b"\x01",
+    )
+    epoch = random.choice((1, 10**9, 10**9 + 1, 10**9 + 4))
+    first = random.randrange(1, 4)
+    return [
+        wire.AddRelay(task=task, search=random.choice((None, request))),
+        wire.AddRelay(task=task, search=request, addresses=("m1/s9",)),
+        wire.Unrelay(relay=task.relay, extracted=random.randrange(4)),
+        wire.Search(id=request, machine="m1", name="f", sender=task, hops=3),
+        wire.Cancel(id=request),
+        wire.Export(id=id_, name=task.name, registered_ns=number),
+        wire.Unexport(id=id_),
+        wire.Eliminate(id=id_, name=task.name),
+        wire.Subscribe(id=request, specification="**", subscriber=task, hops=3),
+        wire.Unsubscribe(id=request),
+        wire.Ack(epoch=epoch, incarnation=me.life, last=first, heard=first),
+        wire.Ack(epoch=epoch, incarnation=1, last=0, extracted=((0, 1), (1, 2))),
+        wire.Batch(epoch, me.life, first, first, [words] * random.randrange(3)),
+        wire.OpenStream(
+            epoch=epoch, nonce=1, incarnation=me.life, first=1, window=8, heard=first
+        ),
+    ]
+
+
+@clause("BUS-WIRE-4")
+@pytest.mark.parametrize("greeted", [False, True], ids=["unknown", "known"])
+@pytest.mark.parametrize("seed", range(150))
+def test_whatever_a_peer_says_the_process_goes_on(seed: int, greeted: bool) -> None:
+    """Before it was greeted, and after; and two others notice nothing."""
+    random = Random(seed)
+    stage = Stage(slaves=3, seed=seed)
+    d, f = stage.task("d", "s3"), stage.task("f", "s4")
+    stage.send(d, "f")
+    stage.soon()
+    me = stage.process("s1")
+    if greeted:
+        number = me.remote.neighbours.peers["m1", "s2"].session.link
+        assert number is not None
+    else:
+        number = 10**6
+        me.do(_quiet(me.remote.accepted(number, stage.world.now)))
+    hello = FRAMES["HELLO"]
+    assert isinstance(hello, wire.Hello)
+    rogue = replace(
+        hello.identity, bus="bus1", machine="m1", machine_id="m1", process="s2"
+    )
+    greeting = replace(hello, identity=rogue, versions=wire.VERSIONS)
+
+    for _ in range(ROUNDS):
+        frames = [*FRAMES.values(), greeting] + 3 * plausible(random, me)
+        frame = random.choice(frames)
+        sent = wire.decode(wire.encode(frame))
+        me.do(_quiet(me.remote.receive(number, sent, stage.world.now)))
+        me.do(_quiet(me.remote.flush(stage.world.now)))
+        stage.world.checks.step(me)
+
+    (letter,) = stage.send(d, "f")
+    stage.soon()
+    assert letter.taken_by == f.id
+
+
+def _quiet(actions: list[Action]) -> list[Action]:
+    """Leave out what is for the peer that nobody plays here, and for its messages."""
+    kept = {"Open", "Vacate"}
+    return [each for each in actions if type(each).__name__ in kept]

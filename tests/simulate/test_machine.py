@@ -1,0 +1,305 @@
+"""A machine as a whole: who joins, who is told of whom, who is master."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from bus.core import wire
+from bus.core.link import NEXT, Link, LinkState
+from bus.core.wire import (
+    Eliminate,
+    Export,
+    FrameType,
+    Hello,
+    LinkKind,
+    Refused,
+    Welcome,
+)
+from bus.errors import WireError
+from bus.message import Kind
+from specs.clauses import clause
+from tests.simulate.stage import Stage
+
+
+@clause("BUS-INIT-2", "BUS-INIT-4")
+def test_both_sides_say_who_they_are_before_all_else() -> None:
+    stage = Stage(slaves=0)
+    world = stage.world
+    slave = world.start("m1", "s2")
+    slave.register("d")
+    stage.soon()
+
+    assert stage.types("s2") == ["HELLO", "OPEN_STREAM", "EXPORT"]
+    assert stage.types("s1") == ["WELCOME", "OPEN_STREAM"]
+    (hello,) = (each for each in stage.frames() if isinstance(each, Hello))
+    (welcome,) = (each for each in stage.frames() if isinstance(each, Welcome))
+    assert hello.identity.process == "s2"
+    assert hello.identity.incarnation == slave.life
+    assert welcome.identity.process == "s1"
+
+
+@clause("BUS-INIT-3", "BUS-INIT-15")
+def test_a_slave_without_a_master_works_and_joins_when_there_is_one() -> None:
+    """Whether it registered before, while or after it joined."""
+    stage = Stage(slaves=1)
+    stage.process("s1").die()
+    stage.soon(2.0)
+    e, f = stage.task("e", "s2"), stage.task("f", "s2")
+    (letter,) = stage.send(e, "f")
+    stage.soon()
+    assert letter.taken_by == f.id
+
+    master = stage.world.start("m1", "s1", master=True)
+    stage.soon(0.002)
+    stage.task("g", "s2")
+    stage.soon()
+    stage.task("h", "s2")
+    stage.soon()
+
+    owners = master.remote.directory.users.owners()
+    assert owners == dict.fromkeys("efgh", ("m1", "s2"))
+
+
+@clause("BUS-INIT-4", "BUS-WIRE-4")
+def test_a_link_on_which_something_wrong_comes_is_closed() -> None:
+    """Before it was said who is there, or bytes that are no frame; others go on."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.send(d, "f")
+    stage.soon()
+    master = stage.process("s1")
+    number = max(master.remote.links.by_number) + 1000
+    actions = master.remote.accepted(number, stage.world.now)
+    frame = Export(id=f.id, name="x", registered_ns=1)
+    actions += master.remote.receive(number, frame, stage.world.now)
+
+    assert number not in master.remote.links.by_number
+    assert "x" not in master.remote.directory.users.owners()
+    assert [type(each).__name__ for each in actions] == ["Send", "HangUp"]
+    link = next(iter(stage.process("s2").remote.links.by_number))
+    error = WireError("no frame")
+    master_link = stage.process("s2").remote.links.by_number[link]
+    assert master_link.state is LinkState.OPEN
+    stage.process("s2").do(
+        stage.process("s2").remote.malformed(link, error, stage.world.now)
+    )
+    (letter,) = stage.send(d, "f")
+    stage.soon()
+    assert letter.taken_by == f.id
+    z = stage.task("z", "s3")
+    (letter,) = stage.send(d, "z")
+    stage.soon()
+    assert letter.taken_by == z.id
+
+
+@clause("BUS-WIRE-4")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        wire.Message(0, 1, Kind.COMMAND, 0, 1, wire.NO_DEADLINE, 0, b"\x01"),
+        wire.Message(1, 1, Kind.NOTIFICATION, 0, 1, wire.NO_DEADLINE, 0, b"\x01"),
+        wire.Message(1, 1, Kind.COMMAND, 0, 1, wire.NO_DEADLINE, 0, b"\xc1"),
+    ],
+    ids=["a command for all", "a notification for one", "no payload"],
+)
+def test_a_message_that_no_correct_process_sends_closes_its_link(
+    wrong: wire.Message,
+) -> None:
+    """It reaches nobody, and other processes go on."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s1")
+    stage.send(d, "f")
+    stage.soon()
+    master = stage.process("s1")
+    peer = master.remote.neighbours.peers["m1", "s2"]
+    link = peer.session.link
+    assert link is not None
+    epoch = peer.session.their_epoch
+    assert epoch is not None
+    batch = wire.Batch(epoch, master.life, 2, 2, [wrong])
+
+    actions = master.remote.receive(link, batch, stage.world.now)
+
+    assert [type(each).__name__ for each in actions] == ["Send", "HangUp"]
+    assert link not in master.remote.links.by_number
+    assert not f.items
+
+
+@clause("BUS-WIRE-2")
+@pytest.mark.parametrize("kind", list(FrameType))
+@pytest.mark.parametrize("state", list(LinkState))
+@pytest.mark.parametrize("use", list(LinkKind))
+def test_each_type_may_come_in_some_states_only(
+    kind: FrameType, state: LinkState, use: LinkKind
+) -> None:
+    """As the table says; what may not changes nothing."""
+    link = Link(1, use, 0.0)
+    link.state = state
+    greetings = {
+        LinkState.DIALLED: {FrameType.WELCOME, FrameType.REFUSED},
+        LinkState.ACCEPTED: {FrameType.HELLO},
+        LinkState.OPENING: {FrameType.OPEN_STREAM},
+    }
+    of_managers = {
+        *(FrameType.EXPORT, FrameType.UNEXPORT, FrameType.SEARCH, FrameType.CANCEL),
+        *(FrameType.ELIMINATE, FrameType.SUBSCRIBE, FrameType.UNSUBSCRIBE),
+    }
+    late = set(FrameType) - set().union(*greetings.values())
+    allowed = greetings.get(state, late)
+    if use is LinkKind.DATA:
+        allowed = allowed - of_managers
+
+    if kind in allowed:
+        link.step(kind)
+        assert link.state is (NEXT[state, kind] or state)
+    else:
+        with pytest.raises(WireError, match=kind.name):
+            link.step(kind)
+        assert link.state is state
+
+
+@clause("BUS-INIT-6")
+def test_a_process_has_one_link_to_its_master() -> None:
+    """Another one of the same life is refused; both are known by bus and process."""
+    stage = Stage()
+    master, slave = stage.process("s1"), stage.process("s2")
+    links = list(master.remote.links.by_number.values())
+    assert sorted(each.identity.process for each in links if each.identity) == [
+        *("s2", "s3")
+    ]
+    assert {each.kind for each in links} == {LinkKind.SIGNALLING}
+
+    kind, nobody = LinkKind.SIGNALLING, ("m1", "")
+    stage.world.network.dial(slave, kind, nobody, "m1/Master")
+    stage.soon()
+
+    assert any(isinstance(each, Refused) for each in stage.frames("s1"))
+    assert len(master.remote.links.by_number) == 2
+
+
+@clause("BUS-INIT-11", "BUS-INIT-12")
+@pytest.mark.parametrize("seed", range(5))
+def test_the_master_knows_all_public_tasks_of_its_machine(seed: int) -> None:
+    """Where each is; of the private ones it is not told."""
+    stage = Stage(slaves=3, seed=seed)
+    random = Random(seed)
+    public: dict[str, tuple[str, str]] = {}
+    for number in range(40):
+        process = stage.process(f"s{random.randrange(1, 5)}")
+        name = f"t/{random.randrange(15)}"
+        if name in public:
+            owner = stage.world.processes[public.pop(name)]
+            owner.deregister(owner.tasks[name])
+        elif number % 5 == 0:
+            process.register(f"p/{number}", private=True)
+        else:
+            process.register(name)
+            public[name] = process.key
+        stage.soon(0.05)
+
+    stage.soon()
+
+    assert stage.process("s1").remote.directory.users.owners() == public
+    exported = [each.name for each in stage.frames() if isinstance(each, Export)]
+    assert not any(name.startswith("p/") for name in exported)
+
+
+@clause("BUS-ENT-12")
+def test_managers_speak_of_others_on_signalling_links_alone() -> None:
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    d.process.subscribe(d, "**")
+    stage.send(d, "f")
+    stage.soon()
+    f.process.deregister(f)
+    stage.soon()
+
+    between = set(stage.types("s2", "s3")) | set(stage.types("s3", "s2"))
+    assert between <= {
+        *("HELLO", "WELCOME", "OPEN_STREAM", "ADD_RELAY", "UNRELAY", "MSG", "BYE")
+    }
+    assert "MSG" in between
+
+
+@clause("BUS-ENT-13")
+def test_who_know_one_another_need_no_master() -> None:
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.send(d, "f")
+    stage.soon()
+    stage.process("s1").frozen = True
+
+    letters = stage.send(d, "f", 50) + stage.send(f, "d", 50)
+    stage.soon(2.0)
+
+    assert [each.taken_by for each in letters] == [f.id] * 50 + [d.id] * 50
+
+
+@clause("BUS-SEC-7")
+def test_a_process_speaks_for_its_own_tasks_only() -> None:
+    """A slave that exports or ends another one's is cut off, to nobody's harm."""
+    stage = Stage()
+    f = stage.task("f", "s3")
+    stage.soon()
+    rogue = stage.process("s2")
+    for frame in (
+        Export(id=f.id, name="x", registered_ns=1),
+        Eliminate(id=f.id, name="f"),
+    ):
+        master = rogue.remote.neighbours.master()
+        assert master is not None
+        links = set(rogue.remote.links.by_number)
+        master.session.tell(frame)
+        rogue.settle()
+        stage.soon(0.05)
+        assert set(rogue.remote.links.by_number) != links
+        rogue.die()
+        rogue = stage.world.start("m1", "s2")
+        stage.soon(1.0)
+
+    assert stage.process("s1").remote.directory.users.owners() == {"f": ("m1", "s3")}
+    sender = stage.task("d", "s2")
+    (letter,) = stage.send(sender, "f")
+    stage.soon()
+    assert letter.taken_by == f.id
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_slave_takes_over_from_a_master_that_is_lost(seed: int) -> None:
+    """OPEN-1: the others join it; nothing is lost but what the lost one had."""
+    stage = Stage(slaves=3, seed=seed)
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.task("m", "s1")
+    waits = stage.send(d, "later")
+    linked = stage.send(d, "f")
+    stage.soon()
+    stage.process("s1").die()
+    linked += stage.send(d, "f", 5)
+    stage.soon(0.2)
+
+    stage.world.promote(stage.process("s4"))
+    stage.soon(2.0)
+    later = stage.task("later", "s3")
+    stage.soon()
+
+    assert [each.taken_by for each in linked] == [f.id] * 6
+    assert waits[0].taken_by == later.id
+    owners = stage.process("s4").remote.directory.users.owners()
+    assert owners == {"d": ("m1", "s2"), "f": ("m1", "s3"), "later": ("m1", "s3")}
+
+
+def test_of_two_who_claim_a_name_under_a_new_master_the_earlier_has_it() -> None:
+    """OPEN-1: whichever is heard first."""
+    stage = Stage(slaves=2)
+    stage.process("s1").die()
+    stage.soon(1.5)
+    stage.task("f", "s2")
+    stage.soon(0.1)
+    stage.task("f", "s3")
+    stage.world.start("m1", "s1", master=True)
+    stage.soon(1.0)
+
+    assert set(stage.process("s2").tasks) == {"f"}
+    assert set(stage.process("s3").tasks) == set()

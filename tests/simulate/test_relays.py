@@ -1,0 +1,288 @@
+"""What stands for tasks of other processes: made once, bounded, told what was taken."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.core.relay import RelayState
+from bus.core.wire import Ack, AddRelay, Batch, Characteristics, Subscribe, Unsubscribe
+from bus.errors import BusFullError, UnresolvedError
+from specs.clauses import clause
+from tests.simulate.process import LIMITS
+from tests.simulate.stage import Stage, told
+
+
+def pair(stage: Stage) -> tuple[object, object]:
+    """Let a task of one slave know one of another."""
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.soon()
+    stage.send(d, "f")
+    stage.soon()
+    stage.forget()
+    return d, f
+
+
+@clause("BUS-RELAY-3", "BUS-RELAY-4")
+def test_a_relay_is_made_once_for_a_registration() -> None:
+    """Said again, it is the same; another registration of the name is another one."""
+    stage = Stage()
+    pair(stage)
+    here, there = stage.process("s2"), stage.process("s3")
+    relay = stage.relays("s2")["f"]
+    about = relay.characteristics
+    assert isinstance(about, Characteristics)
+
+    for _ in range(2):
+        peer = there.remote.neighbours.peers[here.key]
+        peer.session.tell(AddRelay(task=about))
+        there.settle()
+        stage.soon()
+    assert stage.relays("s2") == {"f": relay}
+
+    there.deregister(there.tasks["f"])
+    again = stage.task("f", "s3")
+    (letter,) = stage.send(here.tasks["d"], "f")
+    stage.soon()
+    assert letter.taken_by == again.id
+    assert stage.relays("s2")["f"] is not relay
+    assert stage.relays("s2")["f"].entry.id == again.id
+
+
+@clause("BUS-RELAY-5")
+def test_a_private_task_gets_answers_and_nothing_else() -> None:
+    """Its relay is found by nobody who looks for its name."""
+    stage = Stage()
+    p, e = stage.task("p", "s2", private=True), stage.task("e", "s3")
+    stage.soon()
+
+    (question,) = stage.send(p, "e", asks=True)
+    stage.soon()
+    for message in e.kept:
+        e.process.answer(message)
+    e.process.settle()
+    letters = [
+        stage.send(stage.task(f"d/{each}", each), "p")[0] for each in ("s1", "s2")
+    ]
+    letters += stage.send(e, "p")
+    stage.soon(6.0)
+
+    assert question.answers == 1
+    assert stage.relays("s3")["p"].state is RelayState.UNNAMED
+    assert told(letters) == [UnresolvedError] * 3
+
+
+@clause("BUS-RELAY-7", "BUS-MSG-4", "AMO-25")
+def test_a_notification_crosses_each_link_once() -> None:
+    """However many hear it there, and each of them once."""
+    stage = Stage()
+    notifier = stage.task("news/x", "s2")
+    hearers = [stage.task(f"h/{number}", "s3") for number in range(10)]
+    hearers += [stage.task("m", "s1"), stage.task("own", "s2")]
+    for hearer in hearers:
+        hearer.process.subscribe(hearer, "news/*")
+        hearer.process.subscribe(hearer, "news/x")
+    stage.task("deaf", "s3")
+    stage.soon()
+    stage.forget()
+
+    number = notifier.process.notify(notifier)
+    stage.soon()
+
+    assert stage.types("s2", "s3").count("MSG") == 1
+    assert stage.types("s2", "s1").count("MSG") == 1
+    heard = stage.world.books.heard
+    assert heard == {(number, hearer.id): 1 for hearer in hearers}
+
+
+@clause("BUS-RELAY-8", "AMO-26", "AMO-27")
+def test_one_request_is_for_all_who_come() -> None:
+    """Those that match, in whatever process, in each of their lives; until it ends."""
+    stage = Stage()
+    hearer = stage.task("h", "s2")
+    hearer.process.subscribe(hearer, "news/*")
+    stage.soon()
+    assert sum(isinstance(each, Subscribe) for each in stage.frames("s2")) == 1
+
+    for process in ("s3", "s1", "s3"):
+        for name in ("news/x", "news/y", "other"):
+            task = stage.task(name, process)
+            stage.soon()
+            number = task.process.notify(task)
+            stage.soon()
+            heard = (number, hearer.id) in stage.world.books.heard
+            assert heard == (name != "other")
+            task.process.deregister(task)
+            stage.soon()
+
+    assert sum(isinstance(each, Subscribe) for each in stage.frames("s2")) == 1
+    stage.forget()
+    hearer.process.unsubscribe(hearer)
+    stage.soon()
+    assert sum(isinstance(each, Unsubscribe) for each in stage.frames("s2")) == 1
+    stage.world.checks.rest()
+
+
+@clause("BUS-RELAY-8")
+def test_who_subscribed_hears_a_process_that_was_lost_and_came_back() -> None:
+    """Without doing anything about it."""
+    stage = Stage()
+    hearer, notifier = stage.task("h", "s2"), stage.task("news", "s3")
+    hearer.process.subscribe(hearer, "news")
+    stage.soon()
+    stage.process("s3").die()
+    stage.soon(2.0)
+
+    stage.world.start("m1", "s3")
+    notifier = stage.task("news", "s3")
+    stage.soon()
+    number = notifier.process.notify(notifier)
+    stage.soon()
+
+    assert (number, hearer.id) in stage.world.books.heard
+
+
+@clause("BUS-RELAY-8")
+def test_nobody_hears_what_is_notified_after_it_has_cancelled() -> None:
+    stage = Stage()
+    hearer, notifier = stage.task("h", "s2"), stage.task("news", "s3")
+    hearer.process.subscribe(hearer, "news")
+    stage.soon()
+    hearer.process.unsubscribe(hearer)
+    stage.soon()
+    stage.forget()
+
+    notifier.process.notify(notifier)
+    stage.soon()
+
+    assert stage.types("s3") == []
+
+
+@clause("BUS-RELAY-9", "BUS-RELAY-11")
+def test_what_is_not_taken_fills_the_window_and_no_more() -> None:
+    """It is acknowledged when it is taken, not when it comes; others go on."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    g = stage.task("g", "s3")
+    stage.hold(f)
+    stage.soon()
+
+    letters = stage.send(d, "f", 3 * LIMITS.window)
+    stage.soon()
+    relay = stage.relays("s2")["f"]
+    assert len(relay.unacked) == LIMITS.window
+    assert len(f.items) == LIMITS.window
+    assert len(relay.queue) == 2 * LIMITS.window
+    others = stage.send(d, "g", 3 * LIMITS.window)
+    stage.soon()
+    assert [each.taken_by for each in others] == [g.id] * len(others)
+
+    stage.release(f)
+    stage.soon()
+    assert [each.taken_by for each in letters] == [f.id] * len(letters)
+    assert not relay.unacked
+
+
+@clause("BUS-RELAY-9")
+def test_what_is_taken_is_acknowledged_for_many_at_once() -> None:
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s1")
+    stage.send(d, "f")
+    stage.soon()
+    stage.forget()
+    stage.world.reading = 0.0
+
+    stage.send(d, "f", LIMITS.window)
+    stage.soon()
+
+    acks = [each for each in stage.frames("s1") if isinstance(each, Ack)]
+    assert f.items == type(f.items)()
+    assert len(acks) < LIMITS.window
+    assert acks[-1].extracted[0][1] == LIMITS.window + 1
+
+
+@clause("BUS-RELAY-10", "BUS-MOVE-8")
+@pytest.mark.parametrize("seed", range(20))
+def test_a_link_that_is_lost_loses_nothing(seed: int) -> None:
+    """Its two processes live: all goes on over the next one, in order, once."""
+    stage = Stage(seed=seed)
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    letters = stage.send(d, "f")
+    stage.soon()
+    for round_ in range(4):
+        letters += stage.send(d, "f", 5) + stage.send(f, "d", 2)
+        stage.soon(0.004 * round_)
+        stage.cut("s2", "s3")
+        stage.soon(0.12)
+
+    stage.soon()
+
+    assert all(letter.taken_by for letter in letters)
+    assert told(letters) == [None] * len(letters)
+    assert stage.links("s2", "s3") == 1
+
+
+@clause("BUS-RELAY-10")
+def test_numbers_go_on_from_link_to_link() -> None:
+    stage = Stage()
+    pair(stage)
+    stage.cut("s2", "s3")
+    stage.soon()
+    d = stage.process("s2").tasks["d"]
+
+    stage.send(d, "f")
+    stage.soon()
+
+    batches = [each for each in stage.frames("s2", "s3") if isinstance(each, Batch)]
+    assert [(each.first, len(each.messages)) for each in batches] == [(2, 1)]
+
+
+@clause("BUS-RELAY-12")
+def test_who_needed_no_search_is_announced_before_its_first_message() -> None:
+    stage = Stage()
+    pair(stage)
+    other = stage.task("other", "s2")
+    stage.soon()
+    stage.forget()
+
+    (letter,) = stage.send(other, "f", asks=True)
+    stage.soon()
+
+    assert stage.types("s2", "s3")[:2] == ["ADD_RELAY", "MSG"]
+    assert letter.taken_by is not None
+
+
+@clause("BUS-FLOW-1", "BUS-FLOW-2")
+def test_what_waits_in_a_relay_is_bounded() -> None:
+    """Who sends more is refused; what was accepted arrives."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.hold(f)
+    stage.send(d, "f")
+    stage.soon()
+
+    fits = LIMITS.window - 1 + LIMITS.relay_queue
+    letters = stage.send(d, "f", fits + 2)
+    stage.soon()
+    assert told(letters) == [None] * fits + [BusFullError] * 2
+
+    stage.release(f)
+    stage.soon(2.0)
+    assert all(each.taken_by == f.id for each in letters[:fits])
+
+
+@clause("BUS-MSG-6", "BUS-MSG-7", "BUS-FLOW-4")
+@pytest.mark.parametrize("where", ["s1", "s2", "s3"])
+def test_an_answer_goes_back_however_much_waits(where: str) -> None:
+    """Given at once or later, by whatever way the question came; once for each."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", where)
+    stage.soon()
+    letters = stage.send(d, "f", 30, asks=True)
+    stage.soon(1.0)
+    stage.hold(d)
+    for message in f.kept:
+        f.process.answer(message)
+    f.process.settle()
+    stage.soon()
+
+    assert [each.answers for each in letters] == [1] * 30

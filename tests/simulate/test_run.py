@@ -1,0 +1,110 @@
+"""The simulator itself: one run from one seed, and a story where a run fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.core.incoming_streams import IncomingStreams
+from bus.core.wire import Message
+from tests.simulate.__main__ import main
+from tests.simulate.books import Books, BrokenPromiseError, Letter
+from tests.simulate.plan import PROFILES
+from tests.simulate.process import SimProcess
+from tests.simulate.run import run
+from tests.simulate.stage import Stage
+from tests.simulate.world import World
+
+
+def test_a_run_is_drawn_from_its_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    stories = []
+    note = World.__init__
+
+    def noted(self: World, *args: int, **options: bool) -> None:
+        note(self, *args, **options)
+        stories.append(self.story.lines)
+
+    monkeypatch.setattr(World, "__init__", noted)
+
+    for _ in range(2):
+        assert run(7, told=True) is None
+    assert run(8, told=True) is None
+
+    assert stories[0] == stories[1] != stories[2]
+    assert len(stories[0]) > 50
+
+
+def test_every_profile_comes_up() -> None:
+    assert set(PROFILES) == {"calm", "links", "stops", "crashes", "all"}
+    assert {"cut", "freeze", "crash", "restart"} < set(PROFILES["all"])
+
+
+def test_a_run_that_fails_tells_its_story_and_how_to_see_it_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    take = SimProcess.read
+
+    def twice(self: SimProcess, task: object, message: object) -> None:
+        take(self, task, message)  # type: ignore[arg-type]  # as it came
+        take(self, task, message)  # type: ignore[arg-type]  # as it came
+
+    monkeypatch.setattr(SimProcess, "read", twice)
+
+    code = main(["--runs", "20", "--seed", "1", "--jobs", "1"])
+
+    told = capsys.readouterr().out
+    assert code == 1
+    assert "starts as master" in told
+    assert "is delivered twice" in told or "is heard twice" in told
+    assert "again: python -m tests.simulate --runs 1 --seed" in told
+    assert "--machines 1 --processes 3 --steps 20" in told
+
+
+def test_runs_that_keep_their_promises_are_counted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--runs", "3", "--seed", "5", "--jobs", "1"]) == 0
+    assert capsys.readouterr().out.startswith("3 runs, 0 failed, ")
+
+
+def letter(books: Books, *, asks: bool = False) -> Letter:
+    world = Stage(slaves=0).world
+    task = world.processes["m1", "s1"].register("d")
+    assert task is not None
+    one = Letter(1, task.id, 1, "f", asks)
+    books.sent(one)
+    return one
+
+
+def test_the_books_see_what_must_not_be() -> None:
+    """Each of these is one broken promise."""
+    books = Books(ordered=True)
+    one = letter(books)
+    books.taken(1, one.sender, "f")
+    with pytest.raises(BrokenPromiseError, match="delivered twice"):
+        books.taken(1, one.sender, "f")
+    with pytest.raises(BrokenPromiseError, match="never sent"):
+        books.taken(2, one.sender, "f")
+    with pytest.raises(BrokenPromiseError, match="out of the blue"):
+        books.answered(1)
+    books.notified(5, one.sender)
+    with pytest.raises(BrokenPromiseError, match="heard twice"):
+        books.notified(5, one.sender)
+
+
+def test_a_run_sees_a_receiver_that_accepts_anything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Links that are made again carry again what came: something has to refuse it."""
+    accept = IncomingStreams.accept
+
+    def accept_all(
+        self: IncomingStreams[object], *about: object
+    ) -> list[object] | object:
+        accept(self, *about)  # type: ignore[arg-type]  # as it came
+        messages = about[4]
+        assert isinstance(messages, list)
+        return [each for each in messages if isinstance(each[1], Message)] * 2
+
+    monkeypatch.setattr(IncomingStreams, "accept", accept_all)
+
+    assert any(run(seed) is not None for seed in range(10))

@@ -1,0 +1,352 @@
+"""Cases 3, 4 and 5: how a task of another process is found and reached."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.core.wire import AddRelay, Batch, Cancel, Search
+from bus.errors import UnreachableError, UnresolvedError
+from specs.clauses import clause
+from tests.simulate.stage import SOON_S, Stage, told
+
+
+@clause("BUS-ROUTE-6", "BUS-RELAY-1", "BUS-RELAY-12")
+def test_a_slave_finds_a_task_of_its_master() -> None:
+    """One search, one answer, then messages: the search has made the asker known."""
+    stage = Stage()
+    c, d = stage.task("c", "s1"), stage.task("d", "s2")
+    stage.soon()
+    stage.forget()
+
+    letters = stage.send(d, "c", asks=True)
+    stage.soon()
+
+    assert stage.types("s2", "s1") == ["SEARCH", "MSG"]
+    assert stage.types("s1", "s2")[:1] == ["ADD_RELAY"]
+    assert stage.types("s1", "s3") == []
+    (search,) = (each for each in stage.frames("s2") if isinstance(each, Search))
+    assert (search.name, search.sender.id) == ("c", d.id)
+    (answer,) = (each for each in stage.frames("s1") if isinstance(each, AddRelay))
+    assert (answer.task.id, answer.search, answer.addresses) == (c.id, search.id, ())
+    assert letters[0].taken_by == c.id
+    assert set(stage.relays("s2")) == {"c"}
+    assert set(stage.relays("s1")) == {"d"}
+
+    stage.forget()
+    stage.send(d, "c")
+    stage.soon()
+    assert stage.types("s2") == ["MSG"]
+
+
+@clause("BUS-ROUTE-7")
+def test_a_name_is_searched_for_once_at_a_time() -> None:
+    stage = Stage()
+    senders = [stage.task(name, "s2") for name in ("d", "d/x", "d/y")]
+    stage.task("c", "s1")
+    stage.soon()
+    stage.forget()
+
+    letters = [letter for each in senders for letter in stage.send(each, "c", 9)]
+    stage.soon()
+
+    assert stage.types("s2").count("SEARCH") == 1
+    assert all(letter.taken_by for letter in letters)
+
+
+@clause("BUS-ROUTE-8")
+def test_a_master_finds_a_task_of_a_slave() -> None:
+    """By the link that is there: no other one is made."""
+    stage = Stage()
+    a, e = stage.task("a", "s1"), stage.task("e", "s3")
+    stage.soon()
+    stage.forget()
+
+    letters = stage.send(a, "e")
+    stage.soon()
+
+    assert stage.types("s1", "s3") == ["SEARCH", "MSG"]
+    assert stage.types("s3", "s1") == ["ADD_RELAY"]
+    assert letters[0].taken_by == e.id
+    assert stage.links("s1", "s3") == 1
+
+
+@clause("BUS-ROUTE-9", "BUS-RELAY-1")
+def test_a_slave_finds_a_task_of_another_slave() -> None:
+    """The master passes search and answer on, and no message."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.soon()
+    stage.forget()
+
+    letters = stage.send(d, "f", 3)
+    stage.soon()
+
+    assert stage.types("s1", "s3") == ["SEARCH"]
+    assert stage.types("s1", "s2") == ["ADD_RELAY"]
+    answers = [each for each in stage.frames() if isinstance(each, AddRelay)]
+    assert answers[0].addresses == answers[1].addresses == ("m1/s3",)
+    assert stage.types("s2", "s3") == ["HELLO", "OPEN_STREAM", "ADD_RELAY", "MSG"]
+    assert stage.types("s3", "s2") == ["WELCOME", "OPEN_STREAM"]
+    assert [each.taken_by for each in letters] == [f.id] * 3
+    assert stage.relays("s1") == {}
+    assert (set(stage.relays("s2")), set(stage.relays("s3"))) == ({"f"}, {"d"})
+    assert stage.links("s2", "s3") == 1
+
+
+@clause("BUS-ROUTE-10")
+def test_only_who_hosts_a_public_task_answers() -> None:
+    """Neither does a relay of it, nor a private task of that name."""
+    stage = Stage(slaves=3)
+    f = stage.task("f", "s3")
+    near, far = stage.task("a", "s1"), stage.task("d", "s2")
+    stage.task("f", "s4", private=True)
+    stage.send(near, "f")
+    stage.soon()
+    assert "f" in stage.relays("s1")
+    stage.forget()
+
+    (letter,) = stage.send(far, "f")
+    stage.soon()
+
+    answers = [
+        sender.key[1]
+        for sender, _, frame in stage.world.frames or ()
+        if isinstance(frame, AddRelay) and frame.search is not None
+    ]
+    assert answers == ["s3", "s1"]  # and passed on
+    assert letter.taken_by == f.id
+
+
+@clause("BUS-ROUTE-11")
+@pytest.mark.parametrize("seed", range(40))
+def test_two_who_find_one_another_at_once_share_one_link(seed: int) -> None:
+    """Whichever dials first; and each message comes once, in order."""
+    stage = Stage(seed=seed)
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.soon()
+
+    stage.forget()
+    letters = stage.send(d, "f", 3) + stage.send(f, "d", 3)
+    stage.soon()
+
+    assert stage.links("s2", "s3") == 1
+    assert stage.types().count("HELLO") <= 2
+    assert [each.taken_by for each in letters] == [f.id] * 3 + [d.id] * 3
+
+
+@clause("BUS-ROUTE-11")
+def test_all_pairs_of_tasks_of_two_processes_share_one_link() -> None:
+    stage = Stage()
+    here = [stage.task(name, "s2") for name in ("d", "d/x")]
+    there = [stage.task(name, "s3") for name in ("f", "g")]
+
+    for one in here:
+        for other in there:
+            stage.send(one, other.name)
+            stage.send(other, one.name)
+            stage.soon()
+
+    assert stage.links("s2", "s3") == 1
+
+
+@clause("BUS-ROUTE-12")
+def test_who_was_searched_for_can_write_before_there_is_a_link() -> None:
+    """The relay of the searcher is there as soon as its search is answered."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.soon()
+    stage.world.network.slow = 0.2
+
+    stage.send(d, "f")
+    while "d" not in stage.relays("s3"):
+        stage.soon(0.01)
+    assert stage.links("s2", "s3") == 0
+    (letter,) = stage.send(f, "d")
+    assert not letter.decided
+    stage.soon(2.0)
+
+    assert letter.taken_by == d.id
+    assert stage.links("s2", "s3") == 1
+
+
+@clause("BUS-ROUTE-12")
+def test_what_waits_for_a_link_that_cannot_be_made_fails() -> None:
+    stage = Stage()
+    d = stage.task("d", "s2")
+    stage.task("f", "s3")
+    stage.soon()
+
+    letters = stage.send(d, "f", 2)
+    while "f" not in stage.relays("s2"):
+        stage.soon(0.0005)
+    stage.process("s3").die()
+    stage.soon(1.0)
+
+    assert told(letters) == [UnreachableError] * 2
+
+
+@clause("BUS-ROUTE-13")
+def test_a_master_asks_only_who_has_the_name_if_it_knows_it() -> None:
+    """And all others where it does not, but never who asked."""
+    stage = Stage(slaves=3)
+    d = stage.task("d", "s2")
+    stage.task("f", "s3")
+    stage.soon()
+    stage.forget()
+
+    stage.send(d, "f")
+    stage.soon()
+    assert (stage.types("s1", "s3"), stage.types("s1", "s4")) == (["SEARCH"], [])
+    stage.forget()
+    stage.send(d, "z")
+    stage.soon()
+    searched = [stage.types("s1", each) for each in ("s2", "s3", "s4")]
+    assert searched == [[], ["SEARCH"], ["SEARCH"]]
+
+
+@clause("BUS-ROUTE-14", "BUS-NAME-4")
+def test_a_slave_finds_a_slave_of_another_machine() -> None:
+    """Masters pass on search and answer; messages go from one to the other."""
+    stage = Stage(machines=3)
+    d, f = stage.task("d", "s2", "m1"), stage.task("f", "s3", "m2")
+    stage.soon()
+    stage.forget()
+
+    (letter,) = stage.send(d, "ism://m2/f", asks=True)
+    stage.soon()
+
+    assert letter.taken_by == f.id
+    by = [
+        (sender.name, frame)
+        for sender, _, frame in stage.world.frames or ()
+        if isinstance(frame, Search | AddRelay | Batch)
+    ]
+    assert [name for name, frame in by if isinstance(frame, Search)] == [
+        *("m1/s2", "m1/s1", "m2/s1")
+    ]
+    assert {name for name, frame in by if isinstance(frame, Batch)} <= {
+        *("m1/s2", "m2/s3")
+    }
+    assert not any(name.startswith("m3") for name, _ in by)
+    for name in ("m1", "m2"):
+        master = stage.process("s1", name)
+        master.frozen = True
+    (second,) = stage.send(d, "ism://m2/f")
+    stage.soon()
+    assert second.taken_by == f.id
+
+
+@clause("BUS-ROUTE-15")
+def test_masters_use_the_link_between_them() -> None:
+    stage = Stage(machines=2, slaves=0)
+    a, b = stage.task("a", "s1", "m1"), stage.task("b", "s1", "m2")
+
+    (letter,) = stage.send(a, "ism://m2/b")
+    stage.soon()
+
+    assert letter.taken_by == b.id
+    assert len(stage.world.network.whole()) == 1
+
+
+@clause("BUS-ROUTE-17")
+def test_a_search_goes_one_step_between_masters() -> None:
+    """And to the slaves of the machine that is meant."""
+    stage = Stage(machines=4, slaves=1)
+    d = stage.task("d", "s2", "m1")
+    stage.forget()
+
+    stage.send(d, "ism://m3/z")
+    stage.soon()
+
+    ways = [
+        (sender.name, receiver.name)
+        for sender, receiver, frame in stage.world.frames or ()
+        if isinstance(frame, Search) and receiver is not None
+    ]
+    assert ways == [("m1/s2", "m1/s1"), ("m1/s1", "m3/s1"), ("m3/s1", "m3/s2")]
+
+
+@clause("BUS-NAME-4")
+def test_a_message_for_a_machine_that_is_not_known_waits_for_it() -> None:
+    stage = Stage(slaves=1)
+    d = stage.task("d", "s2")
+    (letter,) = stage.send(d, "ism://m2/f")
+    stage.soon()
+
+    stage.world.start("m2", "s1", master=True)
+    f = stage.task("f", "s1", "m2")
+    stage.soon()
+
+    assert letter.taken_by == f.id
+
+
+@clause("BUS-ROUTE-18", "BUS-MOVE-5")
+@pytest.mark.parametrize("where", ["s1", "s2", "s3"])
+def test_who_registers_later_answers_a_search(where: str) -> None:
+    """Without another search, whoever searched and wherever it is."""
+    stage = Stage()
+    senders = [stage.task(f"d/{each}", f"s{each}") for each in (1, 2, 3)]
+    letters = [stage.send(each, "z", 2) for each in senders]
+    stage.soon()
+    searches = stage.types().count("SEARCH")
+
+    z = stage.task("z", where)
+    stage.soon()
+
+    assert [letter.taken_by for each in letters for letter in each] == [z.id] * 6
+    assert stage.types().count("SEARCH") == searches
+    stage.soon(10.0)
+    stage.world.checks.rest()
+
+
+@clause("BUS-ROUTE-18")
+def test_a_slave_that_comes_later_is_asked_too() -> None:
+    stage = Stage(slaves=1)
+    d = stage.task("d", "s2")
+    (letter,) = stage.send(d, "z")
+    stage.soon()
+
+    late = stage.world.start("m1", "s9")
+    stage.soon()
+    assert [each.name for each in late.remote.finder.ledger.all()] == ["z"]
+    z = stage.task("z", "s9")
+    stage.soon()
+
+    assert letter.taken_by == z.id
+
+
+@clause("BUS-ROUTE-19", "BUS-DEREG-11")
+def test_a_search_ends_when_nobody_waits_for_it() -> None:
+    """Each is told once, and no process keeps the search."""
+    stage = Stage()
+    d = stage.task("d", "s2")
+    letters = stage.send(d, "z", 3)
+    letters.append(d.process.command(d, "y", timeout=0.2))
+    stage.soon(0.1)
+    assert len(stage.process("s3").remote.finder.ledger) == 2
+
+    stage.soon(6.0)
+
+    assert told(letters) == [UnresolvedError] * 4
+    stage.world.checks.rest()
+
+
+@clause("BUS-DEREG-11")
+def test_the_search_of_a_task_that_leaves_goes_on_for_others_only() -> None:
+    stage = Stage()
+    one, other = stage.task("d", "s2"), stage.task("e", "s2")
+    stage.send(one, "y")
+    stage.send(one, "z")
+    (letter,) = stage.send(other, "z")
+    stage.soon()
+    stage.forget()
+
+    one.process.deregister(one)
+    stage.soon()
+
+    searches = [each for each in stage.frames("s2") if isinstance(each, Search)]
+    assert [(each.name, each.sender.id) for each in searches] == [("z", other.id)]
+    assert sum(isinstance(each, Cancel) for each in stage.frames("s2")) == 2
+    z = stage.task("z", "s3")
+    stage.soon(SOON_S)
+    assert letter.taken_by == z.id

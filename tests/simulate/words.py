@@ -1,0 +1,49 @@
+"""`words`: a frame in a few words, for the story of a run."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from bus.core.routing_table import RegistrationId
+from bus.core.wire import Batch, Characteristics, Frame, Identity, RequestId
+from bus.payload import decode
+
+__all__ = ["words"]
+
+# What says nothing to who reads a story.
+_DULL = {"nonce", "window", "message_bytes_max", "versions", "version", "overflow"}
+
+
+def words(frame: Frame) -> str:
+    """Say what a frame says."""
+    if isinstance(frame, Batch):
+        messages = ", ".join(
+            f"{each.kind.name.lower()} {decode(each.body)} from {each.source} "
+            f"to {each.to or 'all'}"
+            for each in frame.messages
+        )
+        return f"MSG {frame.first}, floor {frame.floor}: {messages}"
+    facts = (
+        f"{name}={_fact(value)}"
+        for name in frame.__struct_fields__
+        if name not in _DULL and (value := getattr(frame, name)) not in (None, (), "")
+    )
+    return f"{frame.type.name} {' '.join(facts)}"
+
+
+def _fact(value: Any) -> str:
+    match value:
+        case RegistrationId():
+            return f"{value.machine}/{value.process}#{value.number % 10**9}"
+        case RequestId():
+            return f"{value.machine}/{value.process}?{value.number % 10**9}"
+        case Characteristics():
+            seen = value.visibility.value
+            return f"{value.name}({seen} {_fact(value.id)}, relay {value.relay})"
+        case Identity():
+            return f"{value.machine}/{value.process}({value.role.value})"
+        case Enum():
+            return str(value.value)
+        case _:
+            return str(value)

@@ -1,0 +1,116 @@
+"""`World`: the clock, the network, and all processes on it."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.simulate.books import Books
+from tests.simulate.checks import Checks
+from tests.simulate.network import Network
+from tests.simulate.process import SimProcess
+from tests.simulate.story import Story
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.core.peer import Key
+    from bus.core.wire import Frame
+    from bus.message import Incoming
+
+__all__ = ["World"]
+
+
+class World:
+    """All there is in a run.
+
+    masters: who listens as master, by machine.
+    reading: how long a task takes before it reads a message, at most, in seconds.
+    frames: all that were put on links, by whom and for whom, if that is to be kept.
+    """
+
+    def __init__(self, seed: int, *, told: bool = False, ordered: bool = True) -> None:
+        self.random = Random(seed)
+        self.now = 1.0
+        self.story = Story(told=told)
+        self.books = Books(ordered=ordered)
+        self.network = Network(self)
+        self.checks = Checks(self)
+        self.processes: dict[Key, SimProcess] = {}
+        self.masters: dict[str, SimProcess] = {}
+        self.lost_in_between: list[Incoming] = []
+        self.reading = 0.01
+        self.frames: list[tuple[SimProcess, SimProcess | None, Frame]] | None = None
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._numbers = itertools.count(1)
+
+    def at(self, after: float, act: Callable[[], None]) -> None:
+        """Let something happen some seconds from now."""
+        heapq.heappush(self._events, (self.now + after, next(self._order), act))
+
+    def run(self, seconds: float) -> None:
+        """Let time pass, and happen what does."""
+        until = self.now + seconds
+        while self._events and self._events[0][0] <= until:
+            self.now, _, act = heapq.heappop(self._events)
+            act()
+        self.now = until
+
+    def number(self) -> int:
+        """Return a number for a message."""
+        return next(self._numbers)
+
+    def start(self, machine: str, name: str, *, master: bool = False) -> SimProcess:
+        """Start a process, again if it was there before."""
+        life = int(self.now * 1e9) + next(self._order)
+        process = SimProcess(self, machine, name, master=master, life=life)
+        self.processes[machine, name] = process
+        process.say(lambda: f"starts as {'master' if master else 'slave'}, {life}")
+        if master:
+            self.masters[machine] = process
+            self.introduce(process)
+        else:
+            process.event(process.remote.dial_master)
+        return process
+
+    def introduce(self, process: SimProcess) -> None:
+        """Let a master and those of other machines know of one another."""
+        for machine, other in self.masters.items():
+            if other is not process and other.alive:
+                here = process.key[0]
+                for one, its, address in (
+                    (process, machine, f"{machine}/Master"),
+                    (other, here, f"{here}/Master"),
+                ):
+                    self._known(one, its, address)
+
+    @staticmethod
+    def _known(process: SimProcess, machine: str, address: str) -> None:
+        process.event(lambda: process.remote.machine_known(machine, (address,)))
+
+    def promote(self, process: SimProcess) -> None:
+        """Let a slave be master, since it has won the lock (OPEN-1)."""
+        process.say(lambda: "becomes master")
+        self.masters[process.key[0]] = process
+        process.event(process.remote.become_master)
+        self.introduce(process)
+
+    def listening(self, address: str) -> SimProcess | None:
+        """Return who listens at an address; None if nobody does."""
+        machine, _, name = address.partition("/")
+        if name == "Master":
+            process = self.masters.get(machine)
+        else:
+            process = self.processes.get((machine, name))
+        return process if process is not None and process.alive else None
+
+    def living(self) -> list[SimProcess]:
+        """Return the processes that live."""
+        return [each for each in self.processes.values() if each.alive]
+
+    def check(self, process: SimProcess) -> None:
+        """See whether all is well in a process, after something happened there."""
+        self.checks.step(process)
