@@ -1,12 +1,17 @@
 """Suite ``sockets``: messages between two processes, over UNIX sockets and TCP.
 
-W1 one way, W1b in bulk, W2 round trip, W3 1 MiB. The other process is this file, run
-as a program: ``python -m benchmarks.sockets CONTESTANT ADDRESS JOB COUNT SIZE``.
+W1 one way, W1b in bulk, W2 round trip, W3 1 MiB. A job is done by two processes of its
+own, both this file run as a program: one that measures,
+``python -m benchmarks.sockets CONTESTANT MEDIUM JOB COUNT SIZE``, and the other one,
+which it starts with an address for the medium. Who measures is told when the other has
+begun and when it has seen everything, and tells it when it may go: some drop what is
+not sent when they are closed. Both are ended after `LIMIT_S`, whatever holds them.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -16,7 +21,7 @@ from functools import partial
 from itertools import repeat
 from pathlib import Path
 from time import perf_counter, perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from benchmarks.contest import Contest, Measure, steady_rate
 from benchmarks.figure import OURS
@@ -27,54 +32,52 @@ if TYPE_CHECKING:
 
     from benchmarks.suites import Effort
 
-__all__ = ["suite"]
+__all__ = ["LIMIT_S", "run_job", "suite"]
+
+# A job takes a second or two; after this one of the two processes waits for ever.
+LIMIT_S: Final = 60.0
 
 _SMALL_BYTES = 64
 _LARGE_BYTES = 1 << 20
 _BATCH = 256
 _ROUND_TRIPS = 5_000
-_LIMIT_S = 60
 
 _MEDIA = {"unix": "ipc://{folder}/wire", "tcp": "tcp://127.0.0.1:0"}
+_READY = b"ready"
 _DONE = b"done"
 _BYE = b"bye"
+
+_FAST = {"pyzmq": 1.0}
 
 
 def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
     """Give each figure over each medium."""
     contests = []
     for medium in _MEDIA:
-        one_way = partial(_rate, effort, medium, _SMALL_BYTES)
         contests += [
-            _contest("W1", medium, "messages/s", one_way, {"pynng": 1.0}),
-            _contest("W1b", medium, "messages/s", partial(one_way, many=True), _FAST),
+            _contest("W1", medium, partial(_rate, effort, medium, "sink"), {}),
+            _contest("W1b", medium, partial(_rate, effort, medium, "drain"), _FAST),
             _contest(
                 "W2",
                 medium,
-                "us",
                 partial(_round_trip, effort, medium),
                 {"pyzmq": 0.75},
+                unit="us",
             ),
             _contest(
-                "W3",
-                f"{medium} 1 MiB",
-                "messages/s",
-                partial(_rate, effort, medium, _LARGE_BYTES),
-                _FAST,
+                "W3", f"{medium} 1 MiB", partial(_large_rate, effort, medium), _FAST
             ),
         ]
     return contests, missing
 
 
-_FAST = {"pyzmq": 1.0}
-
-
 def _contest(
     figure: str,
     case: str,
-    unit: str,
     measure: Callable[[str], Measure],
     must: dict[str, float],
+    *,
+    unit: str = "messages/s",
 ) -> Contest:
     return Contest(
         figure,
@@ -87,72 +90,105 @@ def _contest(
     )
 
 
-def _rate(
-    effort: Effort, medium: str, size: int, name: str, *, many: bool = False
-) -> Measure:
+def _rate(effort: Effort, medium: str, job: str, name: str) -> Measure:
     def work(count: int) -> float:
-        with _other(name, medium, "drain" if many else "sink", count, size) as wire:
-            message = bytes(size)
-            began = perf_counter()
-            if many and wire.many is not None:
-                batch = [message] * _BATCH
-                for _ in range(count // _BATCH):
-                    wire.many(batch)
-                wire.many([message] * (count % _BATCH))
-            else:
-                for _ in repeat(None, count):
-                    wire.send(message)
-            _expect(wire, _DONE)
-            taken_s = perf_counter() - began
-            wire.send(_BYE)
-            return taken_s
+        return run_job(name, medium, job, count, _SMALL_BYTES)
 
-    if size == _LARGE_BYTES:
-        count = effort.amount(300)
-        return lambda: count / work(count)
     return steady_rate(work, effort.round_s)
+
+
+def _large_rate(effort: Effort, medium: str, name: str) -> Measure:
+    count = effort.amount(1_000)
+    return lambda: count / run_job(name, medium, "sink", count, _LARGE_BYTES)
 
 
 def _round_trip(effort: Effort, medium: str, name: str) -> Measure:
     count = effort.amount(_ROUND_TRIPS)
+    return lambda: run_job(name, medium, "echo", count, _SMALL_BYTES) * 1e6
 
-    def measure() -> float:
-        taken_ns = []
-        with _other(name, medium, "echo", count, _SMALL_BYTES) as wire:
-            message = bytes(_SMALL_BYTES)
+
+def run_job(name: str, medium: str, job: str, count: int, size: int) -> float:
+    """Let a contestant do a job; return seconds, of ``echo`` for one round trip.
+
+    Raises:
+        RuntimeError: it failed, or was not done in time; says who and at what.
+    """
+    what = f"{name} over {medium}, {job} of {count} x {size} bytes"
+    with subprocess.Popen(
+        _program(name, medium, job, count, size),
+        env=_environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # with its other process: both are ended at once
+    ) as process:
+        try:
+            answer, _ = process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"{what}: not done after {LIMIT_S:g} s") from None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    if process.returncode:
+        raise RuntimeError(f"{what}: ended with exit code {process.returncode}")
+    return float(answer)
+
+
+def _program(name: str, place: str, job: str, count: int, size: int) -> list[str]:
+    module = "benchmarks.sockets"
+    return [sys.executable, "-m", module, name, place, job, str(count), str(size)]
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+
+
+# The process that measures.
+
+
+def _measure(name: str, medium: str, job: str, count: int, size: int) -> float:
+    message = bytes(size)
+    with _other(name, medium, job, count, size) as wire:
+        if job == "echo":
+            return _median_round_trip_s(wire, message, count)
+        began = perf_counter()
+        if job == "drain" and wire.many is not None:
+            batch = [message] * _BATCH
+            for _ in range(count // _BATCH):
+                wire.many(batch)
+            wire.many([message] * (count % _BATCH))
+        else:
             for _ in repeat(None, count):
-                start = perf_counter_ns()
                 wire.send(message)
-                wire.receive()
-                taken_ns.append(perf_counter_ns() - start)
-            _expect(wire, _DONE)
-            wire.send(_BYE)
-        return statistics.median(taken_ns) / 1_000
+        _expect(wire, _DONE)
+        return perf_counter() - began
 
-    return measure
+
+def _median_round_trip_s(wire: Wire, message: bytes, count: int) -> float:
+    taken_ns = []
+    for _ in repeat(None, count):
+        start = perf_counter_ns()
+        wire.send(message)
+        wire.receive()
+        taken_ns.append(perf_counter_ns() - start)
+    _expect(wire, _DONE)
+    return statistics.median(taken_ns) / 1e9
 
 
 @contextmanager
 def _other(name: str, medium: str, job: str, count: int, size: int) -> Iterator[Wire]:
-    """Start the other process; give the wire to it once it is ready."""
+    """Start the other process; give the wire to it once it is ready, let it go then."""
     with tempfile.TemporaryDirectory(prefix="qb-") as folder:
         where, accept = WIRES[name].listen(_MEDIA[medium].format(folder=folder))
-        command = [sys.executable, "-m", __spec__.name, name, where, job]
         with subprocess.Popen(
-            [*command, str(count), str(size)],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+            _program(name, where, job, count, size), env=_environment()
         ) as process:
             wire = accept()
-            try:
-                _expect(wire, b"ready")
-                yield wire
-            except BaseException:
-                process.kill()
-                raise
-            finally:
-                if process.poll() is None:
-                    process.wait(_LIMIT_S)
-                wire.close()
+            _expect(wire, _READY)
+            yield wire
+            wire.send(_BYE)
+            if process.wait():
+                raise AssertionError(f"other process: exit code {process.returncode}")
+            wire.close()
 
 
 def _expect(wire: Wire, message: bytes) -> None:
@@ -163,10 +199,12 @@ def _expect(wire: Wire, message: bytes) -> None:
         )
 
 
-def _other_main(name: str, address: str, job: str, count: int, size: int) -> None:
-    """Be the other process."""
+# The other one.
+
+
+def _be_other(name: str, address: str, job: str, count: int, size: int) -> None:
     wire = WIRES[name].dial(address)
-    wire.send(b"ready")
+    wire.send(_READY)
     message = b""
     if job == "drain" and wire.few is not None:
         left = count
@@ -184,13 +222,18 @@ def _other_main(name: str, address: str, job: str, count: int, size: int) -> Non
     if len(message) != size:
         raise AssertionError(f"{size} bytes were sent, {len(message)} came")
     wire.send(_DONE)
-    # Some drop what is not sent when they are closed.
     _expect(wire, _BYE)
     wire.close()
 
 
+def _main(name: str, place: str, job: str, count: str, size: str) -> None:
+    if place in _MEDIA:
+        print(_measure(name, place, job, int(count), int(size)))
+    else:
+        _be_other(name, place, job, int(count), int(size))
+
+
 if __name__ == "__main__":
-    _, contestant, address, job, count, size = sys.argv
-    _other_main(contestant, address, job, int(count), int(size))
+    _main(*sys.argv[1:])
 
 assert CAPACITY >= _BATCH

@@ -8,6 +8,7 @@ those who ask say what it means.
 from __future__ import annotations
 
 import array
+import contextlib
 import errno
 import fcntl
 import os
@@ -303,7 +304,8 @@ class Sleeper:
 
     def detach(self, descriptor: int) -> None:
         """Do not wake for it any more."""
-        self._poller.unregister(descriptor)
+        with contextlib.suppress(KeyError):  # an interrupt came before `attach`
+            self._poller.unregister(descriptor)
 
     def sleep(self, timeout_s: float | None) -> None:
         """Sleep until something wakes this, or the time is up."""

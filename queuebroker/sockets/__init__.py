@@ -7,6 +7,7 @@ frames                 bytes to values and back
 states, protocol       what may be said and heard when: no socket, no clock, no thread
 address, options, peer, tls   where, within which limits, with whom
 driver                 who waits for sockets: one thread a process, or its owner
+unsent                 what a socket did not take yet
 link                   a socket and its protocol, under one lock
 connection, queue      the state and the end of a `MessageQueue` whose peer is far away
 listener, departure    who comes to a broker; who goes to one

@@ -8,7 +8,7 @@ the peer sends, or does, is done to the state as if it were here. So the tables 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from queuebroker.circular_buffer import CircularBufferQueue
 from queuebroker.connection import Flow
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from queuebroker.sockets.link import Link
     from queuebroker.sockets.peer import Peer
     from queuebroker.sockets.protocol import Event, Protocol
+
+_OPEN: Final = [False, False]
 
 __all__ = ["Inbox", "Outbound", "SocketConnection"]
 
@@ -253,15 +255,14 @@ class SocketConnection(QueueConnection):
 
     def post_locked(self, message: bytes) -> bool:
         """Send a message if nothing stands in the way; False: ask the tables."""
-        protocol = self.link.protocol
+        link = self.link
         if (
-            protocol.unreceived >= self._outbound.capacity
-            or self.closed[0]
-            or self.closed[1]
+            link.protocol.unreceived >= self._outbound.capacity
+            or self.closed != _OPEN
             or self.watch is not None
         ):
             return False
-        self.link.post_locked(message)
+        link.post_locked(message)
         return True
 
     def grab_locked(self) -> bytes | None:
@@ -270,17 +271,42 @@ class SocketConnection(QueueConnection):
         messages = inbox._messages
         if not messages or self.watch is not None:
             return None
-        message = messages.popleft()
+        message = messages[0]
+        # Three changes, and no call by which an interrupt could part them.
+        del messages[0]
         inbox._pulled += 1
-        protocol = self.link.protocol
-        if protocol.take_one() or self.closed[1 - self.side]:
-            self.took_locked(0)
+        self.link.protocol.taken += 1
+        self._give_credit_locked()
         if messages and inbox.arrived:
             inbox.arrived.wake_one()
         if self.readiness[self.side] is not None:
             self.refresh_locked(self.side)
         assert not isinstance(message, tuple)  # unobserved
         return message
+
+    def read_one_locked(self) -> bytes | None:
+        """Read the socket and receive one message; None: ask the tables."""
+        link, inbox = self.link, self._inbox
+        if inbox._messages or self.watch is not None or link.closed:
+            if not link.closed:
+                link.read_locked()
+            return self.grab_locked()
+        message = link.read_one_locked()
+        if message is None:
+            return self.grab_locked()
+        inbox._pulled += 1
+        self._give_credit_locked()
+        return message
+
+    def _give_credit_locked(self) -> None:
+        """Let the peer know what was received, if it is time to."""
+        protocol = self.link.protocol
+        if (
+            2 * protocol.taken >= protocol.capacity
+            or protocol.owed >= protocol.capacity
+            or self.closed[1 - self.side]
+        ):
+            self.took_locked(0)
 
     def store_run_locked(self, messages: list[bytes]) -> None:
         """Send several messages that there is room for, unobserved."""
@@ -304,18 +330,28 @@ class SocketConnection(QueueConnection):
 
     def lead_locked(self) -> bool:
         """Let this thread read in the driver's place, if that may help."""
-        return not (self.closed[0] or self.closed[1]) and self.link.lead_locked()
+        return self.closed == _OPEN and self.link.lead_locked()
 
     def awaited_locked(self) -> bool:
         """Whether anybody waits for what the driver would read."""
-        return (
-            bool(self._inbox.arrived or self._outbound.room or self.pongs)
+        return bool(
+            # Their lists, not how many are in them: asked for after every receive.
+            self._inbox.arrived._parkers
+            or self._outbound.room._parkers
+            or self.pongs._parkers
             or self.readiness[self.side] is not None
         )
 
     def recover_locked(self) -> None:
+        link = self.link
+        protocol = link.protocol
+        if not (link.torn or self.closed[0] or self.closed[1]):
+            # A message that was received and not noted as such: the peer would have
+            # one slot less for ever.
+            protocol.taken = protocol.owed - len(self._inbox)
+            protocol.credit(0)
+        link.recover_locked()
         super().recover_locked()
-        self.link.flush_locked()
 
     def note(
         self, operation: Operation, actor: Side, receiver: Side, **told: Any

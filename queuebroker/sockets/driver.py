@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Driver", "Handler", "default_driver"]
 
 EVENTS_MAX = 256
+BUFFERS_MAX = 2  # kept for long messages, while there are sockets
 
 
 class Handler(Protocol):
@@ -52,7 +53,9 @@ class Driver:
         self._holders = 0
         # For receivers that wait in its place, while they do not.
         self._sleepers: list[_net.Sleeper] = []
+        self._buffers: list[bytearray] = []
         self._stopped = False
+        self._turning = 0  # the thread that calls handlers just now
         self.background: bool = False  # whether a thread of ours turns it
         self._poller = _net.Poller()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -79,6 +82,17 @@ class Driver:
             msg = "cannot poll: this driver is closed"
             raise BrokerClosedError(msg)
         ready = self._poller.poll(self._wait_s(timeout), EVENTS_MAX)
+        self._turning = _sync.get_ident()
+        try:
+            self._deal(ready)
+        finally:
+            self._turning = 0
+            if self._calls and not self._stopped:
+                os.eventfd_write(self._bell, 1)
+        return len(ready)
+
+    def _deal(self, ready: list[tuple[int, int]]) -> None:
+        """Call whom it concerns, and whatever is to be called now."""
         handlers = self._handlers
         for descriptor, mask in ready:
             if descriptor == self._bell:
@@ -87,12 +101,13 @@ class Driver:
             handler = handlers.get(descriptor)
             if handler is not None:
                 handler.ready(mask)
+        now = _sync.monotonic()
         while self._calls:
             self._calls.popleft()()
-        now = _sync.monotonic()
         while self._timers and self._timers[0][0] <= now:
             heapq.heappop(self._timers)[2]()
-        return len(ready)
+            while self._calls:
+                self._calls.popleft()()
 
     def close(self) -> None:
         """Close every socket it serves; their peers see a process that vanished."""
@@ -145,7 +160,8 @@ class Driver:
     def call(self, function: Callable[[], object]) -> None:
         """Call something soon, in the thread that turns this."""
         self._calls.append(function)
-        if not self._stopped:
+        # Who turns it comes to that anyway.
+        if self._turning != _sync.get_ident() and not self._stopped:
             os.eventfd_write(self._bell, 1)
 
     def at(self, moment: float, function: Callable[[], object]) -> None:
@@ -169,6 +185,23 @@ class Driver:
             sleeper.close()
         else:
             self._sleepers.append(sleeper)
+
+    def lend_buffer(self, size: int) -> bytearray:
+        """Return a buffer of at least so many bytes; `return_buffer` it.
+
+        A fresh one for each long message would cost several times what its reading
+        does, all of it in page faults.
+        """
+        try:
+            buffer = self._buffers.pop()
+        except IndexError:
+            return bytearray(size)
+        return buffer if len(buffer) >= size else bytearray(size)
+
+    def return_buffer(self, buffer: bytearray) -> None:
+        """Take back what was lent, for the next one, if few are here."""
+        if len(self._buffers) < BUFFERS_MAX:
+            self._buffers.append(buffer)
 
     def _close_descriptors(self) -> None:
         self._timers.clear()

@@ -24,6 +24,7 @@ __all__ = [
     "BODY_BYTES_MAX",
     "HEAD",
     "MAGIC",
+    "MESSAGE_HEAD",
     "NUMBER",
     "OVERHEAD_BYTES",
     "VERSIONS",
@@ -60,7 +61,7 @@ _COUNT: Final = struct.Struct(">I")
 _RUN: Final = struct.Struct(">QI")
 _GOODBYE: Final = struct.Struct(">QB")
 _TEXT: Final = struct.Struct(">H")
-_MESSAGE: Final = struct.Struct(">BIQ")
+MESSAGE_HEAD: Final = struct.Struct(">BIQ")  # kind, bytes of the body, number
 _FDS: Final = struct.Struct(">QB")
 
 
@@ -220,7 +221,7 @@ def _body_of(
 
 def head_of_message(number: int, size: int) -> bytes:
     """Return what stands before a message of so many bytes."""
-    return _MESSAGE.pack(_MESSAGE_KIND, 8 + size, number)
+    return MESSAGE_HEAD.pack(_MESSAGE_KIND, 8 + size, number)
 
 
 def encode_message(number: int, message: bytes, descriptors: int = 0) -> bytes:

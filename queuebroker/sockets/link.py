@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections import deque
+import sys
 from typing import TYPE_CHECKING, Final
 from typing import Protocol as Seam
 
 from queuebroker import _net, _sync
 from queuebroker.sockets.descriptors import close_all
 from queuebroker.sockets.errors import PeerLostError
-from queuebroker.sockets.states import TRANSITIONS, Act
+from queuebroker.sockets.states import TRANSITIONS, Act, State
+from queuebroker.sockets.unsent import JOIN_BYTES_MAX, Unsent
 
 if TYPE_CHECKING:
     import _thread
@@ -33,14 +34,12 @@ __all__ = ["Host", "Link"]
 # Read at once: enough for many small messages; more while a long one is under way.
 READ_BYTES: Final = 1 << 16
 READ_BYTES_MAX: Final = 1 << 18
-# Below this it is quicker to copy what is written into one piece.
-JOIN_BYTES_MAX: Final = 1 << 16
+# A longer message is not gathered in a buffer that is used again.
+BUFFER_BYTES_MAX: Final = 1 << 24
 # For how long nobody reads after a receive, in seconds.
 IDLE_S: Final = 2e-3
 # How often in the length of a lease it is looked at.
 TICKS: Final = 8
-# Written with one call.
-PIECES_MAX: Final = 64
 # Descriptors that the kernel passes at once.
 FDS_MAX: Final = 253
 # Reads of one link before others have their turn.
@@ -61,20 +60,28 @@ class Link:
     under a manager's lock, never the other way round; nothing is waited for under it.
 
     Invariants, true whenever ``lock`` is free:
-    I1. the driver waits for the socket to be writable exactly while ``_unsent``.
+    I1. the driver waits for the socket to be writable exactly while ``_unsent`` has
+        pieces.
     I2. nothing that the protocol has to say is kept back while nothing is unsent.
+    I3. ``torn`` is false. It is true from the moment at which bytes are in no hand but
+        the caller's until they are in the protocol, or the socket, and dealt with: if
+        an interrupt strikes in between, nobody knows how far the stream has come, and
+        `recover_locked` ends it (QB-ERR-9).
+    I4. the driver waits for something to read exactly while neither ``led`` nor
+        ``idle``.
     """
 
     __slots__ = (
         "_attached",
         "_blocked",
+        "_buffer",
         "_fds",
         "_finished",
         "_opening",
-        "_outward",
         "_rearming",
         "_takes_fds",
         "_unsent",
+        "_yielded_s",
         "closed",
         "connection",
         "driver",
@@ -86,6 +93,7 @@ class Link:
         "secured",
         "sleeper",
         "socket",
+        "torn",
     )
 
     def __init__(
@@ -110,18 +118,20 @@ class Link:
         self.led: bool = False
         # Whether nobody does for a moment, the driver neither.
         self.idle: bool = False
+        self.torn: bool = False
         self._rearming = False
+        self._yielded_s = 0.0
         self._finished = False
-        # Descriptors that came and whose message did not, and those to be sent with
-        # the first byte of an unsent frame, by its identity.
+        # Descriptors that came and whose message did not.
         self._takes_fds = takes_fds
         self._fds: list[int] = []
-        self._outward: dict[int, list[int]] = {}
         # What a receiver sleeps on that reads, while it is attached to the socket.
         self.sleeper: _net.Sleeper
         self._attached = False
         self._opening = opening
-        self._unsent: deque[memoryview] = deque()
+        # For a long message that is coming, lent by the driver.
+        self._buffer: bytearray | None = None
+        self._unsent = Unsent()
         self._blocked = False
 
     def begin(self) -> None:
@@ -156,14 +166,19 @@ class Link:
         """Read and write what can be, and tell whom it concerns."""
         events: list[Event] = []
         with self.lock:
-            if self.closed:
-                return
-            if self._opening is not None:
-                self._open_locked()
-            elif mask & _net.WRITE:
-                self.flush_locked()
-            if mask & ~_net.WRITE and not self.led and self._opening is None:
-                events = self.read_locked()
+            try:
+                if self.closed:
+                    return
+                if self._opening is not None:
+                    self._open_locked()
+                elif mask & _net.WRITE:
+                    self.flush_locked()
+                if mask & ~_net.WRITE and not self.led and self._opening is None:
+                    events = self.read_locked()
+            except BaseException:
+                # A Ctrl-C, where the main thread turns a driver of its own.
+                self.recover_locked()
+                raise
         if events and self.host is not None:
             self.host.heard(self, events)
         self.settle()
@@ -205,28 +220,78 @@ class Link:
 
     # Reading.
 
-    def read_locked(self) -> list[Event]:
-        """Take in what is there; return what no connection has dealt with."""
+    def read_locked(self, first: bytes | None = None) -> list[Event]:
+        """Take in what is there; return what no connection has dealt with.
+
+        first: what was read already.
+        """
         protocol = self.protocol
+        self.torn = True
         # All that TLS has deciphered must be read: nobody tells of it again.
         for _ in itertools.count() if self.secured else range(READS_MAX):
-            size = min(max(READ_BYTES, protocol.wanted), READ_BYTES_MAX)
             try:
-                data = self._receive(size)
+                whole = self._read_some_locked(first)
             except _net.WOULD_BLOCK:
                 break
             except OSError as error:
                 protocol.receive_eof(_lost(error))
                 break
-            if not data:
-                protocol.receive_eof()
+            first = None
+            if not whole or protocol.ended:
                 break
-            protocol.receive_data(data)
-            if len(data) < size and not self.secured:
-                break
+        if self._buffer is not None and protocol.room is None:
+            self.driver.return_buffer(self._buffer)
+            self._buffer = None
         events = self.deal_locked(protocol.events())
+        self.torn = False
         self.flush_locked()
         return events
+
+    def read_one_locked(self) -> bytes | None:
+        """Take in what is there; return the message if it is one, received at once.
+
+        Else whoever the link belongs to has dealt with it.
+        """
+        if self.secured or self._takes_fds or self._buffer is not None:
+            self.read_locked()
+            return None
+        self.torn = True
+        try:
+            data = self.socket.recv(READ_BYTES)
+        except _net.WOULD_BLOCK:
+            self.torn = False
+            return None
+        except OSError as error:
+            self.torn = False
+            self.lose_locked(error)
+            return None
+        message = self.protocol.receive_whole(data)
+        if message is None:
+            self.read_locked(data)
+        self.torn = False
+        return message
+
+    def _read_some_locked(self, data: bytes | None) -> bool:
+        """Read once; return whether there may be more. ``data``: what was read."""
+        protocol = self.protocol
+        room = protocol.room
+        if data is None and room is not None:
+            size = len(room)
+            count = self.socket.recv_into(room)
+            protocol.receive_gathered(count)
+            return self.secured or count == size
+        size = min(max(READ_BYTES, protocol.wanted), READ_BYTES_MAX)
+        if data is None:
+            data = self._receive(size)
+        if not data:
+            protocol.receive_eof()
+            return False
+        protocol.receive_data(data)
+        long = protocol.long_bytes()
+        if READ_BYTES < long <= BUFFER_BYTES_MAX and not self._takes_fds:
+            self._buffer = self.driver.lend_buffer(long)
+            protocol.gather(self._buffer)
+        return self.secured or len(data) >= size
 
     def _receive(self, size: int) -> bytes:
         if not self._takes_fds:
@@ -259,164 +324,163 @@ class Link:
 
     def lose_locked(self, error: OSError) -> None:
         """Take in that the socket failed."""
-        self.protocol.receive_eof(_lost(error))
+        self._end_locked(_lost(error))
+        self.flush_locked()
+
+    def _end_locked(self, error: PeerLostError) -> None:
+        self.protocol.receive_eof(error)
         left = self.deal_locked(self.protocol.events())
         if left and self.host is not None:
             host = self.host
             self.driver.call(lambda: host.heard(self, left))
-        self.flush_locked()
 
     # Writing.
 
     def flush_locked(self) -> None:
         """Write what there is to write, as far as the socket takes it."""
+        protocol = self.protocol
+        if not (
+            protocol.outgoing or self._unsent.pieces or self._blocked or protocol.ended
+        ):
+            return
         if self.closed or self._opening is not None:
             return
+        torn = self.torn  # also called by who reads
+        self.torn = True
         try:
-            while True:
-                if self._unsent:
-                    if not self._write_locked():
-                        break
-                    continue
-                parts = self.protocol.data_to_send()
-                if not parts:
-                    break
-                if not self._write_new_locked(parts):
-                    break
+            self._write_all_locked()
         except OSError as error:
-            self._unsent.clear()
-            if self.protocol.ended:
+            self._unsent.pieces.clear()
+            self.torn = torn
+            if protocol.ended:
                 self._finish_soon()
             else:
                 self.lose_locked(error)
             return
-        if self.protocol.ended and not self._unsent:
+        self.torn = torn
+        if protocol.ended and not self._unsent.pieces:
             self._finish_soon()
             return
-        if bool(self._unsent) is not self._blocked:
-            self._rewatch_locked()
+        if bool(self._unsent.pieces) is not self._blocked:
+            self._rewatch_locked(reads=not (self.led or self.idle))
+
+    def _write_all_locked(self) -> None:
+        """Write until nothing is left, or the socket takes no more."""
+        unsent = self._unsent
+        while True:
+            if unsent.pieces:
+                if not unsent.write(self.socket, several=not self.secured):
+                    return
+                continue
+            parts = self.protocol.data_to_send()
+            if not (parts and unsent.write_new(self.socket, parts)):
+                return
 
     def post_locked(self, message: bytes) -> None:
         """Send one message, which there is room for."""
-        if self._unsent or not self.protocol.silent or len(message) > JOIN_BYTES_MAX:
-            self.protocol.send_message(message)
+        protocol = self.protocol
+        if self._unsent.pieces or protocol.outgoing or len(message) > JOIN_BYTES_MAX:
+            protocol.send_message(message)
             self.flush_locked()
             return
-        data = self.protocol.frame_of(message)
+        data = protocol.frame_of(message)
+        self.torn = True
         try:
             sent = self.socket.send(data)
         except _net.WOULD_BLOCK:
             sent = 0
         except OSError as error:
+            self.torn = False
             self.lose_locked(error)
             return
         if sent != len(data):
-            self._unsent.append(memoryview(data)[sent:])
-            self._rewatch_locked()
+            self._unsent.pieces.append(memoryview(data)[sent:])
+            self._rewatch_locked(reads=not (self.led or self.idle))
+        self.torn = False
 
     def post_fds_locked(self, message: bytes, fds: list[int]) -> None:
         """Send one message, which there is room for, and close its descriptors then."""
+        self.torn = True
         before = self.protocol.data_to_send()
         if before:
-            self._unsent.append(memoryview(b"".join(before)))
-        frame = memoryview(self.protocol.frame_of(message, len(fds)))
-        self._outward[id(frame)] = fds
-        self._unsent.append(frame)
+            self._unsent.pieces.append(memoryview(b"".join(before)))
+        self._unsent.keep_described(self.protocol.frame_of(message, len(fds)), fds)
+        self.torn = False
         self.flush_locked()
 
-    def _send_head(self, head: memoryview) -> int:
-        fds = self._outward.get(id(head)) if self._outward else None
-        if fds is None:
-            return self.socket.send(head)
-        sent = _net.send_with_fds(self.socket, head, fds)
-        del self._outward[id(head)]
-        close_all(fds)
-        return sent
-
-    def _write_new_locked(self, parts: list[bytes]) -> bool:
-        """Write some more; keep what the socket does not take, and return False."""
-        if len(parts) > 1 and sum(map(len, parts)) > JOIN_BYTES_MAX:
-            # Long ones are not copied: their heads go with them by themselves.
-            self._unsent.extend(map(memoryview, filter(None, parts)))
-            return self._write_locked()
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
-        try:
-            sent = self.socket.send(data)
-        except _net.WOULD_BLOCK:
-            sent = 0
-        if sent == len(data):
-            return True
-        self._unsent.append(memoryview(data)[sent:])
-        return False
-
-    def _write_locked(self) -> bool:
-        """Write some of what was kept; False if the socket takes no more."""
-        head = self._unsent[0]
-        try:
-            if len(self._unsent) > 1 and not (self.secured or self._outward):
-                return self._write_several_locked()
-            sent = self._send_head(head)
-        except _net.WOULD_BLOCK:
-            return False
-        if sent == len(head):
-            self._unsent.popleft()
-            return True
-        self._unsent[0] = head[sent:]
-        return False
-
-    def _rewatch_locked(self) -> None:
-        self._blocked = bool(self._unsent)
-        reads = not (self.led or self.idle)
-        wanted = (_net.READ if reads else 0) | (_net.WRITE if self._blocked else 0)
+    def _rewatch_locked(self, *, reads: bool) -> None:
+        blocked = bool(self._unsent.pieces)
+        wanted = (_net.READ if reads else 0) | (_net.WRITE if blocked else 0)
         self._watch_locked(wanted or _net.ONCE)
+        self._blocked = blocked
 
-    # A receiver that waits may read in the driver's place.
+    # A receiver that waits may read in the driver's place. The order of the lines
+    # matters: after an interrupt between any two of them, `recover_locked` gives the
+    # reading to the driver, unless who was struck has it.
 
     def lead_locked(self) -> bool:
         """Take the reading over from the driver, if it has it; `yield_locked` it."""
-        if (
-            self.led
-            or self.closed
-            or self._opening is not None
-            or self.protocol.ended
-            or not self.driver.background
-        ):
+        if self.led or self.closed or self.protocol.state is State.ENDED:
             return False
         if not self._attached:
+            if self._opening is not None or not self.driver.background:
+                return False
             self.sleeper = self.driver.lend_sleeper()
-            self.sleeper.attach(self.socket.fileno())
             self._attached = True
-        self.led = True
+            self.sleeper.attach(self.socket.fileno())
         if not self.idle:
-            self._rewatch_locked()
+            self.idle = True
+            self._rewatch_locked(reads=False)
         self.idle = False
+        self.led = True
         return True
 
     def yield_locked(self, *, wanted: bool) -> None:
         """Give the reading back: at once if ``wanted``, else soon.
 
         Who has just received will often wait for the next message before long, and to
-        change what the driver waits for costs more than to read.
+        change what the driver waits for costs more than to read. One timer serves all
+        who come and go within its time: see `_rearm`.
         """
+        self.idle = True
         self.led = False
         if self.closed:
             self.driver.call(self._finish)
-            return
-        self.idle = True
-        if wanted:
+        elif wanted:
             self.rearm_locked()
-        elif not self._rearming:
-            self._rearming = True
-            self.driver.at(_sync.monotonic() + IDLE_S, self._rearm)
+        else:
+            self._yielded_s = now = _sync.monotonic()
+            if not self._rearming:
+                self.driver.at(now + IDLE_S, self._rearm)
+                self._rearming = True
 
     def rearm_locked(self) -> None:
         """Let the driver read, if nobody does."""
-        if self.idle and not self.closed:
+        if self.idle and not (self.led or self.closed):
+            self._rewatch_locked(reads=True)
             self.idle = False
-            self._rewatch_locked()
+
+    def recover_locked(self) -> None:
+        """Put right what an exception left half done, or end what cannot be."""
+        if self.torn:
+            self.torn = False
+            error = PeerLostError("interrupted in the middle of a read or a write")
+            error.__cause__ = sys.exception()
+            self._unsent.pieces.clear()
+            self.protocol.data_to_send()  # it would come in the middle of a frame
+            self._end_locked(error)
+            self._finish_soon()
+            return
+        self.flush_locked()
+        self.rearm_locked()
 
     def _rearm(self) -> None:
         with self.lock:
+            soon_s = self._yielded_s + IDLE_S
+            if _sync.monotonic() < soon_s and not self.closed:
+                # Somebody has read since: not yet, and without a new timer of theirs.
+                self.driver.at(soon_s, self._rearm)
+                return
             self._rearming = False
             if not self.led:
                 self.rearm_locked()
@@ -428,18 +492,6 @@ class Link:
             self._attached = False
             self.sleeper.detach(self.socket.fileno())
             self.driver.return_sleeper(self.sleeper)
-
-    def _write_several_locked(self) -> bool:
-        """Write pieces with one call; False if the socket takes no more."""
-        pieces = list(itertools.islice(self._unsent, PIECES_MAX))
-        sent = self.socket.sendmsg(pieces)
-        for piece in pieces:
-            if sent < len(piece):
-                self._unsent[0] = piece[sent:]
-                return sent > 0
-            sent -= len(piece)
-            self._unsent.popleft()
-        return True
 
     def _watch_locked(self, wanted: int) -> None:
         self.driver.watch(self.socket.fileno(), wanted)
@@ -475,8 +527,7 @@ class Link:
     def _close_fds_locked(self) -> None:
         close_all(self._fds)
         self._fds.clear()
-        while self._outward:
-            close_all(self._outward.popitem()[1])
+        self._unsent.close_fds()
 
     def drop(self) -> None:
         """Close the socket whatever was to be sent; nobody is told."""

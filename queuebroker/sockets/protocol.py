@@ -16,6 +16,7 @@ from queuebroker.sockets import frames
 from queuebroker.sockets.errors import PeerLostError, ProtocolError
 from queuebroker.sockets.frames import (
     HEAD,
+    MESSAGE_HEAD,
     NUMBER,
     OVERHEAD_BYTES,
     Credit,
@@ -91,30 +92,36 @@ class Protocol:
     capacity, limit: what was agreed on, once it is open.
     unreceived: messages sent that the peer has not received, as far as is known.
     owed: messages that arrived, and for which no credit was given back.
+    taken: of those, messages that were received.
+    outgoing: what is to be sent; `data_to_send` takes it.
+
+    An exception that strikes while something is said leaves it said, or not (QB-ERR-9);
+    one that strikes while something is heard leaves nothing to go on with.
     """
 
     __slots__ = (
         "_arrived",
         "_events",
+        "_gathered",
         "_heard",
         "_heard_at",
         "_large",
         "_number",
-        "_out",
         "_parts",
         "_pinged",
         "_pongs",
         "_received",
         "_rest",
-        "_taken",
         "_wanted",
         "capacity",
         "descriptors",
         "first_max",
         "lease_s",
         "limit",
+        "outgoing",
         "owed",
         "state",
+        "taken",
         "unreceived",
     )
 
@@ -131,13 +138,13 @@ class Protocol:
         self.descriptors: int = 0
         self.unreceived: int = 0
         self.owed: int = 0
+        self.taken: int = 0
+        self.outgoing: list[bytes] = []
         self.first_max: int = first_max
         self.lease_s: float | None = lease_s
         self._number = 0  # of the last message sent
         self._arrived = 0  # of the last message that came
         self._received = 0  # how many the peer says it received
-        self._taken = 0  # received here, and not told to the peer yet
-        self._out: list[bytes] = []
         self._events: list[Event] = []
         # What came of a frame that is not whole: its beginning, or, of a long one, its
         # pieces and how many bytes they lack.
@@ -145,6 +152,7 @@ class Protocol:
         self._parts: list[bytes] = []
         self._wanted = 0
         self._large: int | None = None  # the number of the message that is not whole
+        self._gathered: memoryview | None = None  # it, in a buffer of the caller's
         self._heard = True
         self._heard_at: float | None = None
         self._pinged = False
@@ -161,29 +169,28 @@ class Protocol:
     def asking(cls, hello: Hello, *, lease_s: float | None = None) -> Protocol:
         """Return the side that says `Hello`."""
         made = cls(State.ASKING, lease_s=lease_s)
-        made._out.append(frames.encode(hello))
+        made.outgoing.append(frames.encode(hello))
         return made
 
-    # Saying. What the state does not allow is the caller's fault: ValueError.
+    # Saying. What the state does not allow is the caller's fault: ValueError. A frame
+    # is made before anything is changed, and between two changes nothing is called.
 
     def welcome(self, welcome: Welcome) -> None:
         """Open the connection that was asked for."""
-        self._say(Act.SAY_WELCOME)
+        self._say(Act.SAY_WELCOME, frames.encode(welcome))
         self._agree(welcome)
-        self._out.append(frames.encode(welcome))
 
     def refuse(self, reason: Refusal, text: str = "") -> None:
         """Let who asked know that there is no connection."""
-        self._say(Act.SAY_REFUSED)
-        self._out.append(frames.encode(Refused(reason, text)))
+        self._say(Act.SAY_REFUSED, frames.encode(Refused(reason, text)))
 
     def send_message(self, message: bytes) -> None:
         """Send one message, which there must be room for."""
-        self._say(_SAY_MESSAGES)
-        self._number = number = self._number + 1
-        self.unreceived += 1
+        head = frames.head_of_message(self._number + 1, len(message))
         # Apart: a long message need not be copied to be sent.
-        self._out += (frames.head_of_message(number, len(message)), message)
+        self._say(_SAY_MESSAGES, head, message)
+        self._number += 1
+        self.unreceived += 1
 
     def frame_of(self, message: bytes, descriptors: int = 0) -> bytes:
         """Return the frame of one message, for which there must be room, to be sent.
@@ -193,24 +200,21 @@ class Protocol:
         """
         if (self.state, _SAY_MESSAGES) not in TRANSITIONS:
             self._say(_SAY_MESSAGES)
-        self._number = number = self._number + 1
-        self.unreceived += 1
+        number = self._number + 1
         if descriptors:
-            return frames.encode_message(number, message, descriptors)
-        return frames.head_of_message(number, len(message)) + message
-
-    @property
-    def silent(self) -> bool:
-        """Whether there is nothing to send."""
-        return not self._out
+            frame = frames.encode_message(number, message, descriptors)
+        else:
+            frame = MESSAGE_HEAD.pack(_MESSAGE, 8 + len(message), number) + message
+        self._number = number
+        self.unreceived += 1
+        return frame
 
     def send_run(self, messages: Sequence[bytes]) -> None:
         """Send several messages, which there must be room for."""
-        self._say(_SAY_MESSAGES)
-        first = self._number + 1
-        self._number += len(messages)
-        self.unreceived += len(messages)
-        self._out.append(frames.encode_run(first, messages))
+        count = len(messages)
+        self._say(_SAY_MESSAGES, frames.encode_run(self._number + 1, messages))
+        self._number += count
+        self.unreceived += count
 
     def credit(self, count: int) -> None:
         """Note that so many messages were received here.
@@ -218,46 +222,106 @@ class Protocol:
         The peer is told when half of the capacity has come together, and at once if
         it may have no room left (QB-SOCK-3).
         """
-        self._taken += count
+        self.taken += count
         self._give_back()
-
-    def take_one(self) -> bool:
-        """Note that one message was received; whether to `credit` that now."""
-        self._taken = taken = self._taken + 1
-        return self.owed >= self.capacity or 2 * taken >= self.capacity
 
     def disconnect(self, error: BaseException | None = None) -> None:
         """Say good-bye; nothing may be sent after it."""
-        self._say(Act.SAY_GOODBYE)
-        received = self._arrived - self.owed + self._taken
+        received = self._arrived - self.owed + self.taken
         if error is None:
             goodbye = Goodbye(received)
         else:
             goodbye = Goodbye(
                 received, abnormal=True, kind=type(error).__name__, text=str(error)
             )
-        self._out.append(frames.encode(goodbye))
+        self._say(Act.SAY_GOODBYE, frames.encode(goodbye))
 
     def ping(self, number: int) -> None:
         """Ask for an answer; the `Pong` comes after all that was on its way."""
-        self._say(Act.SAY_PING)
-        self._out.append(frames.encode(Ping(number)))
+        self._say(Act.SAY_PING, frames.encode(Ping(number)))
 
     def data_to_send(self) -> list[bytes]:
         """Return what to write, in order; it is not kept."""
-        out, self._out = self._out, []
-        self._pongs = 0
+        out, self.outgoing, self._pongs = self.outgoing, [], 0
         return out
 
     # Hearing.
 
     def receive_data(self, data: bytes) -> None:
-        """Take in what arrived, however it was cut into pieces."""
+        """Take in what arrived, however it was cut into pieces.
+
+        While there is `room` for it, what comes belongs there.
+        """
+        assert self._gathered is None
         self._heard = True
         if self.state is State.ENDED:
             return
         try:
             self._take_in(data)
+        except ProtocolError as error:
+            self._break(error)
+
+    def receive_whole(self, data: bytes) -> bytes | None:
+        """Take in what is exactly one message, and received at once; return it.
+
+        None if that is not so: `receive_data` it then. Nearly all that comes to one
+        who waits is just that, and needs none of the steps in between. The caller
+        has to look whether it is time for `credit`, as of 0 more.
+        """
+        if self._rest or self._wanted or len(data) < MESSAGE_HEAD.size:
+            return None
+        kind, length, number = MESSAGE_HEAD.unpack_from(data)
+        if (
+            kind != _MESSAGE
+            or length != len(data) - HEAD.size
+            or length - NUMBER.size > self.limit
+            or number != self._arrived + 1
+            or self.owed >= self.capacity
+            or self.state is not State.OPEN
+        ):
+            return None
+        self._heard = True
+        self._arrived = number
+        self.owed += 1
+        self.taken += 1
+        return data[MESSAGE_HEAD.size :]
+
+    def long_bytes(self) -> int:
+        """Return the length of the message that has begun, 0 if no `gather` helps."""
+        if self._large is None or self._gathered is not None:
+            return 0
+        return self._wanted + sum(map(len, self._parts))
+
+    def gather(self, buffer: bytearray) -> None:
+        """Take a buffer, not shorter than `long_bytes`, for the message that has begun.
+
+        What comes of it goes to `room`; the buffer is free again once that is None.
+        """
+        begun = b"".join(self._parts)
+        view = memoryview(buffer)[: len(begun) + self._wanted]
+        view[: len(begun)] = begun
+        self._parts.clear()
+        self._gathered = view
+
+    @property
+    def room(self) -> memoryview | None:
+        """Where the rest of the message that has begun is to be put."""
+        view = self._gathered
+        return None if view is None else view[len(view) - self._wanted :]
+
+    def receive_gathered(self, count: int) -> None:
+        """Take in that so many bytes were put into `room`; none means the end."""
+        view = self._gathered
+        if not count or view is None:
+            self.receive_eof()
+            return
+        self._heard = True
+        self._wanted -= count
+        if self._wanted:
+            return
+        self._gathered = None
+        try:
+            self._hear_long(bytes(view))
         except ProtocolError as error:
             self._break(error)
 
@@ -364,12 +428,17 @@ class Protocol:
         self._parts.clear()
         if self._large is None:
             return whole + excess
+        self._hear_long(whole)
+        return excess
+
+    def _hear_long(self, message: bytes) -> None:
+        """Take in a message that came in several pieces."""
         number, self._large = self._large, None
+        assert number is not None
         if (self.state, _HEAR) not in TRANSITIONS:
             msg = f"MESSAGE frame came while {self.state.value}"
             raise ProtocolError(msg)
-        self._hear_messages(Messages(number, [whole]))
-        return excess
+        self._hear_messages(Messages(number, [message]))
 
     def _hear_run(self, run: list[bytes]) -> None:
         if run:
@@ -447,8 +516,7 @@ class Protocol:
         if self._pongs > PINGS_MAX:
             msg = f"more than {PINGS_MAX} pings came without room for an answer"
             raise ProtocolError(msg)
-        self._say(Act.SAY_PONG)
-        self._out.append(frames.encode(Pong(ping.number)))
+        self._say(Act.SAY_PONG, frames.encode(Pong(ping.number)))
 
     def _hear_received(self, received: int, what: str) -> None:
         """Note how many messages the peer has received in all."""
@@ -459,25 +527,26 @@ class Protocol:
         self._received = received
 
     def _give_back(self) -> None:
-        taken = self._taken
+        taken = self.taken
         if taken and (self.owed >= self.capacity or 2 * taken >= self.capacity):
             if (self.state, Act.SAY_CREDIT) not in TRANSITIONS:
                 return
+            self._say(Act.SAY_CREDIT, frames.encode(Credit(taken)))
             self.owed -= taken
-            self._taken = 0
-            self._out.append(frames.encode(Credit(taken)))
+            self.taken = 0
 
     def _agree(self, welcome: Welcome) -> None:
         self.capacity = welcome.capacity
         self.limit = welcome.limit
         self.descriptors = welcome.descriptors
 
-    def _say(self, act: Act) -> None:
+    def _say(self, act: Act, *parts: bytes) -> None:
         following = TRANSITIONS.get((self.state, act))
         if following is None:
             msg = f"cannot {act.name.lower()} while {self.state.value}"
             raise ValueError(msg)
         self.state = following
+        self.outgoing += parts
 
     def _break(self, error: ProtocolError) -> None:
         """End this connection, and tell the peer why, if there is a way to say it."""
@@ -492,5 +561,6 @@ class Protocol:
         self.state = State.ENDED
         self._rest = b""
         self._parts.clear()
+        self._gathered = self._large = None
         self._wanted = 0
         self._events.append(Lost(error))

@@ -15,7 +15,6 @@ from queuebroker.end import Stats
 from queuebroker.errors import ReceiveTimeoutError
 from queuebroker.locked_queue import LockedMessageQueue
 from queuebroker.parking import PENDING, Pending, Wait, wait_for
-from queuebroker.sockets.connection import SocketConnection
 from queuebroker.sockets.descriptors import Described, duplicates
 from queuebroker.status import DONE, Verdict
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from queuebroker.connection import Side
     from queuebroker.reception import Take
+    from queuebroker.sockets.connection import SocketConnection
     from queuebroker.sockets.peer import Peer
 
 __all__ = ["SocketMessageQueue"]
@@ -42,16 +42,11 @@ class SocketMessageQueue(LockedMessageQueue):
     seen when its notice has arrived.
     """
 
-    __slots__ = ()
+    __slots__ = ("_far",)
 
     def __init__(self, connection: SocketConnection, side: Side) -> None:
         super().__init__(connection, side)
-
-    @property
-    def _far(self) -> SocketConnection:
-        connection = self._connection
-        assert isinstance(connection, SocketConnection)
-        return connection
+        self._far: SocketConnection = connection  # as what it is
 
     @property
     def peer(self) -> Peer:
@@ -80,23 +75,29 @@ class SocketMessageQueue(LockedMessageQueue):
             ValueError: more descriptors than this connection takes.
             OSError: one of them is no descriptor.
         """
-        if fds:
-            self._send_described(
-                snapshot(data, offset, length, self._far.limit), fds, timeout
-            )
-            return
         connection = self._far
-        message = snapshot(data, offset, length, connection.limit)
+        whole = type(offset) is int and not offset and length is None
+        if whole and type(data) is bytes and not fds:
+            message = data
+            if len(message) > connection.link.protocol.limit:
+                snapshot(data, 0, None, connection.limit)  # which says so
+        else:
+            message = snapshot(data, offset, length, connection.limit)
+            if fds:
+                self._send_described(message, fds, timeout)
+                return
         if timeout is not None:
             deadline_after(timeout)  # a wrong one is an error in every state
-        with connection.lock:
-            try:
-                sent = connection.post_locked(message)
-            except BaseException:
-                connection.recover_locked()
-                raise
-        if connection.deferred:
-            connection.settle()
+        try:
+            with connection.lock:
+                try:
+                    sent = connection.post_locked(message)
+                except BaseException:
+                    connection.recover_locked()
+                    raise
+        finally:
+            if connection.deferred:
+                connection.settle()
         if not sent:
             super().send(message, timeout=timeout)
 
@@ -138,19 +139,41 @@ class SocketMessageQueue(LockedMessageQueue):
         connection = self._far
         link = connection.link
         deadline = None if timeout is None else deadline_after(timeout)
-        with connection.lock:
-            try:
-                message = connection.grab_locked()
-                leads = message is None and timeout != 0 and connection.lead_locked()
-                if leads:
-                    connection.inbox.arrived.enlist(link.sleeper.renew())
-            except BaseException:
-                connection.recover_locked()
-                raise
+        leads = False
+        try:
+            with connection.lock:
+                try:
+                    message = connection.grab_locked()
+                    if message is None and timeout != 0:
+                        leads = connection.lead_locked()
+                        if leads:
+                            connection._inbox.arrived.enlist(link.sleeper.renew())
+                except BaseException:
+                    connection.recover_locked()
+                    raise
+            if leads:
+                # One round of `_lead` without its ceremony: nearly always one is
+                # enough.
+                link.sleeper.sleep(None if deadline is None else remaining_s(deadline))
+                with connection.lock:
+                    try:
+                        connection._inbox.arrived.leave(link.sleeper)
+                        message = connection.read_one_locked()
+                        link.yield_locked(wanted=connection.awaited_locked())
+                    except BaseException:
+                        self._give_up_lead_locked()
+                        raise
+                    finally:
+                        leads = False
+        except BaseException:
+            # Whatever strikes: nobody else reads while this thread is said to.
+            if leads:
+                with connection.lock:
+                    self._give_up_lead_locked()
+            connection.settle()
+            raise
         if connection.deferred:
             connection.settle()
-        if leads:
-            message = self._read_one(deadline)
         if message is not None:
             return message
         try:
@@ -158,29 +181,13 @@ class SocketMessageQueue(LockedMessageQueue):
         except ReceiveTimeoutError:
             raise self._nothing_came(timeout) from None
 
-    def _read_one(self, deadline: float | None) -> bytes | None:
-        """Sleep at the socket, read it, and receive one message; None: ask the tables.
-
-        One round of `_lead` without its ceremony: nearly always one is enough.
-        """
+    def _give_up_lead_locked(self) -> None:
+        """Let the driver read at once, after an exception."""
         connection = self._far
         link = connection.link
-        message = None
-        try:
-            link.sleeper.sleep(remaining_s(deadline))
-        finally:
-            with connection.lock:
-                try:
-                    connection.inbox.arrived.leave(link.sleeper)
-                    link.read_locked()
-                    message = connection.grab_locked()
-                    link.yield_locked(wanted=connection.awaited_locked())
-                except BaseException:
-                    link.yield_locked(wanted=True)
-                    connection.recover_locked()
-                    raise
-            connection.settle()
-        return message
+        connection.inbox.arrived.leave(link.sleeper)
+        link.yield_locked(wanted=True)
+        connection.recover_locked()
 
     def _wait(
         self, attempt: Callable[[int], Verdict], deadline: float | None, *, sends: bool
@@ -189,10 +196,29 @@ class SocketMessageQueue(LockedMessageQueue):
 
         To be woken by the driver would take two threads for each message.
         """
-        with self._connection.lock:
-            leads = self._far.lead_locked()
-        if leads:
-            return self._lead(attempt, deadline, sends=sends)
+        connection = self._far
+        leads = False
+        try:
+            with connection.lock:
+                leads = connection.lead_locked()
+            if leads:
+                outcome = self._lead(attempt, deadline, sends=sends)
+                with connection.lock:
+                    try:
+                        connection.link.yield_locked(wanted=connection.awaited_locked())
+                    except BaseException:
+                        self._give_up_lead_locked()
+                        raise
+                    finally:
+                        leads = False
+                connection.settle()
+                return outcome
+        except BaseException:
+            if leads:
+                with connection.lock:
+                    self._give_up_lead_locked()
+            connection.settle()
+            raise
         return super()._wait(attempt, deadline, sends=sends)
 
     def _lead(
@@ -224,10 +250,6 @@ class SocketMessageQueue(LockedMessageQueue):
         except BaseException:
             wait.withdraw()
             raise
-        finally:
-            with connection.lock:
-                link.yield_locked(wanted=connection.awaited_locked())
-            connection.settle()
 
     def _send_run_locked(
         self, messages: list[bytes], begin: int

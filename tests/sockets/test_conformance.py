@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from specs.clauses import clause
+from specs.conformance import real
 from specs.conformance.level import run_level
 from specs.conformance.performance import perform
 from specs.conformance.scenarios import SCENARIOS
 from specs.conformance.subject import Subject, load
-from tests.sockets.worlds import remove_worlds
+from tests.sockets.worlds import Carried, remove_worlds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +52,12 @@ def no_world_left() -> Iterator[None]:
     """A scenario closes its ends, and not its brokers."""
     yield
     remove_worlds()
+
+
+@pytest.fixture(autouse=True)
+def seen_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a socket carries is not at rest before it has arrived (QB-SOCK-1)."""
+    monkeypatch.setattr(real, "RealDriver", Carried)
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")

@@ -537,3 +537,116 @@ def test_two_sides_agree_whatever_is_said_when(
         assert not sides[number].ended
         full = sides[1 - number].unreceived == capacity
         assert not (full and taken[number] > sent - capacity)
+
+
+def lone_frames() -> dict[str, bytes]:
+    """Return what may come to a side that has received no message, by what it is."""
+    one = frames.encode_message(1, b"message")
+    return {
+        "one message": one,
+        "an empty one": frames.encode_message(1, b""),
+        "two": one + frames.encode_message(2, b"m"),
+        "its beginning": one[:-1],
+        "less than a head": one[:12],
+        "one and the beginning of another": one + one[:3],
+        "another number": frames.encode_message(2, b"m"),
+        "too long": frames.encode_message(1, bytes(WELCOME.limit + 1)),
+        "a run": frames.encode_run(1, [b"m"]),
+        "a ping": frames.encode(Ping(1)),
+        "credit": frames.encode(Credit(0)),
+    }
+
+
+@pytest.mark.parametrize("what", lone_frames())
+def test_a_lone_message_may_be_received_whole(what: str) -> None:
+    """As if it had come the long way; what is anything else is not taken in at all."""
+    data = lone_frames()[what]
+    (near, _), (other, _) = open_pair(), open_pair()
+
+    message = near.receive_whole(data)
+
+    assert (message is not None) is (what in ("one message", "an empty one"))
+    if message is None:
+        near.receive_data(data)
+        other.receive_data(data)
+        assert repr(near.events()) == repr(other.events())  # errors are not equal
+    else:
+        other.receive_data(data)
+        assert [message] == received(other)
+        assert near.events() == []
+        other.credit(1)
+        near.credit(0)
+    assert (near.state, near.owed, near.taken) == (other.state, other.owed, other.taken)
+    assert near.data_to_send() == other.data_to_send()
+
+
+@pytest.mark.parametrize("state", ["full", "left", "in a frame"])
+def test_nothing_is_received_whole_where_it_must_be_looked_at(state: str) -> None:
+    """Without room, after a good-bye, in the middle of another frame."""
+    near, far = open_pair()
+    if state == "full":
+        far.send_run([b"m"] * WELCOME.capacity)
+        carry(near, far)
+    elif state == "left":
+        near.disconnect()
+    else:
+        near.receive_data(frames.encode(Ping(1))[:3])
+    number = WELCOME.capacity + 1 if state == "full" else 1
+
+    assert near.receive_whole(frames.encode_message(number, b"m")) is None
+
+
+@pytest.mark.parametrize("begun", [13, 14, 50, 112])
+@pytest.mark.parametrize("piece", [1, 7, 100])
+def test_a_long_message_is_gathered_in_a_buffer_of_the_callers(
+    begun: int, piece: int
+) -> None:
+    """Byte for byte, and what follows it goes the usual way."""
+    near, _ = open_pair()
+    message = bytes(range(100))
+    data = frames.encode_message(1, message)
+    buffer = bytearray(b"x" * 150)
+    near.receive_data(data[:begun])
+    assert near.long_bytes() == len(message)
+
+    near.gather(buffer)
+    while (room := near.room) is not None:
+        assert near.events() == []
+        came = data[begun : begun + min(piece, len(room))]
+        room[: len(came)] = came
+        begun += len(came)
+        near.receive_gathered(len(came))
+
+    assert begun == len(data)
+    assert bytes(buffer[100:]) == b"x" * 50
+    buffer[:] = bytes(150)  # the next one's
+    assert received(near) == [message]
+    near.receive_data(frames.encode_message(2, b"m"))
+    assert received(near) == [b"m"]
+
+
+@pytest.mark.parametrize("ends", ["nothing", "eof", "violation"])
+def test_what_ends_in_the_middle_of_a_gathered_message_is_lost(ends: str) -> None:
+    """The buffer is free again."""
+    near, _ = open_pair()
+    near.receive_data(frames.encode_message(1, bytes(100))[:20])
+    near.gather(bytearray(100))
+
+    if ends == "nothing":
+        near.receive_gathered(0)
+    elif ends == "eof":
+        near.receive_eof()
+    else:
+        near.fail(ProtocolError("it is wrong"))
+
+    assert near.room is None
+    assert [type(event) for event in near.events()] == [Lost]
+    assert near.ended
+
+
+def test_only_a_lone_message_is_gathered() -> None:
+    """Not a run, nor what has not said yet how long it is."""
+    near, _ = open_pair()
+    assert near.long_bytes() == 0
+    near.receive_data(frames.encode_run(1, [b"m", b"n"])[:-1])
+    assert near.long_bytes() == 0

@@ -1,0 +1,104 @@
+"""`Unsent`: what a socket was to be given and did not take yet.
+
+Frames in order, in pieces; a long message is a piece by itself and never copied. This
+knows nothing of what they say, and does not wait: who has it tries again when the
+socket is writable.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from queuebroker import _net
+from queuebroker.sockets.descriptors import close_all
+
+if TYPE_CHECKING:
+    from queuebroker._net import Socket
+
+__all__ = ["JOIN_BYTES_MAX", "Unsent"]
+
+# Below this it is quicker to copy what is written into one piece.
+JOIN_BYTES_MAX: Final = 1 << 16
+# Written with one call.
+PIECES_MAX: Final = 64
+
+
+class Unsent:
+    """The pieces, oldest first; guarded by the lock of its link.
+
+    All that writes raises `OSError` if the socket is gone.
+    """
+
+    __slots__ = ("_fds", "pieces")
+
+    def __init__(self) -> None:
+        self.pieces: deque[memoryview] = deque()
+        # Descriptors that go with the first byte of a frame, by its identity.
+        self._fds: dict[int, list[int]] = {}
+
+    def keep_described(self, frame: bytes, fds: list[int]) -> None:
+        """Append a frame and the descriptors to be sent with it, and closed then."""
+        piece = memoryview(frame)
+        self._fds[id(piece)] = fds
+        self.pieces.append(piece)
+
+    def write_new(self, socket: Socket, parts: list[bytes]) -> bool:
+        """Write parts; keep what the socket does not take, and return False then."""
+        if len(parts) > 1 and sum(map(len, parts)) > JOIN_BYTES_MAX:
+            # Long ones are not copied: their heads go with them by themselves.
+            self.pieces.extend(map(memoryview, filter(None, parts)))
+            return True
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        try:
+            sent = socket.send(data)
+        except _net.WOULD_BLOCK:
+            sent = 0
+        if sent == len(data):
+            return True
+        self.pieces.append(memoryview(data)[sent:])
+        return False
+
+    def write(self, socket: Socket, *, several: bool) -> bool:
+        """Write some of what was kept; False if the socket takes no more.
+
+        several: whether it takes several pieces with one call.
+        """
+        head = self.pieces[0]
+        try:
+            if several and len(self.pieces) > 1 and not self._fds:
+                return self._write_several(socket)
+            sent = self._send_head(socket, head)
+        except _net.WOULD_BLOCK:
+            return False
+        if sent == len(head):
+            self.pieces.popleft()
+            return True
+        self.pieces[0] = head[sent:]
+        return False
+
+    def _write_several(self, socket: Socket) -> bool:
+        pieces = list(itertools.islice(self.pieces, PIECES_MAX))
+        sent = socket.sendmsg(pieces)
+        for piece in pieces:
+            if sent < len(piece):
+                self.pieces[0] = piece[sent:]
+                return sent > 0
+            sent -= len(piece)
+            self.pieces.popleft()
+        return True
+
+    def _send_head(self, socket: Socket, head: memoryview) -> int:
+        fds = self._fds.get(id(head)) if self._fds else None
+        if fds is None:
+            return socket.send(head)
+        sent = _net.send_with_fds(socket, head, fds)
+        del self._fds[id(head)]
+        close_all(fds)
+        return sent
+
+    def close_fds(self) -> None:
+        """Close the descriptors of what will not be sent."""
+        while self._fds:
+            close_all(self._fds.popitem()[1])

@@ -1,0 +1,147 @@
+"""`Driver` and the reading that a receiver takes over from it and gives back."""
+
+from __future__ import annotations
+
+import select
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queuebroker.sockets import Driver, link
+from specs.clauses import clause
+from tests.sockets.support import ends
+from tests.support import LIMIT_S, Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    """Give one that this thread turns."""
+    made = Driver()
+    yield made
+    made.close()
+
+
+def rung(driver: Driver, limit_s: float = 0) -> bool:
+    """Whether its descriptor says that there is something to do."""
+    return bool(select.select([driver], [], [], limit_s)[0])
+
+
+def test_a_call_rings_for_who_turns_it(driver: Driver) -> None:
+    """Also from the thread that turns it, while it does not."""
+    made: list[int] = []
+    assert not rung(driver)
+
+    driver.call(lambda: made.append(1))
+    assert rung(driver)
+    driver.poll(0)
+
+    assert made == [1]
+    assert not rung(driver)
+
+
+@pytest.mark.parametrize("soon", [True, False], ids=["call", "timer"])
+def test_what_is_called_may_call_again_in_the_same_turn(
+    driver: Driver, *, soon: bool
+) -> None:
+    """Nobody need be woken for it."""
+    made: list[int] = []
+
+    def first() -> None:
+        driver.call(lambda: made.append(1))
+
+    if soon:
+        driver.call(first)
+    else:
+        driver.at(0.0, first)
+    driver.poll(0)
+
+    assert made == [1]
+    assert not rung(driver)
+
+
+def test_what_is_called_may_fail(driver: Driver) -> None:
+    """The owner is told, and what was not called yet is called in the next turn."""
+    made: list[int] = []
+
+    def fail() -> None:
+        driver.call(lambda: made.append(2))
+        raise LookupError("no")
+
+    driver.call(fail)
+    driver.call(lambda: made.append(1))
+    with pytest.raises(LookupError):
+        driver.poll(0)
+    assert rung(driver)
+    driver.poll(0)
+
+    assert made == [1, 2]
+
+
+def test_a_call_from_elsewhere_wakes_who_turns_it(driver: Driver) -> None:
+    """It would sleep otherwise."""
+    made: list[int] = []
+    with Threads() as threads:
+        turning = threads.start(driver.poll, LIMIT_S)
+        driver.call(lambda: made.append(1))
+        turning.result()
+    assert made == [1]
+
+
+@clause("QB-SOCK-8")
+def test_after_a_receive_the_driver_reads_again() -> None:
+    """Soon, though nobody calls anything: what is sent then arrives."""
+    with ends() as (near, far):
+        with Threads() as threads:
+            receiving = threads.start(near.receive)
+            until(lambda: near._far.link.led, "it reads")
+            far.send(b"1")
+            assert receiving.result() == b"1"
+
+        far.send(b"2")
+
+        until(lambda: near.pending == 1, "the driver has read it")
+        assert near.receive_nowait() == b"2"
+
+
+def test_one_timer_serves_all_who_receive_within_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It goes on while receives do, and then gives the reading back."""
+    monkeypatch.setattr(link, "IDLE_S", 3600.0)
+    with ends() as (near, _):
+        ours, posted = near._far.link, 0
+
+        def at(_moment: float, _function: object) -> None:
+            nonlocal posted
+            posted += 1
+
+        monkeypatch.setattr(ours.driver, "at", at)
+        for _ in range(3):
+            with ours.lock:
+                assert ours.lead_locked()
+                ours.yield_locked(wanted=False)
+        assert (posted, ours.idle) == (1, True)
+        ours._rearm()
+        assert (posted, ours.idle) == (2, True)
+
+        monkeypatch.setattr(link, "IDLE_S", 0.0)
+        ours._rearm()
+
+        assert (posted, ours.idle) == (2, False)
+        monkeypatch.undo()
+
+
+def test_who_waits_gets_the_reading_at_once() -> None:
+    """Whoever leaves a socket at which another waits does not let it wait."""
+    with ends() as (near, far), Threads() as threads:
+        first = threads.start(near.receive)
+        until(lambda: near._far.link.led, "the first reads")
+        second = threads.start(near.receive)
+        until(lambda: len(near._far.inbox.arrived) == 2, "the second waits")
+        far.send(b"1")
+        until(lambda: first.done or second.done, "one has it")
+        far.send(b"2")
+        assert {first.result(), second.result()} == {b"1", b"2"}

@@ -1,0 +1,181 @@
+"""QB-ERR-9 over sockets: Ctrl-C at every point of a call that reads or writes.
+
+Each call is struck at each of its points, on a connection of its own. Either the queue
+is usable then, with all of its capacity; or it has ended at both sides, with a cause:
+never half a frame.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queuebroker import DisconnectedQueueError
+from queuebroker.sockets import PeerLostError, SocketMessageQueue, link
+from specs.clauses import clause
+from tests.sockets.support import brokers, meet
+from tests.strikes import everywhere
+from tests.support import LIMIT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.strikes import Blow
+
+Ends = tuple[SocketMessageQueue, SocketMessageQueue]
+
+CAPACITY = 4
+LARGE = bytes(300_000)  # more than a socket takes at once
+
+
+@pytest.fixture
+def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Ends]]:
+    """Give a maker of connections; nobody reads one after a receive but a receive."""
+    monkeypatch.setattr(link, "IDLE_S", 3600.0)
+    with ExitStack() as stack:
+        acceptor, connector = stack.enter_context(
+            brokers(host={"capacity": CAPACITY}, guest={})
+        )
+
+        def make() -> Ends:
+            near, far = meet(acceptor, connector)
+            stack.enter_context(near)
+            stack.enter_context(far)
+            return near, far
+
+        yield make
+
+
+def let_nobody_read(end: SocketMessageQueue) -> None:
+    """Make the next receive read the socket itself, as one soon after another does."""
+    connection = end._connection
+    with connection.lock:
+        assert end._far.lead_locked()
+        end._far.link.yield_locked(wanted=False)
+
+
+def lost(act: Callable[[], object]) -> bool:
+    """Whether an act is refused because the peer is lost; else it succeeds."""
+    refused: DisconnectedQueueError | None = None
+    try:
+        act()
+    except DisconnectedQueueError as error:
+        refused = error
+    assert refused is None or isinstance(refused.__cause__, PeerLostError), refused
+    return refused is not None
+
+
+def check(
+    near: SocketMessageQueue, far: SocketMessageQueue
+) -> tuple[bool, list[bytes]]:
+    """Return whether a connection has ended, and what ``far`` received until now.
+
+    If it has not, it is whole in both directions, and so is its capacity.
+    """
+    received: list[bytes] = []
+    if lost(lambda: near.send(b"after", timeout=LIMIT_S)):
+        while not lost(lambda: received.append(far.receive(timeout=LIMIT_S))):
+            pass
+        assert lost(lambda: far.send(b"m"))
+        return True, received
+    while received[-1:] != [b"after"]:
+        received.append(far.receive(timeout=LIMIT_S))
+    for one, other in ((near, far), (far, near)):
+        for _ in range(3 * CAPACITY):
+            one.send(b"m", timeout=LIMIT_S)
+            assert other.receive(timeout=LIMIT_S) == b"m"
+        for end in (one, other):
+            with end._connection.lock:
+                end._far.link.rearm_locked()
+        assert one.ping(LIMIT_S)
+        assert other.ping(LIMIT_S)
+        # What the peer keeps back is what it has received since, and nothing else.
+        said, heard = one._far.link.protocol, other._far.link.protocol
+        assert said.unreceived == heard.owed == heard.taken < CAPACITY
+    return False, received[:-1]
+
+
+@clause("QB-ERR-9")
+@pytest.mark.parametrize("message", [b"struck", LARGE], ids=["small", "large"])
+def test_a_send_that_is_struck(pair: Callable[[], Ends], message: bytes) -> None:
+    """Is sent, or is not, or the connection ends: at some points each of the three."""
+    seen = set()
+
+    def case(struck: Blow) -> None:
+        near, far = pair()
+        struck(lambda: near.send(message))
+        ended, received = check(near, far)
+        assert received in ([], [message])
+        seen.add((ended, len(received)))
+
+    everywhere(case)
+
+    assert {(False, 0), (False, 1)} <= seen
+
+
+@clause("QB-ERR-9")
+def test_a_send_of_several_that_is_struck(pair: Callable[[], Ends]) -> None:
+    """What came is a beginning of what was sent."""
+    messages = [b"1", b"2", b"3"]
+
+    def case(struck: Blow) -> None:
+        near, far = pair()
+        struck(lambda: near.send_many(messages))
+        _, received = check(near, far)
+        assert received == messages[: len(received)]
+
+    everywhere(case)
+
+
+@clause("QB-ERR-9")
+@pytest.mark.parametrize("reads", [True, False], ids=["reads", "takes"])
+@pytest.mark.parametrize("size", [1, len(LARGE)])
+def test_a_receive_that_is_struck(
+    pair: Callable[[], Ends], size: int, *, reads: bool
+) -> None:
+    """It has received the message, or the next one does, or the connection ends."""
+    seen = set()
+
+    def case(struck: Blow) -> None:
+        near, far = pair()
+        if reads:
+            let_nobody_read(near)
+        messages = [b"1" * size, b"2", b"3"]
+        far.send_many(messages)
+        if not reads:
+            assert near.ping(LIMIT_S)  # they are here
+        taken: list[bytes] = []
+        struck(lambda: taken.append(near.receive(timeout=LIMIT_S)))
+        assert taken in ([], messages[:1])
+        ended = False
+        rest: list[bytes] = []
+        while not ended and rest[-1:] != messages[-1:]:
+            ended = lost(lambda: rest.append(near.receive(timeout=LIMIT_S)))
+        assert rest in (messages, messages[1:]) or ended
+        ended, nothing = check(near, far)
+        assert not nothing
+        seen.add((ended, len(rest)))
+
+    everywhere(case)
+
+    assert {(False, 3), (False, 2)} <= seen
+    assert any(ended for ended, _ in seen) is reads
+
+
+@clause("QB-ERR-9")
+def test_a_disconnect_that_is_struck(pair: Callable[[], Ends]) -> None:
+    """Done again, it is done; the peer has all that was sent, or is told of a loss."""
+
+    def case(struck: Blow) -> None:
+        near, far = pair()
+        near.send(b"m")
+        struck(near.disconnect)
+        near.disconnect()
+        received: list[bytes] = []
+        with pytest.raises(DisconnectedQueueError):
+            received.extend(iter(lambda: far.receive(timeout=LIMIT_S), None))
+        assert received == [b"m"]
+
+    everywhere(case)

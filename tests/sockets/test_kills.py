@@ -1,0 +1,26 @@
+"""QB-SOCK-4: a peer that is killed, at a few points; ``python -m tests.sockets.kills``
+does it at many.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specs.clauses import clause
+from tests.sockets import kills
+
+if TYPE_CHECKING:
+    import pytest
+
+
+@clause("QB-SOCK-4")
+def test_who_is_killed_leaves_nothing_behind(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nobody hangs, books balance; twelve kills say how many of each there were."""
+    assert kills.main(["--count", "12", "--seed", "3"]) == 0
+
+    out = capsys.readouterr().out
+    assert out.startswith("seed 3\n")
+    assert out.endswith("12 killed: nobody hung, books balanced, nothing left behind\n")
+    assert len(out.splitlines()) == len(kills.STATES) + 2

@@ -1,0 +1,148 @@
+"""Processes to be killed, made quickly: ``python -m tests.sockets.victims``.
+
+A line on the standard input, ``VICTIM ADDRESS NUMBER CUT``, makes one of `VICTIMS`. Its
+process is told on the standard output, then ``ready`` once it is where it is to be
+killed, or on its way there; ``gone`` once it is no more.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING, Final
+
+from queuebroker.sockets import SocketQueueBroker, frames
+from queuebroker.sockets.frames import Credit, Hello
+from tests.sockets.support import PORT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker import MessageQueue
+
+__all__ = ["VICTIMS", "payload"]
+
+HELLO: Final = frames.encode(Hello("victim", PORT, 1 << 20))
+
+
+def payload(number: int) -> bytes:
+    """Return the message of a number, from 0; some are longer than others."""
+    return b"%d" % number + bytes(number % 7 * 3000)
+
+
+def say(line: str) -> None:
+    """Answer, in one piece: two processes share the way."""
+    os.write(sys.stdout.fileno(), line.encode() + b"\n")
+
+
+def stay() -> None:
+    """Be where it is to be killed."""
+    say("ready")
+    while True:
+        signal.pause()
+
+
+def raw(address: str) -> socket.socket:
+    """Connect without a word of the protocol."""
+    scheme, _, place = address.partition("://")
+    if scheme == "ipc":
+        made = socket.socket(socket.AF_UNIX)
+        made.connect(place)
+        return made
+    host, _, port = place.rpartition(":")
+    return socket.create_connection((host, int(port)))
+
+
+def connected(address: str) -> MessageQueue:
+    """Connect with all of it."""
+    return SocketQueueBroker("victim").connect(address, PORT, required=True)
+
+
+def in_handshake(address: str, _number: int, cut: int) -> None:
+    """Say the beginning of a hello, perhaps all of it."""
+    with raw(address) as made:
+        made.sendall(HELLO[: cut % (len(HELLO) + 1)])
+        stay()
+
+
+def in_mid_frame(address: str, number: int, cut: int) -> None:
+    """Send so many messages, and the beginning of one more frame."""
+    with raw(address) as made:
+        made.sendall(HELLO)
+        made.recv(1 << 16)  # the welcome
+        for one in range(number):
+            made.sendall(frames.encode_message(one + 1, payload(one)))
+        begun = (
+            frames.encode_message(number + 1, bytes(70_000)),
+            frames.encode_run(number + 1, [b"1", bytes(2000), b"3"]),
+            frames.encode(Credit(1)),
+        )[cut % 3]
+        made.sendall(begun[: cut % (len(begun) - 1) + 1])
+        stay()
+
+
+def in_bulk(address: str, number: int, _cut: int) -> None:
+    """Send and send, by the one or several at once."""
+    queue = connected(address)
+    say("ready")
+    batch = 1 + number % 5
+    for first in itertools.count(0, batch):
+        queue.send_many([payload(first + one) for one in range(batch)])
+
+
+def in_receive(address: str, number: int, _cut: int) -> None:
+    """Receive so many and send them back, then wait for one that does not come."""
+    queue = connected(address)
+    say("ready")
+    for _ in range(number):
+        queue.send(queue.receive())
+    queue.receive()
+
+
+def in_wait_for_credit(address: str, _number: int, _cut: int) -> None:
+    """Send to a peer that does not receive."""
+    queue = connected(address)
+    say("ready")
+    for number in itertools.count():
+        queue.send(payload(number))
+
+
+def without_receiving(address: str, _number: int, _cut: int) -> None:
+    """Let the peer wait for credit."""
+    with connected(address):
+        stay()
+
+
+VICTIMS: Final[dict[str, Callable[[str, int, int], None]]] = {
+    made.__name__: made
+    for made in (
+        in_handshake,
+        in_mid_frame,
+        in_bulk,
+        in_receive,
+        in_wait_for_credit,
+        without_receiving,
+    )
+}
+
+
+def main() -> None:
+    """Make victims until nobody asks for more."""
+    for line in sys.stdin:
+        name, address, number, cut = line.split()
+        process = os.fork()
+        if not process:
+            say(str(os.getpid()))
+            try:
+                VICTIMS[name](address, int(number), int(cut))
+            finally:
+                os._exit(1)  # a victim that gets here was not killed
+        os.waitpid(process, 0)
+        say("gone")
+
+
+if __name__ == "__main__":
+    main()
