@@ -188,6 +188,12 @@ class BusConfig:
     connect_timeout_s: float = _timeout(
         5.0, "BUS-CHAN-3", "How long the making of a link may take."
     )
+    relink_timeout_s: float = _timeout(
+        0.5, "BUS-MOVE-8", "How long a process may be without a link before it is lost."
+    )
+    ack_delay_s: float = _timeout(
+        0.01, "BUS-RELAY-9", "How long an acknowledgement may wait for more of them."
+    )
     link_linger_s: float = _timeout(
         1.0, "BUS-DEREG-5", "How long a link that nobody uses stays open."
     )

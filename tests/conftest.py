@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 
 from tests.leaks import Snapshot
-from tests.watchdog import watchdog
+from tests.watchdog import HANG_S, watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -44,22 +44,30 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
         pytest.fail("left behind: " + "; ".join(sorted(leaks)), pytrace=False)
 
 
+def _limit_s(item: pytest.Item) -> float:
+    """Return what a test may take; more with Spark, which starts a dozen processes.
+
+    A query that is struck leaves its session unusable: all later ones fail as well.
+    """
+    return HANG_S * (3 if item.get_closest_marker("spark") else 1)
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup() -> Generator[None]:
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
     """Watch over fixtures being set up."""
-    with watchdog():
+    with watchdog(_limit_s(item)):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Generator[None]:
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """Watch over the test itself."""
-    with watchdog():
+    with watchdog(_limit_s(item)):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown() -> Generator[None]:
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
     """Watch over fixtures being torn down."""
-    with watchdog():
+    with watchdog(_limit_s(item)):
         return (yield)

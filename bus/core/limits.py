@@ -14,7 +14,7 @@ __all__ = ["Limits"]
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """Bounds in messages and in seconds; those of a `BusConfig` by `of`.
+    """Bounds in messages and in seconds; made of a `BusConfig`, which has the defaults.
 
     window: sent by one relay and not yet extracted (BUS-RELAY-11).
     stream_window: numbers of a stream that are outstanding (AMO-13).
@@ -27,15 +27,15 @@ class Limits:
     ack_delay_s: how long an acknowledgement may wait for more to acknowledge.
     """
 
-    window: int = 1024
-    stream_window: int = 4096
-    missing_ranges: int = 1024
-    relay_queue: int = 1024
-    message_bytes_max: int = 16 * 2**20
-    connect_timeout_s: float = 5.0
-    relink_timeout_s: float = 0.5
-    linger_s: float = 1.0
-    ack_delay_s: float = 0.01
+    window: int
+    stream_window: int
+    missing_ranges: int
+    relay_queue: int
+    message_bytes_max: int
+    connect_timeout_s: float
+    relink_timeout_s: float
+    linger_s: float
+    ack_delay_s: float
 
     @staticmethod
     def of(config: BusConfig) -> Limits:
@@ -47,5 +47,7 @@ class Limits:
             relay_queue=config.task_fifo_messages,
             message_bytes_max=config.message_bytes_max,
             connect_timeout_s=config.connect_timeout_s,
+            relink_timeout_s=config.relink_timeout_s,
             linger_s=config.link_linger_s,
+            ack_delay_s=config.ack_delay_s,
         )

@@ -65,6 +65,8 @@ def test_the_defaults_are_those_that_were_settled() -> None:
         "link_frames": 256,
         "link_bytes": 8 * MIB,
         "connect_timeout_s": 5.0,
+        "relink_timeout_s": 0.5,
+        "ack_delay_s": 0.01,
         "link_linger_s": 1.0,
         "keep_alive_s": 2.5,
         "lease_s": 10.0,

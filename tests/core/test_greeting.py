@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from bus.config import BusConfig
 from bus.core.greeting import greeting, refusal, welcome
 from bus.core.limits import Limits
 from bus.core.neighbours import Neighbours
@@ -25,7 +26,10 @@ def neighbours(process: str, **about: Any) -> Neighbours:
         role=Role.SLAVE,
     )
     return Neighbours(
-        replace(me, **about), limits=Limits(), nonce=lambda: 1, addresses=((), ())
+        replace(me, **about),
+        limits=Limits.of(BusConfig()),
+        nonce=lambda: 1,
+        addresses=((), ()),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bus.config import BusConfig
 from bus.core.incoming_stream import Acknowledgement
 from bus.core.limits import Limits
 from bus.core.relay import Parcel
@@ -15,7 +16,7 @@ from bus.errors import WireError
 from bus.message import Kind
 from specs.clauses import clause
 
-LIMITS = Limits(window=4, stream_window=8)
+LIMITS = Limits.of(BusConfig(window=4, stream_window=8))
 NOW = 100.0
 
 

@@ -1,7 +1,7 @@
 """Spark and the small checker say the same of whatever they read.
 
 One example is a whole batch of histories, clean, faulty and absurd, in journals of any
-condition, judged by one run: so a few examples are a few hundred histories.
+condition, judged by one run: so one example is many histories.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from bus.journal.rules import Violation
 
-HISTORIES = 100
+HISTORIES = 60
 
 pytestmark = pytest.mark.spark
 
@@ -85,7 +85,7 @@ def told(violations: Iterable[Violation]) -> set[tuple[object, ...]]:
 
 
 # No shrinking: each try costs a run, and what differs names its flow and case. The
-# first batch that Hypothesis tries has the simplest history a hundred times over.
+# first batch that Hypothesis tries has the simplest history sixty times over.
 @settings(
     max_examples=1,
     phases=[Phase.generate],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from bus.config import BusConfig
 from bus.core.actions import (
     Action,
     Dial,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Asked", "SimProcess", "SimTask"]
 
-LIMITS = Limits(window=4, stream_window=16, relay_queue=64)
+LIMITS = Limits.of(BusConfig(window=4, stream_window=16, task_fifo_messages=64))
 PARKED = 64
 
 
