@@ -180,10 +180,14 @@ def test_the_machine_is_described_and_not_named() -> None:
     assert socket.gethostname() not in line
 
 
+# Single sends between processes: a system call each, which C makes cheaper.
+REPORTED_ONLY = {"W1"}
+
+
 @pytest.mark.parametrize("name", suites.SUITES)
 def test_every_suite_gives_contests_with_musts(name: str) -> None:
     contests, _ = suites.load(name)(Effort.of(quick=True))
 
     assert contests
     assert len({(one.figure, one.case) for one in contests}) == len(contests)
-    assert all(one.must for one in contests)
+    assert {one.figure for one in contests if not one.must} <= REPORTED_ONLY

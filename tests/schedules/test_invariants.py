@@ -24,7 +24,7 @@ from queuebroker.observer import Reason
 from queuebroker.testing import Failure, explore
 from specs.clauses import clause
 from specs.promela.model import MODELS
-from tests.core import stream_invariants
+from tests.core import search_invariants, stream_invariants
 from tests.pairs import look_away, queue_pair
 from tests.schedules import invariants
 from tests.schedules.callers import accepting, brokers, connecting
@@ -190,10 +190,12 @@ def test_quick(scenario: Scenario) -> None:
 
 
 def test_every_safety_property_of_the_models_is_asserted_on_the_code() -> None:
+    places = {"stream": stream_invariants, "search": search_invariants}
     for model in MODELS:
-        place = stream_invariants if model.name == "stream" else invariants
         for name in model.safety():
-            assert callable(getattr(place, name, None)), name
+            assert callable(getattr(places.get(model.name, invariants), name, None)), (
+                name
+            )
 
 
 def test_a_hang_up_that_wakes_nobody_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
