@@ -141,8 +141,9 @@ def test_cancels_at_any_moment_lose_and_repeat_nothing(kind: str, seed: int) -> 
 
     def send_too(end: MessageQueue) -> None:
         for number in range(MANY // 5):
-            sent.append(b"thread %d" % number)
-            end.send(sent[-1])
+            message = b"thread %d" % number
+            sent.append(message)  # the last of the list may be the other sender's
+            end.send(message)
 
     with queue_pair(2, observer=KINDS[kind]) as (left, right), Threads() as threads:
         rng = random.Random(seed)
