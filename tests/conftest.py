@@ -19,6 +19,10 @@ from tests.watchdog import HANG_S, watchdog
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
+    from xdist.workermanage import Producer
+
+    from tests.workers import Shares
+
 hypothesis.settings.register_profile(
     "ci", derandomize=True, deadline=None, database=None, print_blob=True
 )
@@ -26,6 +30,14 @@ hypothesis.settings.register_profile(
     "night", max_examples=10_000, deadline=None, print_blob=True
 )
 hypothesis.settings.load_profile("ci")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Shares:
+    """Share the tests among workers; without pytest-xdist nobody asks."""
+    from tests.workers import Shares  # noqa: PLC0415 # not without it
+
+    return Shares(config, log)
 
 
 @pytest.fixture(autouse=True)

@@ -128,7 +128,7 @@ def _run(root: Path, text: str) -> list[str]:
     shutil.copy(_HERE.parent / "pyproject.toml", root)
     (tests / "test_leaky.py").write_text(text)
     answer = subprocess.run(
-        [sys.executable, "-m", "pytest", "-rA", "--tb=no", "-q"],
+        [sys.executable, "-m", "pytest", "-n0", "-rA", "--tb=no", "-q"],
         cwd=root,
         check=False,
         stdout=subprocess.PIPE,

@@ -25,6 +25,15 @@ VERDICT = pytest.StashKey[Verdict]()
 DESELECTED = pytest.StashKey[bool]()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Stay in this process: there is one verdict, and pytest-xdist would make several.
+
+    Asked only where the suite is named on the command line, or ``--conformance`` is.
+    """
+    if getattr(config.option, "dist", "no") != "no":
+        config.option.dist, config.option.tx = "no", []
+
+
 def _is_ours(item: pytest.Item) -> bool:
     return item.path.parent == HERE and isinstance(item, pytest.Function)
 

@@ -216,6 +216,14 @@ def test_pytest_with_a_path_and_the_option(tmp_path: Path) -> None:
     assert "ERROR: cannot find nothing.py:factory" in done.stderr
 
 
+def test_pytest_with_workers_still_gives_one_verdict(tmp_path: Path) -> None:
+    """Workers of pytest-xdist would each have a part of it, and nobody the whole."""
+    done = run_pytest(tmp_path, "-n2", "-q", SUITE, "--conformance", OWN, "-k=RDV-1-")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-4:-1] == ["held: 1", "  QB-RDV-1", "failed: 0"]
+
+
 def test_pytest_without_the_option_says_what_is_missing(tmp_path: Path) -> None:
     """To collect the suite without an implementation is no failure."""
     done = run_pytest(tmp_path, "-q", SUITE)

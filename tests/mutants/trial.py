@@ -57,6 +57,7 @@ def run_trial(
         }
         command = [
             *(sys.executable, "-P", "-m", "pytest", "-q", "--no-header", "--tb=short"),
+            *("-n", "0"),  # what `selection` notes, it notes in one process
             *("-p", "tests.mutants.selection", "-W", "ignore"),
             *(() if whole else ("-x",)),
             *("--conformance", implementation or OWN, *files),

@@ -169,6 +169,9 @@ class Indexed:
     def __index__(self) -> int:
         return 1
 
+    def __repr__(self) -> str:
+        return "Indexed()"
+
 
 NO_INTS: list[Any] = [
     True,

@@ -173,7 +173,9 @@ def test_a_coroutine_function_that_is_driven_to_its_end_is_a_program() -> None:
 
 
 @pytest.mark.parametrize(
-    "returned", [None, 3, [], iter([1]), range(3), _coroutine, _generator], ids=str
+    "returned",
+    [None, 3, [], iter([1]), range(3), _coroutine, _generator],
+    ids=lambda one: getattr(one, "__name__", type(one).__name__),
 )
 def test_whatever_else_a_program_returns_is_of_no_interest(returned: object) -> None:
     assert explore(lambda run: returned, bound=0, random=2).schedules == 3
