@@ -110,6 +110,11 @@ def _is_multicast(_: BusConfig, field: attrs.Attribute[str], value: str) -> None
         raise ValueError(f"{field.name} must be an IPv4 multicast group, got {value!r}")
 
 
+def _is_bool(_: BusConfig, field: attrs.Attribute[bool], value: object) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{field.name} must be a bool, got {value!r}")
+
+
 def _read_only(encoders: Encoders) -> Encoders:
     if not isinstance(encoders, Mapping):
         raise TypeError(f"encoders must be a mapping, got {encoders!r}")
@@ -134,6 +139,9 @@ class BusConfig:
 
     encoders: how payloads are made of types that messages cannot carry, by exact type
       (BUS-MSG-16).
+    eager_relays: whether the master knows how to reach each public task of its machine
+      before anybody writes to it; to be the same in all processes of a bus
+      (BUS-INIT-13).
 
     Raises:
         TypeError, ValueError: a value that its field does not allow; names both.
@@ -170,6 +178,18 @@ class BusConfig:
     )
     parked_per_process: int = _count(
         4096, "messages", "BUS-FLOW-1", "How many messages may wait for any name."
+    )
+    searches_per_process: int = _count(
+        4096,
+        "searches",
+        "BUS-FLOW-1",
+        "How many searches of one process are kept by another.",
+    )
+    searches_in_all: int = _count(
+        16_384,
+        "searches",
+        "BUS-FLOW-1",
+        "How many searches of all others are kept by a process.",
     )
 
     # Links.
@@ -231,6 +251,9 @@ class BusConfig:
     message_life_s: float = _period(
         3600.0, "AMO-21", "How long it is remembered that a stream has ended."
     )
+    ended_streams: int = _count(
+        4096, "streams", "AMO-21", "Of how many streams that is remembered."
+    )
 
     # Shared memory.
     arena_bytes: int = _count(
@@ -272,7 +295,15 @@ class BusConfig:
         8, "hops", "BUS-DISC-2", "How far announcements go on a WAN.", most=255
     )
 
-    # No limit, but given with them.
+    # No limits, but given with them.
+    eager_relays: bool = attrs.field(
+        default=False,
+        validator=_is_bool,
+        metadata={
+            "clause": "BUS-INIT-13",
+            "meaning": "Whether a master has a relay of each public task at once.",
+        },
+    )
     encoders: Encoders = attrs.field(
         factory=dict,
         converter=_read_only,

@@ -1,4 +1,4 @@
-"""A whole bus inside one test."""
+"""A whole bus inside one test: one process, several, or several machines."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from bus.api.bus import Bus
+from bus.links.memory import MemoryNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,13 +18,19 @@ __all__ = ["memory_bus"]
 
 @contextmanager
 def memory_bus(
-    name: str = "bus1",
+    name: str | None = None,
     *,
     process: str = "process",
-    machine: str = "machine",
+    machine: str | None = None,
     config: BusConfig | None = None,
+    beside: Bus | None = None,
 ) -> Iterator[Bus]:
     """Give a bus that nobody else is on, and close it at the end.
+
+    name: of the bus, "bus1" by default.
+    process, machine: what this process of it, and its machine, are called.
+    beside: a bus that this gave before: be another process on it, by default on the
+      same machine. Who was first on a machine is its master.
 
     Another one of the same name may be open at the same time: nothing of it is known
     outside, so no address on another bus leads to it either. The names of process and
@@ -31,7 +38,29 @@ def memory_bus(
     makes its own in each run.
 
     Raises:
-        ValueError: a name is not legal (BUS-NAME-6).
+        ValueError: a name is not legal (BUS-NAME-6), is not that of the bus to be
+            beside, or belongs to another process there.
     """
-    with Bus(name, process=process, machine=machine, config=config) as bus:
+    if beside is None:
+        called = "bus1" if name is None else name
+        network: MemoryNetwork | None = MemoryNetwork(called)
+    else:
+        called, network = beside.name, beside._network
+        if name not in {None, called}:
+            msg = f"name must be {called!r} as beside it, got {name!r}"
+            raise ValueError(msg)
+        if network is None:
+            msg = f"beside must be from memory_bus, got {beside!r}"
+            raise ValueError(msg)
+        machine = beside.machine if machine is None else machine
+    with Bus(
+        called,
+        process=process,
+        machine="machine" if machine is None else machine,
+        config=config,
+        network=network,
+    ) as bus:
+        if beside is not None:
+            beside._meet_others()
+            bus._meet_others()
         yield bus

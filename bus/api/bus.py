@@ -7,6 +7,7 @@ import os
 import re
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Self
+from weakref import WeakSet
 
 from bus.address import Address, check_bus_name, check_machine_name, check_module_name
 from bus.api.arguments import (
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
     from bus.api.subscription import Subscription
     from bus.core.routing_table import Entry
+    from bus.links.comm_thread import CommThread
+    from bus.links.memory import MemoryNetwork
     from bus.message import Incoming, Undelivered
 
 __all__ = ["Bus", "open_bus"]
@@ -71,14 +74,25 @@ def open_bus(
         BusyError: this process has joined that bus already.
     """
     bus = Bus(name, process=process, machine=machine, config=config)
-    for each in list(_joined.values()):
-        if each._pid != bus._pid:  # that of a process which this one is a child of
-            _joined.pop(each.name, None)
     if _joined.setdefault(name, bus) is not bus:
         msg = f"bus {name!r}, which this process has joined"
         raise BusyError(msg)
     bus._others = _joined
     return bus
+
+
+# All that this process has made: a child after a fork has none of them (BUS-INIT-16).
+_made: Final[WeakSet[Bus]] = WeakSet()
+
+
+def _forked() -> None:
+    """Let a child have no bus: what it inherited has no threads, and may be locked."""
+    _joined.clear()
+    for bus in _made:
+        bus._foreign = True
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class _Pulse:
@@ -108,17 +122,25 @@ class Bus:
         process: str | None = None,
         machine: str | None = None,
         config: BusConfig | None = None,
+        network: MemoryNetwork | None = None,
     ) -> None:
         check_bus_name(name)
         self.name: Final = name
         self.machine: Final = _machine_name() if machine is None else machine
         check_machine_name(self.machine)
         self._pid: Final = os.getpid()
+        # Whether this process only inherited it.
+        self._foreign: bool = False
+        _made.add(self)
         self.process: Final = f"p{self._pid}" if process is None else process
         check_module_name(self.process)
         if config is not None:
             check_instance("config", config, BusConfig)
         self._config: Final = BusConfig() if config is None else config
+        self._network: Final = network
+        self._incarnation: Final = 0 if network is None else network.new_incarnation()
+        # Who speaks with other processes; None while this one is alone.
+        self._comm: CommThread | None = None
         self._exchange: Final = Exchange(
             ProcessManager(
                 self.machine,
@@ -126,6 +148,7 @@ class Bus:
                 parked_per_name=self._config.parked_per_name,
                 parked_in_all=self._config.parked_per_process,
                 resolve_timeout_s=self._config.resolve_timeout_s,
+                incarnation=self._incarnation,
             ),
             send_timeout_s=self._config.send_timeout_s,
             may_wait=lambda: not self._in_callback(),
@@ -313,6 +336,7 @@ class Bus:
 
     def inspect(self) -> BusSnapshot:
         """Return what is on this bus in this process just now."""
+        self._check_process()
         self._bury()
         with self._lock:
             managers = [thread._manager for thread in self._threads]
@@ -327,6 +351,8 @@ class Bus:
         does not return keeps it waiting. Closing twice is harmless.
         """
         drain_s = duration("drain", drain)
+        if self._foreign:
+            return  # it is its own process's to close
         with self._lock:
             self._closed = True
             threads = list(self._threads)
@@ -337,12 +363,35 @@ class Bus:
             thread._tell_to_stop(until, final=True)
         for thread in threads:
             thread._see_it_stop()
+        comm, network = self._comm, self._network
+        if comm is not None and network is not None:
+            comm.stop(
+                _sync.monotonic() + drain_s,
+                then=lambda: network.leave(self.machine, self.process, comm),
+            )
+            if not self._in_callback():
+                comm.join()
 
     # For those around it.
 
-    def _check(self) -> None:
-        if os.getpid() != self._pid:
+    def _meet_others(self) -> None:
+        """Speak with the other processes of its network from now on."""
+        assert self._network is not None
+        if self._comm is None:
+            self._comm = self._network.join(
+                self.machine,
+                self.process,
+                self._incarnation,
+                self._exchange,
+                self._config,
+            )
+
+    def _check_process(self) -> None:
+        if self._foreign:
             raise WrongProcessError(self._pid, os.getpid())
+
+    def _check(self) -> None:
+        self._check_process()
         if self._closed:
             raise UnknownTaskError(f"any of bus {self.name}")
 

@@ -119,6 +119,7 @@ class BusThread:
         Returns when the thread has ended, unless a callback calls this.
         """
         drain_s = duration("drain", drain)
+        self._bus._check_process()
         self._tell_to_stop(_sync.monotonic() + drain_s, final=final)
         self._see_it_stop()
 
@@ -204,5 +205,6 @@ class BusThread:
             raise RuntimeError(msg)
 
     def _check_takes_tasks(self) -> None:
+        self._bus._check_process()
         if self.stopped:
             raise UnknownTaskError(f"any of thread {self.name}")

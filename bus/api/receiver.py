@@ -54,6 +54,7 @@ class Receiver:
     questions: what it has asked and has no answer to.
     interests: what it asked to hear of others, in the order it did.
     leaving: whether it was said that the task leaves; it does nothing any more.
+    error: why it had to; None if it was its author's wish.
     late: answers that came when nobody waited for them any more (BUS-FLOW-5).
     unasked: answers it gave that nobody wanted (BUS-MSG-7).
     failures: callbacks that raised.
@@ -73,6 +74,7 @@ class Receiver:
         "_unclaimed",
         "account",
         "entry",
+        "error",
         "failures",
         "interests",
         "late",
@@ -108,6 +110,7 @@ class Receiver:
         # When the thread that hosts it will look at the questions' deadlines.
         self._armed: float | None = None
         self.leaving: bool = False
+        self.error: BusError | None = None
         self.late: int = 0
         self.unasked: int = 0
         self.failures: int = 0
@@ -216,6 +219,8 @@ class Receiver:
         if not message._account.extract(message, place.inbox.lock):
             return False
         place.inbox.freed()
+        if (comm := self._exchange.comm) is not None:
+            comm.taken(message)
         deadline = message._deadline
         if deadline is not None and deadline <= (place.since or _sync.monotonic()):
             message._account.expired += 1
@@ -295,6 +300,9 @@ class Receiver:
         limit, encoders = self._config.message_bytes_max, self._config.encoders
         frozen, _ = freeze_within(payload, limit, encoders)
         message._answered = True
+        if message._source.remote:
+            self._exchange.answer(message, frozen, error)
+            return
         wanted = self._exchange.post(
             Answer(
                 _to=message._source,
@@ -341,6 +349,11 @@ class Receiver:
             self._exchange.deregister(message._to, final=True)
         for subscription in message.subscriptions:
             subscription.cancel()
+
+    def evicted(self, entry: Entry, error: BusError) -> None:
+        """Leave, and say why to whoever uses the task."""
+        self.leaving, self.error = True, error
+        _log.error("task %r leaves: %s", entry.name, error)
 
     def unheard(self, answer: Answer) -> None:
         """Count an answer that was unread when the task left."""

@@ -124,7 +124,9 @@ def inspect(
     exchange: Exchange, bus: str, managers: Iterable[ThreadManager]
 ) -> BusSnapshot:
     """Look at a bus as it is now; managers: of its threads."""
-    entries = exchange.look(lambda: list(exchange.manager.table))
+    entries = exchange.look(
+        lambda: [each for each in exchange.manager.table if not each.remote]
+    )
     parked = exchange.look(exchange.manager.parked.waiting)
     hosted = [(entry, entry.place) for entry in entries]
     now = _sync.monotonic()

@@ -69,14 +69,14 @@ class Subscription:
         """Hear no more, not even what is unread; harmless if it was cancelled."""
         self.active = False
         self._interests().pop(self, None)
-        self._exchange.look(lambda: self._exchange.manager.unsubscribe(self))
+        self._exchange.tell(lambda: self._exchange.manager.unsubscribe(self))
         if self.then is not None:
             self.then()
 
     def _start(self) -> None:
         """Hear from now on; for a task that leaves meanwhile it ends at once."""
         self._interests()[self] = None
-        self._exchange.look(lambda: self._exchange.manager.subscribe(self))
+        self._exchange.tell(lambda: self._exchange.manager.subscribe(self))
         if self.entry.place is None:
             self.cancel()
 
@@ -125,7 +125,7 @@ class Watch:
         """Be told no more; harmless if it was cancelled."""
         self.active = False
         self._interests().pop(self, None)
-        self._exchange.look(lambda: self._exchange.manager.unwatch(self))
+        self._exchange.tell(lambda: self._exchange.manager.unwatch(self))
 
     def _start(self) -> None:
         """Be told from now on; for a task that leaves meanwhile it ends at once."""

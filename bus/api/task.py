@@ -370,6 +370,18 @@ class Task:
             except BusFullError as error:
                 if message._account.overflow != "disconnect":
                     refused = error
+        if (comm := self._exchange.comm) is not None:
+            message = Incoming(
+                kind=Kind.NOTIFICATION,
+                payload=frozen,
+                wants_reply=on_response is not None,
+                _source=self._entry,
+                _id=number,
+                _to=comm.audience,
+                _account=comm.account,
+                _size=size,
+            )
+            self._exchange.post(message)
         if refused is not None:
             raise refused
 
@@ -451,15 +463,18 @@ class Task:
         Commands that it has not read wait for whoever registers the name next, or fail
         at once if ``final`` (BUS-DEREG-8). Harmless if it has left.
         """
+        self._bus._check_process()
         # Its thread may be busy, so it may be some time until it is nowhere.
         self._receiver.leaving = True
         self._exchange.deregister(self._entry, final=final)
 
     def _check(self) -> Any:
         """Return the place that hosts the task; it must not have left."""
+        if self._bus._foreign:
+            self._bus._check_process()
         place = self._entry.place
         if place is None or self._receiver.leaving:
-            raise UnknownTaskError(self._entry.name)
+            raise self._receiver.error or UnknownTaskError(self._entry.name)
         return place
 
     def _ask(self, question: Question) -> int:

@@ -26,6 +26,7 @@ __all__ = [
     "Open",
     "Post",
     "Reply",
+    "Resume",
     "Send",
     "Tell",
     "Vacate",
@@ -69,6 +70,16 @@ class Post:
 
     entry: Entry
     message: Incoming
+
+
+@attrs.frozen
+class Resume:
+    """Give a task of this process what came for it and is held back: it has room.
+
+    No manager wants this; who holds messages back does, in its turn.
+    """
+
+    entry: Entry
 
 
 @attrs.frozen
@@ -133,4 +144,6 @@ class HangUp:
     link: int
 
 
-Action = Open | Tell | Fail | Post | Reply | Vacate | Evict | Send | Dial | HangUp
+Action = (
+    Open | Tell | Fail | Post | Resume | Reply | Vacate | Evict | Send | Dial | HangUp
+)

@@ -9,7 +9,10 @@ process is lost (BUS-MOVE-8).
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from bus.core.actions import Fail, Post, Reply
 from bus.core.incoming_streams import IncomingStreams, Refusal
@@ -56,7 +59,15 @@ class Correspondence:
     strays: messages that came for, or from, a task that had left.
     """
 
-    __slots__ = ("_books", "_manager", "_neighbours", "_relays", "_streams", "strays")
+    __slots__ = (
+        "_books",
+        "_manager",
+        "_neighbours",
+        "_relays",
+        "_streams",
+        "_turns",
+        "strays",
+    )
 
     def __init__(
         self, neighbours: Neighbours, manager: ProcessManager, relays: Relays
@@ -70,7 +81,10 @@ class Correspondence:
             neighbours.me.incarnation,
             window=limits.stream_window,
             ranges_max=limits.missing_ranges,
+            life_s=limits.message_life_s,
+            ended_max=limits.ended_streams,
         )
+        self._turns = itertools.count(1)
         self.strays: int = 0
 
     # What tasks of this process send.
@@ -84,9 +98,14 @@ class Correspondence:
         relay: Relay = entry.box
         limit = self._neighbours.limits.relay_queue
         if len(relay.queue) >= limit:
-            raise BusFullError(f"the relay of {entry.name!r}", limit)
+            error = BusFullError(f"the relay of {entry.name!r}", limit)
+            if entry.overflow != "drop-oldest":
+                raise error
+            oldest = relay.drop_oldest_command()
+            self._books.failed += len(oldest)
+            self._fail(oldest, error)
         self._books.posted += 1
-        parcel = self._parcel(message)
+        parcel = self._parcel(relay, message)
         relay.append(parcel)
         self._see_off(relay, [parcel])
         relay.pump()
@@ -94,7 +113,14 @@ class Correspondence:
     def open(self, entry: Entry, messages: Iterable[Incoming]) -> None:
         """Let a relay send: first what waited for its name."""
         relay: Relay = entry.box
-        parcels = [self._parcel(message) for message in messages]
+        parcels = [self._parcel(relay, message) for message in messages]
+        # What has come meanwhile keeps its turn, and what goes before it needs one as
+        # early: else each would wait for the other, and a notification in between.
+        turns = {each.relay: each.turn for each in reversed(relay.queue)}
+        if turns:
+            parcels = [
+                replace(each, turn=turns.get(each.relay, each.turn)) for each in parcels
+            ]
         self._books.posted += len(parcels)
         relay.open(parcels)
         self._see_off(relay, parcels)
@@ -120,6 +146,7 @@ class Correspondence:
                 relay=source.relay,
                 id=question._id,
                 flags=0 if error is None else FAILED,
+                turn=next(self._turns),
                 deadline=None,
                 body=encode(payload if error is None else error),
             )
@@ -140,29 +167,30 @@ class Correspondence:
             relay=self._relays.known(source).relay,
             id=question,
             flags=WANTS_REPLY if question else 0,
+            turn=next(self._turns),
             deadline=None,
             body=encode(payload),
         )
         for peer in hearers:
-            queue = peer.audience.queue
-            if len(queue) >= self._neighbours.limits.relay_queue:
-                peer.unqueued(queue.popleft().relay)  # the oldest (BUS-FLOW-3)
+            if len(peer.audience.queue) >= self._neighbours.limits.relay_queue:
+                peer.audience.drop_oldest()  # (BUS-FLOW-3)
             peer.audience.append(parcel)
             peer.audience.pump()
 
-    def _parcel(self, message: Incoming) -> Parcel:
+    def _parcel(self, relay: Relay, message: Incoming) -> Parcel:
         source: Entry = message._source
         if source in self._manager.table:
-            relay = self._relays.known(source).relay
+            number = self._relays.known(source).relay
         else:
-            # It has left, and its number with it: one for this message alone.
-            relay = self._relays.new_number()
+            # It has left, and its number with it.
+            number = relay.peer.stray(source, self._relays.new_number)
         return Parcel(
             kind=Kind.COMMAND,
             source=source,
-            relay=relay,
+            relay=number,
             id=message._id,
             flags=WANTS_REPLY if message.wants_reply else 0,
+            turn=next(self._turns),
             deadline=message._deadline,
             body=encode(message.payload),
             message=message,
@@ -219,6 +247,7 @@ class Correspondence:
             return
         payload = decode(message.body)
         peer.expect(target, number)
+        relay.users.add(target)
         source: Entry = relay.entry
         if message.kind is Kind.COMMAND:
             incoming = Incoming(
@@ -295,9 +324,13 @@ class Correspondence:
 
     def pump(self, peer: Peer) -> None:
         """Put on the link whatever may be."""
-        for relay in peer.all_relays():
-            if relay.queue:
-                relay.pump()
+        while True:
+            notifications = len(peer.audience.queue)
+            for relay in peer.all_relays():
+                if relay.queue:
+                    relay.pump()
+            if len(peer.audience.queue) == notifications:
+                return  # else what waited for them may go on
 
     # Departures.
 
@@ -320,9 +353,12 @@ class Correspondence:
             self._relays.forget_task(task)
             for peer in self._neighbours.peers.values():
                 peer.farewell(task.relay, final=final)
+                for relay in peer.all_relays():
+                    relay.left(task)
 
-    def lose(self, peer: Peer) -> None:
+    def lose(self, peer: Peer, now: float) -> None:
         """Give a process up, or know that it is another one now (BUS-MOVE-8)."""
+        self._streams.end("/".join(peer.key), now)
         for relay in list(peer.relays.values()):
             name = relay.entry.name
             doubtful = relay.take_unacked()
@@ -350,8 +386,13 @@ class Correspondence:
 
     # Time.
 
+    def next_deadline(self) -> float | None:
+        """Return when something of streams that ended is to be forgotten."""
+        return self._streams.next_deadline()
+
     def expire(self, now: float) -> None:
         """Give up what waited in a relay for too long."""
+        self._streams.expire(now)
         for peer in self._neighbours.peers.values():
             for relay in list(peer.relays.values()):
                 late = relay.expire(now)

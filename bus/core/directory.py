@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.core.actions import Evict, Tell
+from bus.core.actions import Evict
 from bus.core.routing_table import Visibility
 from bus.core.user_table import User, UserTable
 from bus.core.wire import Eliminate, Error, Export, Reason, Unexport
 from bus.errors import NameTakenError
-from bus.message import Presence
 
 if TYPE_CHECKING:
     from bus.core.neighbours import Neighbours
@@ -65,7 +64,7 @@ class Directory:
     def joined(self, peer: Peer) -> None:
         """Tell a new master of all public tasks (BUS-INIT-15)."""
         if peer is self._neighbours.master():
-            for task in self._own():
+            for task in self.own():
                 peer.session.tell(self._export(task))
 
     def lost(self, peer: Peer) -> None:
@@ -77,7 +76,7 @@ class Directory:
     def become_master(self) -> None:
         """Keep the table from now on, first of this process's own tasks."""
         self.users.clear()
-        for task in self._own():
+        for task in self.own():
             self.users.claim(self._user(task))
 
     def exported(self, peer: Peer, frame: Export) -> bool:
@@ -108,13 +107,13 @@ class Directory:
         if origin.machine == self._neighbours.me.machine:
             self.users.remove(frame.id, frame.name)
         self._eliminate(frame, origin)
-        presence = Presence(
-            self._neighbours.address(frame.id.machine, frame.name), here=False
-        )
-        self._neighbours.todo += [
-            Tell(watch.entry, watch, presence)
-            for watch in self._manager.watches.matching(frame.name, frame.id.machine)
-        ]
+        address = self._neighbours.address(frame.id.machine, frame.name)
+        self._neighbours.todo += self._manager.disappeared(frame.id, address)
+
+    def may_have(self, peer: Peer, name: str) -> bool:
+        """Whether no other process is known to have a name of a slave's task."""
+        user = self.users.find(name) if peer in self._neighbours.slaves() else None
+        return user is None or user.owner == peer.key
 
     def _eliminate(self, frame: Eliminate, origin: Peer | None) -> None:
         for each in self._neighbours.others(origin):
@@ -127,7 +126,8 @@ class Directory:
         elif (peer := self._neighbours.peers.get(user.owner)) is not None:
             peer.session.tell(Error(reason=Reason.NAME_TAKEN, id=user.id))
 
-    def _own(self) -> list[Entry]:
+    def own(self) -> list[Entry]:
+        """Return the public tasks of this process."""
         return [
             task
             for task in self._manager.table

@@ -11,10 +11,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from bus.address import Address
+from bus.core.actions import Fail
 from bus.core.peer import characteristics
 from bus.core.requests import Request, Requests
 from bus.core.routing_table import Visibility
-from bus.core.wire import NO_DEADLINE, AddRelay, RequestId, Search
+from bus.core.wire import (
+    NO_DEADLINE,
+    AddRelay,
+    Error,
+    Reason,
+    RequestId,
+    Search,
+)
+from bus.errors import BusFullError
 
 if TYPE_CHECKING:
     from bus.core.directory import Directory
@@ -170,13 +179,47 @@ class Finder:
         known = self.ledger.get(frame.id)
         if known is not None:
             request.went = known.went
-        self.ledger.keep(request)
         if frame.machine == self._neighbours.me.machine:
             task = self._manager.table.find(frame.name)
             if task is not None and not task.remote:
+                self.ledger.keep(request)
                 self._answer(request, task, now)
                 return
+        if not self.ledger.has_room(frame.id):
+            self._refuse(peer, frame.id)
+            return
+        self.ledger.keep(request)
         self._spread(request)
+
+    def refused(self, peer: Peer, number: RequestId) -> None:
+        """Go on without a process that keeps no more searches (BUS-FLOW-1).
+
+        A slave that gets the name later says so, and is asked again. Who asked a master
+        has no other way: the senders of what waits are told.
+        """
+        request = self.ledger.get(number)
+        if request is None or request.went.pop(peer.key, None) is None:
+            return
+        if peer in self._neighbours.slaves():
+            return
+        if request.origin is not None:
+            self._refuse(request.origin, number)
+            self.ledger.end(request)
+            return
+        name = next(each for each, own in self.own.items() if own is request)
+        self._end_own(name)
+        error = BusFullError(
+            "the list of searches of another process",
+            self._neighbours.limits.searches_per_process,
+            "searches",
+        )
+        self._neighbours.todo += [
+            Fail(each, error) for each in self._manager.parked.take(name)
+        ]
+
+    @staticmethod
+    def _refuse(peer: Peer, number: RequestId) -> None:
+        peer.session.tell(Error(reason=Reason.BUSY, request=number))
 
     def cancelled(self, peer: Peer, number: RequestId) -> None:
         """Forget a search that nobody waits for."""

@@ -25,6 +25,11 @@ class Limits:
     relink_timeout_s: how long a process may be without a link before it is lost.
     linger_s: how long a data link is kept that nothing uses (BUS-DEREG-5).
     ack_delay_s: how long an acknowledgement may wait for more to acknowledge.
+    message_life_s: how long it is remembered that a stream has ended; ended_streams: of
+      how many (AMO-21).
+    searches_per_process, searches_in_all: those of others that are kept (BUS-FLOW-1).
+    eager_relays: whether a master is told at once how each task is reached
+      (BUS-INIT-13).
     """
 
     window: int
@@ -36,6 +41,11 @@ class Limits:
     relink_timeout_s: float
     linger_s: float
     ack_delay_s: float
+    message_life_s: float
+    ended_streams: int
+    searches_per_process: int
+    searches_in_all: int
+    eager_relays: bool
 
     @staticmethod
     def of(config: BusConfig) -> Limits:
@@ -50,4 +60,9 @@ class Limits:
             relink_timeout_s=config.relink_timeout_s,
             linger_s=config.link_linger_s,
             ack_delay_s=config.ack_delay_s,
+            message_life_s=config.message_life_s,
+            ended_streams=config.ended_streams,
+            searches_per_process=config.searches_per_process,
+            searches_in_all=config.searches_in_all,
+            eager_relays=config.eager_relays,
         )

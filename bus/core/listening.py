@@ -29,9 +29,12 @@ __all__ = ["Listening"]
 
 
 class Listening:
-    """The subscriptions that are known in one process.
+    """The subscriptions that are known in one process, and the watches.
 
-    ledger: all requests. own: this process's, by machine and pattern.
+    A watch goes the same ways, and is answered likewise; only nothing is sent to it.
+
+    ledger: all requests. own: this process's, by machine and pattern, and by whether it
+      is for watches.
     """
 
     __slots__ = ("_manager", "_neighbours", "_relays", "ledger", "own")
@@ -46,15 +49,15 @@ class Listening:
         self._manager: Final = manager
         self._relays: Final = relays
         self.ledger: Final[Requests[Subscribe]] = Requests(neighbours)
-        self.own: Final[dict[Key, Request[Subscribe]]] = {}
+        self.own: Final[dict[tuple[str, str, bool], Request[Subscribe]]] = {}
 
     # Tasks of this process.
 
-    def subscribed(self, interest: Interest) -> None:
-        """Ask others for what a task here wants to hear, if nobody did."""
+    def subscribed(self, interest: Interest, *, presence: bool = False) -> None:
+        """Ask others for what a task here wants to hear or see, if nobody did."""
         machine = self._manager.subscriptions.machine_of(interest)
         pattern = interest.specification.pattern
-        if (machine, pattern) in self.own:
+        if (machine, pattern, presence) in self.own:
             return
         task = self._relays.known(interest.entry)
         me = self._neighbours.key
@@ -66,20 +69,23 @@ class Listening:
             ),
             specification=str(Specification(pattern, machine=machine)),
             subscriber=characteristics(task, self._neighbours.me.incarnation),
+            presence=presence,
             hops=HOPS,
         )
         request = Request(frame, machine, pattern, None)
-        self.own[machine, pattern] = request
+        self.own[machine, pattern, presence] = request
         self.ledger.keep(request)
         self._spread(request)
 
-    def unsubscribed(self, interest: Interest) -> None:
+    def unsubscribed(self, interest: Interest, *, presence: bool = False) -> None:
         """Take back a request that nobody here needs any more."""
-        machine = self._manager.subscriptions.machine_of(interest)
+        manager = self._manager
+        interests = manager.watches if presence else manager.subscriptions
+        machine = interests.machine_of(interest)
         pattern = interest.specification.pattern
-        if self._manager.subscriptions.matching_exactly(machine, pattern):
+        if interests.matching_exactly(machine, pattern):
             return
-        request = self.own.pop((machine, pattern), None)
+        request = self.own.pop((machine, pattern, presence), None)
         if request is not None:
             self.ledger.end(request)
 
@@ -94,7 +100,9 @@ class Listening:
         found: dict[Key, Peer] = {}
         for request in self.ledger.all():
             asker = (request.frame.id.machine, request.frame.id.process)
-            if request.origin is None or not self._means(request, task):
+            if request.frame.presence or request.origin is None:
+                continue
+            if not self._means(request, task):
                 continue
             peer = self._neighbours.peers.get(asker)
             if peer is not None:
@@ -107,6 +115,7 @@ class Listening:
             request
             for request in self.ledger.all()
             if (request.frame.id.machine, request.frame.id.process) == peer.key
+            and not request.frame.presence
         ]
         return any(
             self._means(request, task)
@@ -143,7 +152,11 @@ class Listening:
             return False
         if request.origin is not None:
             request.origin.session.tell(frame)
-        else:
+            return True
+        task = frame.task
+        address = self._neighbours.address(task.id.machine, task.name)
+        self._neighbours.todo += self._manager.appeared(task.id, address)
+        if not request.frame.presence:
             self._relays.found(peer, frame, None, now)
         return True
 

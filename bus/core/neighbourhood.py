@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from bus.core.correspondence import Correspondence
 from bus.core.directory import Directory
 from bus.core.finder import Finder
@@ -43,6 +45,7 @@ from bus.core.wire import (
     Pong,
     Reason,
     Refused,
+    RequestId,
     Role,
     Search,
     Subscribe,
@@ -64,7 +67,7 @@ if TYPE_CHECKING:
     from bus.core.process_manager import ProcessManager
     from bus.core.receipts import Receipt
     from bus.core.routing_table import Entry
-    from bus.core.wire import Frame, Identity
+    from bus.core.wire import Characteristics, Frame, Identity
     from bus.message import Incoming
     from bus.payload import Payload
 
@@ -80,7 +83,8 @@ class Neighbourhood:
     Args:
         me: who this process is; its role may change by `become_master`.
         manager: its own tasks; knows this from now on.
-        place: what hosts relays, for who posts to them.
+        place: what hosts relays, for who posts to them; stand_in: makes what each is to
+          these.
         limits: bounds and times.
         nonce: makes what tells rivals apart (AMO-17).
         addresses: where it listens, for its own machine and for others.
@@ -97,6 +101,7 @@ class Neighbourhood:
         nonce: Callable[[], int],
         addresses: tuple[tuple[str, ...], tuple[str, ...]],
         master: tuple[str, ...],
+        stand_in: Callable[[Characteristics], object] = lambda _: None,
     ) -> None:
         self.neighbours: Final = Neighbours(
             me, limits=limits, nonce=nonce, addresses=addresses
@@ -104,7 +109,7 @@ class Neighbourhood:
         self.neighbours.lose = self.lose
         self.manager: Final = manager
         self.directory: Final = Directory(self.neighbours, manager)
-        self.relays: Final = Relays(self.neighbours, manager, place)
+        self.relays: Final = Relays(self.neighbours, manager, place, stand_in)
         self.correspondence: Final = Correspondence(
             self.neighbours, manager, self.relays
         )
@@ -146,9 +151,17 @@ class Neighbourhood:
     def registered(self, task: Entry, now: float) -> list[Action]:
         """Tell those who have to know, or want to, that a public task is here."""
         self.directory.registered(task, now)
+        self._introduce([task])
         self.finder.registered(task, now)
         self.listening.registered(task, now)
         return self._drained()
+
+    def _introduce(self, tasks: Iterable[Entry]) -> None:
+        """Tell the master how public tasks are reached, if it is to know at once."""
+        master = self.neighbours.master()
+        if master is not None and self.neighbours.limits.eager_relays:
+            for task in tasks:
+                master.announce(self.relays.known(task), task.relay)
 
     def leaves(self, task: Entry, *, final: bool) -> list[Action]:
         """Tell others that a task of this process is found no more."""
@@ -180,6 +193,14 @@ class Neighbourhood:
     def unsubscribed(self, interest: Interest) -> None:
         """Hear them no more."""
         self.listening.unsubscribed(interest)
+
+    def watched(self, interest: Interest) -> None:
+        """See tasks of other processes, too."""
+        self.listening.subscribed(interest, presence=True)
+
+    def unwatched(self, interest: Interest) -> None:
+        """See them no more."""
+        self.listening.unsubscribed(interest, presence=True)
 
     # Messages of tasks of this process.
 
@@ -279,6 +300,9 @@ class Neighbourhood:
         for peer in self.neighbours.peers.values():
             link = peer.session.link
             if link is not None:
+                if peer.audience.queue:
+                    # What they waited for may have gone elsewhere (BUS-MSG-15).
+                    self.correspondence.pump(peer)
                 for frame in peer.session.flush(now):
                     self.neighbours.send(link, frame)
         return self._drained()
@@ -314,6 +338,7 @@ class Neighbourhood:
         times = [
             self._repeat_at,
             self.finder.next_deadline(),
+            self.correspondence.next_deadline(),
             *self.links.redial.values(),
         ]
         times += map(self.links.late_at, self.links.by_number.values())
@@ -379,7 +404,11 @@ class Neighbourhood:
         match frame:
             case AddRelay(search=None):
                 self._check_own(peer, frame.task.id.machine, frame.task.id.process)
-                self.relays.add_relay(peer, frame.task, now)
+                task = frame.task
+                if not self.directory.may_have(peer, task.name):
+                    # Who has to give up a name keeps its answers until then.
+                    task = replace(task, visibility=Visibility.PRIVATE)
+                self.relays.add_relay(peer, task, now)
             case AddRelay():
                 known = self.finder.answered(peer, frame, now)
                 known = known or self.listening.answered(peer, frame, now)
@@ -411,6 +440,8 @@ class Neighbourhood:
                 self.listening.cancelled(peer, frame.id)
             case Error(reason=Reason.NAME_TAKEN, id=RegistrationId() as number):
                 self.directory.refused(number)
+            case Error(reason=Reason.BUSY, request=RequestId() as search):
+                self.finder.refused(peer, search)
             case Error(reason=Reason.BUSY):
                 self.parting.refused(peer)
             case _:
@@ -443,6 +474,7 @@ class Neighbourhood:
             self._succeed(peer, now)
             peer.joined = True
             self.directory.joined(peer)
+            self._introduce(self.directory.own())
             self.finder.joined(peer)
             self.listening.joined(peer)
 
@@ -468,7 +500,10 @@ class Neighbourhood:
             self.directory.lost(peer)
         self.finder.lost(peer)
         self.listening.lost(peer)
+        for number, address in list(self.manager.far.items()):
+            if (number.machine, number.process) == peer.key:
+                self.neighbours.todo += self.manager.disappeared(number, address)
         heard = any(map(self.relays.audience, peer.relays.values()))
-        self.correspondence.lose(peer)
+        self.correspondence.lose(peer, now)
         if heard:
             self._repeat_at = now + _REPEAT_S

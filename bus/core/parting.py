@@ -72,8 +72,7 @@ class Parting:
             self._links.hang_up(link)
             self._neighbours.lose(peer, now)
             return
-        heard = any(map(self._relays.audience, peer.relays.values()))
-        if peer.joined or peer.busy or heard:
+        if peer.joined or peer.busy or self._is_used(peer):
             peer.session.tell(Error(reason=Reason.BUSY))
             return
         self._neighbours.send(link.id, Bye())
@@ -88,6 +87,13 @@ class Parting:
         self._correspondence.pump(peer)
 
     def _is_idle(self, peer: Peer) -> bool:
-        if peer.joined or peer.closing or not peer.session.ready or peer.relays:
+        if peer.joined or peer.closing or not peer.session.ready:
             return False
-        return not (peer.audience.busy or self._listening.hears(peer))
+        if peer.busy or self._is_used(peer):
+            return False
+        return not self._listening.hears(peer)
+
+    def _is_used(self, peer: Peer) -> bool:
+        """Whether a task here wrote to a task there, or got anything; or hears it."""
+        relays = peer.relays.values()
+        return any(each.users or self._relays.audience(each) for each in relays)

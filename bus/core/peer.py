@@ -15,8 +15,12 @@ from bus.core.receipts import Receipts
 from bus.core.relay import Relay
 from bus.core.routing_table import Visibility
 from bus.core.wire import AddRelay, Characteristics, Role, Unrelay
+from bus.message import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from bus.core.relay import Parcel
     from bus.core.routing_table import Entry
     from bus.core.session import Session
 
@@ -47,8 +51,10 @@ class Peer:
     __slots__ = (
         "_departed",
         "_departing",
+        "_notified",
         "_queued",
         "_receipts",
+        "_strays",
         "addresses",
         "announced",
         "audience",
@@ -80,7 +86,10 @@ class Peer:
         self.announced: Final[set[int]] = set()
         # How many messages of a task wait for a link; what is said once none does.
         self._queued: Final[Counter[int]] = Counter()
+        self._notified: Final[Counter[int]] = Counter()  # of these, notifications
         self._departing: Final[dict[int, Unrelay]] = {}
+        # By which numbers it knows tasks that had left before it was told of them.
+        self._strays: Final[dict[Entry, int]] = {}
         # Relay numbers of its tasks that have left: what comes late makes none of them.
         self._departed: Final[dict[int, None]] = {}
         self._receipts: Final[dict[int, Receipts]] = {}
@@ -106,15 +115,34 @@ class Peer:
                 about = replace(about, visibility=Visibility.PRIVATE)
             self.session.tell(AddRelay(task=about))
 
-    def queued(self, relay: int) -> None:
-        """Note that a message of a task waits for the link."""
-        self._queued[relay] += 1
+    def stray(self, task: Entry, new: Callable[[], int]) -> int:
+        """Return the number of a task that has left, and whose messages still go there.
 
-    def unqueued(self, relay: int) -> None:
+        The one it had, as long as any of these waits; else a new one, for all of them.
+        """
+        if task.relay in self._departing:
+            return task.relay
+        number = self._strays.get(task)
+        if number is None:
+            number = self._strays[task] = new()
+        return number
+
+    def queued(self, parcel: Parcel) -> None:
+        """Note that a message of a task waits for the link."""
+        self._queued[parcel.relay] += 1
+        if parcel.kind is Kind.NOTIFICATION:
+            self._notified[parcel.relay] += 1
+
+    def unqueued(self, parcel: Parcel) -> None:
         """Note that one does not any more; say that the task left, if it was the last.
 
         Nobody can be told so before: what it sent would come from nobody.
         """
+        relay = parcel.relay
+        if parcel.kind is Kind.NOTIFICATION:
+            self._notified[relay] -= 1
+            if not self._notified[relay]:
+                del self._notified[relay]
         self._queued[relay] -= 1
         if not self._queued[relay]:
             del self._queued[relay]
@@ -122,8 +150,32 @@ class Peer:
             if farewell is not None:
                 self._leave(farewell)
 
+    def holds_back(self, relay: Relay, parcel: Parcel) -> bool:
+        """Whether its sender sent something before that waits for the link elsewhere.
+
+        Notifications go one way, all else another; what goes the same way keeps its
+        order by itself, or is for two tasks, of which neither sees it.
+        """
+        notified = self._notified.get(parcel.relay, 0)
+        others: Iterable[Relay]
+        if relay is not self.audience:
+            if not notified:
+                return False
+            others = (self.audience,)
+        else:
+            if notified == self._queued[parcel.relay]:
+                return False
+            others = self.relays.values()
+        return any(
+            each.relay == parcel.relay and each.turn < parcel.turn
+            for other in others
+            for each in other.queue
+        )
+
     def farewell(self, relay: int, *, final: bool) -> None:
         """Say that a task of this process has left, and what it took (BUS-DEREG-4)."""
+        if relay in self._departing:
+            return
         receipts = self._receipts.pop(relay, None)
         extracted = 0 if receipts is None else receipts.extracted
         frame = Unrelay(relay=relay, extracted=extracted, final=final)
@@ -137,7 +189,14 @@ class Peer:
 
     def _leave(self, frame: Unrelay) -> None:
         self.announced.discard(frame.relay)
+        for task, number in list(self._strays.items()):
+            if number == frame.relay:
+                del self._strays[task]
         self.session.tell(frame)
+
+    def is_leaving(self, relay: int) -> bool:
+        """Whether a task has left, and some of what it sent waits for the link."""
+        return relay in self._departing
 
     def is_told(self, relay: int) -> bool:
         """Whether it will be told, or may just have been, that this task left."""
@@ -180,7 +239,9 @@ class Peer:
         )
         self.announced.clear()
         self._queued.clear()
+        self._notified.clear()
         self._departing.clear()
+        self._strays.clear()
         self._departed.clear()
         self._receipts.clear()
         self.joined = self.closing = False
@@ -201,4 +262,5 @@ def characteristics(
         name=task.name,
         visibility=task.visibility,
         incarnation=incarnation,
+        overflow=task.overflow,
     )

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from bus.core.interests import Interest
     from bus.core.neighbourhood import Neighbourhood
+    from bus.core.routing_table import Overflow
 
 __all__ = ["ProcessManager"]
 
@@ -49,6 +50,7 @@ class ProcessManager:
 
     Attributes:
         remote: what is decided about other processes; None while there are none.
+        far: public tasks of other processes that are known to be there.
 
     Invariants:
     I1. whoever is in the table is not leaving; who is in ``_unopened`` is in it.
@@ -59,6 +61,7 @@ class ProcessManager:
         "_leaving",
         "_numbers",
         "_unopened",
+        "far",
         "machine",
         "parked",
         "process",
@@ -87,6 +90,7 @@ class ProcessManager:
         self.subscriptions: Final[Interests[Any]] = Interests(machine)
         self.watches: Final[Interests[Any]] = Interests(machine)
         self.remote: Neighbourhood | None = None
+        self.far: Final[dict[RegistrationId, Address]] = {}
         self._numbers = itertools.count(incarnation + 1)
         # By name: registrations that are found no more, but not yet emptied.
         self._leaving: dict[str, list[Entry]] = {}
@@ -103,11 +107,13 @@ class ProcessManager:
         place: object,
         box: object,
         now: float = 0.0,
+        overflow: Overflow = "error",
     ) -> tuple[Entry, list[Action]]:
         """Let a name be found from now on.
 
         place, box: what hosts it, and its FIFO there, which must hold back what is
           posted to it until it is opened.
+        overflow: what becomes of commands that it has no room for.
 
         Raises:
             NameTakenError: another task has it, as far as is known here (BUS-NAME-7).
@@ -125,6 +131,7 @@ class ProcessManager:
             address=Address(name, machine=self.machine, bus=bus),
             place=place,
             box=box,
+            overflow=overflow,
         )
         if public:
             entry.audience = self.subscriptions.audience(name)
@@ -147,7 +154,7 @@ class ProcessManager:
         else:
             actions.append(self._open(entry))
         if entry.visibility is Visibility.PUBLIC and not entry.remote:
-            actions += self._presence(entry, here=True)
+            actions += self._presence(entry.address, here=True)
         return actions
 
     def leave(self, entry: Entry, *, final: bool = False) -> list[Action]:
@@ -163,14 +170,15 @@ class ProcessManager:
         if entry in self._unopened.get(entry.name, ()):
             # Each registration is opened once: it cannot be emptied before.
             self._opened(entry)
-            actions.append(Open(entry, ()))
+            # What still waits was sent before all that it has got, and stays before it.
+            actions.append(Open(entry, ()) if entry.remote else self._open(entry))
         self._leaving.setdefault(entry.name, []).append(entry)
         for interest in self.subscriptions.of(entry):
             self.unsubscribe(interest)
         for interest in self.watches.of(entry):
-            self.watches.discard(interest)
+            self.unwatch(interest)
         if entry.visibility is Visibility.PUBLIC and not entry.remote:
-            actions += self._presence(entry, here=False)
+            actions += self._presence(entry.address, here=False)
         if self.remote is not None and not entry.remote:
             actions += self.remote.leaves(entry, final=final)
         return actions
@@ -270,14 +278,37 @@ class ProcessManager:
     def watch(self, watch: Interest) -> list[Action]:
         """Tell a task who of those it asks for is here, and whenever that changes."""
         self.watches.add(watch)
-        return [
-            Tell(watch.entry, watch, Presence(entry.address, here=True))
-            for entry in self.watches.named_by(watch, self.table)
+        named = self.watches.named_by(watch, self.table)
+        here = [entry.address for entry in named if not entry.remote]
+        machine, specification = self.watches.machine_of(watch), watch.specification
+        here += [
+            address
+            for address in self.far.values()
+            if address.machine == machine and specification.matches(address.module)
         ]
+        if self.remote is not None:
+            self.remote.watched(watch)
+        return [Tell(watch.entry, watch, Presence(each, here=True)) for each in here]
 
     def unwatch(self, watch: Interest) -> bool:
         """End one watch; False if it had ended."""
-        return self.watches.discard(watch)
+        known = self.watches.discard(watch)
+        if known and self.remote is not None:
+            self.remote.unwatched(watch)
+        return known
+
+    def appeared(self, number: RegistrationId, address: Address) -> list[Action]:
+        """Note that a public task of another process is there."""
+        if number in self.far:
+            return []
+        self.far[number] = address
+        return self._presence(address, here=True)
+
+    def disappeared(self, number: RegistrationId, address: Address) -> list[Action]:
+        """Note that one of these is gone; who was not told that it is there is not."""
+        if self.far.pop(number, None) is None:
+            return []
+        return self._presence(address, here=False)
 
     def _opened(self, entry: Entry) -> None:
         waiting = self._unopened[entry.name]
@@ -289,13 +320,11 @@ class ProcessManager:
         public = entry.visibility is Visibility.PUBLIC
         return Open(entry, tuple(self.parked.take(entry.name)) if public else ())
 
-    def _presence(self, entry: Entry, *, here: bool) -> list[Action]:
-        presence = Presence(entry.address, here=here)
+    def _presence(self, address: Address, *, here: bool) -> list[Action]:
+        presence = Presence(address, here=here)
         return [
             Tell(watch.entry, watch, presence)
-            for watch in self.watches.matching(
-                entry.address.module, entry.address.machine
-            )
+            for watch in self.watches.matching(address.module, address.machine)
         ]
 
     def _review_audiences(self, subscription: Interest) -> None:

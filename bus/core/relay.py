@@ -31,6 +31,7 @@ class Parcel(Struct, frozen=True, eq=False, kw_only=True):
 
     source: the task that sends it; relay: the number by which others know that.
     id, flags: as in `bus.core.wire.Message`.
+    turn: tells of two of one sender which was sent first.
     deadline: on the clock of this process, in seconds.
     message: the command it was made from, to be sent elsewhere or to fail; None for
       what concerns nobody else.
@@ -41,6 +42,7 @@ class Parcel(Struct, frozen=True, eq=False, kw_only=True):
     relay: int
     id: int
     flags: int
+    turn: int = 0
     deadline: float | None
     body: bytes
     message: Incoming | None = None
@@ -64,11 +66,14 @@ class Relay:
       it on the link between the two.
     since: when it was made, in seconds.
     opened: whether what was sent before all that is posted to it lies in front.
-    queue: what was not put on any link.
+    client: what stands for the task to those who post here; given by the driver.
+    queue: what was not put on any link; queued_bytes: how long the bodies of that are.
     unacked: what was, with its number, and was not extracted.
     asked: commands that were, by who asked and the number of the question, and are not
       answered.
     withdrawn: commands taken out of the queue, for whoever has the name now.
+    users: tasks of this process that have sent it anything, or got anything from it,
+      and have not left (BUS-DEREG-10).
 
     Invariants:
     I1. numbers in ``unacked`` rise; there are at most ``window`` of them.
@@ -79,15 +84,18 @@ class Relay:
         "_answered",
         "asked",
         "characteristics",
+        "client",
         "entry",
         "number",
         "opened",
         "peer",
         "provisional",
         "queue",
+        "queued_bytes",
         "since",
         "state",
         "unacked",
+        "users",
         "window",
         "withdrawn",
     )
@@ -107,14 +115,17 @@ class Relay:
         )
         self.window: Final = window
         self.entry: Any = None
+        self.client: Any = None
         self.state: RelayState = RelayState.UNNAMED
         self.provisional: bool = False
         self.since: Final = now
         self.opened: bool = True
         self.queue: deque[Parcel] = deque()
+        self.queued_bytes: int = 0
         self.unacked: deque[tuple[int, Parcel]] = deque()
         self.asked: dict[tuple[Entry, int], Incoming] = {}
         self.withdrawn: list[Incoming] = []
+        self.users: set[Entry] = set()
         self._answered: set[tuple[Entry, int]] = set()
 
     @property
@@ -125,29 +136,59 @@ class Relay:
     def append(self, parcel: Parcel) -> None:
         """Post something behind all that is here."""
         self.queue.append(parcel)
-        self.peer.queued(parcel.relay)
+        self._count(parcel)
 
     def open(self, first: list[Parcel]) -> None:
         """Put in front what was sent before all that is here."""
         self.queue.extendleft(reversed(first))
         for parcel in first:
-            self.peer.queued(parcel.relay)
+            self._count(parcel)
         self.opened = True
 
     def pump(self) -> None:
-        """Put on the link what the window and the stream let through (BUS-RELAY-11)."""
+        """Put on the link what the window and the stream let through (BUS-RELAY-11).
+
+        What one sender has sent before by another way goes first (BUS-MSG-15); other
+        senders do not wait for that.
+        """
         if not self.opened:
             return
-        session = self.peer.session
-        while self.queue and len(self.unacked) < self.window and session.room:
-            parcel = self.queue.popleft()
+        session, held, at = self.peer.session, set[int](), 0
+        while at < len(self.queue) and len(self.unacked) < self.window and session.room:
+            parcel = self.queue[at]
+            if parcel.relay in held or self.peer.holds_back(self, parcel):
+                held.add(parcel.relay)
+                at += 1
+                continue
+            del self.queue[at]
             self.peer.announce(parcel.source, parcel.relay)
+            if not self.peer.is_leaving(parcel.relay):
+                self.users.add(parcel.source)
             self.unacked.append((session.send(self.number, parcel), parcel))
-            self.peer.unqueued(parcel.relay)
+            self._uncount(parcel)
+
+    def drop_oldest(self) -> None:
+        """Drop what has waited longest for a link."""
+        self._uncount(self.queue.popleft())
+
+    def drop_oldest_command(self) -> list[Incoming]:
+        """Take out the command that has waited longest, if any does."""
+        found = (each for each in self.queue if each.message is not None)
+        oldest = [each for each in [next(found, None)] if each is not None]
+        for each in oldest:
+            self.queue.remove(each)
+            self._uncount(each)
+        return _commands(oldest)
 
     def withdraw(self) -> None:
         """Keep back the commands that are not under way yet, in order."""
         self.withdrawn += _commands(self._take(commands_only=True))
+
+    def left(self, task: Entry) -> None:
+        """Note that a task of this process has left, and waits for no answer."""
+        self.users.discard(task)
+        for key in [each for each in self.asked if each[0] is task]:
+            del self.asked[key]
 
     @property
     def waiting(self) -> int:
@@ -170,7 +211,7 @@ class Relay:
                 key = (parcel.source, parcel.id)
                 if key in self._answered:
                     self._answered.discard(key)
-                elif message.wants_reply:
+                elif message.wants_reply and parcel.source in self.users:
                     self.asked[key] = message
         return taken
 
@@ -206,7 +247,7 @@ class Relay:
         ]
         for each in late:
             self.queue.remove(each)
-            self.peer.unqueued(each.relay)
+            self._uncount(each)
         return _commands(late)
 
     def next_deadline(self) -> float | None:
@@ -221,8 +262,16 @@ class Relay:
         ]
         for each in taken:
             self.queue.remove(each)
-            self.peer.unqueued(each.relay)
+            self._uncount(each)
         return taken
+
+    def _count(self, parcel: Parcel) -> None:
+        self.queued_bytes += len(parcel.body)
+        self.peer.queued(parcel)
+
+    def _uncount(self, parcel: Parcel) -> None:
+        self.queued_bytes -= len(parcel.body)
+        self.peer.unqueued(parcel)
 
 
 def _commands(parcels: Iterable[Parcel]) -> list[Incoming]:

@@ -19,6 +19,8 @@ from bus.core.wire import LinkKind
 from bus.errors import WireError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bus.address import Address
     from bus.core.neighbours import Neighbours
     from bus.core.peer import Key, Peer
@@ -56,17 +58,31 @@ class RelayBooks:
 class Relays:
     """The relays of one process, and the numbers by which its own tasks are known.
 
-    place: what hosts relays, for whoever posts to them.
+    place: what hosts relays, for whoever posts to them; stand_in: makes what each is
+      to these.
     """
 
-    __slots__ = ("_manager", "_neighbours", "_numbers", "_place", "_tasks", "books")
+    __slots__ = (
+        "_manager",
+        "_neighbours",
+        "_numbers",
+        "_place",
+        "_stand_in",
+        "_tasks",
+        "books",
+    )
 
     def __init__(
-        self, neighbours: Neighbours, manager: ProcessManager, place: object
+        self,
+        neighbours: Neighbours,
+        manager: ProcessManager,
+        place: object,
+        stand_in: Callable[[Characteristics], object],
     ) -> None:
         self._neighbours: Final = neighbours
         self._manager: Final = manager
         self._place: Final = place
+        self._stand_in: Final = stand_in
         self._numbers = itertools.count(AUDIENCE + 1)
         # Tasks of this process that others may know, by their relay numbers.
         self._tasks: Final[dict[int, Entry]] = {}
@@ -147,12 +163,14 @@ class Relays:
                 place=self._place,
                 box=relay,
                 remote=True,
+                overflow=task.overflow,
             )
+            relay.client = self._stand_in(task)
             relay.provisional = hearsay
             peer.relays[task.relay] = relay
         elif not hearsay:
             relay.provisional = False
-        if task.visibility is Visibility.PUBLIC:
+        if Visibility.PRIVATE not in {task.visibility, relay.entry.visibility}:
             self._name(relay)
         return relay
 
@@ -175,8 +193,16 @@ class Relays:
     def supersede(self, entry: Entry) -> None:
         """Let a relay be found no more, since another one has its name."""
         relay: Relay = entry.box
+        if not relay.opened:  # what was sent before all that is posted to it
+            first = self._manager.parked.take(entry.name)
+            relay.withdrawn += first
+            self.books.posted += len(first)
         self._neighbours.todo += self._manager.leave(entry)
         entry.place = None
+        if relay.state is RelayState.SUPERSEDED:
+            # For the second time, and what it had the first time is still under way:
+            # each time that it leaves is to end.
+            self._vacate(entry, [], final=False)
         relay.state = RelayState.SUPERSEDED
         relay.opened = True
         relay.withdraw()

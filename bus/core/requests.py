@@ -7,6 +7,7 @@ each until they are taken back: so one that comes later can be told of them too
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import attrs
@@ -48,11 +49,12 @@ class Request(Generic[Asked]):
 class Requests(Generic[Asked]):
     """All that are known here, by their number."""
 
-    __slots__ = ("_by_id", "_neighbours")
+    __slots__ = ("_by_asker", "_by_id", "_neighbours")
 
     def __init__(self, neighbours: Neighbours) -> None:
         self._neighbours: Final = neighbours
         self._by_id: dict[RequestId, Request[Asked]] = {}
+        self._by_asker: Counter[Key] = Counter()
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -73,9 +75,28 @@ class Requests(Generic[Asked]):
             if each.name == name and each.machine == machine
         ]
 
+    def has_room(self, number: RequestId) -> bool:
+        """Whether one more may be kept that another process asked (BUS-FLOW-1)."""
+        if number in self._by_id:
+            return True
+        limits = self._neighbours.limits
+        others = len(self._by_id) - self._by_asker[self._neighbours.key]
+        mine = self._by_asker[_asker(number)]
+        return mine < limits.searches_per_process and others < limits.searches_in_all
+
     def keep(self, request: Request[Asked]) -> None:
         """Remember one, in the place of what it repeats."""
-        self._by_id[request.frame.id] = request
+        number: RequestId = request.frame.id
+        if number not in self._by_id:
+            self._by_asker[_asker(number)] += 1
+        self._by_id[number] = request
+
+    def _forget(self, number: RequestId) -> None:
+        del self._by_id[number]
+        asker = _asker(number)
+        self._by_asker[asker] -= 1
+        if not self._by_asker[asker]:
+            del self._by_asker[asker]
 
     def spread(self, request: Request[Asked], ways: Iterable[Peer]) -> None:
         """Pass one on, by ways that it has not gone, if it may go further (OPEN-9)."""
@@ -91,7 +112,7 @@ class Requests(Generic[Asked]):
 
     def end(self, request: Request[Asked], *, answered_by: Peer | None = None) -> None:
         """Forget one, and take it back from those to whom it was passed on."""
-        del self._by_id[request.frame.id]
+        self._forget(request.frame.id)
         frame: Search | Subscribe = request.frame
         ends = Cancel if isinstance(frame, Search) else Unsubscribe
         for way in request.went.values():
@@ -114,5 +135,9 @@ class Requests(Generic[Asked]):
             if each.deadline is not None and each.deadline <= now
         ]
         for each in late:
-            del self._by_id[each.frame.id]
+            self._forget(each.frame.id)
         return late
+
+
+def _asker(number: RequestId) -> Key:
+    return (number.machine, number.process)

@@ -9,7 +9,7 @@ lock of the place that it posts to, see `Entry.place`.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 
@@ -18,7 +18,19 @@ if TYPE_CHECKING:
 
     from bus.address import Address
 
-__all__ = ["Audience", "Entry", "RegistrationId", "RoutingTable", "Visibility"]
+__all__ = [
+    "Audience",
+    "Entry",
+    "Overflow",
+    "RegistrationId",
+    "RoutingTable",
+    "Visibility",
+]
+
+# What becomes of a message that a task has no room for (BUS-FLOW-6).
+Overflow: TypeAlias = Literal[
+    "block", "drop-oldest", "drop-newest", "error", "disconnect"
+]
 
 
 class Visibility(enum.Enum):
@@ -66,6 +78,7 @@ class Entry:
       addressed from this one.
     relay: the number by which other processes know a task of this one, 0 before any
       does.
+    overflow: what becomes of commands that it has no room for (BUS-FLOW-6).
     """
 
     id: RegistrationId
@@ -77,6 +90,7 @@ class Entry:
     audience: tuple[Audience, ...] = ()
     remote: bool = False
     relay: int = 0
+    overflow: Overflow = "error"
 
 
 class RoutingTable:

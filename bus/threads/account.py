@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from bus.core.routing_table import Overflow
 from bus.errors import BusFullError
 
 if TYPE_CHECKING:
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from bus.message import Incoming
 
 __all__ = ["Account", "Admission", "Overflow"]
-
-# What happens to a message that does not fit (BUS-FLOW-6).
-Overflow = Literal["block", "drop-oldest", "drop-newest", "error", "disconnect"]
 
 
 class Admission(enum.Enum):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from bus.core.actions import Action, Fail, Open, Tell
+from bus.core.actions import Action, Evict, Fail, Open, Tell
 from bus.errors import UnknownTaskError
 from bus.message import Incoming
 from bus.threads.account import Admission
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from bus.core.process_manager import ProcessManager
     from bus.core.routing_table import Entry, Visibility
     from bus.errors import BusFullError
+    from bus.payload import Payload
+    from bus.threads.comm import Comm
     from bus.threads.thread_manager import ThreadManager
 
 __all__ = ["Exchange"]
@@ -40,6 +42,7 @@ class Exchange:
 
     send_timeout_s: how long a sender waits for a receiver that holds it back.
     may_wait: whether the calling thread may wait: it runs no callback.
+    comm: who speaks with other processes; None while this one is alone.
     """
 
     __slots__ = (
@@ -49,6 +52,7 @@ class Exchange:
         "_reminded",
         "_send_timeout_s",
         "_todo",
+        "comm",
         "find",
         "manager",
     )
@@ -63,6 +67,7 @@ class Exchange:
         self._send_timeout_s: Final = send_timeout_s
         self._may_wait: Final = may_wait
         self.manager: Final = manager
+        self.comm: Comm | None = None
         # Guards the manager, but for its table's look-up, and what it wants done: that
         # is done in the order in which it was decided, by one thread at a time.
         self._lock: Final[_thread.LockType] = _sync.Lock()
@@ -80,11 +85,22 @@ class Exchange:
         with self._lock:
             self._todo.extend(event())
         self._act()
+        self._nudge()
 
     def look(self, event: Callable[[], Any]) -> Any:
         """Ask the manager something that has no consequences."""
         with self._lock:
             return event()
+
+    def tell(self, event: Callable[[], Any]) -> None:
+        """Tell the manager something that has consequences nowhere but elsewhere."""
+        with self._lock:
+            event()
+        self._nudge()
+
+    def _nudge(self) -> None:
+        if self.comm is not None:
+            self.comm.nudge()
 
     # Tasks.
 
@@ -108,18 +124,25 @@ class Exchange:
         try:
             with self._lock:
                 entry, actions = self.manager.register(
-                    name, visibility, bus, place, box
+                    name,
+                    visibility,
+                    bus,
+                    place,
+                    box,
+                    _sync.monotonic(),
+                    client.account.overflow,
                 )
                 self._todo.extend(actions)
         except BaseException:
             place.expect_not()
             raise
         self._act()
+        self._nudge()
         return entry
 
     def deregister(self, entry: Entry, *, final: bool) -> None:
         """Let a task be found no more; its thread empties it between two callbacks."""
-        self.decide(lambda: self.manager.leave(entry))
+        self.decide(lambda: self.manager.leave(entry, final=final))
         self.at_home(entry, lambda: self._empty(entry, final=final))
 
     def move(self, entry: Entry, to: ThreadManager) -> None:
@@ -174,6 +197,7 @@ class Exchange:
                 with self._lock:
                     entry = self.manager.park(name, message, now)
                 if entry is None:
+                    self._nudge()  # who has it is searched for elsewhere
                     place = message._source.place
                     if place is not None:
                         self.look_after_parked(place)
@@ -182,6 +206,9 @@ class Exchange:
             message._account = entry.box.client.account
             if self.post(message):
                 return
+            # It has gone; where to, is being decided just now.
+            with self._lock:
+                pass
 
     def look_after_parked(self, place: ThreadManager, *, anew: bool = False) -> None:
         """Let a thread give up in time what has waited too long (BUS-ROUTE-19).
@@ -223,6 +250,11 @@ class Exchange:
                     message._source.box.client.was_dropped(message)
             if admission is not Admission.GONE:
                 return True
+
+    def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
+        """Send the answer to what came from another process."""
+        assert self.comm is not None
+        self.comm.answer(question, payload, error)
 
     def _overflow(self, message: Incoming, place: ThreadManager) -> Admission:
         """Do as the receiver's policy says; to drop something would have helped."""
@@ -267,9 +299,19 @@ class Exchange:
                 self.post(News(_to=entry, watch=watch, presence=presence))
             case Fail(message, error):
                 message._source.box.client.failed(message, error)
+            case Evict(entry, error):
+                entry.box.client.evicted(entry, error)
+                self.deregister(entry, final=False)
+            case _:
+                assert self.comm is not None
+                self.comm.do(action)
 
     def _open(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         """Let a task read; what waited for it and does not fit comes back full."""
+        if entry.remote:
+            assert self.comm is not None
+            self.comm.open(entry, messages)
+            return
         place: ThreadManager = entry.place  # it stays there until it is open
         account = entry.box.client.account
         fits: list[Incoming] = []
@@ -299,7 +341,16 @@ class Exchange:
                 client.unheard(item)
         place.inbox.freed()
         now = _sync.monotonic()
-        self.decide(lambda: self.manager.left(entry, unread, now, final=final))
+
+        def left() -> list[Action]:
+            return self.manager.left(entry, unread, now, final=final)
+
+        if self.comm is None:
+            self.decide(left)
+        else:
+            # Behind what it has sent, answered and taken, which others learn first.
+            self.comm.decide(left)
+            self.comm.left(entry)
         self.look_after_parked(place)
         client.ended()
 

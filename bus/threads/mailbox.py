@@ -66,6 +66,9 @@ class Client(Protocol):
     def overflowed(self, message: Incoming) -> None:
         """Cut off this task, for which there was no room, as it asked."""
 
+    def evicted(self, entry: Entry, error: BusError) -> None:
+        """Note that it leaves, since its name belongs to somebody else (OPEN-3)."""
+
 
 class Mailbox:
     """What one task has not read, in order, at one place.

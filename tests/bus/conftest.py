@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.testing import memory_bus
+from tests.bus.support import There, memory_bus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,3 +19,10 @@ def bus() -> Iterator[Bus]:
     """Give a bus that only this test is on."""
     with memory_bus() as bus:
         yield bus
+
+
+@pytest.fixture
+def there(bus: Bus, distance: str) -> Iterator[There]:
+    """Give a place at the distance that the test has as a parameter."""
+    with There(bus, distance) as there:
+        yield there

@@ -6,10 +6,10 @@ the test says so; what another thread brings about is waited for, with a limit.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from threading import Event
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pytest
 
@@ -19,12 +19,23 @@ from tests.support import LIMIT_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bus import Books, Bus, BusSnapshot, BusThread, Incoming, Overflow, TaskInfo
+    from bus import (
+        Books,
+        Bus,
+        BusSnapshot,
+        BusThread,
+        Incoming,
+        Overflow,
+        Task,
+        TaskInfo,
+    )
 
 __all__ = [
     "DISTANCES",
+    "NEAR",
     "POLICIES",
     "Holder",
+    "There",
     "books_of",
     "far",
     "info",
@@ -40,15 +51,59 @@ POLICIES: Final[tuple[Overflow, ...]] = (
     *("block", "drop-oldest", "drop-newest", "error", "disconnect"),
 )
 
-# How far apart two tasks of one process can be (BUS-MSG-1).
-DISTANCES: Final = ("same thread", "other thread")
+# How far apart two tasks can be (BUS-MSG-1): in one process, and in two.
+NEAR: Final = ("same thread", "other thread")
+DISTANCES: Final = (*NEAR, "other process", "other machine")
 
 _LOOK_S = 0.001
 
 
 def far(bus: Bus, distance: str) -> BusThread:
-    """Return a thread at a distance from the calling one."""
+    """Return a thread of this process at a distance from the calling one."""
     return bus.here() if distance == "same thread" else bus.thread("far")
+
+
+class There:
+    """A place at a distance from the calling thread; a context manager.
+
+    bus: the bus there, which may be that of another process.
+    """
+
+    def __init__(self, bus: Bus, distance: str) -> None:
+        self._here: Final = bus
+        self._stack: Final = ExitStack()
+        if distance in NEAR:
+            self.bus, self.thread = bus, far(bus, distance)
+            return
+        machine = "far" if distance == "other machine" else None
+        self.bus = self._stack.enter_context(
+            memory_bus(process="other", machine=machine, beside=bus)
+        )
+        self.thread = self.bus.thread("far")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def register(self, name: str, **options: Any) -> Task:
+        """Register a task there."""
+        return self.bus.register(name, thread=self.thread, **options)
+
+    def at(self, name: str) -> str:
+        """Return by what a task there is reached from here."""
+        return _reached(name, self.bus, self._here)
+
+    def back(self, name: str) -> str:
+        """Return by what a task here is reached from there."""
+        return _reached(name, self._here, self.bus)
+
+
+def _reached(name: str, there: Bus, here: Bus) -> str:
+    if there.machine == here.machine:
+        return name
+    return f"ism://{there.machine}/{name}"
 
 
 def settle(bus: Bus) -> None:

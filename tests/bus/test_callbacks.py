@@ -14,7 +14,7 @@ from bus import (
 from specs.clauses import clause
 from tests.bus.support import (
     DISTANCES,
-    far,
+    There,
     info,
     memory_bus,
     serve,
@@ -34,12 +34,12 @@ def added(message: Any) -> int:
 
 @clause("BUS-MSG-11")
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_who_may_wait_waits_for_the_answer(bus: Bus, distance: str) -> None:
-    bus.register("adder", thread=far(bus, distance), on_command=added)
+def test_who_may_wait_waits_for_the_answer(bus: Bus, there: There) -> None:
+    there.register("adder", on_command=added)
     caller = bus.register("caller", thread=bus.here())
 
-    assert caller.call("adder", [1, 2]) == 3
-    assert bus.call("adder", [3, 4], timeout=None) == 7
+    assert caller.call(there.at("adder"), [1, 2]) == 3
+    assert bus.call(there.at("adder"), [3, 4], timeout=None) == 7
 
 
 @clause("BUS-MSG-11")
@@ -165,24 +165,24 @@ def test_callbacks_of_a_task_run_one_at_a_time(bus: Bus) -> None:
 @clause("BUS-MSG-13")
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_what_a_callback_raises_is_told_to_who_asked(
-    bus: Bus, distance: str, caplog: pytest.LogCaptureFixture
+    bus: Bus, there: There, caplog: pytest.LogCaptureFixture
 ) -> None:
     def asked(message: Incoming) -> Any:
         if message.payload == "bad":
             raise LookupError("no such thing")
         return message.payload
 
-    bus.register("doer", thread=far(bus, distance), on_command=asked)
+    there.register("doer", on_command=asked)
 
     with pytest.raises(RemoteError) as caught:
-        bus.call("doer", "bad")
+        bus.call(there.at("doer"), "bad")
 
     assert (caught.value.name, caught.value.text) == (
         "doer",
         "LookupError: no such thing",
     )
-    assert bus.call("doer", "good") == "good"
-    assert info(bus, "doer").failures == 1
+    assert bus.call(there.at("doer"), "good") == "good"
+    assert info(there.bus, "doer").failures == 1
     assert "no such thing" in caplog.text
 
 

@@ -36,8 +36,8 @@ def test_every_field_explains_itself(field: attrs.Attribute[Any]) -> None:
 def test_the_table_has_every_field_that_is_a_limit() -> None:
     fields = [field.name for field in attrs.fields(BusConfig)]
 
-    assert [limit.name for limit in limits_table()] == fields[:-1]
-    assert fields[-1] == "encoders"
+    assert [limit.name for limit in limits_table()] == fields[:-2]
+    assert fields[-2:] == ["eager_relays", "encoders"]
 
 
 def test_a_line_of_the_table_says_all_and_the_unit_as_its_name_does() -> None:
@@ -61,6 +61,8 @@ def test_the_defaults_are_those_that_were_settled() -> None:
         "task_fifo_bytes": 16 * MIB,
         "parked_per_name": 256,
         "parked_per_process": 4096,
+        "searches_per_process": 4096,
+        "searches_in_all": 16_384,
         "window": 1024,
         "link_frames": 256,
         "link_bytes": 8 * MIB,
@@ -77,6 +79,7 @@ def test_the_defaults_are_those_that_were_settled() -> None:
         "missing_ranges": 1024,
         "takeover_s": 10.0,
         "message_life_s": 3600.0,
+        "ended_streams": 4096,
         "arena_bytes": 64 * MIB,
         "arena_buffer_bytes": 65536,
         "arena_share": 0.25,

@@ -16,7 +16,7 @@ from bus import (
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.bus.support import (
-    DISTANCES,
+    NEAR,
     POLICIES,
     Holder,
     far,
@@ -43,7 +43,7 @@ def heard_books(bus: Bus, name: str) -> Books:
 
 
 @clause("BUS-FLOW-1")
-@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("distance", NEAR)
 def test_a_task_has_no_more_unread_than_its_capacity(distance: str) -> None:
     config = BusConfig(task_fifo_messages=3)
     with memory_bus(config=config) as bus:
@@ -64,7 +64,7 @@ def test_a_task_has_no_more_unread_than_its_capacity(distance: str) -> None:
 
 
 @clause("BUS-FLOW-1")
-@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("distance", NEAR)
 def test_a_task_has_no_more_bytes_unread_than_the_limit(distance: str) -> None:
     config = BusConfig(task_fifo_bytes=1000)
     with memory_bus(config=config) as bus:
@@ -103,7 +103,7 @@ def test_what_waits_for_a_name_is_bounded_for_each_and_in_all() -> None:
 
 @clause("BUS-FLOW-1")
 @pytest.mark.parametrize("reads", [True, False], ids=["callback", "no callback"])
-@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("distance", NEAR)
 def test_what_is_dropped_takes_no_room(bus: Bus, distance: str, reads: bool) -> None:
     task = bus.register("task", thread=bus.here(), capacity=1, overflow="drop-oldest")
     if reads:
@@ -133,7 +133,7 @@ def test_what_is_dropped_takes_no_room(bus: Bus, distance: str, reads: bool) -> 
 
 
 @clause("BUS-FLOW-2")
-@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("distance", NEAR)
 @pytest.mark.parametrize("asks", [True, False])
 def test_who_finds_no_room_is_told_at_once(bus: Bus, distance: str, asks: bool) -> None:
     bus.register("task", thread=far(bus, distance), capacity=1)
@@ -292,7 +292,7 @@ def test_an_answer_finds_room_where_nothing_else_does(
 
 
 @clause("BUS-FLOW-6")
-@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("distance", NEAR)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_each_policy_of_a_subscription_means_what_it_says(
     distance: str, policy: Overflow

@@ -6,6 +6,7 @@ loses, doubles and reorders, and either of the two starting anew.
 
 from __future__ import annotations
 
+import math
 import random
 from typing import TYPE_CHECKING, Final
 
@@ -120,7 +121,13 @@ class Scene:
         self._opened = False
 
     def _receiver(self) -> IncomingStreams[Frame]:
-        return IncomingStreams(self.incarnation, window=WINDOW, ranges_max=WINDOW)
+        return IncomingStreams(
+            self.incarnation,
+            window=WINDOW,
+            ranges_max=WINDOW,
+            life_s=math.inf,
+            ended_max=1,
+        )
 
     def _open(self) -> None:
         if not self._opened:

@@ -12,11 +12,12 @@ from bus.core.outgoing_stream import OutgoingStream
 from specs.clauses import clause
 
 ME = 5  # this incarnation
+NOW, LIFE_S = 100.0, 60.0
 
 
 @pytest.fixture
 def streams() -> IncomingStreams[str]:
-    return IncomingStreams(ME, window=8, ranges_max=4)
+    return IncomingStreams(ME, window=8, ranges_max=4, life_s=LIFE_S, ended_max=3)
 
 
 @clause("AMO-1")
@@ -115,11 +116,53 @@ def test_a_stream_that_is_not_open_accepts_nothing(
     assert streams.accept("a", 2, ME, 1, ["m"], 1) is Refusal.NOT_OPEN
     streams.accept("a", 1, ME, 2, ["2"], 1)
 
-    assert streams.close("a", 1, 3) == ["2"]
+    assert streams.close("a", 1, 3, NOW) == ["2"]
 
     assert streams.accept("a", 1, ME, 3, ["3"], 1) is Refusal.NOT_OPEN
-    assert streams.close("a", 1, 9) == []
+    assert streams.close("a", 1, 9, NOW) == []
     assert streams.refused[Refusal.NOT_OPEN] == 3
+
+
+@clause("AMO-21")
+def test_it_is_remembered_for_a_while_that_a_stream_has_ended(
+    streams: IncomingStreams[str],
+) -> None:
+    """In which epoch, and up to which number; then nothing of it can come any more."""
+    streams.open("a", 7)
+    streams.accept("a", 7, ME, 1, ["1", "2"], 1)
+    streams.accept("a", 7, ME, 4, ["4"], 1)
+    streams.end("a", NOW)
+    streams.end("a", NOW + 1)  # it has ended
+
+    assert streams.next_deadline() == NOW + LIFE_S
+    streams.expire(NOW + LIFE_S - 1)
+    assert streams.accept("a", 7, ME, 5, ["5"], 1) is Refusal.NOT_OPEN
+    assert streams.open("a", 6).refusal is Refusal.OLD_EPOCH
+    assert streams.open("a", 7).has == Acknowledgement(5)
+    assert streams.accept("a", 7, ME, 3, ["3", "4", "5"], 1) == ["5"]
+    assert streams.next_deadline() is None
+
+    streams.end("a", NOW)
+    streams.expire(NOW + LIFE_S)
+    assert streams.next_deadline() is None
+    assert streams.open("a", 6) == Opened(None, 6, Acknowledgement(1))
+
+
+@clause("AMO-21")
+def test_of_streams_that_ended_no_more_are_remembered_than_a_bound(
+    streams: IncomingStreams[str],
+) -> None:
+    """Those that ended last; what is open does not count."""
+    for name in "abcdefg":
+        streams.open(name, 7)
+    for name in "abcde":
+        streams.end(name, NOW)
+
+    remembered = [
+        name for name in "abcdefg" if streams.open(name, 6).refusal is not None
+    ]
+
+    assert remembered == list("cdefg")
 
 
 @clause("AMO-3", "AMO-23")
@@ -144,7 +187,7 @@ def test_a_stream_goes_on_where_a_lost_link_left_it(
         assert not isinstance(taken, Refusal)
         handed += taken
     assert handed == ["b", "c", "d"]
-    streams.close("s", 1, 5)
+    streams.close("s", 1, 5, NOW)
     assert streams.open("s", 1).has == Acknowledgement(5)
     assert streams.accept("s", 1, ME, 2, ["b"], 1) == []
 
@@ -156,7 +199,9 @@ def test_over_a_link_that_loses_a_third_each_way_each_message_has_one_fate(
 ) -> None:
     """Handed over once, in order; or told to its sender, who gave it up."""
     rng = random.Random(seed)
-    streams: IncomingStreams[int] = IncomingStreams(ME, window=16, ranges_max=16)
+    streams: IncomingStreams[int] = IncomingStreams(
+        ME, window=16, ranges_max=16, life_s=LIFE_S, ended_max=3
+    )
     sender: OutgoingStream[int] = OutgoingStream(1, window=16)
     streams.open("s", 1)
     handed: list[int] = []
@@ -177,7 +222,7 @@ def test_over_a_link_that_loses_a_third_each_way_each_message_has_one_fate(
         expired += sender.expire(now)
         if sender.next > count and not len(sender):
             break
-    handed += streams.close("s", 1, sender.floor)
+    handed += streams.close("s", 1, sender.floor, NOW)
 
     assert handed == sorted(set(handed))
     assert sorted(received + expired) == list(range(1, count + 1))

@@ -183,6 +183,26 @@ def test_what_was_not_read_stands_before_what_was_sent_since() -> None:
     assert one.parked.parked == one.parked.resumed == 3
 
 
+@clause("BUS-DEREG-8", "BUS-MSG-15")
+def test_who_leaves_before_it_was_opened_gets_what_waits_in_front_of_what_it_has() -> (
+    None
+):
+    """Else that would come back before what was sent earlier."""
+    one = manager()
+    first, _ = register(one, "c")
+    one.leave(first)
+    one.park("c", command("c", 2), NOW)
+    second, _ = register(one, "c")
+
+    opened = [each for each in one.leave(second) if isinstance(each, Open)]
+    one.park("c", command("c", 4), NOW)
+    one.left(first, [], NOW, final=False)
+    one.left(second, [command("c", 2), command("c", 3)], NOW, final=False)
+
+    assert [payloads(each.messages) for each in opened] == [[2]]
+    assert [each.message.payload for each in one.parked.of("c")] == [2, 3, 4]
+
+
 @clause("BUS-DEREG-8")
 def test_what_was_not_read_waits_where_nobody_has_the_name() -> None:
     """Before what was parked since, and as long as anything else."""

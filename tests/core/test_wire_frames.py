@@ -54,6 +54,7 @@ TASK = st.builds(
     name=MODULE,
     visibility=st.sampled_from(Visibility),
     incarnation=U64,
+    overflow=OVERFLOW,
 )
 RANGES = st.lists(st.integers(1, 2**64 - 1), unique=True, max_size=2 * MISSING_MAX).map(
     lambda ends: tuple(zip(*[iter(sorted(ends))] * 2, strict=False))
@@ -121,7 +122,6 @@ OF_EACH_TYPE: dict[type, st.SearchStrategy[Any]] = {
         wire.AddRelay,
         task=TASK,
         search=st.none() | REQUEST,
-        overflow=OVERFLOW,
         addresses=ADDRESSES,
     ),
     wire.Unrelay: st.builds(
@@ -140,6 +140,7 @@ OF_EACH_TYPE: dict[type, st.SearchStrategy[Any]] = {
         specification=MODULE | st.just("**") | MACHINE.map("ism://{}/a/*".format),
         subscriber=TASK,
         overflow=OVERFLOW,
+        presence=st.booleans(),
         hops=HOPS,
     ),
     wire.Unsubscribe: st.builds(wire.Unsubscribe, id=REQUEST),

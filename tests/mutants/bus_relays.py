@@ -10,12 +10,12 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     Mutant(
         "N1",
         "a relay answers a search",
-        ("BUS-ROUTE-10",),
+        ("BUS-ROUTE-10", "BUS-INIT-14"),
         (
             Edit(
                 "bus/core/finder.py",
-                "            if task is not None and not task.remote:\n                self._answer",
-                "            if task is not None:\n                self._answer",
+                "            if task is not None and not task.remote:\n",
+                "            if task is not None:\n",
             ),
         ),
     ),
@@ -113,7 +113,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
             ),
             Edit(
                 "bus/core/relays.py",
-                "        if task.visibility is Visibility.PUBLIC:\n            self._name(relay)\n",
+                "        if Visibility.PRIVATE not in {task.visibility, relay.entry.visibility}:\n            self._name(relay)\n",
                 "        self._name(relay)\n",
             ),
         ),
@@ -221,7 +221,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/parting.py",
-                "        return not (peer.audience.busy or self._listening.hears(peer))\n",
+                "        return not self._listening.hears(peer)\n",
                 "        return False\n",
             ),
         ),

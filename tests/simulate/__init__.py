@@ -2,7 +2,8 @@
 
 General layout: `story` keeps what happened, in `words`, `books` what became of each
 message, `network` carries bytes, `process` drives one process manager as threads and
-sockets would, `checks` says what must hold, `world` has the clock and all of these.
-`plan` draws what happens from a seed, `run` is one run: first with faults, then
-without. `stage` is a world for one test, without any chance in it.
+sockets would, `checks` says what must hold, `witness` asserts what the search model
+does, `world` has the clock and all of these. `plan` draws what happens from a seed,
+`run` is one run: first with faults, then without. `stage` is a world for one test,
+without any chance in it.
 """

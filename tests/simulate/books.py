@@ -26,6 +26,8 @@ class Letter:
 
     life: the incarnation of the sender's process. to: as it was addressed.
     told: what its sender was told of it. gone: whether its sender's process ended.
+    sought: whether it ever waited for its addressee to be found: what its sender
+      notified meanwhile went before it.
     """
 
     number: int
@@ -37,6 +39,7 @@ class Letter:
     told: BusError | None = None
     expired: bool = False
     gone: bool = False
+    sought: bool = False
     answers: int = 0
 
     @property
@@ -57,6 +60,7 @@ class Books:
         self.letters: dict[int, Letter] = {}
         self.heard: dict[tuple[int, RegistrationId], int] = {}
         self._last: dict[tuple[RegistrationId, object], int] = {}
+        self._last_heard: dict[tuple[RegistrationId, RegistrationId], int] = {}
 
     def sent(self, letter: Letter) -> None:
         """Note a command."""
@@ -80,6 +84,9 @@ class Books:
             if self._last.get((letter.sender, key), 0) > number:
                 raise BrokenPromiseError(f"message {number} was overtaken")
             self._last[letter.sender, key] = number
+        heard = self._last_heard.get((letter.sender, by), 0)
+        if heard > number and not letter.sought:
+            raise BrokenPromiseError(f"message {number} is behind notification {heard}")
 
     def expired(self, number: int) -> None:
         """Note that one was too late when it was to be read."""
@@ -109,12 +116,18 @@ class Books:
         if letter.answers > 1 or letter.taken_by is None or not letter.asks:
             raise BrokenPromiseError(f"answer to message {number}, out of the blue")
 
-    def notified(self, number: int, hearer: RegistrationId) -> None:
+    def notified(
+        self, number: int, sender: RegistrationId, hearer: RegistrationId
+    ) -> None:
         """Note that a notification was heard."""
         times = self.heard.get((number, hearer), 0) + 1
         self.heard[number, hearer] = times
         if times > 1:
             raise BrokenPromiseError(f"notification {number} is heard twice: {hearer}")
+        both = sender, hearer
+        if max(self._last_heard.get(both, 0), self._last.get(both, 0)) > number:
+            raise BrokenPromiseError(f"notification {number} was overtaken")
+        self._last_heard[both] = number
 
     def ended(self, life: int) -> None:
         """Note that a process has ended, and all that only it knew."""

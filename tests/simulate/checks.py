@@ -75,6 +75,7 @@ class Checks:
     def rest(self) -> None:
         """See that nothing is left over once all has come to an end."""
         world = self._world
+        world.witness.rest()
         for letter in world.books.open():
             raise BrokenPromiseError(f"nobody knows what became of {letter}")
         hold(not world.lost_in_between, "messages opened for nobody")
@@ -123,7 +124,10 @@ class Checks:
         hold(peer.session.incarnation == whose.life, f"{name}: an old life")
         hold(peer.session.ready, f"{name} has no link to {peer.key}")
         for relay in peer.relays.values():
-            hold(relay.entry.id in tasks, f"{name}: a relay of the dead {relay.entry}")
+            hold(
+                relay.entry.id in tasks,
+                f"{name}: a relay of the dead {relay.entry.name}",
+            )
         for relay in peer.all_relays():
             hold(not relay.queue, f"{name}: {relay.number} has a queue")
             hold(not relay.unacked, f"{name}: {relay.number} has unacked messages")

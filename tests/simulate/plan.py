@@ -14,6 +14,7 @@ __all__ = ["PROFILES", "Plan"]
 
 NAMES: Final = ("a", "b", "c", "d/x", "d/y")
 PRIVATE: Final = "p"
+HEIRS: Final = ("m2", "m3", "m4")  # processes that become master at their start
 
 # How often something happens, by what a run is about.
 CALM: Final = {
@@ -125,6 +126,8 @@ class Plan:
                 asks=random.random() < 0.4,
                 timeout=random.choice((None, None, None, 0.02, 10.0)),
             )
+            if random.random() < 0.1:
+                task.process.notify(task)
 
     def _answer(self) -> None:
         task = self._task()
@@ -208,7 +211,9 @@ class Plan:
         if heirs and self._world.random.random() < 0.8:
             self._world.promote(self._world.random.choice(heirs))
         else:
-            self._world.start(machine, "m2", master=True)
+            names = {each.key for each in self._world.living()}
+            name = next(each for each in HEIRS if (machine, each) not in names)
+            self._world.start(machine, name, master=True)
 
     def _restart(self) -> None:
         dead = [key for key, each in self._world.processes.items() if not each.alive]

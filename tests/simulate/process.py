@@ -37,7 +37,7 @@ from tests.simulate.books import Letter
 from tests.simulate.words import words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tests.simulate.world import World
 
@@ -142,7 +142,7 @@ class SimProcess:
             me,
             self.manager,
             place="relays",
-            limits=LIMITS,
+            limits=world.limits,
             nonce=lambda: world.random.getrandbits(64),
             addresses=(address, address),
             master=(f"{machine}/Master",),
@@ -175,7 +175,7 @@ class SimProcess:
 
     def received(self, number: int, data: bytes) -> None:
         """Take bytes from a link."""
-        self.event(lambda: self.remote.receive(number, decode(data), self.world.now))
+        self.event(lambda: self.world.witness.hears(self, number, decode(data)))
 
     def thaw(self) -> None:
         """Run again, and do first what was to be done."""
@@ -238,6 +238,7 @@ class SimProcess:
                     world.frames.append((self, to, frame))
                 if isinstance(frame, AddRelay):
                     world.checks.answer(self, frame)
+                world.witness.sent(self, frame)
                 world.network.send(link, encode(frame))
             case Post(entry, message):
                 task = self._task(entry)
@@ -253,6 +254,7 @@ class SimProcess:
             case Open(entry, messages):
                 return self._open(entry, list(messages))
             case Vacate(entry, messages, final):
+                self._sought(messages)
                 return self.manager.left(entry, messages, world.now, final=final)
             case Dial(key, kind, addresses):
                 world.network.dial(self, kind, key, addresses[0])
@@ -319,6 +321,7 @@ class SimProcess:
         self.do(actions)  # it may be opened by them
         del self.tasks[task.name]
         unread = [each for each in task.items if each.kind is Kind.COMMAND]
+        self._sought(unread)
         return self.manager.left(task.entry, unread, self.world.now, final=final)
 
     def command(
@@ -354,6 +357,7 @@ class SimProcess:
     def _send(self, message: Incoming, to: str) -> None:
         entry = self.manager.table.find(to)
         if entry is None:
+            self._sought([message])
             entry = self.manager.park(to, message, self.world.now)
         if entry is None:
             return
@@ -364,6 +368,10 @@ class SimProcess:
             task: Any = entry.box
             task.put(message)
 
+    def _sought(self, messages: Iterable[Incoming]) -> None:
+        for message in messages:
+            self.world.books.letters[message.payload].sought = True
+
     def read(self, task: SimTask, message: Incoming) -> None:
         """Let a callback run, unless the message is too late."""
         world, number = self.world, message.payload
@@ -372,7 +380,7 @@ class SimProcess:
         if message.kind is Kind.NOTIFICATION:
             if any(each in task.subscriptions for each in message.subscriptions):
                 self.say(lambda: f"{task.name} hears {number}")
-                world.books.notified(number, task.id)
+                world.books.notified(number, message._source.id, task.id)
             return
         if message._deadline is not None and message._deadline <= world.now:
             world.books.expired(number)
@@ -435,3 +443,4 @@ class SimProcess:
         self.alive = False
         self.world.network.die(self)
         self.world.books.ended(self.life)
+        self.world.witness.ended(self)

@@ -6,9 +6,12 @@ world's seed are delays alone, and no test depends on these.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import attrs
 
 from bus.core.wire import Batch
+from tests.simulate.process import LIMITS
 from tests.simulate.world import World
 
 if TYPE_CHECKING:
@@ -26,8 +29,15 @@ SOON_S = 0.5  # longer than any exchange of frames takes, shorter than any timeo
 class Stage:
     """One or more machines, each with a master ``s1`` and some slaves."""
 
-    def __init__(self, *, slaves: int = 2, machines: int = 1, seed: int = 1) -> None:
-        self.world = World(seed)
+    def __init__(
+        self,
+        *,
+        slaves: int = 2,
+        machines: int = 1,
+        seed: int = 1,
+        **limits: Any,
+    ) -> None:
+        self.world = World(seed, limits=attrs.evolve(LIMITS, **limits))
         self.world.frames = []
         for machine in range(1, machines + 1):
             for number in range(1, slaves + 2):

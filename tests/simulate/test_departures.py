@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bus.core.incoming_streams import Refusal
 from bus.core.wire import Eliminate, Unrelay
 from bus.errors import (
     AddresseeGoneError,
@@ -160,7 +161,72 @@ def test_a_link_for_messages_that_nothing_needs_is_closed() -> None:
     assert letter.taken_by == again.id
 
 
-@clause("BUS-DEREG-10")
+@clause("BUS-DEREG-5", "BUS-DEREG-10")
+def test_a_link_is_closed_when_those_who_used_it_have_left_at_one_end() -> None:
+    """Though who they wrote to lives; the last of them counts."""
+    stage = Stage()
+    d, e, f = stage.task("d", "s2"), stage.task("e", "s2"), stage.task("f", "s3")
+    for each in (d, e):
+        stage.send(each, "f")
+        stage.soon()
+
+    d.process.deregister(d)
+    stage.soon(3 * LIMITS.linger_s)
+    assert stage.links("s2", "s3") == 1
+    e.process.deregister(e)
+    stage.soon(2 * LIMITS.linger_s)
+
+    assert stage.links("s2", "s3") == 0
+    assert stage.relays("s2") == stage.relays("s3") == {}
+    again = stage.task("d", "s2")
+    letters = stage.send(again, "f") + stage.send(f, "d")
+    stage.soon()
+    assert [each.taken_by for each in letters] == [f.id, again.id]
+
+
+@clause("BUS-DEREG-5", "BUS-DEREG-10")
+def test_a_link_stays_as_long_as_anything_is_under_way_on_it() -> None:
+    """Also what was sent by a task that has left; its questions are no reason."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.send(d, "f")
+    stage.soon()
+    stage.hold(f)
+    letters = stage.send(d, "f", 2 * LIMITS.window, asks=True)
+    d.process.deregister(d)
+    stage.soon(3 * LIMITS.linger_s)
+    assert stage.links("s2", "s3") == 1
+
+    stage.release(f)
+    stage.soon(3 * LIMITS.linger_s)
+
+    assert [each.taken_by for each in letters] == [f.id] * len(letters)
+    assert stage.links("s2", "s3") == 0
+    for message in f.kept:
+        f.process.answer(message)
+    assert [each.answers for each in letters] == [0] * len(letters)
+
+
+@clause("BUS-DEREG-5")
+def test_who_needs_a_link_refuses_to_let_it_be_closed() -> None:
+    """One side may know of no use that the other one has of it."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.send(d, "f")
+    stage.soon()
+    (relay,) = stage.relays("s3").values()
+    relay.users.clear()
+
+    stage.soon(3 * LIMITS.linger_s)
+    assert "BYE" in stage.types("s3", "s2")
+
+    assert stage.links("s2", "s3") == 1
+    (letter,) = stage.send(d, "f")
+    stage.soon()
+    assert letter.taken_by == f.id
+
+
+@clause("BUS-DEREG-5", "BUS-DEREG-10")
 def test_no_link_stays_for_a_subscriber_that_has_left() -> None:
     stage = Stage()
     hearer, notifier = stage.task("h", "s2"), stage.task("news", "s3")
@@ -170,6 +236,8 @@ def test_no_link_stays_for_a_subscriber_that_has_left() -> None:
 
     hearer.process.deregister(hearer)
     stage.soon(3.0)
+    assert stage.links("s2", "s3") == 0
+    assert stage.relays("s2") == {}
     stage.forget()
     notifier.process.notify(notifier)
     stage.soon()
@@ -228,6 +296,25 @@ def test_what_was_sent_to_a_process_that_is_lost_is_in_doubt() -> None:
 
     assert [each.taken_by for each in letters[LIMITS.window :]] == [again.id] * 2
     assert all(each.taken_by is None for each in letters[: LIMITS.window])
+
+
+@clause("AMO-21")
+def test_of_a_process_that_is_lost_nothing_is_remembered_for_ever() -> None:
+    """Only for as long as anything of it may be under way."""
+    stage = Stage(message_life_s=5.0)
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.send(d, "f")
+    stage.send(f, "d")
+    stage.soon()
+    streams = d.process.remote.correspondence._streams
+
+    f.process.die()
+    stage.soon(4.0)
+    assert streams.accept("m1/s3", 1, d.process.life, 1, [], 1) is Refusal.NOT_OPEN
+    assert set(streams._senders) == {"m1/s1", "m1/s3"}
+    stage.soon(4.0)
+
+    assert set(streams._senders) == {"m1/s1"}
 
 
 @clause("BUS-DEREG-9")
@@ -298,6 +385,32 @@ def test_a_name_that_is_taken_elsewhere_is_not_taken_again() -> None:
     assert stage.process("s1").register("f") is not None
     with pytest.raises(NameTakenError):
         stage.process("s1").remote.claim("d")
+
+
+@clause("BUS-MOVE-7", "BUS-DEREG-4")
+def test_a_name_that_is_claimed_again_and_again_loses_no_message() -> None:
+    """While what was sent to who has it is still under way, each time."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.send(d, "f")
+    stage.soon()
+    stage.hold(f)
+    letters = stage.send(d, "f", LIMITS.window)
+    stage.soon()
+
+    for _ in range(3):
+        stage.task("f", "s2")
+        stage.soon()
+        assert "f" not in stage.process("s2").tasks
+        letters += stage.send(d, "f")
+        stage.soon()
+    stage.release(f)
+    stage.soon()
+
+    assert [each.taken_by for each in letters] == [f.id] * len(letters)
+    f.process.deregister(f)
+    stage.soon(2.0)
+    stage.world.checks.rest()
 
 
 @clause("BUS-MOVE-8")

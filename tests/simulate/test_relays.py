@@ -48,6 +48,31 @@ def test_a_relay_is_made_once_for_a_registration() -> None:
     assert stage.relays("s2")["f"].entry.id == again.id
 
 
+@clause("BUS-RELAY-3")
+def test_a_task_that_left_has_one_relay_for_all_that_it_has_still_to_say() -> None:
+    """Some waits for a window, and some has only now found its addressee."""
+    stage = Stage()
+    pair(stage)
+    d, f = stage.process("s2").tasks["d"], stage.process("s3").tasks["f"]
+    stage.hold(f)
+    letters = stage.send(d, "f", 2 * LIMITS.window)
+    letters += stage.send(stage.task("x", "s2"), "y") + stage.send(d, "y", 2)
+    stage.soon()
+
+    d.process.deregister(d)
+    stage.soon()
+    y = stage.task("y", "s3")
+    stage.soon()
+    peer = f.process.remote.neighbours.peers["m1", "s2"]
+    of_d = [each for each in peer.relays.values() if each.entry.id == d.id]
+    assert len(of_d) == 1
+
+    stage.release(f)
+    stage.soon()
+    taken = [each.taken_by for each in letters]
+    assert taken == [f.id] * 2 * LIMITS.window + [y.id] * 3
+
+
 @clause("BUS-RELAY-5")
 def test_a_private_task_gets_answers_and_nothing_else() -> None:
     """Its relay is found by nobody who looks for its name."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bus.core.incoming_streams import IncomingStreams
 from bus.core.wire import Message
+from specs.clauses import clause
 from tests.simulate.__main__ import main
 from tests.simulate.books import Books, BrokenPromiseError, Letter
 from tests.simulate.plan import PROFILES
@@ -19,7 +22,7 @@ def test_a_run_is_drawn_from_its_seed_alone(monkeypatch: pytest.MonkeyPatch) -> 
     stories = []
     note = World.__init__
 
-    def noted(self: World, *args: int, **options: bool) -> None:
+    def noted(self: World, *args: int, **options: Any) -> None:
         note(self, *args, **options)
         stories.append(self.story.lines)
 
@@ -86,9 +89,26 @@ def test_the_books_see_what_must_not_be() -> None:
         books.taken(2, one.sender, "f")
     with pytest.raises(BrokenPromiseError, match="out of the blue"):
         books.answered(1)
-    books.notified(5, one.sender)
+    books.notified(5, one.sender, one.sender)
     with pytest.raises(BrokenPromiseError, match="heard twice"):
-        books.notified(5, one.sender)
+        books.notified(5, one.sender, one.sender)
+    with pytest.raises(BrokenPromiseError, match="notification 4 was overtaken"):
+        books.notified(4, one.sender, one.sender)
+
+
+@clause("BUS-MSG-15")
+def test_the_books_see_a_command_that_a_notification_has_overtaken() -> None:
+    """Not one that had to look for its addressee."""
+    books = Books(ordered=True)
+    one = letter(books)
+    books.notified(5, one.sender, one.sender)
+    with pytest.raises(BrokenPromiseError, match="behind notification 5"):
+        books.taken(1, one.sender, "f")
+    books = Books(ordered=True)
+    one = letter(books)
+    one.sought = True
+    books.notified(5, one.sender, one.sender)
+    books.taken(1, one.sender, "f")
 
 
 def test_a_run_sees_a_receiver_that_accepts_anything(

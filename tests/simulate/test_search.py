@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from bus.core.wire import AddRelay, Batch, Cancel, Search
-from bus.errors import UnreachableError, UnresolvedError
+from bus.errors import BusFullError, UnreachableError, UnresolvedError
 from specs.clauses import clause
 from tests.simulate.stage import SOON_S, Stage, told
 
@@ -328,6 +329,70 @@ def test_a_search_ends_when_nobody_waits_for_it() -> None:
     stage.soon(6.0)
 
     assert told(letters) == [UnresolvedError] * 4
+    stage.world.checks.rest()
+
+
+@clause("BUS-FLOW-1")
+@pytest.mark.parametrize(
+    ("bound", "fits"), [("searches_per_process", True), ("searches_in_all", False)]
+)
+def test_what_a_master_keeps_of_searches_is_bounded(bound: str, fits: bool) -> None:
+    """Who sends more is told, once for each message; who hosts a task still answers."""
+    stage = Stage(**{bound: 2})
+    c, d, e = stage.task("c", "s1"), stage.task("d", "s2"), stage.task("e", "s3")
+    kept = stage.send(d, "w") + stage.send(d, "x", 2)
+    stage.soon()
+
+    refused = stage.send(d, "y", 2)
+    (found,) = stage.send(d, "c")
+    (other,) = stage.send(e, "z")
+    stage.soon()
+
+    assert told(refused) == [BusFullError] * 2
+    assert found.taken_by == c.id
+    assert told([other]) == [None if fits else BusFullError]
+    x = stage.task("x", "s3")
+    stage.soon()
+    assert [each.taken_by for each in kept] == [None, x.id, x.id]
+    assert told(stage.send(d, "y")) == [None]
+    stage.soon(10.0)
+    stage.world.checks.rest()
+
+
+@clause("BUS-FLOW-1", "BUS-ROUTE-18")
+def test_a_slave_that_keeps_no_more_searches_is_asked_again_when_it_has_the_name() -> (
+    None
+):
+    """Nobody is told that it was full: another may have had the name."""
+    stage = Stage(slaves=3, searches_in_all=1)
+    d, e = stage.task("d", "s1"), stage.task("e", "s1")
+    letters = stage.send(d, "x") + stage.send(e, "y")
+    stage.soon()
+    assert len(stage.process("s3").remote.finder.ledger) == 1
+    assert told(letters) == [None, None]
+
+    y = stage.task("y", "s3")
+    stage.soon()
+
+    assert letters[1].taken_by == y.id
+
+
+@clause("BUS-FLOW-1", "BUS-ROUTE-14")
+def test_a_master_that_is_refused_by_another_tells_who_asked() -> None:
+    stage = Stage(machines=2)
+    d, e = stage.task("d", "s2", "m1"), stage.task("e", "s1", "m1")
+    other = stage.process("s1", "m2").remote.neighbours
+    other.limits = attrs.evolve(other.limits, searches_per_process=1)  # type: ignore[misc]  # for this test
+    for task in (d, e):
+        stage.send(task, "ism://m2/x")
+        stage.soon()
+
+    letters = stage.send(d, "ism://m2/y") + stage.send(e, "ism://m2/y")
+    stage.soon()
+
+    assert told(letters) == [BusFullError] * 2
+    assert len(stage.process("s1", "m1").remote.finder.ledger) == 2
+    stage.soon(10.0)
     stage.world.checks.rest()
 
 

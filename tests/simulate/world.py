@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from tests.simulate.books import Books
 from tests.simulate.checks import Checks
 from tests.simulate.network import Network
-from tests.simulate.process import SimProcess
+from tests.simulate.process import LIMITS, SimProcess
 from tests.simulate.story import Story
+from tests.simulate.witness import Witness
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bus.core.limits import Limits
     from bus.core.peer import Key
     from bus.core.wire import Frame
     from bus.message import Incoming
@@ -26,18 +28,28 @@ __all__ = ["World"]
 class World:
     """All there is in a run.
 
+    limits: of all processes.
     masters: who listens as master, by machine.
     reading: how long a task takes before it reads a message, at most, in seconds.
     frames: all that were put on links, by whom and for whom, if that is to be kept.
     """
 
-    def __init__(self, seed: int, *, told: bool = False, ordered: bool = True) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        told: bool = False,
+        ordered: bool = True,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self.limits = limits
         self.random = Random(seed)
         self.now = 1.0
         self.story = Story(told=told)
         self.books = Books(ordered=ordered)
         self.network = Network(self)
         self.checks = Checks(self)
+        self.witness = Witness(self)
         self.processes: dict[Key, SimProcess] = {}
         self.masters: dict[str, SimProcess] = {}
         self.lost_in_between: list[Incoming] = []
@@ -114,3 +126,4 @@ class World:
     def check(self, process: SimProcess) -> None:
         """See whether all is well in a process, after something happened there."""
         self.checks.step(process)
+        self.witness.step(process)

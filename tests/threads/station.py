@@ -67,6 +67,9 @@ class Clerk:
     def overflowed(self, message: Incoming) -> None:
         raise AssertionError(message)
 
+    def evicted(self, entry: Entry, error: BusError) -> None:
+        raise AssertionError(error)
+
 
 class Station:
     """One process: tasks are registered by name, and send as "sender" does.

@@ -8,12 +8,12 @@ is part of the protocol: to widen one is a change of version.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta, Struct
 
 from bus.address import check_bus_name, check_machine_name, check_module_name
-from bus.core.routing_table import RegistrationId, Visibility
+from bus.core.routing_table import Overflow, RegistrationId, Visibility
 
 __all__ = [
     "U16",
@@ -52,11 +52,6 @@ Versions: TypeAlias = tuple[U16, U16]
 # Where a process listens, each as its link layer writes it.
 Addresses: TypeAlias = Annotated[
     tuple[Annotated[str, Meta(max_length=128)], ...], Meta(max_length=8)
-]
-
-# What becomes of a message for which there is no room (BUS-FLOW-6).
-Overflow: TypeAlias = Literal[
-    "block", "drop-oldest", "drop-newest", "error", "disconnect"
 ]
 
 _NAME_MAX: Final = 128
@@ -139,6 +134,7 @@ class Characteristics(Part, frozen=True, kw_only=True):
     relay: the number by which message frames mean the task; its process chooses it,
       and never gives it to another task in one incarnation (BUS-WIRE-1).
     incarnation: of the task's process, since the relay ends with it.
+    overflow: what becomes of commands that it has no room for: its relay does likewise.
     """
 
     relay: U32
@@ -146,6 +142,7 @@ class Characteristics(Part, frozen=True, kw_only=True):
     name: ModuleName
     visibility: Visibility = Visibility.PUBLIC
     incarnation: U64
+    overflow: Overflow = "error"
 
     def __post_init__(self) -> None:
         check_registration(self.id)

@@ -103,14 +103,12 @@ class AddRelay(ControlFrame, frozen=True, kw_only=True):
 
     search: the one that this answers, and whose way back it takes; None where a task
       announces itself before its first message (BUS-RELAY-12).
-    overflow: what becomes of commands it has no room for (BUS-FLOW-6).
     addresses: where its process listens; none means over this link (BUS-ROUTE-9).
     """
 
     type = FrameType.ADD_RELAY
     task: Characteristics
     search: RequestId | None = None
-    overflow: Overflow = "error"
     addresses: Addresses = ()
 
 
@@ -149,6 +147,7 @@ class Eliminate(ControlFrame, frozen=True, kw_only=True):
 class Subscribe(ControlFrame, frozen=True, kw_only=True):
     """A task wants the notifications that a specification means (BUS-RELAY-8).
 
+    presence: it wants to know only who of those is there; nothing is sent to it.
     id: said again, it is the same subscription (AMO-29).
     specification: as `Specification.parse` reads it (OPEN-16).
     subscriber: what its relay is made from.
@@ -161,6 +160,7 @@ class Subscribe(ControlFrame, frozen=True, kw_only=True):
     specification: Text
     subscriber: Characteristics
     overflow: Overflow = "drop-oldest"
+    presence: bool = False
     hops: Annotated[int, Meta(ge=0, le=_HOPS_MAX)]
 
     def __post_init__(self) -> None:

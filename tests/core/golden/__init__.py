@@ -41,7 +41,7 @@ _SENDER: Final = wire.Characteristics(
     incarnation=99,
 )
 _TASK: Final = wire.Characteristics(
-    relay=2**32 - 1, id=_F, name="f", incarnation=2**63 + 5
+    relay=2**32 - 1, id=_F, name="f", incarnation=2**63 + 5, overflow="block"
 )
 _REQUEST: Final = wire.RequestId(machine="beta", process="p12", number=70_000)
 
@@ -88,7 +88,6 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
         "ADD_RELAY": wire.AddRelay(
             task=_TASK,
             search=_REQUEST,
-            overflow="block",
             addresses=("unix:/run/bus1/Slave4711.1", "tcp:10.77.0.1:7000"),
         ),
         "ADD_RELAY here": wire.AddRelay(task=_TASK),

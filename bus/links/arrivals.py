@@ -1,0 +1,154 @@
+"""`Arrivals`: messages from other processes on their way to tasks of this one.
+
+A task that has no room holds them back, and so, since they are not taken, the window of
+the relay they came from: what is sent too fast waits where it is sent (BUS-FLOW-2).
+Notifications have no such window; so many of them are held back as a task may have
+unread, and what is too much goes as each subscription has asked for (BUS-FLOW-3).
+
+Actions are done by whichever thread is at it, also by one that hosts the task. What a
+thread posts within itself overtakes what lies in its inbox; so all that came from
+others goes through the inbox (BUS-MSG-15).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from bus.message import Incoming, Kind
+from bus.threads.account import Admission
+
+if TYPE_CHECKING:
+    from bus.core.routing_table import Entry
+    from bus.threads.account import Account
+    from bus.threads.delivery import Delivery
+
+__all__ = ["Arrivals"]
+
+
+class Arrivals:
+    """What is held back, by task. Actions are done one at a time, so nothing is locked.
+
+    Args:
+        messages_max, bytes_max: notifications that are held back for one task.
+
+    Invariant: of one task nothing is given while something older is held back.
+    """
+
+    __slots__ = ("_bytes_max", "_held", "_messages_max")
+
+    def __init__(self, *, messages_max: int, bytes_max: int) -> None:
+        self._messages_max: Final = messages_max
+        self._bytes_max: Final = bytes_max
+        self._held: Final[dict[Entry, _Held]] = {}
+
+    def __len__(self) -> int:
+        return sum(len(held.items) for held in self._held.values())
+
+    def holds(self, entry: Entry) -> bool:
+        """Whether anything is held back for a task; a look, from any thread."""
+        return entry in self._held
+
+    def deliver(self, entry: Entry, message: Incoming) -> None:
+        """Give a message to a task, or hold it back."""
+        held = self._held.get(entry)
+        if held is not None:
+            self._hold(held, message)
+        elif not _offer(entry, message):
+            held = _Held()
+            self._hold(held, message)
+            self._held[entry] = held
+            # Who has read meanwhile did not know that somebody waits for that.
+            self.resume(entry)
+
+    def resume(self, entry: Entry) -> None:
+        """Give a task what it has room for; all of it to nowhere if it has left."""
+        held = self._held.get(entry)
+        if held is None:
+            return
+        while held.items and _offer(entry, held.items[0]):
+            held.take(held.items[0])
+        if not held.items:
+            del self._held[entry]
+
+    def _hold(self, held: _Held, message: Incoming) -> None:
+        held.put(message)
+        while held.notifications > self._messages_max or (
+            held.bytes > self._bytes_max and held.notifications > 1
+        ):
+            held.drop(message)
+
+    @staticmethod
+    def answer(entry: Entry, answer: Delivery) -> None:
+        """Give an answer to a task, behind all that was given to it."""
+        while (place := entry.place) is not None:
+            if place.inbox.offer(answer, place) is not Admission.GONE:
+                return
+
+
+class _Held:
+    """What is held back for one task; of notifications also how much that is."""
+
+    __slots__ = ("bytes", "items", "notifications")
+
+    def __init__(self) -> None:
+        self.items: Final[deque[Incoming]] = deque()
+        self.notifications: int = 0
+        self.bytes: int = 0
+
+    def put(self, message: Incoming) -> None:
+        self.items.append(message)
+        if message.kind is Kind.NOTIFICATION:
+            self.notifications += 1
+            self.bytes += message._size
+
+    def take(self, message: Incoming) -> None:
+        self.items.remove(message)  # mostly the first
+        if message.kind is Kind.NOTIFICATION:
+            self.notifications -= 1
+            self.bytes -= message._size
+
+    def drop(self, newest: Incoming) -> None:
+        """Drop a notification, the oldest that its subscription would rather lose."""
+        for message in self.items:
+            if message.kind is Kind.NOTIFICATION:
+                account = message.subscriptions[0]._account
+                if account.overflow == "drop-oldest" or message is newest:
+                    break
+        self.take(message)
+        _turn_away(message._to, account)
+
+
+def _offer(entry: Entry, message: Incoming) -> bool:
+    """Post a message where its task is; False if that has no room, and wants to."""
+    command = message.kind is Kind.COMMAND
+    client = entry.box.client
+    account: Account = client.account if command else message.subscriptions[0]._account
+    message._account = account
+    while True:
+        place = entry.place
+        if place is None:
+            return True  # it has left, and its process says what it took
+        admission = place.inbox.offer(message, place)
+        if admission is Admission.GONE:
+            continue  # it has moved
+        if admission is Admission.DROPPED:
+            message._source.box.client.was_dropped(message)
+        elif admission is Admission.FULL:
+            if account.overflow == "disconnect":
+                client.overflowed(message)
+            elif command:
+                return False
+            else:
+                # Its notifier cannot be held back over a link.
+                _turn_away(entry, account)
+        return True
+
+
+def _turn_away(entry: Entry, account: Account) -> None:
+    """Let the next notification tell that one is missing."""
+    place = entry.place
+    if place is not None:
+        with place.inbox.lock:
+            account.gap += 1
+            account.turned_away += 1

@@ -1,0 +1,394 @@
+"""`CommThread`: the one thread of a process that speaks with other processes.
+
+It serves all links and empties the relays (BUS-CHAN-2, BUS-RELAY-2). What it does is
+decided by `Neighbourhood`, under the exchange's lock, as is all that the manager
+decides.
+
+One round: take in what came by links and what tasks have posted, let all of it be
+decided on at once, put on the links what is to be said. So what waits together travels
+together, and a lone message leaves at once (BUS-CHAN-6).
+
+Whatever is decided in another thread, links are touched in this one alone: what is to
+be done with them waits in ``_outbox``, in the order in which it was decided.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.address import Address
+from bus.core.actions import Action, Dial, HangUp, Post, Reply, Resume, Send, Vacate
+from bus.core.neighbourhood import Neighbourhood
+from bus.core.routing_table import RegistrationId
+from bus.core.wire import decode, encode
+from bus.errors import WireError
+from bus.links.arrivals import Arrivals
+from bus.links.lines import Lines
+from bus.links.relay_host import RelayHost, Said
+from bus.threads.delivery import Answer
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from bus.config import BusConfig
+    from bus.core.limits import Limits
+    from bus.core.receipts import Receipt
+    from bus.core.routing_table import Entry
+    from bus.core.wire import Frame, Identity
+    from bus.message import Incoming
+    from bus.payload import Payload
+    from bus.threads.account import Account
+    from bus.threads.exchange import Exchange
+    from queuebroker.queue_broker import QueueBroker
+
+__all__ = ["CommThread"]
+
+
+class CommThread:
+    """The links of one process, and what comes and goes by them.
+
+    Made, and then started, once. Methods are for any thread unless they say otherwise;
+    it is the `bus.threads.comm.Comm` of its process.
+
+    Args:
+        exchange: that of its process.
+        me: who the process is.
+        config, limits: what the bus is configured to.
+        nonce: makes what tells rivals apart (AMO-17).
+        listens: where it lets others in. master: where the master of its machine does.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        me: Identity,
+        *,
+        config: BusConfig,
+        limits: Limits,
+        nonce: Callable[[], int],
+        listens: str,
+        master: str,
+    ) -> None:
+        self._exchange: Final = exchange
+        here = Address("audience", machine=me.machine, bus=me.bus)
+        nobody = RegistrationId(me.machine, me.process, 0)
+        self._host: Final = RelayHost(here, nobody, config, self.taken)
+        self._lines: Final = Lines(
+            self._host.inbox,
+            self._host.ask,
+            capacity=config.link_frames,
+            timeout_s=limits.connect_timeout_s,
+        )
+        self.remote: Final = Neighbourhood(
+            me,
+            exchange.manager,
+            place=self._host,
+            limits=limits,
+            nonce=nonce,
+            addresses=((listens,), (listens,)),
+            master=(master,),
+            stand_in=self._host.stand_in,
+        )
+        self.audience: Final[Entry] = self._host.audience
+        self.account: Final[Account] = self._host.account
+        self._thread: _sync.Thread | None = None
+        # Until when to go on, and what to do then; None before `stop`.
+        self._end_at: float | None = None
+        self._then: Callable[[], object] = list
+        # Woken with something to be said; with messages that were taken; with links
+        # that something is to be done with.
+        self._nudged: bool = False
+        self._own_nudges: int = 0
+        self._taken: Final[deque[Receipt]] = deque()
+        self._outbox: Final[deque[Send | HangUp | Dial]] = deque()
+        self._arrivals: Final = Arrivals(
+            messages_max=config.task_fifo_messages, bytes_max=config.task_fifo_bytes
+        )
+        # Whether this thread looks no more at what it is asked.
+        self._ended: bool = False
+
+    # Its life.
+
+    def start(self, broker: QueueBroker, begin: Callable[[], list[Action]]) -> None:
+        """Let others in at a broker, and serve until `stop`.
+
+        begin: the first event, such as to look for a master.
+        """
+        self._exchange.comm = self
+        self._lines.let_in(broker, self._accepted)
+        self._exchange.decide(lambda: self._begin(begin))
+        self._thread = _sync.Thread(
+            target=self._run, name=f"{broker.name} comm", daemon=True
+        )
+        self._thread.start()
+
+    def _begin(self, begin: Callable[[], list[Action]]) -> list[Action]:
+        """Ask others for what tasks of this process wanted before there were any."""
+        now, manager = _sync.monotonic(), self._exchange.manager
+        actions = begin()
+        for name in manager.parked.waiting():
+            self.remote.seek(name, now)
+        for entry in manager.table:
+            for interest in manager.subscriptions.of(entry):
+                self.remote.subscribed(interest)
+            for watch in manager.watches.of(entry):
+                self.remote.watched(watch)
+        return actions + self.remote.flush(now)
+
+    def let_in(self, broker: QueueBroker) -> None:
+        """Let others in at one more broker."""
+        self._host.ask(lambda: self._lines.let_in(broker, self._accepted))
+
+    def decide(self, event: Callable[[], list[Action]]) -> None:
+        """Let something be decided in this thread, after what was posted before."""
+        self._host.ask(lambda: self._exchange.decide(event))
+        if self._ended:
+            self._do_what_is_left()
+
+    def stop(self, until: float, then: Callable[[], object]) -> None:
+        """End when no task is here and nothing under way, or at a point of the clock.
+
+        then: called at the end, in this thread.
+        """
+
+        def end() -> None:
+            self._end_at, self._then = until, then
+
+        self._host.ask(end)
+
+    def join(self) -> None:
+        """Wait until it has ended."""
+        assert self._thread is not None
+        self._thread.join()
+
+    # What the exchange wants.
+
+    def nudge(self) -> None:
+        """Let what was decided just now be said to others."""
+        if self._host.owned():
+            self._own_nudges += 1  # seen to in `_round`
+        else:
+            self._nudged = True
+            self._wake()
+
+    def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
+        """Send the answer to what came from another process."""
+        self._host.inbox.push(Said(question, payload, error))
+
+    def taken(self, message: Incoming) -> None:
+        """Note that a task took, or dropped, a message, wherever it came from."""
+        if message._receipt is not None:
+            self._taken.append(message._receipt)
+            self._wake()
+        self.left(message._to)
+
+    def left(self, entry: Entry) -> None:
+        """Note that a task has room, or has gone from its place."""
+        if self._arrivals.holds(entry):
+            self._exchange.decide(lambda: [Resume(entry)])
+
+    def open(self, entry: Entry, messages: Sequence[Incoming]) -> None:
+        """Let a relay send; first what waited for its name."""
+
+        def opened() -> list[Action]:
+            if entry.place is self._host:
+                self.remote.open(entry, messages)
+            else:
+                # It was given up since that was decided; this goes back with the rest.
+                self._host.put_back(entry, messages)
+            return self.remote.flush(_sync.monotonic())
+
+        self._exchange.decide(opened)
+
+    def do(self, action: Action) -> None:
+        """Do what concerns other processes, or came from them; one at a time."""
+        match action:
+            case Post(entry, message):
+                self._arrivals.deliver(entry, message)
+            case Resume(entry):
+                self._arrivals.resume(entry)
+            case Reply(entry, number, responder, payload, error, final):
+                answer = Answer(
+                    _to=entry,
+                    number=number,
+                    responder=responder,
+                    payload=payload,
+                    error=error,
+                    final=final,
+                )
+                self._arrivals.answer(entry, answer)
+            case Vacate(entry, messages, final):
+                self._host.ask(lambda: self._vacate(entry, messages, final=final))
+            case Send() | HangUp() | Dial():
+                self._outbox.append(action)
+                self._wake()
+            case _:
+                raise AssertionError(action)
+
+    def _wake(self) -> None:
+        # What it is woken for was noted before this; it notes that it sleeps, and then
+        # looks for that. So one of the two sees the other, without a lock.
+        arrived = self._host.inbox.arrived
+        if arrived.asleep:
+            with self._host.inbox.lock:
+                arrived.wake_one()
+
+    # The thread itself.
+
+    def _run(self) -> None:
+        self._host.ident = _sync.get_ident()
+        while not self._over():
+            self._lines.wait(self._due, self._deadline())
+            self._round()
+        self._lines.close()
+        self._ended = True
+        self._do_what_is_left()
+        self._then()
+
+    def _do_what_is_left(self) -> None:
+        """Do what is asked at the end, or later; in whichever thread.
+
+        Links that are handed over end; tasks that leave late are emptied.
+        """
+        _, requests = self._host.take()
+        for request in requests:
+            request.run()
+
+    def _due(self) -> bool:
+        """Whether there is anything to do but for what comes by links."""
+        return bool(
+            self._host.inbox.items or self._taken or self._outbox or self._nudged
+        )
+
+    def _deadline(self) -> float | None:
+        now = _sync.monotonic()
+        due = self._exchange.look(lambda: self._next_deadline(now))
+        return _first(due, self._end_at)
+
+    def _next_deadline(self, now: float) -> float | None:
+        parked = self._exchange.manager.parked.next_deadline()
+        return _first(self.remote.next_deadline(now), parked)
+
+    def _over(self) -> bool:
+        if self._end_at is None or self._due():
+            return False
+        if self._end_at <= _sync.monotonic():
+            return True  # though a link may be full of what nobody reads (BUS-DEREG-12)
+        return not self._lines.sending and self._exchange.look(self._quiet)
+
+    def _quiet(self) -> bool:
+        """Whether no task is here, and all of theirs was taken, and said to be."""
+        if any(not entry.remote for entry in self._exchange.manager.table):
+            return False
+        return not any(
+            peer.session.ack_at is not None
+            or any(relay.queue or relay.unacked for relay in peer.all_relays())
+            for peer in self.remote.neighbours.peers.values()
+        )
+
+    def _round(self) -> None:
+        self._nudged = False
+        came = [(number, _read(data)) for number, data in self._lines.take()]
+        posted, requests = self._host.take()
+        now = _sync.monotonic()
+        own_nudges = self._own_nudges
+        self._exchange.decide(lambda: self._decide(came, posted, now))
+        for request in requests:
+            request.run()
+        # One nudge is for that decision. More are for what was decided while actions
+        # were done, as when a task is cut off; that is to be said at once, too.
+        if requests or self._own_nudges > own_nudges + 1:
+            self._exchange.decide(lambda: self.remote.flush(now))
+        self._carry_out()
+        self._lines.resume()
+        self._host.review()
+
+    def _decide(
+        self,
+        came: Iterable[tuple[int, _Read]],
+        posted: Iterable[Incoming | Said],
+        now: float,
+    ) -> list[Action]:
+        """Let the manager decide on all that happened; see `Neighbourhood`."""
+        remote = self.remote
+        actions: list[Action] = []
+        for number, read in came:
+            if read.lost:
+                actions += remote.lost(number, now)
+            elif read.error is not None:
+                actions += remote.malformed(number, read.error, now)
+            else:
+                actions += remote.receive(number, read.frame, now)
+        while self._taken:
+            remote.extracted(self._taken.popleft(), now)
+        for item in posted:
+            actions += self._host.pass_on(item, remote)
+        due = self._next_deadline(now)
+        if due is not None and due <= now:
+            actions += self._exchange.manager.expire(now)
+            actions += remote.tick(now)
+        return actions + remote.flush(now)
+
+    def _vacate(
+        self, entry: Entry, messages: Sequence[Incoming], *, final: bool
+    ) -> None:
+        """Give back what a relay has left, and then what was posted to it since."""
+        unread = [*self._host.unopened(entry), *messages, *self._host.strays(entry)]
+        now = _sync.monotonic()
+        manager = self._exchange.manager
+        self._exchange.decide(lambda: manager.left(entry, unread, now, final=final))
+
+    def _carry_out(self) -> None:
+        """Do with links what was decided, in that order."""
+        while self._outbox:
+            match self._outbox.popleft():
+                case Send(link, frame):
+                    self._lines.send(link, encode(frame))
+                case HangUp(link):
+                    self._lines.hang_up(link)
+                case Dial() as dial:
+                    self._dial(dial)
+
+    def _dial(self, dial: Dial) -> None:
+        def made(number: int | None) -> None:
+            now = _sync.monotonic()
+            if number is None:
+                self._exchange.decide(
+                    lambda: self.remote.dial_failed(dial.kind, dial.key, now)
+                )
+            else:
+                self._exchange.decide(
+                    lambda: self.remote.dialled(number, dial.kind, dial.key, now)
+                )
+
+        self._lines.dial(dial.addresses, made)
+
+    def _accepted(self, number: int) -> None:
+        now = _sync.monotonic()
+        self._exchange.decide(lambda: self.remote.accepted(number, now))
+
+
+@attrs.frozen
+class _Read:
+    """What was read of a link: a frame, one to be passed over, none, or the end."""
+
+    frame: Frame | None = None
+    error: WireError | None = None
+    lost: bool = False
+
+
+def _read(data: bytes | None) -> _Read:
+    if data is None:
+        return _Read(lost=True)
+    try:
+        return _Read(decode(data))
+    except WireError as error:
+        return _Read(error=error)
+
+
+def _first(*times: float | None) -> float | None:
+    return min((each for each in times if each is not None), default=None)

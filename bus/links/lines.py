@@ -1,0 +1,273 @@
+"""`Lines`: the links of one process as message queues, and one place to wait for all.
+
+A link is a `MessageQueue` that a `QueueBroker` gave (BUS-CHAN-1). To make one may take
+a while, and nobody who serves others may wait for it (BUS-CHAN-3): one helper thread
+for each broker lets others in, and one for each link that is being made asks elsewhere.
+All else is for the one thread that owns this, and it waits only in `wait`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from queuebroker import _sync
+from queuebroker.bell import Bell
+from queuebroker.errors import (
+    DisconnectedError,
+    QueueBrokerError,
+    ReceiveTimeoutError,
+    SendTimeoutError,
+)
+from queuebroker.status import Status
+from queuebroker.waiting import Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from bus.threads.inbox import Inbox
+    from queuebroker.message_queue import MessageQueue
+    from queuebroker.queue_broker import QueueBroker
+
+__all__ = ["PORT", "Lines"]
+
+PORT: Final = 1  # of a broker, where links are made
+_FRAMES_MAX: Final = 256  # taken from one link before the others have their turn
+_ROOM_S: Final = 0.001  # before a link that was full is tried again
+
+
+class Lines:
+    """The links of a process, by the numbers that it gives them.
+
+    Args:
+        inbox: what wakes the owner, beside frames.
+        ask: lets the owner call something; from any thread.
+        capacity: frames that fit in each direction of a link (BUS-CHAN-8).
+        timeout_s: how long the making of a link may take.
+    """
+
+    __slots__ = (
+        "_ask",
+        "_brokers",
+        "_capacity",
+        "_closed",
+        "_closing",
+        "_helpers",
+        "_inbox",
+        "_numbers",
+        "_queues",
+        "_timeout_s",
+        "_unsent",
+    )
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        ask: Callable[[Callable[[], object]], None],
+        *,
+        capacity: int,
+        timeout_s: float,
+    ) -> None:
+        self._inbox: Final = inbox
+        self._ask: Final = ask
+        self._capacity: Final = capacity
+        self._timeout_s: Final = timeout_s
+        self._numbers = itertools.count(1)
+        self._queues: Final[dict[int, MessageQueue]] = {}
+        # What found a link full, and links that end once that was sent.
+        self._unsent: Final[dict[int, deque[bytes]]] = {}
+        self._closing: Final[set[int]] = set()
+        self._brokers: Final[list[QueueBroker]] = []
+        self._helpers: Final[list[_sync.Thread]] = []
+        self._closed: bool = False
+
+    # Links that are made.
+
+    def let_in(self, broker: QueueBroker, made: Callable[[int], object]) -> None:
+        """Accept links at a broker until `close`; tell the number of each."""
+        if self._closed:
+            broker.close()
+            return
+        self._brokers.append(broker)
+
+        def accept() -> None:
+            try:
+                while True:
+                    queue = broker.accept(PORT, capacity=self._capacity)
+                    self._hand_over(queue, made)
+            except QueueBrokerError:
+                return  # the broker is closed
+
+        self._help(f"{broker.name} accepts", accept)
+
+    def dial(
+        self, addresses: Iterable[str], made: Callable[[int | None], object]
+    ) -> None:
+        """Make a link with whoever listens at the first of some addresses.
+
+        made: is told the number of the link; None if nobody lets this process in.
+        """
+        if self._closed:
+            return
+        broker = self._brokers[0]
+
+        def connect() -> None:
+            queue = None
+            for address in addresses:
+                try:
+                    queue = broker.connect(address, PORT, timeout=self._timeout_s)
+                except QueueBrokerError:
+                    if broker.closed:
+                        return
+                    continue  # it is there, and does not accept, or closes
+                if queue is not None:
+                    break
+            if queue is None:
+                self._ask(lambda: made(None))
+            else:
+                self._hand_over(queue, made)
+
+        self._help(f"{broker.name} connects", connect)
+
+    def _help(self, name: str, work: Callable[[], None]) -> None:
+        self._helpers[:] = [each for each in self._helpers if each.is_alive()]
+        helper = _sync.Thread(target=work, name=name, daemon=True)
+        self._helpers.append(helper)
+        helper.start()
+
+    def _hand_over(self, queue: MessageQueue, made: Callable[[int], object]) -> None:
+        number = next(self._numbers)
+
+        def own() -> None:
+            if self._closed:
+                queue.disconnect()  # else whoever is there would wait for a word
+                return
+            self._queues[number] = queue
+            made(number)
+
+        self._ask(own)
+
+    # What goes over them.
+
+    def send(self, number: int, frame: bytes) -> None:
+        """Put a frame on a link; on one that is gone, nowhere (BUS-CHAN-4)."""
+        queue = self._queues.get(number)
+        if queue is None:
+            return
+        waiting = self._unsent.get(number)
+        if waiting is None:
+            try:
+                queue.send(frame, timeout=0)
+            except SendTimeoutError:
+                self._unsent[number] = deque([frame])
+            except DisconnectedError:
+                return  # that is told when what came before is read (BUS-CHAN-5)
+        else:
+            waiting.append(frame)
+
+    def hang_up(self, number: int) -> None:
+        """Close a link, behind all that was sent on it."""
+        if number in self._unsent:
+            self._closing.add(number)
+        else:
+            self._let_go(number)
+
+    @property
+    def sending(self) -> bool:
+        """Whether anything waits for room in a link."""
+        return bool(self._unsent)
+
+    def resume(self) -> None:
+        """Send what waited for room."""
+        for number, waiting in list(self._unsent.items()):
+            queue = self._queues[number]
+            try:
+                while waiting:
+                    queue.send(waiting[0], timeout=0)
+                    waiting.popleft()
+            except SendTimeoutError:
+                continue
+            except DisconnectedError:
+                waiting.clear()
+            del self._unsent[number]
+            if number in self._closing:
+                self._let_go(number)
+
+    def take(self) -> list[tuple[int, bytes | None]]:
+        """Take in what came: frames by number, None for a link that is gone."""
+        came: list[tuple[int, bytes | None]] = []
+        for number, queue in list(self._queues.items()):
+            try:
+                frames = queue.receive_many(_FRAMES_MAX, timeout=0)
+            except ReceiveTimeoutError:
+                continue
+            except DisconnectedError:
+                if number not in self._closing:
+                    came.append((number, None))
+                self._let_go(number)
+                continue
+            if number not in self._closing:
+                came += [(number, frame) for frame in frames]
+        return came
+
+    def _let_go(self, number: int) -> None:
+        self._unsent.pop(number, None)
+        self._closing.discard(number)
+        queue = self._queues.pop(number, None)
+        if queue is not None:
+            queue.disconnect()
+
+    # The owner's sleep.
+
+    def wait(self, ready: Callable[[], bool], deadline: float | None) -> None:
+        """Sleep until a frame or a loss may be here, or ``ready``, or time is up.
+
+        ready: looked at once more after the inbox can wake the owner.
+        deadline: on the monotonic clock in seconds; None for never.
+        """
+        if self._unsent:
+            soon = _sync.monotonic() + _ROOM_S
+            deadline = soon if deadline is None else min(soon, deadline)
+        queues = list(self._queues.values())
+        selection = Selection(queues)
+        bell = selection.enlist(Bell)
+        inbox = self._inbox
+        try:
+            with inbox.lock:
+                inbox.arrived.enlist(bell)
+
+            def look() -> bool:
+                return ready() or any(map(_stirs, queues))
+
+            # Looked at again: who sent before this was listed could not see it.
+            if not look():
+                _sync.park(bell.lock, look, deadline)
+        finally:
+            with inbox.lock:
+                inbox.arrived.leave(bell)
+            selection.withdraw()
+
+    # The end.
+
+    def close(self) -> None:
+        """Let nobody in any more, and hang up everywhere; frames on the way arrive.
+
+        What a helper hands over while this waits for it is asked for, as ever, and hung
+        up when that is called.
+        """
+        self._closed = True
+        for broker in self._brokers:
+            broker.close()
+        for number in list(self._queues):
+            self._let_go(number)
+        for helper in self._helpers:
+            helper.join()
+
+
+def _stirs(queue: MessageQueue) -> bool:
+    """Whether `Lines.take` has something of a link: a frame, or the loss of it.
+
+    A link is lost without a frame, too, and then nobody wakes who lists itself later.
+    """
+    return queue.pending > 0 or queue.status is not Status.CONNECTED

@@ -1,0 +1,142 @@
+"""`MemoryNetwork`: several processes, and machines, inside one; for tests.
+
+Links are plain in-process message queues (BUS-CHAN-1). The first process of a machine
+is its master; if that ends, the one that came next becomes it. Nothing is random: the
+same calls give the same names, incarnations and epochs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final
+
+from bus.core.limits import Limits
+from bus.core.wire import Identity, Role
+from bus.links.comm_thread import CommThread
+from queuebroker import _sync
+from queuebroker.broker_manager import BrokerManager
+from queuebroker.queue_broker import QueueBroker
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Iterator
+
+    from bus.config import BusConfig
+    from bus.threads.exchange import Exchange
+
+__all__ = ["MemoryNetwork"]
+
+# Between two incarnations: registrations and epochs are numbered from there.
+_STEP: Final = 2**32
+
+
+class MemoryNetwork:
+    """Who is there, by machine and process.
+
+    bus: the name of the bus that all are on.
+
+    Lock: ``_lock`` guards who is there, and who is master. Processes are told under it
+    what follows from that, which takes no time: what they do they do in their threads.
+    """
+
+    def __init__(self, bus: str) -> None:
+        self.bus: Final = bus
+        self._brokers: Final = BrokerManager()
+        self._lock: Final[_thread.LockType] = _sync.Lock()
+        self._lives = itertools.count(1)
+        self._nonces = itertools.count(1)
+        # By machine, oldest first: the first of each is its master.
+        self._machines: Final[dict[str, dict[str, CommThread]]] = {}
+        # Where the master of each machine lets others in.
+        self._doors: Final[dict[str, QueueBroker]] = {}
+
+    def new_incarnation(self) -> int:
+        """Return a number above all before it."""
+        return next(self._lives) * _STEP
+
+    def join(
+        self,
+        machine: str,
+        process: str,
+        incarnation: int,
+        exchange: Exchange,
+        config: BusConfig,
+    ) -> CommThread:
+        """Let a process speak with all others.
+
+        Raises:
+            ValueError: there is one of that name on that machine.
+        """
+        with self._lock:
+            others = self._machines.setdefault(machine, {})
+            if process in others:
+                msg = f"process {process!r} is on bus {self.bus!r} already"
+                raise ValueError(msg)
+            master = not others
+            comm = CommThread(
+                exchange,
+                Identity(
+                    bus=self.bus,
+                    machine=machine,
+                    machine_id=machine,
+                    process=process,
+                    process_id=incarnation // _STEP,
+                    incarnation=incarnation,
+                    role=Role.MASTER if master else Role.SLAVE,
+                ),
+                config=config,
+                limits=Limits.of(config),
+                nonce=lambda: next(self._nonces),
+                listens=f"{machine}/{process}",
+                master=_master_of(machine),
+            )
+            others[process] = comm
+            broker = QueueBroker(f"{machine}/{process}", manager=self._brokers)
+            comm.start(broker, list if master else comm.remote.dial_master)
+            if master:
+                self._promote_locked(machine, comm)
+        return comm
+
+    def leave(self, machine: str, process: str, comm: CommThread) -> None:
+        """Forget a process; let the next one be master, if this one was."""
+        with self._lock:
+            others = self._machines[machine]
+            if others.get(process) is not comm:
+                return  # it was told twice
+            was_master = next(iter(others)) == process
+            del others[process]
+            if was_master:
+                self._close_door_locked(machine)
+            if was_master and others:
+                heir = next(iter(others.values()))
+                heir.decide(heir.remote.become_master)
+                self._promote_locked(machine, heir)
+
+    def _promote_locked(self, machine: str, comm: CommThread) -> None:
+        door = QueueBroker(_master_of(machine), manager=self._brokers)
+        self._doors[machine] = door
+        comm.let_in(door)
+        for there, other in self._other_masters(machine):
+            _introduce(comm, there)
+            _introduce(other, machine)
+
+    def _close_door_locked(self, machine: str) -> None:
+        """Close where a master has let others in, though it ended before it did."""
+        door = self._doors.pop(machine, None)
+        if door is not None:
+            door.close()
+
+    def _other_masters(self, machine: str) -> Iterator[tuple[str, CommThread]]:
+        for there, processes in self._machines.items():
+            if there != machine and processes:
+                yield there, next(iter(processes.values()))
+
+
+def _introduce(master: CommThread, machine: str) -> None:
+    """Let a master know where that of another machine listens."""
+    where = (_master_of(machine),)
+    master.decide(lambda: master.remote.machine_known(machine, where))
+
+
+def _master_of(machine: str) -> str:
+    return f"master of {machine}"  # no process can be called that

@@ -1,0 +1,193 @@
+"""`RelayHost`: the place of all relays of a process, where tasks post to them.
+
+What is posted to a relay, and to all who hear from other processes, lies in one inbox
+until the comm thread takes it in; so to post ends the sender's part (BUS-RELAY-6).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.core.actions import Action, Fail
+from bus.core.routing_table import Entry, RegistrationId, Visibility
+from bus.errors import BusFullError
+from bus.links.stand_in import StandIn
+from bus.message import Incoming
+from bus.threads.account import Account
+from bus.threads.inbox import Inbox
+from bus.threads.thread_manager import Request
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bus.address import Address
+    from bus.config import BusConfig
+    from bus.core.neighbourhood import Neighbourhood
+    from bus.core.relay import Relay
+    from bus.core.wire import Characteristics
+    from bus.errors import BusError
+    from bus.payload import Payload
+    from bus.threads.account import Admission
+    from bus.threads.delivery import Delivery
+
+__all__ = ["RelayHost", "Said"]
+
+
+class Said:
+    """An answer that a task of this process gave to one of another."""
+
+    __slots__ = ("error", "payload", "question")
+
+    def __init__(self, question: Incoming, payload: Payload, error: str | None) -> None:
+        self.question: Final = question
+        self.payload: Final = payload
+        self.error: Final = error
+
+
+class RelayHost:
+    """A place as a `ThreadManager` is one: it is posted to in any thread.
+
+    Args:
+        here: what ``audience`` is called, as a task of this process.
+        taken: told of what came from others and need not be kept by them any more.
+
+    Attributes:
+        inbox: what was posted, and what the comm thread is asked to do.
+        audience: stands for all tasks of other processes that hear some of this one;
+          account: what waits for it.
+        ident: the comm thread; None before that runs.
+
+    Invariant: what was posted to a relay before that was given up is in ``_strays``, in
+    order, or in the inbox, before the request that gives it back.
+    """
+
+    __slots__ = (
+        "_busy",
+        "_config",
+        "_strays",
+        "_taken",
+        "_unopened",
+        "account",
+        "audience",
+        "ident",
+        "inbox",
+    )
+
+    def __init__(
+        self,
+        here: Address,
+        registration: RegistrationId,
+        config: BusConfig,
+        taken: Callable[[Incoming], object],
+    ) -> None:
+        self._config: Final = config
+        self._taken: Final = taken
+        self.inbox: Final = Inbox()
+        self.ident: int | None = None
+        self.account: Final = Account(
+            messages_max=config.task_fifo_messages,
+            bytes_max=config.task_fifo_bytes,
+            overflow="drop-oldest",
+        )
+        self.audience: Final = Entry(
+            id=registration,
+            name=here.module,
+            visibility=Visibility.PRIVATE,
+            address=here,
+            place=self,
+            box=None,
+        )
+        # Of the comm thread alone: what was posted to relays that were given up since,
+        # and relays in which anything waits.
+        self._strays: Final[dict[Entry, list[Incoming]]] = {}
+        self._busy: Final[set[Relay]] = set()
+        # What was to be put in front of such a relay; put here before the request that
+        # gives it back.
+        self._unopened: Final[dict[Entry, Sequence[Incoming]]] = {}
+
+    # For any thread.
+
+    def stand_in(self, task: Characteristics) -> StandIn:
+        """Make what a relay is to those who post to it."""
+        return StandIn(
+            messages_max=self._config.task_fifo_messages,
+            bytes_max=self._config.task_fifo_bytes,
+            overflow=task.overflow,
+            taken=self._taken,
+            refuse=self._refuse,
+        )
+
+    def _refuse(self, question: Incoming, error: BusError) -> None:
+        self.inbox.push(Said(question, None, f"{type(error).__name__}: {error}"))
+
+    def owned(self) -> bool:
+        """Whether the calling thread is the comm thread."""
+        return self.ident == _sync.get_ident()
+
+    def post(self, message: Delivery) -> Admission:
+        """Post a message for a relay, or for the audience; see `Inbox.offer`."""
+        return self.inbox.offer(message, self)
+
+    def ask(self, request: Callable[[], object]) -> None:
+        """Let the comm thread call something, after what was posted before."""
+        self.inbox.push(Request(request))
+
+    # For the comm thread.
+
+    def take(self) -> tuple[list[Incoming | Said], list[Request]]:
+        """Take out what was posted, and what is asked, each in order."""
+        posted: list[Incoming | Said] = []
+        requests: list[Request] = []
+        for item in self.inbox.take_now():
+            if type(item) is Request:
+                requests.append(item)
+            elif type(item) is Said or item._to is not self.audience:
+                posted.append(item)
+            elif self.account.extract(item, self.inbox.lock):
+                posted.append(item)  # else it was dropped for newer ones
+        return posted, requests
+
+    def pass_on(self, item: Incoming | Said, remote: Neighbourhood) -> list[Action]:
+        """Give what was posted to whom it is for; under the exchange's lock."""
+        if type(item) is Said:
+            remote.answer(item.question, item.payload, error=item.error)
+            return []
+        assert isinstance(item, Incoming)
+        entry: Entry = item._to
+        if entry is self.audience:
+            remote.notify(item._source, item.payload, item._id)
+            return []
+        relay: Relay = entry.box
+        stand_in: StandIn = relay.client
+        stand_in.moved(item)
+        self._busy.add(relay)
+        if entry.place is not self:
+            self._strays.setdefault(entry, []).append(item)
+            return []
+        try:
+            remote.post(entry, item)
+        except BusFullError as error:
+            return [Fail(item, error)]
+        return []
+
+    def put_back(self, entry: Entry, messages: Sequence[Incoming]) -> None:
+        """Keep what was to be sent first by a relay that was given up; any thread."""
+        self._unopened[entry] = messages
+
+    def unopened(self, entry: Entry) -> Sequence[Incoming]:
+        """Take out what was to be sent first by a relay that was given up."""
+        return self._unopened.pop(entry, ())
+
+    def strays(self, entry: Entry) -> list[Incoming]:
+        """Take out what was posted to a relay that was given up."""
+        return self._strays.pop(entry, [])
+
+    def review(self) -> None:
+        """Let those post on who wait for room in a relay."""
+        for relay in list(self._busy):
+            stand_in: StandIn = relay.client
+            stand_in.review(relay)
+            if not relay.queue:
+                self._busy.discard(relay)
+        self.inbox.freed()

@@ -1,0 +1,161 @@
+"""`StandIn`: a relay, as those see it who post to it; and what waits in it, counted.
+
+To them it is a task like any other, with an account of its own (BUS-ENT-11). The bound
+is that of a task's FIFO, and holds for what is in the inbox of the comm thread and in
+the queue of the relay together: what was put on a link is bounded by the window there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.errors import BusFullError
+from bus.message import Kind
+from bus.threads.account import Admission
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Callable
+
+    from bus.core.relay import Relay
+    from bus.errors import BusError
+    from bus.message import Incoming
+    from bus.threads.account import Account, Overflow
+
+__all__ = ["StandIn"]
+
+
+class StandIn:
+    """The account of a relay, and its client (`bus.threads.mailbox.Client`).
+
+    Each number has one writer: ``_posted``, ``_posted_bytes`` whoever holds the lock of
+    the comm thread's inbox; the others the comm thread.
+
+    Args:
+        messages_max, bytes_max: the bound; one message always fits if nothing waits.
+        overflow: what becomes of what does not fit, as the far task says (BUS-FLOW-6).
+          For newer ones the relay itself drops the oldest, which only the comm thread
+          can; what was not yet moved there may be as much again.
+        taken: told of a message that the far process need not keep any more.
+        refuse: tells who asked there that nobody gets it here.
+    """
+
+    __slots__ = (
+        "_bytes_max",
+        "_left",
+        "_left_bytes",
+        "_messages_max",
+        "_moved",
+        "_moved_bytes",
+        "_posted",
+        "_posted_bytes",
+        "_refuse",
+        "_taken",
+        "overflow",
+        "undelivered",
+    )
+
+    def __init__(
+        self,
+        *,
+        messages_max: int,
+        bytes_max: int,
+        overflow: Overflow,
+        taken: Callable[[Incoming], object],
+        refuse: Callable[[Incoming, BusError], object],
+    ) -> None:
+        self._messages_max: Final = messages_max
+        self._bytes_max: Final = bytes_max
+        self.overflow: Final = overflow
+        self._taken: Final = taken
+        self._refuse: Final = refuse
+        self._posted = self._posted_bytes = 0
+        self._moved = self._moved_bytes = 0
+        self._left = self._left_bytes = 0
+        # What came from there, and it cannot be told that nobody got it.
+        self.undelivered: int = 0
+
+    # The account.
+
+    @property
+    def account(self) -> StandIn:
+        """What waits in it: this is both."""
+        return self
+
+    @property
+    def unread(self) -> int:
+        """How many messages wait here."""
+        return self._posted - self._left
+
+    def error(self, what: str) -> BusFullError:
+        """Return what to raise when there is no room, ``what`` being whose this is."""
+        if self.unread >= self._messages_max:
+            return BusFullError(what, self._messages_max)
+        return BusFullError(what, self._bytes_max, "bytes")
+
+    def full(self, size: int) -> bool:
+        """Whether there is no room for so many bytes more; a look, with no lock."""
+        unread = self.unread
+        return unread >= self._messages_max or (
+            self._posted_bytes - self._left_bytes + size > self._bytes_max
+            and unread > 0
+        )
+
+    def admit_locked(
+        self,
+        message: Incoming,
+        dropped: list[Incoming],  # noqa: ARG002 # nothing older is
+    ) -> Admission:
+        """Put a message on the account; under the lock of the comm thread's inbox."""
+        if self.full(message._size):
+            if self.overflow == "drop-newest":
+                return Admission.DROPPED
+            if self.overflow != "drop-oldest" or self._crowded(message._size):
+                return Admission.FULL
+        self._posted += 1
+        self._posted_bytes += message._size
+        return Admission.ACCEPTED
+
+    def _crowded(self, size: int) -> bool:
+        """Whether as much as may wait in the relay waits on its way there."""
+        coming = self._posted - self._moved
+        return coming >= self._messages_max or (
+            self._posted_bytes - self._moved_bytes + size > self._bytes_max
+            and coming > 0
+        )
+
+    def admit_inside(
+        self, message: Incoming, dropped: list[Incoming], lock: _thread.LockType
+    ) -> Admission:
+        """Put a message on the account, in the comm thread itself."""
+        with lock:
+            return self.admit_locked(message, dropped)
+
+    def moved(self, message: Incoming) -> None:
+        """Note that a message went from the inbox into the relay; its size with it."""
+        self._moved += 1
+        self._moved_bytes += message._size
+
+    def review(self, relay: Relay) -> None:
+        """See how much has left the relay since; in the comm thread."""
+        # One assignment each: in between, too much seems to wait, never too little.
+        self._left = self._moved - len(relay.queue)
+        self._left_bytes = self._moved_bytes - relay.queued_bytes
+
+    # The client, in any thread: what became of what the far task has sent.
+
+    def failed(self, message: Incoming, error: BusError) -> None:
+        """Tell who asked that nobody gets it; others know only that it was taken."""
+        if message.wants_reply:
+            self._refuse(message, error)
+        elif message.kind is Kind.COMMAND:
+            self.undelivered += 1
+
+    def overflowed(self, message: Incoming) -> None:
+        """Do nothing: who asks to be cut off is cut off where it is."""
+
+    def was_dropped(self, message: Incoming) -> None:
+        """Note that what the far task has sent was dropped for something newer."""
+        self._taken(message)
+        account: Account = message._account
+        self.failed(message, account.error(f"task {message._to.name!r}"))

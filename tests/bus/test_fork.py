@@ -1,0 +1,86 @@
+"""What a child after a fork can do with the bus of its parent: nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+from specs.clauses import clause
+from tests.support import LIMIT_S
+
+_PROGRAM = """
+    import os
+    import sys
+    import warnings
+
+    from bus import WrongProcessError, open_bus
+
+    warnings.simplefilter("ignore", DeprecationWarning)  # there are threads, on purpose
+    bus = open_bus()
+    thread = bus.thread()
+    echo = bus.register("echo", on_command=lambda message: message.payload)
+    asker = bus.register("asker", thread=thread)
+    subscription = asker.subscribe("echo", print)
+    assert bus.call("echo", 1) == 1
+
+    attempts = {
+        "call": lambda: bus.call("echo", 1),
+        "command": lambda: asker.command("echo", 1),
+        "deregister": lambda: asker.deregister(),
+        "here": lambda: bus.here(),
+        "inspect": lambda: bus.inspect(),
+        "move": lambda: asker.move(thread),
+        "notify": lambda: asker.notify(1),
+        "register": lambda: bus.register("child"),
+        "stop": lambda: thread.stop(),
+        "subscribe": lambda: asker.subscribe("echo", print),
+        "thread": lambda: bus.thread(),
+    }
+    with bus._exchange._lock, thread._manager.inbox.lock, bus._lock:
+        child = os.fork()  # whatever is held now is held for ever there
+    if child == 0:
+        for name, attempt in attempts.items():
+            try:
+                attempt()
+            except WrongProcessError as error:
+                assert str(os.getppid()) in str(error), error
+                print(name, "is refused", flush=True)
+        bus.close()
+        with open_bus() as own:
+            own.register("echo", on_command=lambda message: message.payload)
+            print("its own bus answers", own.call("echo", 2), flush=True)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert status == 0, status
+    assert bus.call("echo", 3) == 3
+    assert len(bus.tasks()) == 3
+    bus.close()
+    print("the parent goes on")
+"""
+
+
+@clause("BUS-INIT-16")
+def test_a_child_is_refused_and_the_parent_goes_on() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(_PROGRAM)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        env=os.environ,
+    )
+
+    assert done.stdout.splitlines() == [
+        *(
+            f"{name} is refused"
+            for name in (
+                *("call", "command", "deregister", "here", "inspect", "move"),
+                *("notify", "register", "stop", "subscribe", "thread"),
+            )
+        ),
+        "its own bus answers 2",
+        "the parent goes on",
+    ], done.stderr
+    assert done.returncode == 0

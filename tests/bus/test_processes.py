@@ -1,0 +1,590 @@
+"""What tasks of several processes see of one another: the same as at home.
+
+Links are in-process queues here (BUS-CHAN-1); all else is what runs in real processes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from contextlib import ExitStack, contextmanager, suppress
+from random import Random
+from threading import Event
+from threading import enumerate as threads_now
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from attrs import evolve
+
+from bus import (
+    AddresseeGoneError,
+    BusConfig,
+    BusFullError,
+    CommandTimeoutError,
+    NameTakenError,
+    UnresolvedError,
+    Visibility,
+)
+from queuebroker.testing import explore
+from specs.clauses import clause
+from tests.bus.support import (
+    DISTANCES,
+    NEAR,
+    Holder,
+    There,
+    info,
+    memory_bus,
+    serve,
+    unbalanced,
+)
+from tests.support import LIMIT_S, Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus import Bus, Incoming, Overflow, Presence, Response, Undelivered
+    from queuebroker.testing import Run
+
+FAR = DISTANCES[len(NEAR) :]
+far_apart = pytest.mark.parametrize("distance", FAR)
+
+# Little may be under way; of what lies unread there is room for much, or for little.
+NARROW = BusConfig(window=4, stream_window=16, resolve_timeout_s=60.0)
+SMALL = evolve(NARROW, task_fifo_messages=8)
+
+
+def echo(message: Incoming) -> Any:
+    return message.payload
+
+
+@pytest.fixture
+def small() -> Iterator[tuple[Bus, Bus]]:
+    """Two processes with room for little."""
+    with (
+        memory_bus(config=SMALL) as one,
+        memory_bus(process="two", beside=one, config=SMALL) as two,
+    ):
+        yield one, two
+
+
+# Names.
+
+
+@clause("BUS-INIT-15", "BUS-ROUTE-6")
+@far_apart
+def test_who_was_there_before_the_other_process_came_is_found(
+    bus: Bus, distance: str
+) -> None:
+    bus.register("doer", thread=bus.thread(), on_command=echo)
+
+    with There(bus, distance) as there:
+        assert there.bus.call(there.back("doer"), 7) == 7
+
+
+@clause("BUS-ROUTE-18", "BUS-MOVE-5")
+@far_apart
+def test_who_comes_later_gets_what_was_sent_before(bus: Bus, there: There) -> None:
+    sender = bus.register("sender", thread=bus.here())
+    answers: list[Any] = []
+    sender.command(there.at("doer"), 3, on_response=answers.append)
+
+    there.register("doer", on_command=echo)
+
+    serve(bus, lambda: answers, "it is answered")
+    assert [(one.payload, one.error) for one in answers] == [(3, None)]
+
+
+@clause("BUS-NAME-7")
+def test_a_name_of_another_process_is_taken(bus: Bus) -> None:
+    with There(bus, "other process") as there:
+        there.register("doer", on_command=echo)
+        assert bus.call("doer", 1) == 1
+
+        with pytest.raises(NameTakenError, match="'doer'"):
+            bus.register("doer")
+
+
+@clause("BUS-NAME-7")
+def test_machines_have_names_of_their_own(bus: Bus) -> None:
+    with There(bus, "other machine") as there:
+        there.register("doer", on_command=lambda _: "theirs")
+        bus.register("doer", on_command=lambda _: "ours")
+
+        assert [bus.call("doer"), bus.call("ism://far/doer")] == ["ours", "theirs"]
+
+
+@clause("BUS-MOVE-7")
+def test_who_was_too_late_with_a_name_is_told_by_whoever_uses_it(
+    bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    with There(bus, "other process") as there:
+        with held_comm_thread(there.bus):
+            bus.register("doer", on_command=lambda _: "ours")
+            late = there.register("doer", on_command=lambda _: "theirs")
+
+        until(lambda: "'doer' leaves" in caplog.text, "it is told")
+        with pytest.raises(NameTakenError, match="'doer'"):
+            late.command("nobody")
+        assert there.bus.call("doer") == "ours"
+
+
+@contextmanager
+def held_comm_thread(bus: Bus) -> Iterator[None]:
+    """Let a process neither say nor hear anything."""
+    held, go = Event(), Event()
+    assert bus._comm is not None
+
+    def hold() -> None:
+        held.set()
+        assert go.wait(LIMIT_S)
+
+    bus._comm._host.ask(hold)
+    assert held.wait(LIMIT_S)
+    try:
+        yield
+    finally:
+        go.set()
+
+
+@clause("BUS-INIT-9", "BUS-RELAY-5")
+@far_apart
+def test_a_private_task_is_answered_and_cannot_be_addressed(
+    bus: Bus, there: There
+) -> None:
+    there.register("doer", on_command=echo)
+    asker = bus.register("asker", thread=bus.here(), visibility=Visibility.PRIVATE)
+
+    assert asker.call(there.at("doer"), 5) == 5
+
+    with pytest.raises((UnresolvedError, CommandTimeoutError)):
+        there.bus.call(there.back("asker"), timeout=0.05)
+
+
+# What becomes of commands.
+
+
+@clause("BUS-ROUTE-19")
+@far_apart
+def test_nobody_anywhere_is_told_as_nobody_here(bus: Bus, there: There) -> None:
+    config = BusConfig(resolve_timeout_s=0.05)
+    with (
+        memory_bus(config=config, process="brief", beside=bus) as brief,
+        pytest.raises(UnresolvedError, match="nobody has that name"),
+    ):
+        brief.call(there.at("nobody"))
+
+
+@clause("BUS-DEREG-8")
+@far_apart
+def test_what_a_task_leaves_for_good_fails(bus: Bus, there: There) -> None:
+    told: list[Undelivered] = []
+    sender = bus.register("sender", thread=bus.here(), on_undelivered=told.append)
+    doer = there.register("doer")
+    for number in range(3):
+        sender.command(there.at("doer"), number)
+    until(lambda: info(there.bus, "doer").commands.unread == 3, "all have arrived")
+
+    doer.deregister(final=True)
+
+    serve(bus, lambda: len(told) == 3, "all have failed")
+    assert [one.payload for one in told] == [0, 1, 2]
+    assert {type(one.error) for one in told} == {AddresseeGoneError}
+
+
+@clause("BUS-MOVE-4", "BUS-DEREG-4", "BUS-MSG-15")
+@pytest.mark.parametrize("seed", range(3))
+def test_what_follows_a_task_that_moves_follows_in_order(seed: int) -> None:
+    """Nothing is lost, repeated or overtaken, wherever the task is."""
+    random, count = Random(seed), 300
+    got: list[Any] = []
+    with ExitStack() as stack:
+        bus = stack.enter_context(memory_bus(config=NARROW))
+        buses = [
+            bus,
+            *(
+                stack.enter_context(memory_bus(process=name, beside=bus, config=NARROW))
+                for name in ("two", "three")
+            ),
+        ]
+        threads = [each.thread() for each in buses]
+
+        def settle_in() -> Any:
+            to = random.randrange(len(buses))
+            return buses[to].register(
+                "mover",
+                thread=threads[to],
+                on_command=lambda message: got.append(message.payload),
+            )
+
+        mover = settle_in()
+        sender = buses[1].register("sender", thread=buses[1].here())
+        sent = 0
+        while sent < count:
+            try:
+                sender.command("mover", sent)
+                sent += 1
+            except BusFullError:
+                buses[1].here().poll(0.001)
+            if random.random() < 0.1:
+                # Who takes a name that is not known to be free may have to leave: also
+                # for one who has left, and was not known of before.
+                until(lambda: is_known("mover", buses), "the master knows it")
+                mover.deregister()
+                until(lambda: is_free("mover", buses), "the name is free")
+                mover = settle_in()
+
+        serve(buses[1], lambda: len(got) >= count, "all have arrived")
+        assert got == list(range(count))
+        for each in buses:
+            assert unbalanced(each.inspect()) == []
+
+
+def is_known(name: str, buses: list[Bus]) -> bool:
+    """Whether the master, the first of some processes, knows who has a name."""
+    master = buses[0]._comm
+    assert master is not None
+    users = master.remote.directory.users
+    found = buses[0]._exchange.look(lambda: users.find(name))
+    return found is not None
+
+
+def is_free(name: str, buses: list[Bus]) -> bool:
+    """Whether no process knows of anybody with a name."""
+    found = [each._exchange.find(name) for each in buses]
+    return not is_known(name, buses) and found == [None] * len(buses)
+
+
+@clause("BUS-FLOW-2", "BUS-RELAY-11")
+def test_who_does_not_read_holds_back_who_sends(small: tuple[Bus, Bus]) -> None:
+    """Refused is what finds all full: the task, the window, the relay."""
+    one, two = small
+    with Holder.holding(two, name="doer") as holder:
+        sender = one.register("sender", thread=one.here())
+        accepted, refused = [], 0
+        for number in range(100):
+            try:
+                sender.command("doer", number)
+                accepted.append(number)
+            except BusFullError:
+                refused += 1
+            one.here().poll(0.001)
+        assert len(accepted) <= 3 * 8 + 4 + 1  # parked, waiting, under way, unread
+        assert refused > 0
+
+        holder.let_go()
+        until(lambda: len(holder.got) == len(accepted) + 1, "all have arrived")
+        assert holder.got == ["hold", *accepted]
+
+
+@clause("BUS-FLOW-6")
+def test_a_policy_holds_wherever_the_sender_is(small: tuple[Bus, Bus]) -> None:
+    one, two = small
+    policies: tuple[Overflow, ...] = ("drop-oldest", "drop-newest")
+    for policy in policies:
+        with Holder.holding(two, name=policy, overflow=policy) as holder:
+            told: list[Undelivered] = []
+            sender = one.register(
+                f"to-{policy}", thread=one.here(), on_undelivered=told.append
+            )
+            count = 200
+            for number in range(count):
+                sender.command(policy, number)
+                one.here().poll(0)
+            holder.let_go()
+
+            def accounted() -> int:
+                books = info(two, policy).commands  # noqa: B023
+                dropped = books.dropped + books.turned_away
+                return books.delivered + dropped + len(told)  # noqa: B023
+
+            serve(one, lambda: accounted() == count + 1, "all are read or dropped")  # noqa: B023
+            numbers = [each for each in holder.got if each != "hold"]
+            assert numbers == sorted(set(numbers))
+            kept = numbers[-1] if policy == "drop-oldest" else numbers[0]
+            assert kept == (count - 1 if policy == "drop-oldest" else 0)
+            assert all(isinstance(each.error, BusFullError) for each in told)
+
+
+@clause("BUS-FLOW-6")
+def test_a_plain_thread_waits_for_a_reader_elsewhere(small: tuple[Bus, Bus]) -> None:
+    one, two = small
+    with Holder.holding(two, name="doer", overflow="block") as holder:
+        sender = one.register("sender", thread=one.thread())
+        sender.command("doer", 0)
+        until(lambda: info(two, "doer").commands.unread == 1, "the first is there")
+        holder.let_go()
+
+        for number in range(1, 500):
+            sender.command("doer", number)
+
+        until(lambda: len(holder.got) == 501, "all have arrived")
+        assert holder.got == ["hold", *range(500)]
+
+
+# Notifications.
+
+
+@clause("BUS-RELAY-7", "BUS-RELAY-8", "AMO-28")
+@far_apart
+def test_a_pattern_hears_tasks_of_other_processes_once_each(
+    bus: Bus, there: There
+) -> None:
+    heard: list[tuple[Any, int]] = []
+    hearer = bus.register("hearer", thread=bus.here())
+    for pattern in ("bells/*", "bells/one", "**"):
+        hearer.subscribe(
+            there.at(pattern),
+            lambda one: heard.append((one.payload, len(one.subscriptions))),
+        )
+    bell = there.register("bells/one", on_command=echo)
+    other = there.register("bells/two")
+    # Who answers has been told before of all that was asked before.
+    hearer.call(there.at("bells/one"), 0)
+
+    bell.notify("one")
+    other.notify("two")
+
+    serve(bus, lambda: len(heard) == 2, "both are heard")
+    assert heard == [("one", 3), ("two", 2)]
+
+
+@clause("BUS-MSG-9")
+@far_apart
+def test_who_hears_can_answer(bus: Bus, there: There) -> None:
+    answers: list[Response] = []
+    bell = bus.register("bell", thread=bus.here(), on_command=echo)
+    hearer = there.register("hearer", on_command=echo)
+    hearer.subscribe(there.back("bell"), lambda one: one.respond("heard"))
+    assert bell.call(there.at("hearer"), 1) == 1  # by then it is known that it hears
+
+    bell.notify("ring", on_response=answers.append, timeout=0.2)
+
+    serve(bus, lambda: answers and answers[-1].final, "its time is up")
+    assert [(one.payload, one.final) for one in answers] == [
+        ("heard", False),
+        (1, True),
+    ]
+
+
+# Who is there.
+
+
+@clause("BUS-DEREG-2", "BUS-INIT-8")
+@far_apart
+def test_who_watches_sees_tasks_come_and_go_elsewhere(bus: Bus, there: There) -> None:
+    seen: list[tuple[str, bool]] = []
+    there.register("bells/early")
+    watcher = bus.register("watcher", thread=bus.here())
+
+    def note(one: Presence) -> None:
+        seen.append((one.address.module, one.here))
+
+    watcher.watch(there.at("bells/*"), note)
+    serve(bus, lambda: seen, "it sees who was there before")
+    late = there.register("bells/late")
+    serve(bus, lambda: len(seen) == 2, "it sees who comes")
+    late.deregister()
+    serve(bus, lambda: len(seen) == 3, "it sees who goes")
+    watcher.watch(there.at("bells/early"), note)
+    serve(bus, lambda: len(seen) == 4, "a second watch is told of who is there")
+
+    assert seen == [
+        ("bells/early", True),
+        ("bells/late", True),
+        ("bells/late", False),
+        ("bells/early", True),
+    ]
+
+
+@clause("BUS-DEREG-9")
+@far_apart
+def test_who_watches_sees_a_process_end(bus: Bus, distance: str) -> None:
+    seen: list[bool] = []
+    watcher = bus.register("watcher", thread=bus.here())
+    with There(bus, distance) as there:
+        watcher.watch(there.at("doer"), lambda one: seen.append(one.here))
+        there.register("doer")
+        serve(bus, lambda: seen, "it is there")
+
+    serve(bus, lambda: len(seen) == 2, "it is gone")
+    assert seen == [True, False]
+
+
+@clause("BUS-INIT-8")
+@far_apart
+def test_who_waits_for_a_name_waits_for_all_processes(bus: Bus, there: There) -> None:
+    with Threads() as threads:
+        waiting = threads.start(bus.wait_for, there.at("doer"))
+        doer = there.register("doer")
+
+        assert waiting.result() == doer.address
+
+
+# Processes.
+
+
+@clause("BUS-ENT-11")
+def test_a_relay_is_seen_by_nobody(bus: Bus) -> None:
+    with There(bus, "other process") as there:
+        there.register("doer", on_command=echo)
+        assert bus.call("doer", 1) == 1
+
+        assert [each.address.module for each in bus.tasks()] == ["_script1"]
+        with pytest.raises(NameTakenError):
+            bus.register("doer")
+        assert bus.call("doer", 2) == 2
+
+
+@clause("BUS-RELAY-2", "BUS-RELAY-6", "BUS-MSG-10")
+def test_to_send_does_not_wait_for_the_comm_thread(bus: Bus) -> None:
+    got: list[Any] = []
+    with There(bus, "other process") as there:
+        there.register("doer", on_command=lambda one: got.append(one.payload))
+        bus.call("doer", "first")
+        sender = bus.register("sender", thread=bus.here())
+        with held_comm_thread(bus):
+            for number in range(100):
+                sender.command("doer", number)
+            assert got == ["first"]
+
+        until(lambda: len(got) == 101, "all have arrived")
+        assert got == ["first", *range(100)]
+
+
+@clause("BUS-CHAN-2")
+def test_threads_do_not_grow_with_links(bus: Bus) -> None:
+    def of_the_first() -> list[str]:
+        mine = ("machine/process", "master of machine", "bus1")
+        return sorted(each.name for each in threads_now() if each.name.startswith(mine))
+
+    bus.register("doer", thread=bus.here(), on_command=echo)
+    counts = []
+    with ExitStack() as stack:
+        for number in range(6):
+            other = stack.enter_context(memory_bus(process=f"p{number}", beside=bus))
+            task = other.register("t" + str(number), thread=other.here())
+            answers: list[Response] = []
+            task.command("doer", 1, on_response=answers.append)
+            serve(bus, lambda: other.here().poll(0) or answers, "it is answered")  # noqa: B023
+            counts.append(len(of_the_first()))
+    assert len(set(counts)) == 1, counts
+
+
+@clause("BUS-INIT-3")
+def test_the_next_process_is_master_when_the_first_leaves() -> None:
+    with ExitStack() as stack:
+        with memory_bus(process="one") as one:
+            two = stack.enter_context(memory_bus(process="two", beside=one))
+            three = stack.enter_context(memory_bus(process="three", beside=one))
+            three.register("doer", on_command=echo)
+            assert two.call("doer", 1) == 1
+        with memory_bus(process="four", beside=two) as four:
+            assert four.call("doer", 2) == 2
+            assert two.call("doer", 3) == 3
+
+
+@clause("BUS-DEREG-9", "BUS-FLOW-5")
+@pytest.mark.parametrize("seed", range(4))
+def test_each_command_has_one_outcome_whatever_tasks_do(seed: int) -> None:
+    """Two machines, five processes: tasks come, go and answer, as the seed says."""
+    random = Random(seed)
+    config = BusConfig(
+        window=8, stream_window=64, task_fifo_messages=8, resolve_timeout_s=0.2
+    )
+    taken: Counter[int] = Counter()
+    outcomes: defaultdict[int, list[Any]] = defaultdict(list)
+    with ExitStack() as stack:
+        first = stack.enter_context(memory_bus(config=config))
+        buses = [first] + [
+            stack.enter_context(
+                memory_bus(process=name, machine=machine, beside=first, config=config)
+            )
+            for machine, name in (
+                *(("machine", "two"), ("machine", "three")),
+                *(("far", "four"), ("far", "five")),
+            )
+        ]
+        threads = [each.thread() for each in buses]
+
+        def asked(message: Incoming) -> Any:
+            taken[message.payload] += 1
+            return message.payload
+
+        senders = [
+            each.register(f"sender{at}", thread=threads[at])
+            for at, each in enumerate(buses)
+        ]
+        tasks: dict[str, Any] = {}
+        sent = 0
+        for _ in range(1500):
+            name = f"task{random.randrange(4)}"
+            if random.random() < 0.05:
+                if name in tasks:
+                    tasks.pop(name).deregister(final=random.random() < 0.2)
+                    continue
+                at = random.randrange(len(buses))
+                try:
+                    tasks[name] = buses[at].register(
+                        name, thread=threads[at], on_command=asked
+                    )
+                except NameTakenError:
+                    continue
+                continue
+            sent += 1
+            machine = random.choice(["machine", "far"])
+            try:
+                random.choice(senders).command(
+                    f"ism://{machine}/{name}",
+                    sent,
+                    on_response=outcomes[sent].append,
+                    timeout=2.0,
+                )
+            except BusFullError as error:
+                outcomes[sent].append(error)
+        until(lambda: all(outcomes.values()), "each has its outcome")
+
+        assert {len(each) for each in outcomes.values()} == {1}
+        assert set(taken.values()) == {1}
+        for number, [outcome] in outcomes.items():
+            if getattr(outcome, "error", outcome) is None:
+                assert outcome.payload == number
+                assert taken[number] == 1
+            elif isinstance(outcome, BusFullError):
+                assert taken[number] == 0
+        for each in buses:
+            assert unbalanced(each.inspect()) == []
+
+
+# Under the explorer.
+
+
+@clause("BUS-CHAN-1")
+def test_a_call_is_answered_by_another_process_in_every_schedule() -> None:
+    # Deadlines that pass early are preemptions; none of these shall.
+    config = BusConfig(
+        resolve_timeout_s=1e6, connect_timeout_s=1e6, relink_timeout_s=1e6
+    )
+
+    def program(_run: Run) -> None:
+        with (
+            memory_bus(config=config) as one,
+            memory_bus(process="two", beside=one, config=config) as two,
+        ):
+            two.register("doer", on_command=echo)
+            assert one.call("doer", 3, timeout=None) == 3
+
+    explore(program, bound=1, limit=400, random=0)
+
+
+@clause("BUS-CHAN-1", "BUS-FLOW-5")
+def test_a_call_has_one_outcome_in_every_schedule() -> None:
+    """Also if time passes at any moment, and the one who is asked leaves."""
+
+    def program(run: Run) -> None:
+        with memory_bus() as one, memory_bus(process="two", beside=one) as two:
+            doer = two.register("doer", on_command=echo)
+            leaving = run.spawn(lambda: doer.deregister(final=True))
+            with suppress(AddresseeGoneError, UnresolvedError, CommandTimeoutError):
+                assert one.call("doer", 3, timeout=1.0) == 3
+            leaving.join()
+
+    explore(program, bound=0, limit=50, random=150)

@@ -1,0 +1,1 @@
+"""Tests of `bus.links`: links as queues, what comes and goes, the comm thread."""

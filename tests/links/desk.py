@@ -1,0 +1,79 @@
+"""`Desk`: the owner of some lines, without a bus; and the far ends of its links."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.links.lines import PORT, Lines
+from bus.threads.inbox import Inbox
+from queuebroker.broker_manager import BrokerManager
+from queuebroker.queue_broker import QueueBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker.message_queue import MessageQueue
+
+__all__ = ["Desk"]
+
+
+class Desk:
+    """Lines, and who waits for them; all in one test.
+
+    came: frames by link, None for the loss of one. made: numbers of links that were
+    made, None for one that was not. far: the other ends of those that were let in.
+    """
+
+    def __init__(self, *, capacity: int = 8, timeout_s: float = 5.0) -> None:
+        self.inbox: Final = Inbox()
+        self.lines: Final = Lines(
+            self.inbox, self.inbox.push, capacity=capacity, timeout_s=timeout_s
+        )
+        self.manager: Final = BrokerManager()
+        self.here: Final = QueueBroker("here", manager=self.manager)
+        self.there: Final = QueueBroker("there", manager=self.manager)
+        self.came: Final[list[tuple[int, bytes | None]]] = []
+        self.made: Final[list[int | None]] = []
+        self.ready: Callable[[], bool] = lambda: False
+        self.far: Final[list[MessageQueue]] = []
+
+    def open(self) -> None:
+        """Let others in."""
+        self.lines.let_in(self.here, self.made.append)
+
+    def close(self) -> None:
+        """End all, and do what was asked for at the last moment."""
+        self.lines.close()
+        self.turn()
+        self.there.close()
+        for each in self.far:
+            each.disconnect()
+
+    def connected(self, links: int = 1) -> list[MessageQueue]:
+        """Let somebody in, so often; return the far ends."""
+        for _ in range(links):
+            self.far.append(self.there.connect("here", PORT, required=True))
+            self.until(lambda: len(self.made) == len(self.far))
+        return self.far
+
+    def until(self, so: Callable[[], object], deadline: float | None = None) -> None:
+        """Serve until something is so, or a deadline."""
+        while not so():
+            self.lines.wait(self._due, deadline)
+            self.turn()
+            if deadline is not None:
+                return
+
+    def turn(self) -> None:
+        """Take in what is here, and do what was asked."""
+        self.came.extend(self.lines.take())
+        for request in self.inbox.take_now():
+            request()
+        self.lines.resume()
+
+    def frames(self, number: int) -> list[bytes | None]:
+        """Return what came by one link."""
+        return [frame for link, frame in self.came if link == number]
+
+    def _due(self) -> bool:
+        return bool(self.inbox.items) or self.ready()

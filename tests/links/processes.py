@@ -1,0 +1,119 @@
+"""Several processes of one bus in one test, and their comm threads."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from bus import BusConfig
+from bus.core.wire import Batch
+from bus.message import Kind
+from bus.testing import memory_bus
+from tests.support import LIMIT_S, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus import Bus, Incoming
+    from bus.core.wire import Frame
+    from bus.links.comm_thread import CommThread
+
+
+# Long enough for no machine to be too slow; nothing waits for it to pass.
+PATIENT = BusConfig(
+    resolve_timeout_s=LIMIT_S, command_timeout_s=LIMIT_S, link_linger_s=10 * LIMIT_S
+)
+
+
+@contextmanager
+def processes(count: int, config: BusConfig = PATIENT) -> Iterator[list[Bus]]:
+    """Give a bus with so many processes; the first is the master, by `config`."""
+    with ExitStack() as stack:
+        bus = stack.enter_context(memory_bus(process="p0", config=config))
+        yield [
+            bus,
+            *(
+                stack.enter_context(
+                    memory_bus(process=f"p{number}", beside=bus, config=PATIENT)
+                )
+                for number in range(1, count)
+            ),
+        ]
+
+
+def comm_of(bus: Bus) -> CommThread:
+    assert bus._comm is not None
+    return bus._comm
+
+
+def linked(bus: Bus) -> set[str]:
+    """Return the processes that this one has a link with which is in use."""
+    peers = comm_of(bus).remote.neighbours.peers.values()
+    return {peer.key[1] for peer in peers if peer.session.ready}
+
+
+def serving(bus: Bus) -> list[str]:
+    """Return the names of the threads that serve the links of a process."""
+    own = (f"{bus.machine}/{bus.process} ", f"master of {bus.machine} ")
+    return sorted(
+        thread.name
+        for thread in threading.enumerate()
+        if thread.name.startswith(own) and not thread.name.endswith("connects")
+    )
+
+
+def settled(bus: Bus) -> None:
+    """Wait until its comm thread has done what was asked before."""
+    done = threading.Event()
+    comm_of(bus)._host.ask(done.set)
+    assert done.wait(LIMIT_S)
+
+
+@contextmanager
+def held(bus: Bus) -> Iterator[None]:
+    """Keep its comm thread from doing anything."""
+    is_held, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        is_held.set()
+        assert go.wait(LIMIT_S)
+
+    comm_of(bus)._host.ask(hold)
+    assert is_held.wait(LIMIT_S)
+    try:
+        yield
+    finally:
+        go.set()
+
+
+class Reader:
+    """A task that writes down what it gets."""
+
+    def __init__(self, bus: Bus, name: str = "reader", **options: Any) -> None:
+        self.got: list[Any] = []
+        self.task = bus.register(name, on_command=self._read, **options)
+
+    def _read(self, message: Incoming) -> Any:
+        self.got.append(message.payload)
+        return message.payload
+
+    def has(self, count: int) -> None:
+        """Wait until it has so many."""
+        until(lambda: len(self.got) >= count, f"{count} messages arrive")
+
+
+def commands(frames: list[Frame]) -> list[int]:
+    """Return how many commands are in each frame that has any."""
+    counts = [
+        sum(message.kind is Kind.COMMAND for message in frame.messages)
+        for frame in frames
+        if isinstance(frame, Batch)
+    ]
+    return [count for count in counts if count]
+
+
+def brokers(bus: Bus) -> Any:
+    """Return the space of names in which processes of a bus find one another."""
+    assert bus._network is not None
+    return bus._network._brokers

@@ -1,0 +1,222 @@
+"""`CommThread`: its threads, its frames, its end; with links in memory."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus import BusConfig
+from bus.links.lines import PORT
+from bus.testing import memory_bus
+from queuebroker.queue_broker import QueueBroker
+from queuebroker.testing import explore
+from specs.clauses import clause
+from tests.links.processes import (
+    PATIENT,
+    Reader,
+    brokers,
+    comm_of,
+    commands,
+    held,
+    linked,
+    processes,
+    serving,
+    settled,
+)
+from tests.support import LIMIT_S, until
+
+if TYPE_CHECKING:
+    from bus import Bus, Response
+    from bus.core.wire import Frame
+    from queuebroker.testing import Run
+
+
+# Threads.
+
+
+@clause("BUS-CHAN-2")
+def test_threads_do_not_grow_with_links() -> None:
+    """BUS-CHAN-2: one that serves all, one for each broker that lets others in."""
+    counts = []
+    for slaves in (1, 6):
+        with processes(1 + slaves) as [master, *others]:
+            _all_joined(master, slaves)
+            counts.append([len(serving(each)) for each in (master, *others)])
+    # One serves, one lets in, and one lets in as master; that is counted with all.
+    assert set(counts[0]) == set(counts[1]) == {3}
+
+
+def test_after_close_nothing_of_it_runs() -> None:
+    with processes(3) as [_, bus, other]:
+        Reader(other)
+        bus.call("reader", 1)
+        bus.close()
+        assert not any("machine/p1" in name for name in serving(bus))
+        assert comm_of(bus)._lines._helpers
+        assert not any(each.is_alive() for each in comm_of(bus)._lines._helpers)
+        bus.close()  # twice is harmless
+
+
+# Frames.
+
+
+@clause("BUS-CHAN-6")
+def test_what_waits_together_travels_together(frames: list[Frame]) -> None:
+    """BUS-CHAN-6: many in a few frames, cut at their limits."""
+    with processes(2) as [bus, other]:
+        reader = Reader(other)
+        bus.call("reader", 0)
+        with held(bus):
+            frames.clear()
+            for number in range(1, 1_001):
+                bus.command("reader", number)
+            assert commands(frames) == []
+        reader.has(1_001)
+        counts = commands(frames)
+        assert sum(counts) == 1_000
+        assert len(counts) <= 4
+        assert reader.got == list(range(1_001))
+
+
+@clause("BUS-CHAN-6")
+def test_a_lone_message_leaves_at_once_in_a_frame_of_its_own(
+    frames: list[Frame],
+) -> None:
+    with processes(2) as [bus, other]:
+        reader = Reader(other)
+        bus.call("reader", 0)
+        for number in range(1, 4):
+            frames.clear()
+            bus.command("reader", number)
+            reader.has(number + 1)
+            assert commands(frames) == [1]
+
+
+@clause("BUS-CHAN-3", "BUS-RELAY-6")
+def test_to_send_does_not_wait_for_a_link_that_is_being_made() -> None:
+    """BUS-RELAY-6, BUS-CHAN-3: even where nobody accepts."""
+    with processes(2) as [bus, other]:
+        reader = Reader(other)
+        until(lambda: linked(bus) == {"p1"}, "they know one another")
+        with held(bus):
+            for number in range(3):
+                bus.command("reader", number)
+        reader.has(3)
+        assert reader.got == [0, 1, 2]
+
+
+@clause("BUS-CHAN-2", "BUS-CHAN-3")
+def test_tasks_are_served_while_somebody_does_not_let_in() -> None:
+    """BUS-CHAN-3: a helper dials, and whoever serves links goes on."""
+
+    def program(run: Run) -> None:
+        with processes(2) as [bus, other]:
+            deaf = QueueBroker("deaf", manager=brokers(bus))
+            Reader(other)
+            told: list[tuple[int | None, float]] = []
+            comm = comm_of(bus)
+            begun = run.now
+
+            def made(number: int | None) -> None:
+                told.append((number, run.now))
+
+            comm._host.ask(lambda: comm._lines.dial(["deaf"], made))
+            assert bus.call("reader", 7, timeout=None) == 7
+            answered = run.now
+            while not told:
+                run.sleep(0.1)
+            deaf.close()
+            [(number, at)] = told
+            assert number is None
+            assert answered < at
+            assert at - begun >= PATIENT.connect_timeout_s
+
+    explore(program, bound=0, limit=5, random=0)
+
+
+# The end.
+
+
+@clause("BUS-DEREG-12")
+@pytest.mark.parametrize(("capacity", "window"), [(1, 1_024), (256, 4), (256, 1_024)])
+def test_messages_under_way_when_a_bus_is_closed_arrive(
+    capacity: int, window: int
+) -> None:
+    """BUS-DEREG-12: all that fits into the time to drain; then nothing of it runs."""
+    config = BusConfig(link_frames=capacity, window=window)
+    with memory_bus(process="p0", config=config) as bus:
+        reader = Reader(bus)
+        with memory_bus(process="p1", beside=bus, config=config) as other:
+            other.call("reader", 0)
+            for number in range(1, 500):
+                other.command("reader", number)
+            other.close(drain=LIMIT_S)
+            assert not any("machine/p1" in name for name in serving(other))
+            reader.has(500)
+            assert reader.got == list(range(500))
+
+
+def test_answers_under_way_when_a_bus_is_closed_arrive() -> None:
+    with processes(2) as [bus, other]:
+        Reader(other)
+        outcomes: list[Response] = []
+        asker = bus.register("asker")
+        bus.call("reader", 0)
+        with held(other):
+            for number in range(20):
+                asker.command("reader", number, on_response=outcomes.append)
+            settled(bus)
+            closing = threading.Thread(target=other.close, args=(LIMIT_S,))
+            closing.start()
+        closing.join(LIMIT_S)
+        until(lambda: len(outcomes) == 20, "each command has its outcome")
+        # Each was answered, or its addressee left before it took it.
+        payloads = [each.payload for each in outcomes if each.error is None]
+        assert payloads == sorted(payloads)
+
+
+def test_close_does_not_wait_for_who_does_not_read() -> None:
+    """BUS-DEREG-12: a link that is full of what nobody takes is given up in time."""
+
+    def program(run: Run) -> None:
+        with processes(2) as [bus, _]:
+            comm = comm_of(bus)
+            stranger = QueueBroker("stranger", manager=brokers(bus))
+            before_it = set(comm._lines._queues)
+            queue = stranger.connect("machine/p0", PORT, required=True)
+            while not (new := set(comm._lines._queues) - before_it):
+                run.sleep(0.001)
+
+            def fill() -> None:
+                for _ in range(PATIENT.link_frames + 1):
+                    comm._lines.send(min(new), b"x")
+
+            comm._host.ask(fill)
+            before = run.now
+            bus.close(drain=0.05)
+            assert run.now - before < 1.0
+            queue.disconnect()
+            stranger.close()
+
+    explore(program, bound=0, limit=1, random=0)
+
+
+def test_what_is_asked_after_the_end_is_done_all_the_same() -> None:
+    """A task whose callback outlasts the close is emptied after it."""
+    with processes(2) as [bus, _]:
+        bus.close()
+        seen: list[int] = []
+        comm = comm_of(bus)
+
+        def event() -> list[Any]:
+            seen.append(1)
+            return []
+
+        comm.decide(event)
+        assert seen == [1]
+
+
+def _all_joined(master: Bus, count: int) -> None:
+    until(lambda: len(linked(master)) == count, "all have joined")

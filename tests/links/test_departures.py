@@ -1,0 +1,260 @@
+"""Processes of one bus that come, leave, and leave at once; tasks that do."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus import BusConfig, BusFullError, UnresolvedError
+from bus.core.wire import Eliminate, Role
+from bus.testing import memory_bus
+from queuebroker.testing import explore
+from specs.clauses import clause
+from tests.bus.support import Holder
+from tests.links.processes import (
+    PATIENT,
+    Reader,
+    comm_of,
+    processes,
+    settled,
+)
+from tests.support import LIMIT_S, Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus import Bus, Incoming
+    from bus.core.wire import Frame
+    from bus.links.comm_thread import CommThread
+    from queuebroker.testing import Run
+
+
+# Processes that come and go.
+
+
+def test_a_process_closes_while_another_searches() -> None:
+    with processes(3) as [bus, searcher, leaver]:
+        Reader(leaver, "other")
+        searcher.call("other", 1)
+        searcher.command("reader", 5)
+        until(lambda: bool(_searches(searcher)), "it is searched for")
+        leaver.close()
+        reader = Reader(bus)
+        reader.has(1)
+        assert reader.got == [5]
+
+
+def test_the_one_who_searches_closes() -> None:
+    with processes(3) as [bus, searcher, _]:
+        searcher.register("asker").command("reader", 5)
+        until(lambda: bool(_searches(searcher)), "it is searched for")
+        searcher.close()
+        reader = Reader(bus)
+        assert bus.call("reader", 1) == 1
+        assert reader.got == [1]
+
+
+def test_another_becomes_master_when_the_first_leaves() -> None:
+    with processes(3) as [bus, heir, third]:
+        reader = Reader(heir)
+        third.call("reader", 1)
+        bus.close()
+        assert third.call("reader", 2) == 2
+        late = Reader(third, "late")
+        assert heir.call("late", 3) == 3
+        assert comm_of(heir).remote.neighbours.role is Role.MASTER
+        with memory_bus(process="p3", beside=heir, config=PATIENT) as newcomer:
+            assert newcomer.call("late", 4) == 4
+        assert (reader.got, late.got) == ([1, 2], [3, 4])
+
+
+@pytest.mark.parametrize("who", ["slaves", "master and heir", "all"])
+def test_processes_that_close_at_once(who: str) -> None:
+    with processes(4) as [*buses, last]:
+        Reader(last)
+        leaving = {
+            "slaves": buses[1:],
+            "master and heir": buses[:2],
+            "all": [*buses, last],
+        }[who]
+        with Threads() as threads:
+            for each in leaving:
+                threads.start(each.close)
+        staying = [each for each in (*buses, last) if each not in leaving]
+        for each in staying:
+            assert each.call("reader", 1) == 1
+        beside = staying[-1] if staying else last
+        with memory_bus(process="late", beside=beside, config=PATIENT) as newcomer:
+            if staying:
+                assert newcomer.call("reader", 2) == 2
+
+
+def test_the_heir_ends_before_the_master_has_left() -> None:
+    """Whoever is next is master then, and can be joined under the master's name."""
+    with processes(3) as [bus, heir, third]:
+        network = bus._network
+        assert network is not None
+        reader = Reader(third)
+        comm = comm_of(heir)
+        comm.stop(0.0, list)
+        comm.join()  # it has hung up, and not said yet that it leaves
+        bus.close()
+        network.leave(heir.machine, heir.process, comm)
+        assert third.call("reader", 1) == 1
+        settled(third)
+        assert comm_of(third).remote.neighbours.role is Role.MASTER
+        with memory_bus(process="late", beside=third, config=PATIENT) as newcomer:
+            assert newcomer.call("reader", 2) == 2
+        assert reader.got == [1, 2]
+
+
+def test_two_machines_meet_and_one_leaves() -> None:
+    with memory_bus(process="p0", config=PATIENT) as bus:
+        with memory_bus(
+            process="q0", machine="other", beside=bus, config=PATIENT
+        ) as other:
+            reader = Reader(other)
+            assert bus.call("ism://other/reader", 1) == 1
+        with memory_bus(
+            process="q1", machine="other", beside=bus, config=PATIENT
+        ) as again:
+            second = Reader(again)
+            assert bus.call("ism://other/reader", 2) == 2
+        assert (reader.got, second.got) == ([1], [2])
+
+
+# What is decided while something else is being done.
+
+
+def test_who_is_cut_off_by_what_came_is_said_to_be_at_once(
+    frames: list[Frame],
+) -> None:
+    """BUS-DEREG-2: not only when something else happens, or its callback returns."""
+    with (
+        processes(2) as [bus, other],
+        Holder.holding(other, capacity=1, overflow="disconnect") as holder,
+    ):
+        bus.command("holder", 1)
+        until(lambda: holder.task._receiver.account.unread == 1, "it is there")
+        until(lambda: _calm(bus) and _calm(other), "nothing else is to be said")
+        bus.command("holder", 2)
+        until(lambda: holder.task._receiver.leaving, "it is cut off")
+        until(
+            lambda: any(isinstance(frame, Eliminate) for frame in frames),
+            "the master is told",
+            limit_s=LIMIT_S / 2,  # before any deadline wakes the comm thread
+        )
+
+
+@clause("BUS-DEREG-4")
+def test_a_relay_that_is_given_up_before_it_is_opened_gives_back_what_waited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was parked for a name is neither lost nor overtaken (BUS-DEREG-4)."""
+    with processes(2) as [bus, other]:
+        comm = comm_of(bus)
+        opens = comm.open
+        given_up: list[bool] = []
+
+        def late(entry: Any, messages: Any) -> None:
+            if entry.name == "reader" and not given_up:
+                given_up.append(True)
+                # The other process leaves just now, and the relay with it.
+                peer = entry.box.peer
+                bus._exchange.decide(lambda: _lose(comm, peer))
+            opens(entry, messages)
+
+        monkeypatch.setattr(comm, "open", late)
+        for number in range(3):
+            bus.command("reader", number)
+        reader = Reader(other)
+        reader.has(3)
+        assert given_up
+        assert reader.got == [0, 1, 2]
+
+
+# In every schedule.
+
+
+def under_some_schedules(program: Callable[[Run], object], times: int = 1) -> None:
+    explore(program, bound=1, limit=150 * times, random=50 * times, seed=1)
+
+
+@clause("BUS-CHAN-1")
+def test_a_call_to_another_process_is_answered() -> None:
+    def program(_run: Run) -> None:
+        with processes(2) as [bus, other]:
+            Reader(other)
+            with suppress(UnresolvedError):  # a slow machine: its time was up
+                assert bus.call("reader", 3, timeout=None) == 3
+
+    under_some_schedules(program)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_commands_to_a_task_that_moves_or_leaves(leaves: bool) -> None:
+    """Each arrives once, or comes back; in order (BUS-MSG-15, BUS-DEREG-4)."""
+    small = BusConfig(window=2, task_fifo_messages=2, link_frames=2)
+
+    def program(run: Run) -> None:
+        got: list[int] = []
+        back: list[int] = []
+
+        def reads(message: Incoming) -> None:
+            got.append(message.payload)
+
+        with (
+            memory_bus(process="p0", config=small) as bus,
+            memory_bus(process="p1", beside=bus, config=small) as other,
+        ):
+            one, two = bus.thread(), bus.thread()
+            task = bus.register("f", thread=one, capacity=1, on_command=reads)
+            here = other.here()
+            sender = other.register(
+                "sender",
+                thread=here,
+                on_undelivered=lambda given: back.append(_number(given.payload)),
+            )
+            moving = run.spawn(task.move, two)
+            sent = 0
+            for number in range(6):
+                with suppress(BusFullError):
+                    sender.command("f", number, timeout=None)
+                    sent += 1
+            moving.join()
+            if leaves:
+                task.deregister()
+                bus.register("f", thread=one, on_command=reads)
+            rounds = 0
+            while len(got) + len(back) < sent and rounds < 300:
+                here.poll(0.5)
+                rounds += 1
+            assert sorted(got + back) == sorted(set(got + back))
+            assert len(got) + len(back) == sent
+            assert got == sorted(got)
+
+    explore(program, bound=0, limit=20, random=40, seed=1)
+
+
+def _lose(comm: CommThread, peer: Any) -> list[Any]:
+    comm.remote.lose(peer, 0.0)
+    return comm.remote.flush(0.0)
+
+
+def _calm(bus: Bus) -> bool:
+    """Whether its comm thread sleeps, and no acknowledgement will wake it."""
+    comm = comm_of(bus)
+    peers = list(comm.remote.neighbours.peers.values())
+    asleep = comm._host.inbox.arrived.asleep
+    return asleep and all(peer.session.ack_at is None for peer in peers)
+
+
+def _searches(bus: Bus) -> Any:
+    return bus._exchange.look(bus._exchange.manager.parked.waiting)
+
+
+def _number(payload: object) -> int:
+    assert isinstance(payload, int)
+    return payload

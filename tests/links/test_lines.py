@@ -1,0 +1,423 @@
+"""`Lines`: links that are made, used and hung up, in every order that matters."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.links.lines import PORT
+from queuebroker import BrokerClosedError, DisconnectedError
+from queuebroker.queue_broker import QueueBroker
+from queuebroker.testing import explore
+from specs.clauses import clause
+from tests.links.desk import Desk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker.message_queue import MessageQueue
+    from queuebroker.testing import Run
+
+
+def under_every_schedule(
+    program: Callable[[Run], object], *, bound: int = 2, limit: int = 1_500
+) -> None:
+    explore(program, bound=bound, limit=limit, random=100, seed=1)
+
+
+def under_some_schedules(program: Callable[[Run], object]) -> None:
+    """For what does not depend on the order: it is the virtual clock that is wanted."""
+    explore(program, bound=1, limit=150, random=20, seed=1)
+
+
+def rest(queue: MessageQueue) -> list[bytes]:
+    """Return all that comes by a far end until it is lost."""
+    frames = []
+    while True:
+        try:
+            frames.append(queue.receive())
+        except DisconnectedError:
+            return frames
+
+
+# Links that are made.
+
+
+def test_each_who_lets_in_and_who_dials_is_told_of_one_link() -> None:
+    def program(run: Run) -> None:
+        desk, other = Desk(), Desk()
+        desk.open()
+        # Both in one space of names, so that one can reach the other.
+        other.here.close()
+        broker = QueueBroker("other", manager=desk.manager)
+        other.lines.let_in(broker, other.made.append)
+        other.lines.dial(["here"], other.made.append)
+
+        def serves() -> None:
+            other.until(lambda: other.made)
+            other.lines.send(1, b"hello")
+            other.until(lambda: other.came)
+
+        serving = run.spawn(serves)
+        desk.until(lambda: desk.came)
+        desk.lines.send(1, b"welcome")
+        serving.join()
+        desk.close()
+        other.close()
+
+        assert (desk.made, other.made) == ([1], [1])
+        assert desk.frames(1) == [b"hello"]
+        assert other.frames(1)[0] == b"welcome"
+
+    under_some_schedules(program)
+
+
+@clause("BUS-CHAN-3")
+@pytest.mark.parametrize("listens", [False, True], ids=["nobody", "deaf"])
+def test_who_dials_in_vain_is_told_so_and_nobody_waits(listens: bool) -> None:
+    """Nobody is called that, or nobody accepts there within the deadline."""
+
+    def program(run: Run) -> None:
+        desk = Desk(timeout_s=2.0)
+        desk.open()
+        [far] = desk.connected()
+        desk.lines.dial(["there" if listens else "nobody"], desk.made.append)
+        # Meanwhile links are served.
+        before = run.now
+        far.send(b"x")
+        desk.until(lambda: desk.came)
+        served = run.now - before
+        desk.until(lambda: len(desk.made) == 2)
+        took = run.now - before
+        desk.close()
+
+        assert desk.made == [1, None]
+        if listens:
+            assert served < 2.0 <= took
+        else:
+            assert took < 2.0
+
+    explore(program, bound=0, limit=50, random=0, seed=1)
+
+
+@clause("BUS-CHAN-3")
+def test_who_dials_somebody_who_closes_is_told_so() -> None:
+    """Else it would never dial again, and take it that a link is being made."""
+
+    def program(run: Run) -> None:
+        desk = Desk()
+        desk.open()
+        desk.lines.dial(["there"], desk.made.append)
+        run.spawn(desk.there.close)
+        desk.until(lambda: desk.made)
+        desk.close()
+        assert desk.made == [None]
+
+    under_every_schedule(program)
+
+
+def test_the_first_address_where_somebody_listens_is_taken() -> None:
+    def program(run: Run) -> None:
+        desk = Desk(timeout_s=2.0)
+        desk.open()
+        last = QueueBroker("last", manager=desk.manager)
+        far = run.spawn(last.accept, PORT)
+        desk.lines.dial(["nobody", "there", "last"], desk.made.append)
+        desk.until(lambda: desk.made)
+        desk.lines.send(1, b"x")
+        far.join()
+        with far.result as queue:
+            received = queue.receive()
+        desk.close()
+
+        assert desk.made == [1]
+        assert received == b"x"
+
+    explore(program, bound=0, limit=50, random=0, seed=1)
+
+
+@clause("BUS-CHAN-8")
+def test_frames_of_a_capacity_fit_in_each_direction() -> None:
+    def program(_run: Run) -> None:
+        desk = Desk(capacity=3)
+        desk.open()
+        [far] = desk.connected()
+        for _ in range(3):
+            desk.lines.send(1, b"x")
+            far.send(b"y", timeout=0)
+        fits = not desk.lines.sending
+        desk.lines.send(1, b"x")
+        full = desk.lines.sending
+        desk.close()
+
+        assert fits
+        assert full
+
+    under_some_schedules(program)
+
+
+# What goes over them.
+
+
+@clause("BUS-CHAN-8")
+def test_what_finds_a_link_full_waits_and_keeps_its_order() -> None:
+    def program(run: Run) -> None:
+        desk = Desk(capacity=2)
+        desk.open()
+        [far] = desk.connected()
+        sent = [bytes([n]) for n in range(5)]
+        got: list[bytes] = []
+
+        def reads() -> None:
+            got.extend(far.receive() for _ in sent)
+
+        reading = run.spawn(reads)
+        for frame in sent:
+            desk.lines.send(1, frame)
+        desk.until(lambda: not desk.lines.sending)
+        reading.join()
+        desk.close()
+        assert got == sent
+
+    # Each round that finds the link full looks again after a while: few end soon.
+    explore(program, bound=1, limit=300, random=100, seed=1)
+
+
+@clause("BUS-CHAN-8")
+def test_what_waits_for_room_in_one_link_keeps_no_other_waiting() -> None:
+    def program(_run: Run) -> None:
+        desk = Desk(capacity=1)
+        desk.open()
+        full, other = desk.connected(2)
+        for frame in (b"1", b"2"):
+            desk.lines.send(1, frame)
+        desk.lines.send(2, b"3")
+        received = other.receive(timeout=0)
+        sending = desk.lines.sending
+        first = full.receive(timeout=0)
+        desk.lines.resume()
+        second = full.receive(timeout=0)
+        still = desk.lines.sending
+        desk.close()
+
+        assert (first, second, received) == (b"1", b"2", b"3")
+        assert (sending, still) == (True, False)
+
+    under_some_schedules(program)
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 8])
+def test_a_hang_up_goes_behind_all_that_was_sent(capacity: int) -> None:
+    def program(run: Run) -> None:
+        desk = Desk(capacity=capacity)
+        desk.open()
+        [far] = desk.connected()
+        reading = run.spawn(rest, far)
+        for frame in (b"1", b"2", b"3"):
+            desk.lines.send(1, frame)
+        desk.lines.hang_up(1)
+        desk.until(lambda: not desk.lines.sending)
+        reading.join()
+        desk.close()
+
+        assert reading.result == [b"1", b"2", b"3"]
+        assert desk.lines._closing == set()
+
+    explore(program, bound=1, limit=300, random=100, seed=1)
+
+
+@pytest.mark.parametrize("capacity", [1, 8])
+def test_of_a_link_that_was_hung_up_nothing_is_told(capacity: int) -> None:
+    def program(run: Run) -> None:
+        desk = Desk(capacity=capacity)
+        desk.open()
+        [far, other] = desk.connected(2)
+
+        def speaks() -> None:
+            try:
+                far.send(b"x", timeout=0)
+            except DisconnectedError:
+                return
+            far.disconnect()
+
+        for _ in range(2):
+            desk.lines.send(1, b"y")
+        before = len(desk.came)
+        desk.lines.hang_up(1)
+        speaking = run.spawn(speaks)
+        other.send(b"z")
+        desk.until(lambda: desk.frames(2))
+        speaking.join()
+        desk.until(lambda: not desk.lines.sending)
+        desk.turn()
+        desk.close()
+
+        assert before == 0
+        assert desk.frames(1) == []
+        assert desk.lines._closing == set()
+
+    under_every_schedule(program, bound=1)
+
+
+def test_nobody_is_told_of_the_loss_of_a_link_that_was_hung_up() -> None:
+    """Also while what was sent before still waits for room."""
+
+    def program(_run: Run) -> None:
+        desk = Desk(capacity=1)
+        desk.open()
+        [far] = desk.connected()
+        for _ in range(3):
+            desk.lines.send(1, b"x")
+        desk.lines.hang_up(1)
+        far.disconnect()
+        desk.turn()
+        sending = desk.lines.sending
+        desk.close()
+        assert desk.came == []
+        assert not sending
+
+    under_some_schedules(program)
+
+
+@clause("BUS-CHAN-4")
+def test_what_is_sent_on_a_link_that_is_gone_goes_nowhere() -> None:
+    def program(_run: Run) -> None:
+        desk = Desk(capacity=1)
+        desk.open()
+        [far] = desk.connected()
+        far.disconnect()
+        for _ in range(3):
+            desk.lines.send(1, b"x")
+        assert not desk.lines.sending
+        desk.until(lambda: desk.came)
+        desk.lines.send(1, b"x")
+        desk.lines.hang_up(1)
+        desk.close()
+        assert desk.came == [(1, None)]
+
+    under_some_schedules(program)
+
+
+def test_what_waits_for_room_is_given_up_with_its_link() -> None:
+    def program(_run: Run) -> None:
+        desk = Desk(capacity=1)
+        desk.open()
+        [far] = desk.connected()
+        for _ in range(3):
+            desk.lines.send(1, b"x")
+        before = desk.lines.sending
+        far.disconnect()
+        desk.turn()
+        after = desk.lines.sending
+        desk.close()
+        assert (before, after) == (True, False)
+
+    under_some_schedules(program)
+
+
+@clause("BUS-CHAN-5")
+def test_what_was_sent_before_a_loss_is_told_before_it() -> None:
+    """BUS-CHAN-5: all of it, in order, and then the loss, once."""
+
+    def program(run: Run) -> None:
+        desk = Desk()
+        desk.open()
+        [far, other] = desk.connected(2)
+        frames = [bytes([n]) for n in range(6)]
+
+        def speaks() -> None:
+            for frame in frames:
+                far.send(frame)
+            far.disconnect()
+
+        run.spawn(speaks)
+        desk.until(lambda: (1, None) in desk.came)
+        other.disconnect()
+        desk.until(lambda: (2, None) in desk.came)
+        desk.close()
+        assert desk.frames(1) == [*frames, None]
+        assert desk.frames(2) == [None]
+
+    under_every_schedule(program)
+
+
+def test_many_frames_of_one_link_do_not_keep_others_waiting() -> None:
+    def program(_run: Run) -> None:
+        desk = Desk(capacity=1_000)
+        desk.open()
+        busy, other = desk.connected(2)
+        for _ in range(600):
+            busy.send(b"x")
+        other.send(b"y")
+        desk.turn()
+        told = len(desk.frames(1)), len(desk.frames(2))
+        desk.close()
+        assert told == (256, 1)
+
+    explore(program, bound=0, limit=1, random=0)
+
+
+# The end.
+
+
+def test_close_lets_nobody_in_and_leaves_no_thread() -> None:
+    """Also while links are being made; who was let in at the last moment is told."""
+
+    def program(run: Run) -> None:
+        desk = Desk()
+        desk.open()
+        outcomes: list[MessageQueue] = []
+
+        def comes() -> None:
+            with suppress(BrokerClosedError):
+                queue = desk.there.connect("here", PORT)
+                if queue is not None:
+                    outcomes.append(queue)
+
+        coming = run.spawn(comes)
+        desk.lines.dial(["there"], desk.made.append)
+        desk.lines.close()
+        helpers = [each for each in desk.lines._helpers if each.is_alive()]
+        desk.turn()
+        coming.join()
+        desk.there.close()
+
+        assert helpers == []
+        assert desk.made in ([], [None])  # if its time was up just before
+        for queue in outcomes:
+            with queue:
+                assert queue.remote_disconnected
+
+    explore(program, bound=2, limit=1_500, random=200, seed=1)
+
+
+def test_frames_that_are_on_the_way_when_all_is_closed_arrive() -> None:
+    def program(_run: Run) -> None:
+        desk = Desk()
+        desk.open()
+        far = desk.connected(2)
+        for number in (1, 2):
+            desk.lines.send(number, bytes([number]))
+        desk.lines.close()
+        assert [rest(each) for each in far] == [[b"\1"], [b"\2"]]
+        desk.close()
+
+    under_some_schedules(program)
+
+
+def test_after_the_end_nothing_is_made() -> None:
+    def program(run: Run) -> None:
+        desk = Desk()
+        desk.open()
+        desk.close()
+        late = QueueBroker("late", manager=desk.manager)
+        desk.lines.let_in(late, desk.made.append)
+        desk.lines.dial(["there"], desk.made.append)
+        run.settle()
+        assert late.closed
+        assert desk.made == []
+        assert not any(each.is_alive() for each in desk.lines._helpers)
+
+    under_some_schedules(program)

@@ -1,0 +1,285 @@
+"""`StandIn`: the bound of a relay, exact at rest and never exceeded."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus.address import Address
+from bus.core.routing_table import Entry, RegistrationId, Visibility
+from bus.errors import AddresseeGoneError, BusFullError
+from bus.links.stand_in import StandIn
+from bus.message import Incoming, Kind
+from bus.threads.account import Account, Admission
+from queuebroker import _sync
+from queuebroker.testing import explore
+from specs.clauses import clause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.errors import BusError
+    from bus.threads.account import Overflow
+    from queuebroker.testing import Run
+
+
+class FakeRelay:
+    """What a stand-in looks at of a relay: what waits in it."""
+
+    def __init__(self) -> None:
+        self.queue: deque[Incoming] = deque()
+
+    @property
+    def queued_bytes(self) -> int:
+        return sum(message._size for message in self.queue)
+
+
+class Post:
+    """A stand-in, the inbox before it, and the relay behind."""
+
+    def __init__(
+        self,
+        messages_max: int = 3,
+        bytes_max: int = 100,
+        overflow: Overflow = "error",
+    ) -> None:
+        self.lock = _sync.Lock()
+        self.inbox: list[Incoming] = []
+        self.relay = FakeRelay()
+        self.told: list[Any] = []
+        self.refused: list[tuple[Any, BusError]] = []
+        self.stand_in = StandIn(
+            messages_max=messages_max,
+            bytes_max=bytes_max,
+            overflow=overflow,
+            taken=lambda message: self.told.append(message.payload),
+            refuse=lambda message, error: self.refused.append((message.payload, error)),
+        )
+
+    def offer(self, size: int = 1, payload: object = None) -> Admission:
+        """Post, as `Inbox.offer` does."""
+        message = command(payload, size)
+        with self.lock:
+            admission = self.stand_in.admit_locked(message, [])
+            if admission is Admission.ACCEPTED:
+                self.inbox.append(message)
+        return admission
+
+    def carry(self) -> None:
+        """Take what was posted into the relay, and review, as the comm thread does."""
+        with self.lock:
+            taken, self.inbox = self.inbox, []
+        for message in taken:
+            self.stand_in.moved(message)
+            self.relay.queue.append(message)
+        self.review()
+
+    def send(self, count: int = 1) -> None:
+        """Put so many on a link."""
+        for _ in range(count):
+            self.relay.queue.popleft()
+        self.review()
+
+    def review(self) -> None:
+        self.stand_in.review(self.relay)  # type: ignore[arg-type] # as it looks
+
+    @property
+    def waiting(self) -> int:
+        return len(self.inbox) + len(self.relay.queue)
+
+
+def command(payload: object = None, size: int = 1) -> Incoming:
+    return Incoming(kind=Kind.COMMAND, payload=payload, _source=None, _id=0, _size=size)
+
+
+@clause("BUS-FLOW-1")
+def test_so_many_fit_wherever_they_wait() -> None:
+    post = Post(messages_max=3)
+    assert [post.offer() for _ in range(4)] == [Admission.ACCEPTED] * 3 + [
+        Admission.FULL
+    ]
+    post.carry()
+    assert post.offer() is Admission.FULL
+    post.send()
+    assert post.offer() is Admission.ACCEPTED
+    assert post.offer() is Admission.FULL
+    assert post.stand_in.unread == post.waiting == 3
+
+
+def test_what_is_on_a_link_takes_no_room_here() -> None:
+    post = Post(messages_max=2)
+    for _ in range(5):
+        assert post.offer() is Admission.ACCEPTED
+        post.carry()
+        post.send()
+    assert post.stand_in.unread == 0
+
+
+@clause("BUS-FLOW-1")
+def test_so_many_bytes_fit() -> None:
+    post = Post(messages_max=10, bytes_max=100)
+    assert post.offer(60) is Admission.ACCEPTED
+    assert post.offer(41) is Admission.FULL
+    assert post.offer(40) is Admission.ACCEPTED
+    post.carry()
+    assert post.offer(1) is Admission.FULL
+    post.send()
+    assert post.offer(60) is Admission.ACCEPTED
+    assert post.offer(1) is Admission.FULL
+
+
+def test_one_message_always_fits_if_nothing_waits() -> None:
+    post = Post(messages_max=3, bytes_max=10)
+    assert post.offer(1_000) is Admission.ACCEPTED
+    assert post.offer(1) is Admission.FULL
+    post.carry()
+    post.send()
+    assert post.offer(1_000) is Admission.ACCEPTED
+
+
+@clause("BUS-FLOW-2")
+def test_a_refusal_says_of_what_there_is_too_much() -> None:
+    post = Post(messages_max=1, bytes_max=10)
+    post.offer(1)
+    assert "1 messages" in str(post.stand_in.error("task 'x'"))
+    post = Post(messages_max=5, bytes_max=10)
+    post.offer(10)
+    error = post.stand_in.error("task 'x'")
+    assert isinstance(error, BusFullError)
+    assert "10 bytes" in str(error)
+
+
+@clause("BUS-FLOW-6")
+@pytest.mark.parametrize(
+    ("overflow", "outcome"),
+    [
+        ("error", Admission.FULL),
+        ("block", Admission.FULL),  # and the sender waits for room
+        ("drop-newest", Admission.DROPPED),
+        ("disconnect", Admission.FULL),
+    ],
+)
+def test_what_does_not_fit_goes_as_the_far_task_asks(
+    overflow: Overflow, outcome: Admission
+) -> None:
+    post = Post(messages_max=1, overflow=overflow)
+    post.offer()
+    assert post.offer() is outcome
+    assert post.stand_in.unread == 1
+
+
+@pytest.mark.parametrize(("fit", "size"), [(2, 1), (9, 50)])
+def test_where_the_oldest_is_dropped_as_much_again_is_on_its_way(
+    fit: int, size: int
+) -> None:
+    """The relay drops; but nothing grows without bound while nobody takes it there."""
+    post = Post(messages_max=fit, bytes_max=100, overflow="drop-oldest")
+    outcomes = [post.offer(size) for _ in range(3)]
+    assert outcomes == [Admission.ACCEPTED, Admission.ACCEPTED, Admission.FULL]
+    post.carry()
+    outcomes = [post.offer(size) for _ in range(3)]
+    assert outcomes == [Admission.ACCEPTED, Admission.ACCEPTED, Admission.FULL]
+    post.carry()
+    post.send(2)  # dropped
+    assert post.stand_in.unread == 2
+    assert post.offer(size) is Admission.ACCEPTED
+
+
+def test_what_the_far_task_has_sent_and_nobody_gets_is_told_or_counted() -> None:
+    """Its process need not keep what was dropped, and who asked is told why."""
+    post = Post()
+    stand_in = post.stand_in
+    error = AddresseeGoneError("x")
+    stand_in.failed(sent(1), error)
+    stand_in.failed(sent(2, wants_reply=True), error)
+    stand_in.failed(sent(3, kind=Kind.NOTIFICATION), error)
+    stand_in.overflowed(sent(4))
+    assert stand_in.undelivered == 1
+    assert post.refused == [(2, error)]
+    assert post.told == []
+
+
+def test_what_the_far_task_has_sent_and_was_dropped_is_taken() -> None:
+    post = Post()
+    post.stand_in.was_dropped(sent(1))
+    post.stand_in.was_dropped(sent(2, wants_reply=True))
+    assert post.told == [1, 2]
+    assert post.stand_in.undelivered == 1
+    [(payload, error)] = post.refused
+    assert payload == 2
+    assert isinstance(error, BusFullError)
+
+
+def sent(
+    payload: Any, *, wants_reply: bool = False, kind: Kind = Kind.COMMAND
+) -> Incoming:
+    """Return what came from the far task for one of this process."""
+    to = Entry(
+        id=RegistrationId("here", "p1", 1),
+        name="here",
+        visibility=Visibility.PUBLIC,
+        address=Address("here", machine="here", bus="bus1"),
+        place=None,
+        box=None,
+    )
+    account = Account(messages_max=1, bytes_max=1, overflow="drop-oldest")
+    message = command(payload)
+    message.kind, message.wants_reply = kind, wants_reply
+    message._to, message._account = to, account
+    return message
+
+
+# In every schedule.
+
+
+def under_every_schedule(program: Callable[[Run], object]) -> None:
+    explore(
+        program,
+        bound=2,
+        limit=1_500,
+        random=100,
+        seed=1,
+        bytecode=[StandIn.admit_locked, StandIn.full, StandIn.review, StandIn.moved],
+    )
+
+
+@clause("BUS-FLOW-1")
+def test_the_bound_is_exact_for_any_number_of_senders() -> None:
+    """Of those who send at once, as many succeed as there is room for."""
+
+    def program(run: Run) -> None:
+        post = Post(messages_max=2)
+        outcomes = [run.spawn(post.offer) for _ in range(3)]
+        run.join()
+        accepted = [each.result for each in outcomes].count(Admission.ACCEPTED)
+        assert accepted == post.waiting == post.stand_in.unread == 2
+
+    under_every_schedule(program)
+
+
+@clause("BUS-FLOW-1")
+def test_the_bound_is_never_exceeded_while_messages_leave() -> None:
+    def program(run: Run) -> None:
+        post = Post(messages_max=2, bytes_max=4)
+
+        def sends() -> None:
+            for _ in range(2):
+                post.offer(2)
+                assert post.stand_in.unread <= 2
+                assert post.waiting <= 2
+
+        for _ in range(2):
+            run.spawn(sends)
+        for _ in range(2):
+            post.carry()
+            post.send(len(post.relay.queue))
+        run.join()
+        post.carry()
+        assert post.stand_in.unread == len(post.relay.queue)
+        post.send(len(post.relay.queue))
+        assert post.stand_in.unread == 0
+        assert not post.stand_in.full(4)
+
+    under_every_schedule(program)

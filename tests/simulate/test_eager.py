@@ -1,0 +1,93 @@
+"""Masters that have relays of all public tasks before anybody writes to them."""
+
+from __future__ import annotations
+
+import pytest
+
+from specs.clauses import clause
+from tests.simulate.stage import Stage
+
+
+@clause("BUS-INIT-13")
+@pytest.mark.parametrize("eager", [True, False])
+def test_a_master_has_relays_of_all_public_tasks_at_once_if_it_is_to(
+    eager: bool,
+) -> None:
+    """Messages and answers are the same; with relays nobody is searched for."""
+    stage = Stage(eager_relays=eager)
+    tasks = {name: stage.task(name, "s2") for name in ("d", "d/x")}
+    tasks |= {name: stage.task(name, "s3") for name in ("f", "g")}
+    stage.task("p", "s3", private=True)
+    a = stage.task("a", "s1")
+    stage.soon()
+    assert set(stage.relays("s1")) == (set(tasks) if eager else set())
+    stage.forget()
+
+    letters = [stage.send(a, name, 2, asks=True) for name in tasks]
+    stage.soon()
+    for task in tasks.values():
+        for message in task.kept:
+            task.process.answer(message)
+        task.process.settle()
+    stage.soon()
+
+    assert stage.types("s1").count("SEARCH") == (0 if eager else len(tasks))
+    for name, sent in zip(tasks, letters, strict=True):
+        assert [each.taken_by for each in sent] == [tasks[name].id] * 2
+        assert [each.answers for each in sent] == [1, 1]
+
+
+@clause("BUS-INIT-13", "BUS-INIT-15")
+def test_a_master_that_is_new_has_relays_of_those_who_were_there_before() -> None:
+    stage = Stage(eager_relays=True)
+    stage.task("f", "s3")
+    stage.soon()
+    stage.process("s1").die()
+    stage.soon()
+
+    stage.world.promote(stage.process("s2"))
+    stage.soon(2.0)
+
+    assert set(stage.relays("s2")) == {"f"}
+
+
+@clause("BUS-INIT-14", "BUS-ENT-13")
+def test_what_a_master_has_at_once_serves_its_own_tasks_only() -> None:
+    """Others are answered by who hosts the task, and write to it without the master."""
+    stage = Stage(eager_relays=True)
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.soon()
+    stage.forget()
+
+    (letter,) = stage.send(d, "f")
+    stage.soon()
+
+    assert stage.types("s2", "s1") == ["SEARCH"]
+    assert stage.types("s1", "s3") == ["SEARCH"]
+    assert stage.links("s2", "s3") == 1
+    assert letter.taken_by == f.id
+    stage.process("s1").frozen = True
+    letters = stage.send(d, "f", 10) + stage.send(f, "d", 10)
+    stage.soon()
+    assert [each.taken_by for each in letters] == [f.id] * 10 + [d.id] * 10
+
+
+@clause("BUS-INIT-13", "BUS-MOVE-7")
+def test_who_claims_a_name_later_is_not_what_a_master_finds() -> None:
+    """Not even until it has heard that it must give the name up."""
+    stage = Stage(eager_relays=True)
+    a, f = stage.task("a", "s1"), stage.task("f", "s3")
+    stage.soon()
+
+    stage.task("f", "s2")
+    letters = []
+    for _ in range(20):
+        letters += stage.send(a, "f")
+        found = stage.process("s1").manager.table.find("f")
+        assert found is not None
+        assert found.id == f.id
+        stage.soon(0.001)
+    stage.soon()
+
+    assert [each.taken_by for each in letters] == [f.id] * len(letters)
+    assert set(stage.relays("s1")) == {"f"}

@@ -1,0 +1,135 @@
+"""What comes over links is given to each task once, whatever the links carry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.core.wire import Batch, Subscribe, Unsubscribe, decode
+from specs.clauses import clause
+from tests.simulate.process import LIMITS
+from tests.simulate.stage import Stage
+
+if TYPE_CHECKING:
+    from tests.simulate.process import SimTask
+
+
+def subscribe(task: SimTask, *specifications: str) -> None:
+    """Let a task subscribe to each of these."""
+    for each in specifications:
+        task.process.subscribe(task, each)
+
+
+@clause("AMO-2")
+@pytest.mark.parametrize("times", [2, 5])
+def test_tasks_see_no_message_that_came_again(times: int) -> None:
+    """Commands, questions, answers and notifications: their process refuses it."""
+    stage = Stage()
+    d, e = stage.task("d", "s2"), stage.task("e", "s2")
+    f, g = stage.task("f", "s3"), stage.task("g", "s3")
+    subscribe(f, "*")
+    subscribe(g, "d", "**")
+    stage.soon()
+    network = stage.world.network
+    send = network.send
+
+    def again(number: int, data: bytes) -> None:
+        for _ in range(times if isinstance(decode(data), Batch) else 1):
+            send(number, data)
+
+    network.send = again  # type: ignore[method-assign]  # it repeats
+
+    letters = []
+    for _ in range(3):
+        letters += stage.send(d, "f", LIMITS.window, asks=True)
+        letters += stage.send(e, "g", LIMITS.window)
+        number = d.process.notify(d)
+        stage.soon()
+
+    assert [each.taken_by for each in letters] == [
+        *([f.id] * LIMITS.window + [g.id] * LIMITS.window) * 3
+    ]
+    heard = stage.world.books.heard
+    assert heard[number, f.id] == heard[number, g.id] == 1
+    for message in f.kept:
+        f.process.answer(message)
+    f.process.settle()
+    stage.soon()
+    assert {each.answers for each in letters if each.asks} == {1}
+
+
+@clause("AMO-28")
+@pytest.mark.parametrize("where", ["s1", "s2", "s3"])
+def test_a_notification_comes_once_with_all_subscriptions_that_match(
+    where: str,
+) -> None:
+    """In the order they were made; to each task by itself."""
+    stage = Stage()
+    notifier = stage.task("news/x", where)
+    one, other = stage.task("one", "s3"), stage.task("other", "s3")
+    subscribe(one, "news/*", "no", "news/x", "**", "news/x")
+    subscribe(other, "news/x")
+    stage.soon()
+    stage.hold(one)
+    stage.hold(other)
+
+    notifier.process.notify(notifier)
+    stage.soon()
+
+    (message,) = one.items
+    asked = one.subscriptions
+    assert message.subscriptions == (asked[0], *asked[2:])
+    assert [each.subscriptions for each in other.items] == [tuple(other.subscriptions)]
+
+
+@clause("AMO-29")
+def test_a_subscription_that_is_asked_for_again_is_one() -> None:
+    """It is kept once and answered to once, and one cancel ends it."""
+    stage = Stage()
+    hearer, notifier = stage.task("h", "s2"), stage.task("news", "s3")
+    subscribe(hearer, "news")
+    stage.soon()
+    (request,) = hearer.process.remote.listening.own.values()
+    for _ in range(3):
+        for peer in hearer.process.remote.neighbours.joined():
+            peer.session.tell(request.frame)
+        hearer.process.settle()
+        stage.soon()
+    said = [each for each in stage.frames("s2") if isinstance(each, Subscribe)]
+    assert {each.id for each in said} == {request.frame.id}
+    assert len(said) == 4
+    for name in ("s1", "s3"):
+        assert len(stage.process(name).remote.listening.ledger) == 1
+    stage.forget()
+
+    number = notifier.process.notify(notifier)
+    stage.soon()
+    assert stage.world.books.heard == {(number, hearer.id): 1}
+    assert stage.types("s3").count("MSG") == 1
+
+    hearer.process.unsubscribe(hearer)
+    stage.soon()
+    assert sum(isinstance(each, Unsubscribe) for each in stage.frames("s2")) == 1
+    for name in ("s1", "s2", "s3"):
+        assert len(stage.process(name).remote.listening.ledger) == 0
+
+
+@clause("AMO-29")
+def test_what_is_notified_after_a_subscription_was_answered_is_heard() -> None:
+    """What was notified before that may be missed."""
+    stage = Stage()
+    hearer, notifier = stage.task("h", "s2"), stage.task("news", "s3")
+    subscribe(hearer, "news")
+    numbers = []
+
+    while "news" not in stage.relays("s2"):
+        notifier.process.notify(notifier)
+        stage.soon(0.0005)
+    for _ in range(20):
+        numbers.append(notifier.process.notify(notifier))
+        stage.soon(0.0005)
+    stage.soon()
+
+    heard = [number for number, _ in stage.world.books.heard]
+    assert heard[-len(numbers) :] == numbers
