@@ -199,11 +199,14 @@ class BusConfig:
         "BUS-RELAY-11",
         "How many messages to one task may be on a link, not taken by it yet.",
     )
+    window_bytes: int = _count(
+        8 * _MIB,
+        "bytes",
+        "BUS-RELAY-11",
+        "How many bytes to one task may be on a link, not taken by it yet.",
+    )
     link_frames: int = _count(
         256, "frames", "BUS-CHAN-8", "How many frames may wait for a link."
-    )
-    link_bytes: int = _count(
-        8 * _MIB, "bytes", "BUS-CHAN-8", "How many bytes may wait for a link."
     )
     connect_timeout_s: float = _timeout(
         5.0, "BUS-CHAN-3", "How long the making of a link may take."

@@ -16,7 +16,8 @@ __all__ = ["Limits"]
 class Limits:
     """Bounds in messages and in seconds; made of a `BusConfig`, which has the defaults.
 
-    window: sent by one relay and not yet extracted (BUS-RELAY-11).
+    window: sent by one relay and not yet extracted (BUS-RELAY-11); window_bytes: how
+      long all of that may be, but for the last one.
     stream_window: numbers of a stream that are outstanding (AMO-13).
     missing_ranges: gaps that a receiver keeps of a stream (AMO-14).
     relay_queue: messages that may wait in a relay.
@@ -33,6 +34,7 @@ class Limits:
     """
 
     window: int
+    window_bytes: int
     stream_window: int
     missing_ranges: int
     relay_queue: int
@@ -52,6 +54,7 @@ class Limits:
         """Return what a bus is configured to."""
         return Limits(
             window=config.window,
+            window_bytes=config.window_bytes,
             stream_window=config.stream_window,
             missing_ranges=config.missing_ranges,
             relay_queue=config.task_fifo_messages,

@@ -85,7 +85,7 @@ class Neighbours:
             nonce=self._nonce(),
             limits=self.limits,
         )
-        peer = Peer(key, session, now, window=self.limits.window)
+        peer = Peer(key, session, now, limits=self.limits)
         self.peers[key] = peer
         return peer
 

@@ -20,6 +20,7 @@ from bus.message import Kind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from bus.core.limits import Limits
     from bus.core.relay import Parcel
     from bus.core.routing_table import Entry
     from bus.core.session import Session
@@ -70,7 +71,9 @@ class Peer:
         "since",
     )
 
-    def __init__(self, key: Key, session: Session, now: float, *, window: int) -> None:
+    def __init__(
+        self, key: Key, session: Session, now: float, *, limits: Limits
+    ) -> None:
         self.key: Final = key
         self.session: Final = session
         self.role: Role = Role.SLAVE
@@ -82,7 +85,7 @@ class Peer:
         self.dialling: bool = False
         self.addresses: tuple[str, ...] = ()
         self.relays: Final[dict[int, Relay]] = {}
-        self.audience: Relay = Relay(self, None, now, window=window)
+        self.audience: Relay = Relay(self, None, now, limits=limits)
         self.announced: Final[set[int]] = set()
         # How many messages of a task wait for a link; what is said once none does.
         self._queued: Final[Counter[int]] = Counter()
@@ -235,7 +238,7 @@ class Peer:
         """Know nothing any more, since it does not either."""
         self.relays.clear()
         self.audience = Relay(
-            self, None, self.audience.since, window=self.audience.window
+            self, None, self.audience.since, limits=self.audience.limits
         )
         self.announced.clear()
         self._queued.clear()

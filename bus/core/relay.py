@@ -16,6 +16,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from bus.core.limits import Limits
     from bus.core.peer import Peer
     from bus.core.routing_table import Entry
     from bus.core.wire import Characteristics
@@ -76,7 +77,8 @@ class Relay:
       and have not left (BUS-DEREG-10).
 
     Invariants:
-    I1. numbers in ``unacked`` rise; there are at most ``window`` of them.
+    I1. numbers in ``unacked`` rise; there are no more of them, and of their bytes, than
+        the window holds, but for the last one's.
     I2. commands are queued or withdrawn only while it is not unnamed.
     """
 
@@ -86,6 +88,7 @@ class Relay:
         "characteristics",
         "client",
         "entry",
+        "limits",
         "number",
         "opened",
         "peer",
@@ -95,8 +98,8 @@ class Relay:
         "since",
         "state",
         "unacked",
+        "unacked_bytes",
         "users",
-        "window",
         "withdrawn",
     )
 
@@ -106,14 +109,14 @@ class Relay:
         characteristics: Characteristics | None,
         now: float,
         *,
-        window: int,
+        limits: Limits,
     ) -> None:
         self.peer: Final = peer
         self.characteristics: Final = characteristics
         self.number: Final = (
             AUDIENCE if characteristics is None else characteristics.relay
         )
-        self.window: Final = window
+        self.limits: Final = limits
         self.entry: Any = None
         self.client: Any = None
         self.state: RelayState = RelayState.UNNAMED
@@ -123,6 +126,7 @@ class Relay:
         self.queue: deque[Parcel] = deque()
         self.queued_bytes: int = 0
         self.unacked: deque[tuple[int, Parcel]] = deque()
+        self.unacked_bytes: int = 0
         self.asked: dict[tuple[Entry, int], Incoming] = {}
         self.withdrawn: list[Incoming] = []
         self.users: set[Entry] = set()
@@ -154,7 +158,7 @@ class Relay:
         if not self.opened:
             return
         session, held, at = self.peer.session, set[int](), 0
-        while at < len(self.queue) and len(self.unacked) < self.window and session.room:
+        while at < len(self.queue) and self._room and session.room:
             parcel = self.queue[at]
             if parcel.relay in held or self.peer.holds_back(self, parcel):
                 held.add(parcel.relay)
@@ -165,7 +169,16 @@ class Relay:
             if not self.peer.is_leaving(parcel.relay):
                 self.users.add(parcel.source)
             self.unacked.append((session.send(self.number, parcel), parcel))
+            self.unacked_bytes += len(parcel.body)
             self._uncount(parcel)
+
+    @property
+    def _room(self) -> bool:
+        """Whether one more may be under way; one always may if nothing is."""
+        return not self.unacked or (
+            len(self.unacked) < self.limits.window
+            and self.unacked_bytes < self.limits.window_bytes
+        )
 
     def drop_oldest(self) -> None:
         """Drop what has waited longest for a link."""
@@ -205,6 +218,7 @@ class Relay:
         taken = 0
         while self.unacked and self.unacked[0][0] <= number:
             _, parcel = self.unacked.popleft()
+            self.unacked_bytes -= len(parcel.body)
             message = parcel.message
             if message is not None:
                 taken += 1
@@ -232,6 +246,7 @@ class Relay:
         """Take out the commands that are under way, in order; drop the rest."""
         parcels = [parcel for _, parcel in self.unacked]
         self.unacked.clear()
+        self.unacked_bytes = 0
         self._answered.clear()
         return _commands(parcels)
 

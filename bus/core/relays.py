@@ -152,7 +152,7 @@ class Relays:
             if peer.has_departed(task.relay):
                 return None
             limits = self._neighbours.limits
-            relay = Relay(peer, task, now, window=limits.window)
+            relay = Relay(peer, task, now, limits=limits)
             machine, own = task.id.machine, self._neighbours.me.machine
             address = self._neighbours.address(machine, task.name)
             relay.entry = Entry(

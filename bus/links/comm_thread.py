@@ -14,6 +14,7 @@ be done with them waits in ``_outbox``, in the order in which it was decided.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from queuebroker.queue_broker import QueueBroker
 
 __all__ = ["CommThread"]
+
+_log: Final = logging.getLogger("bus")
 
 
 class CommThread:
@@ -241,13 +244,19 @@ class CommThread:
 
     def _run(self) -> None:
         self._host.ident = _sync.get_ident()
-        while not self._over():
-            self._lines.wait(self._due, self._deadline())
-            self._round()
-        self._lines.close()
-        self._ended = True
-        self._do_what_is_left()
-        self._then()
+        try:
+            while not self._over():
+                self._lines.wait(self._due, self._deadline())
+                self._round()
+        except Exception:
+            _log.exception("a fault of the bus: this process leaves it")
+            raise
+        finally:
+            # Whatever happened, others shall not wait for a process that says nothing.
+            self._lines.close()
+            self._ended = True
+            self._do_what_is_left()
+            self._then()
 
     def _do_what_is_left(self) -> None:
         """Do what is asked at the end, or later; in whichever thread.

@@ -142,11 +142,17 @@ class RelayHost:
         for item in self.inbox.take_now():
             if type(item) is Request:
                 requests.append(item)
-            elif type(item) is Said or item._to is not self.audience:
+            elif type(item) is Said or self._extract(item):
                 posted.append(item)
-            elif self.account.extract(item, self.inbox.lock):
-                posted.append(item)  # else it was dropped for newer ones
         return posted, requests
+
+    def _extract(self, message: Incoming) -> bool:
+        """Take a message out of the inbox; False if it was dropped for newer ones."""
+        entry: Entry = message._to
+        if entry is self.audience:
+            return self.account.extract(message, self.inbox.lock)
+        stand_in: StandIn = entry.box.client
+        return stand_in.arrives(message, self.inbox.lock)
 
     def pass_on(self, item: Incoming | Said, remote: Neighbourhood) -> list[Action]:
         """Give what was posted to whom it is for; under the exchange's lock."""

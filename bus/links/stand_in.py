@@ -7,11 +7,15 @@ the queue of the relay together: what was put on a link is bounded by the window
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from bus.errors import BusFullError
 from bus.message import Kind
 from bus.threads.account import Admission
+from queuebroker import _sync
 
 if TYPE_CHECKING:
     import _thread
@@ -35,15 +39,17 @@ class StandIn:
         messages_max, bytes_max: the bound; one message always fits if nothing waits.
         overflow: what becomes of what does not fit, as the far task says (BUS-FLOW-6).
           For newer ones the relay itself drops the oldest, which only the comm thread
-          can; what was not yet moved there may be as much again.
+          can; what was not yet moved there may be as much again, and is dropped here.
         taken: told of a message that the far process need not keep any more.
         refuse: tells who asked there that nobody gets it here.
     """
 
     __slots__ = (
         "_bytes_max",
+        "_coming",
         "_left",
         "_left_bytes",
+        "_lock",
         "_messages_max",
         "_moved",
         "_moved_bytes",
@@ -72,7 +78,13 @@ class StandIn:
         self._posted = self._posted_bytes = 0
         self._moved = self._moved_bytes = 0
         self._left = self._left_bytes = 0
-        # What came from there, and it cannot be told that nobody got it.
+        # What lies in the inbox, oldest first, where it may be dropped; under its lock.
+        self._coming: deque[Incoming] | None = (
+            deque() if overflow == "drop-oldest" else None
+        )
+        # Guards the next, which any thread counts up: what came from there, and it
+        # cannot be told that nobody got it.
+        self._lock: Final[_thread.LockType] = _sync.Lock()
         self.undelivered: int = 0
 
     # The account.
@@ -101,20 +113,42 @@ class StandIn:
             and unread > 0
         )
 
-    def admit_locked(
-        self,
-        message: Incoming,
-        dropped: list[Incoming],  # noqa: ARG002 # nothing older is
-    ) -> Admission:
-        """Put a message on the account; under the lock of the comm thread's inbox."""
+    def admit_locked(self, message: Incoming, dropped: list[Incoming]) -> Admission:
+        """Put a message on the account; under the lock of the comm thread's inbox.
+
+        What was dropped for it joins ``dropped``.
+        """
         if self.full(message._size):
             if self.overflow == "drop-newest":
                 return Admission.DROPPED
-            if self.overflow != "drop-oldest" or self._crowded(message._size):
+            if self._coming is None:
                 return Admission.FULL
+            while self._coming and self._crowded(message._size):
+                dropped.append(self._drop_oldest_locked(self._coming))
         self._posted += 1
         self._posted_bytes += message._size
+        if self._coming is not None:
+            self._coming.append(message)
         return Admission.ACCEPTED
+
+    def _drop_oldest_locked(self, coming: deque[Incoming]) -> Incoming:
+        oldest = coming.popleft()
+        whole = replace(oldest)  # for its sender
+        oldest._dropped = True
+        oldest.payload = None  # what is only passed over later shall hold no memory
+        self._posted -= 1
+        self._posted_bytes -= oldest._size
+        return whole
+
+    def arrives(self, message: Incoming, lock: _thread.LockType) -> bool:
+        """Take a message out of the inbox; False if it was dropped meanwhile."""
+        if self._coming is None:
+            return True
+        with lock:
+            if message._dropped:
+                return False
+            self._coming.remove(message)  # the first
+            return True
 
     def _crowded(self, size: int) -> bool:
         """Whether as much as may wait in the relay waits on its way there."""
@@ -149,7 +183,8 @@ class StandIn:
         if message.wants_reply:
             self._refuse(message, error)
         elif message.kind is Kind.COMMAND:
-            self.undelivered += 1
+            with self._lock:
+                self.undelivered += 1
 
     def overflowed(self, message: Incoming) -> None:
         """Do nothing: who asks to be cut off is cut off where it is."""

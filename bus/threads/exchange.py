@@ -296,7 +296,7 @@ class Exchange:
             case Open(entry, messages):
                 self._open(entry, messages)
             case Tell(entry, watch, presence):
-                self.post(News(_to=entry, watch=watch, presence=presence))
+                self._tell(News(_to=entry, watch=watch, presence=presence))
             case Fail(message, error):
                 message._source.box.client.failed(message, error)
             case Evict(entry, error):
@@ -305,6 +305,25 @@ class Exchange:
             case _:
                 assert self.comm is not None
                 self.comm.do(action)
+
+    def _tell(self, news: News) -> None:
+        """Post news behind those that were posted before, by whichever thread.
+
+        Who posts within the task's own thread overtakes what lies in its inbox; that
+        somebody is gone must not overtake that it appeared.
+        """
+        place = news._to.place
+        if place is None:
+            return
+        with place.inbox.lock:
+            behind = any(
+                type(each) is News and each._to is news._to
+                for each in place.inbox.items
+            )
+        if not behind:
+            self.post(news)
+        elif place.inbox.offer(news, place) is Admission.GONE:
+            self._tell(news)  # it has moved
 
     def _open(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         """Let a task read; what waited for it and does not fit comes back full."""

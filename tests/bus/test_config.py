@@ -65,7 +65,7 @@ def test_the_defaults_are_those_that_were_settled() -> None:
         "searches_in_all": 16_384,
         "window": 1024,
         "link_frames": 256,
-        "link_bytes": 8 * MIB,
+        "window_bytes": 8 * MIB,
         "connect_timeout_s": 5.0,
         "relink_timeout_s": 0.5,
         "ack_delay_s": 0.01,

@@ -9,7 +9,7 @@ import pytest
 from bus import AlreadyAnsweredError, Bus, Incoming, Kind, Presence, Response
 from queuebroker.testing import explore
 from specs.clauses import clause
-from tests.bus.support import DISTANCES, far, info, memory_bus, serve, settle, unwanted
+from tests.bus.support import NEAR, far, info, memory_bus, serve, settle, unwanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @clause("BUS-MSG-4")
-@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("distance", NEAR)
 @pytest.mark.parametrize("readers", [0, 1, 5])
 def test_each_who_asked_gets_one_copy_and_nobody_else(
     bus: Bus, distance: str, readers: int
@@ -81,7 +81,7 @@ def test_who_notifies_may_hear_itself(bus: Bus) -> None:
 
 
 @clause("BUS-MSG-5")
-@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("distance", NEAR)
 @pytest.mark.parametrize("pattern", ["notifier", "*", "ism://machine/notifier"])
 def test_a_subscription_outlives_those_it_is_for(
     bus: Bus, distance: str, pattern: str
@@ -172,7 +172,7 @@ def test_a_listener_that_never_began_leaves_nothing(bus: Bus) -> None:
 
 
 @clause("BUS-MSG-9")
-@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("distance", NEAR)
 def test_those_who_answer_are_told_one_by_one_then_how_many(distance: str) -> None:
     """By a clock that passes only when everybody waits."""
 

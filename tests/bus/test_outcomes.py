@@ -21,7 +21,7 @@ from bus import (
 )
 from specs.clauses import clause
 from tests.bus.support import (
-    DISTANCES,
+    NEAR,
     POLICIES,
     far,
     info,
@@ -143,7 +143,7 @@ def test_who_leaves_leaves_nobody_in_the_dark(bus: Bus, final: bool) -> None:
 
 
 @clause("BUS-FLOW-5")
-@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("distance", NEAR)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_at_each_policy_each_command_has_one_outcome(
     distance: str, policy: Overflow

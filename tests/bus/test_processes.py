@@ -275,6 +275,28 @@ def test_who_does_not_read_holds_back_who_sends(small: tuple[Bus, Bus]) -> None:
         assert holder.got == ["hold", *accepted]
 
 
+@clause("BUS-RELAY-11", "BUS-FLOW-1")
+def test_so_many_bytes_are_under_way_to_who_does_not_read() -> None:
+    config = evolve(NARROW, window=100, window_bytes=100)
+    with (
+        memory_bus(config=config) as one,
+        memory_bus(process="two", beside=one, config=config) as two,
+        Holder.holding(two, name="doer") as holder,
+    ):
+        two.register("other", on_command=echo)
+        sender = one.register("sender", thread=one.here())
+        for number in range(10):
+            sender.command("doer", bytes([number]) * 60)
+        until(lambda: info(two, "doer").commands.unread == 2, "two are there")
+        # Behind all that is under way to that process.
+        assert sender.call("other", 1) == 1
+        assert info(two, "doer").commands.unread == 2
+
+        holder.let_go()
+        until(lambda: len(holder.got) == 11, "all have arrived")
+        assert [each[0] for each in holder.got[1:]] == list(range(10))
+
+
 @clause("BUS-FLOW-6")
 def test_a_policy_holds_wherever_the_sender_is(small: tuple[Bus, Bus]) -> None:
     one, two = small

@@ -2,47 +2,48 @@
 
 from __future__ import annotations
 
+from threading import Event
 from typing import Any
 
 import pytest
 
 from bus import Bus, UnresolvedError, Visibility
 from specs.clauses import clause
-from tests.bus.support import DISTANCES, far, info, serve, settle
+from tests.bus.support import DISTANCES, NEAR, There, far, info, serve, settle
+from tests.support import LIMIT_S, until
 
 
 @clause("BUS-INIT-8")
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_a_public_task_is_found_by_its_name(bus: Bus, distance: str) -> None:
-    bus.register("public", thread=far(bus, distance), on_command=lambda _: "found")
+def test_a_public_task_is_found_by_its_name(bus: Bus, there: There) -> None:
+    there.register("public", on_command=lambda _: "found")
     news: list[Any] = []
     watcher = bus.register("watcher", thread=bus.here())
-    watcher.watch("public", news.append)
+    watcher.watch(there.at("public"), news.append)
 
-    assert bus.call("public") == "found"
-    assert bus.wait_for("public").module == "public"
-    settle(bus)
+    assert bus.call(there.at("public")) == "found"
+    assert bus.wait_for(there.at("public")).module == "public"
+    serve(bus, lambda: news, "who watches is told")
     assert [(one.address.module, one.here) for one in news] == [("public", True)]
 
 
 @clause("BUS-INIT-9")
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_a_private_task_asks_and_hears(bus: Bus, distance: str) -> None:
+def test_a_private_task_asks_and_hears(bus: Bus, there: There) -> None:
     heard: list[Any] = []
     answers: list[Any] = []
     senders: list[str] = []
-    there = far(bus, distance)
 
     def asked(message: Any) -> str:
         senders.append(str(message.sender))
         public.notify("news")
         return "answer"
 
-    public = bus.register("public", thread=there, on_command=asked)
+    public = there.register("public", on_command=asked)
     private = bus.register("p", thread=bus.here(), visibility=Visibility.PRIVATE)
-    private.subscribe("public", heard.append)
+    private.subscribe(there.at("public"), heard.append)
 
-    private.command("public", on_response=answers.append)
+    private.command(there.at("public"), on_response=answers.append)
 
     serve(bus, lambda: heard and answers, "the answer and the notification")
     assert senders == ["ism://bus1@machine/p"]
@@ -51,7 +52,7 @@ def test_a_private_task_asks_and_hears(bus: Bus, distance: str) -> None:
 
 
 @clause("BUS-INIT-9")
-@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("distance", NEAR)
 def test_a_private_task_is_found_by_nobody(bus: Bus, distance: str) -> None:
     news: list[Any] = []
     there = far(bus, distance)
@@ -116,3 +117,26 @@ def test_what_was_asked_of_a_private_task_finds_a_public_one_later(bus: Bus) -> 
     settle(bus)
 
     assert got == ["first", "second"]
+
+
+@clause("BUS-INIT-8", "BUS-DEREG-2")
+def test_that_somebody_is_gone_does_not_overtake_that_it_came(bus: Bus) -> None:
+    """The watcher's own thread says the second, and has not taken in the first."""
+    seen: list[bool] = []
+    held, go = Event(), Event()
+
+    def act(_: object) -> None:
+        held.set()
+        assert go.wait(LIMIT_S)
+        peer.deregister()
+
+    watcher = bus.register("watcher", thread=bus.thread(), on_command=act)
+    watcher.watch("peer", lambda one: seen.append(one.here))
+    bus.command("watcher")
+    assert held.wait(LIMIT_S)
+    peer = bus.register("peer", thread=bus.thread())
+
+    go.set()
+
+    until(lambda: len(seen) == 2, "both are told")
+    assert seen == [True, False]
