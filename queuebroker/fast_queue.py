@@ -161,8 +161,7 @@ class FastMessageQueue(LockedMessageQueue):
         if lane.shut:
             return super().receive_many(limit, timeout=timeout)
         most = self.capacity if limit is None else positive("limit", limit)
-        taken = [self.receive(timeout=timeout)]
-        taken += self._lanes.pull_many(lane, most - 1)
+        taken = [self.receive(timeout=timeout), *self._lanes.pull_many(lane, most - 1)]
         if self._inward.shut and len(taken) < most:  # since we began
             with contextlib.suppress(ReceiveTimeoutError, DisconnectedQueueError):
                 taken += super().receive_many(most - len(taken), timeout=0)
@@ -180,18 +179,15 @@ class FastMessageQueue(LockedMessageQueue):
         self._lanes.critical(self._lanes.shut_locked)
         return super().fileno()
 
-    def _take_lanes(self) -> None:
-        """Go by the lanes from now on, which are made if they were not."""
-        lanes, side = self._lanes.lanes, self._side
-        self._outward, self._inward = lanes[1 - side], lanes[side]
-
     # What looks full or empty is settled with those under way (QB-TIME-8).
 
     def _act(
         self, attempt: Callable[[int], Verdict], timeout: float | None, *, sends: bool
     ) -> Verdict:
         if self._inward is UNMADE:
-            self._take_lanes()
+            # By the lanes from now on, which are made by this if they were not.
+            lanes, side = self._lanes.lanes, self._side
+            self._outward, self._inward = lanes[1 - side], lanes[side]
         verdict = super()._act(attempt, timeout, sends=sends)
         if verdict is not Verdict.WAIT or self._lanes.settled(self._side, sends=sends):
             return verdict

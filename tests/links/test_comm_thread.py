@@ -13,6 +13,7 @@ from bus.testing import memory_bus
 from queuebroker.queue_broker import QueueBroker
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.bus.support import Holder
 from tests.links.processes import (
     PATIENT,
     Reader,
@@ -92,6 +93,19 @@ def test_a_lone_message_leaves_at_once_in_a_frame_of_its_own(
             bus.command("reader", number)
             reader.has(number + 1)
             assert commands(frames) == [1]
+
+
+@clause("BUS-CHAN-6")
+def test_a_lone_message_waits_for_none_that_is_under_way() -> None:
+    """Nobody takes the first one, so nothing is said that it could have waited for."""
+    with processes(2) as [bus, other], Holder.holding(other) as holder:
+        account = holder.task._receiver.account
+        for number in range(1, 4):
+            bus.command("holder", number)
+            until(
+                lambda: account.unread == number,  # noqa: B023 # it is called here
+                f"message {number} is there",
+            )
 
 
 @clause("BUS-CHAN-3", "BUS-RELAY-6")

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from attrs import evolve
 
 from bus import BusConfig, BusFullError, UnresolvedError
 from bus.core.wire import Eliminate, Role
@@ -17,6 +18,7 @@ from tests.links.processes import (
     PATIENT,
     Reader,
     comm_of,
+    held,
     processes,
     settled,
 )
@@ -173,6 +175,50 @@ def test_a_relay_that_is_given_up_before_it_is_opened_gives_back_what_waited(
         reader.has(3)
         assert given_up
         assert reader.got == [0, 1, 2]
+
+
+@clause("BUS-DEREG-4")
+def test_what_was_posted_to_a_relay_that_is_given_up_follows_what_that_had() -> None:
+    """What waited in the relay was sent first, so it comes first where both go."""
+    with (
+        processes(2, evolve(PATIENT, window=1)) as [bus, other],
+        Holder.holding(other) as holder,
+    ):
+        comm = comm_of(bus)
+        account = holder.task._receiver.account
+        for number in range(4):
+            bus.command("holder", number)
+        until(lambda: account.unread == 1, "one is under way")
+        [relay] = [entry for entry in bus._exchange.manager.table if entry.remote]
+        until(lambda: len(relay.box.queue) == 3, "the others wait for the window")
+        with held(bus):
+            bus.command("holder", 4)
+            bus._exchange.decide(lambda: _lose(comm, relay.box.peer))
+        holder.let_go()
+        until(lambda: 4 in holder.got, "what was sent last arrives")
+        until(lambda: len(holder.got) == 6, "all arrive")
+        assert holder.got == ["hold", 0, 1, 2, 3, 4]
+
+
+@clause("BUS-DEREG-4")
+def test_what_a_task_took_before_it_left_is_not_sent_again() -> None:
+    """Also if its process has not said yet that it was taken."""
+    with processes(2) as [bus, other]:
+        here = other.here()
+        reader = Reader(other, thread=here)
+        account = reader.task._receiver.account
+        for number in (1, 2):
+            bus.command("reader", number)
+        until(lambda: account.unread == 2, "they are there")
+        with held(other):
+            here.poll(0)
+            reader.task.deregister()
+        assert reader.got == [1]
+        late = Reader(other)
+        late.has(1)
+        bus.command("reader", 3)
+        until(lambda: 3 in late.got, "what was sent last arrives")
+        assert late.got == [2, 3]
 
 
 # In every schedule.

@@ -208,6 +208,27 @@ def test_what_waits_for_room_in_one_link_keeps_no_other_waiting() -> None:
     under_some_schedules(program)
 
 
+@clause("BUS-CHAN-8")
+def test_who_reads_is_sent_to_though_another_link_stays_full() -> None:
+    def program(_run: Run) -> None:
+        desk = Desk(capacity=1)
+        desk.open()
+        _full, other = desk.connected(2)
+        for number in (1, 2):
+            for frame in (b"1", b"2"):
+                desk.lines.send(number, frame)
+        first = other.receive(timeout=0)
+        desk.lines.resume()
+        pending = other.pending
+        second = other.receive(timeout=0) if pending else None
+        desk.close()
+
+        assert (first, second) == (b"1", b"2")
+
+    under_some_schedules(program)
+
+
+@clause("BUS-CHAN-8")
 @pytest.mark.parametrize("capacity", [1, 2, 8])
 def test_a_hang_up_goes_behind_all_that_was_sent(capacity: int) -> None:
     def program(run: Run) -> None:

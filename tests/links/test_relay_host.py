@@ -194,6 +194,7 @@ def test_what_nobody_keeps_up_with_is_dropped_for_newer_ones() -> None:
     assert process.host.account.unread == 0
 
 
+@clause("BUS-FLOW-2")
 def test_room_is_told_of_when_messages_have_left() -> None:
     process = Process(task_fifo_messages=2)
     assert [process.post(each) for each in (1, 2, 3)][-1] is Admission.FULL

@@ -172,6 +172,7 @@ def test_what_does_not_fit_goes_as_the_far_task_asks(
     assert post.stand_in.unread == 1
 
 
+@clause("BUS-FLOW-6")
 @pytest.mark.parametrize(("fit", "size"), [(2, 1), (9, 50)])
 def test_where_the_oldest_is_dropped_as_much_again_is_on_its_way(
     fit: int, size: int

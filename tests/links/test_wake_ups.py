@@ -12,6 +12,7 @@ from bus.core.wire import Identity, Role
 from bus.links.comm_thread import CommThread
 from bus.links.lines import Lines
 from queuebroker.testing import explore
+from specs.clauses import clause
 from tests.links.processes import (
     PATIENT,
 )
@@ -64,6 +65,7 @@ class Asleep:
                 seen.add("asked")
 
 
+@clause("BUS-ROUTE-4")
 @pytest.mark.parametrize(
     "wakers",
     [("nudge", "asked"), ("link", "asked"), ("taken", "asked"), ("nudge", "link")],

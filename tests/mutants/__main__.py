@@ -19,6 +19,7 @@ import attrs
 from specs.clauses import load_clauses
 from tests.mutants.aio import AIO
 from tests.mutants.bus_ends import BUS_ENDS
+from tests.mutants.bus_links import BUS_LINKS
 from tests.mutants.bus_relays import BUS_RELAYS
 from tests.mutants.bus_routing import BUS_ROUTING
 from tests.mutants.lanes import LANES
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 CATALOGUE = (
     *(*SEEN_ELSEWHERE, *OURS, *LANES, *RECEIVE_ANY, *AIO),
-    *(*STREAMS, *BUS_ROUTING, *BUS_RELAYS, *BUS_ENDS),
+    *(*STREAMS, *BUS_ROUTING, *BUS_RELAYS, *BUS_ENDS, *BUS_LINKS),
 )
 HARD = (
     *("QB-RDV", "QB-SEND", "QB-RECV", "QB-FIFO", "QB-DISC", "QB-TIME", "QB-CONC"),

@@ -62,8 +62,8 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/relay.py",
-                "len(self.unacked) < self.window and",
-                "len(self.unacked) <= self.window and",
+                "len(self.unacked) < self.limits.window",
+                "len(self.unacked) <= self.limits.window",
             ),
         ),
     ),

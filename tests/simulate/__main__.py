@@ -19,7 +19,7 @@ from tests.simulate.run import STEPS, Failure, run
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_CHUNK = 50  # runs that one process of ours is given at a time
+_CHUNK = 20  # runs that one process of ours is given at a time
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

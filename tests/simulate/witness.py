@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from bus.core.routing_table import Visibility
 from bus.core.wire import (
     AddRelay,
@@ -197,14 +199,14 @@ class Witness:
             self._processes[process.name] = self._seen(process, at_rest=at_rest)
 
     def _all(self, invariants: tuple[Invariant, ...]) -> None:
-        snapshot = Snapshot(
-            self._processes,
-            news=self._news,
-            expired=self._expired,
-            sought=tuple(self._sought),
-            answers=tuple(self._answers),
-            releases=tuple(self._releases),
-        )
+        snapshot = Snapshot(self._processes, news=self._news, expired=self._expired)
+        if invariants is not _OF_NOW:
+            snapshot = attrs.evolve(
+                snapshot,
+                sought=tuple(self._sought),
+                answers=tuple(self._answers),
+                releases=tuple(self._releases),
+            )
         for each in invariants:
             try:
                 each(snapshot)

@@ -1,0 +1,248 @@
+"""Mutants of links, of the thread that serves them, and of what leaves by it (BUS)."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Edit, Mutant
+
+__all__ = ["BUS_LINKS"]
+
+BUS_LINKS: tuple[Mutant, ...] = (
+    Mutant(
+        "L1",
+        "the comm thread looks at what was noted before others see that it sleeps",
+        ("BUS-ROUTE-4",),
+        (
+            Edit(
+                "bus/links/lines.py",
+                "        inbox = self._inbox\n        try:\n",
+                "        inbox = self._inbox\n        noted = ready()\n        try:\n",
+            ),
+            Edit(
+                "bus/links/lines.py",
+                "                return ready() or any(",
+                "                return noted or any(",
+            ),
+        ),
+    ),
+    Mutant(
+        "L2",
+        "who wakes the comm thread looks whether it sleeps, and then notes what for",
+        ("BUS-ROUTE-4",),
+        (
+            Edit(
+                "bus/links/comm_thread.py",
+                "            self._nudged = True\n            self._wake()\n",
+                "            self._wake()\n            self._nudged = True\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L3",
+        "a link is lost before what came by it is read",
+        ("BUS-CHAN-5",),
+        (
+            Edit(
+                "bus/links/lines.py",
+                "        for number, queue in list(self._queues.items()):\n",
+                "        for number, queue in list(self._queues.items()):\n            if queue.status is not Status.CONNECTED and number not in self._closing:\n                came.append((number, None))\n                self._let_go(number)\n                continue\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L4",
+        "a hang-up overtakes what waits for room",
+        ("BUS-CHAN-8",),
+        (
+            Edit(
+                "bus/links/lines.py",
+                "        if number in self._unsent:\n            self._closing.add(number)\n        else:\n            self._let_go(number)\n",
+                "        self._let_go(number)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L5",
+        "what finds room in a link overtakes what waits for it",
+        ("BUS-CHAN-8",),
+        (
+            Edit(
+                "bus/links/lines.py",
+                "        waiting = self._unsent.get(number)\n        if waiting is None:\n",
+                "        waiting = self._unsent.get(number, deque())\n        if queue.status is Status.CONNECTED:\n",
+            ),
+            Edit(
+                "bus/links/lines.py",
+                "                self._unsent[number] = deque([frame])\n",
+                "                self._unsent[number] = waiting\n                waiting.append(frame)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L6",
+        "a link that is still full keeps others waiting that have room",
+        ("BUS-CHAN-8",),
+        (
+            Edit(
+                "bus/links/lines.py",
+                "            except SendTimeoutError:\n                continue\n            except DisconnectedError:\n                waiting",
+                "            except SendTimeoutError:\n                break\n            except DisconnectedError:\n                waiting",
+            ),
+        ),
+    ),
+    Mutant(
+        "L7",
+        "who serves links waits for one that is being made",
+        ("BUS-CHAN-3",),
+        (
+            Edit(
+                "bus/links/lines.py",
+                '        self._help(f"{broker.name} connects", connect)\n',
+                "        connect()\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L8",
+        "a lone message waits until the last one is acknowledged",
+        ("BUS-CHAN-6",),
+        (
+            Edit(
+                "bus/core/relay.py",
+                "        if not self.opened:\n            return\n",
+                "        if not self.opened or (self.unacked and len(self.queue) == 1):\n            return\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L9",
+        "what finds room overtakes what is held back for its task",
+        ("BUS-MSG-15",),
+        (
+            Edit(
+                "bus/links/arrivals.py",
+                "        if held is not None:\n            self._hold(held, message)\n        elif not _offer(entry, message):\n            held = _Held()\n",
+                "        if not _offer(entry, message):\n            held = held or _Held()\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L10",
+        "who reads while something is being held back does not get it",
+        ("BUS-MSG-15",),
+        (
+            Edit(
+                "bus/links/arrivals.py",
+                "            # Who has read meanwhile did not know that somebody waits for that.\n            self.resume(entry)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "L11",
+        "a task has left before what it has taken is said",
+        ("BUS-DEREG-4",),
+        (
+            Edit(
+                "bus/threads/exchange.py",
+                "            self.comm.decide(left)\n",
+                "            self.decide(left)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L12",
+        "what was posted to a relay that is given up goes before what that had",
+        ("BUS-DEREG-4",),
+        (
+            Edit(
+                "bus/links/comm_thread.py",
+                "*messages, *self._host.strays(entry)]",
+                "*self._host.strays(entry), *messages]",
+            ),
+        ),
+    ),
+    Mutant(
+        "L13",
+        "what waits in a relay is not counted, only what is on its way there",
+        ("BUS-FLOW-1",),
+        (
+            Edit(
+                "bus/links/stand_in.py",
+                "        self._left = self._moved - len(relay.queue)\n",
+                "        self._left = self._moved\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L14",
+        "a relay is looked at once, however much still waits in it",
+        ("BUS-FLOW-2",),
+        (
+            Edit(
+                "bus/links/relay_host.py",
+                "            if not relay.queue:\n                self._busy.discard(relay)\n",
+                "            self._busy.discard(relay)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L15",
+        "a relay refuses where its task drops the oldest",
+        ("BUS-FLOW-6",),
+        (
+            Edit(
+                "bus/links/stand_in.py",
+                "            if self._coming is None:\n                return Admission.FULL\n            while",
+                "            if self._coming is None or self._coming:\n                return Admission.FULL\n            while",
+            ),
+        ),
+    ),
+    Mutant(
+        "L16",
+        "a relay refuses where its task drops the newest",
+        ("BUS-FLOW-6",),
+        (
+            Edit(
+                "bus/links/stand_in.py",
+                '            if self.overflow == "drop-newest":\n                return Admission.DROPPED\n',
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "L17",
+        "a window has no bytes",
+        ("BUS-RELAY-11",),
+        (
+            Edit(
+                "bus/core/relay.py",
+                "            len(self.unacked) < self.limits.window\n            and self.unacked_bytes < self.limits.window_bytes\n",
+                "            len(self.unacked) < self.limits.window\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L18",
+        "who watches is told only of those whom its process knows",
+        ("BUS-DEREG-2", "BUS-INIT-8"),
+        (
+            Edit(
+                "bus/core/process_manager.py",
+                "        if self.remote is not None:\n            self.remote.watched(watch)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "L19",
+        "who watches is told who comes, and not who goes",
+        ("BUS-DEREG-2",),
+        (
+            Edit(
+                "bus/core/process_manager.py",
+                "        if self.far.pop(number, None) is None:\n            return []\n        return self._presence(address, here=False)\n",
+                "        self.far.pop(number, None)\n        return []\n",
+            ),
+        ),
+    ),
+)
