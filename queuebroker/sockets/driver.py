@@ -12,6 +12,7 @@ import itertools
 import os
 import weakref
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from queuebroker import _net, _sync
@@ -55,10 +56,14 @@ class Driver:
         self._sleepers: list[_net.Sleeper] = []
         self._buffers: list[bytearray] = []
         self._stopped = False
+        self._ended = False  # and let go of what it waits with
         self._turning = 0  # the thread that calls handlers just now
         self.background: bool = False  # whether a thread of ours turns it
         self._poller = _net.Poller()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        # The bell again, until it is closed; and an item for each thread that rings it.
+        self._bells = [self._bell]
+        self._ringing: list[None] = []
         self._poller.register(self._bell, _net.READ)
         _drivers.add(self)
 
@@ -160,9 +165,26 @@ class Driver:
     def call(self, function: Callable[[], object]) -> None:
         """Call something soon, in the thread that turns this."""
         self._calls.append(function)
-        # Who turns it comes to that anyway.
-        if self._turning != _sync.get_ident() and not self._stopped:
-            os.eventfd_write(self._bell, 1)
+        if self._turning == _sync.get_ident():
+            return  # who turns it comes to that anyway
+        # That call may have been the last one, and have stopped this by now.
+        self._ringing.append(None)
+        try:
+            if not self._stopped:
+                os.eventfd_write(self._bell, 1)
+        finally:
+            self._ringing.pop()
+            self._close_bell()
+
+    def _close_bell(self) -> None:
+        """Close the bell if this has ended and nobody rings it; without a lock.
+
+        Who rings says so before it looks whether this has stopped, and who ends it
+        does so before it looks whether anybody rings: the last of them closes.
+        """
+        if self._ended and not self._ringing:
+            with suppress(IndexError):
+                os.close(self._bells.pop())
 
     def at(self, moment: float, function: Callable[[], object]) -> None:
         """Call something at a point on the monotonic clock; never sooner."""
@@ -207,7 +229,8 @@ class Driver:
         self._timers.clear()
         self._calls.clear()
         self._poller.close()
-        os.close(self._bell)
+        self._ended = True
+        self._close_bell()
         while self._sleepers:
             self._sleepers.pop().close()
 
@@ -230,6 +253,7 @@ class Driver:
         for handler in list(self._handlers.values()):
             handler.forsake()
         self._handlers.clear()
+        self._ringing.clear()
         # Closed, not emptied: what the parent waits for is the same object.
         self._close_descriptors()
 

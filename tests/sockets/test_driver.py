@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,30 @@ def test_a_call_rings_for_who_turns_it(driver: Driver) -> None:
 
     assert made == [1]
     assert not rung(driver)
+
+
+def test_a_call_may_be_the_last_that_its_driver_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who turns it does what is called, and ends it, before the caller has rung.
+
+    Then the caller rang a bell that was closed, or whatever had its number by then.
+    """
+    ending = Driver()
+    ring = os.eventfd_write
+    rang: list[bool] = []
+
+    def late(descriptor: int, value: int) -> None:
+        ending.close()
+        ring(descriptor, value)
+        rang.append(True)
+
+    monkeypatch.setattr(os, "eventfd_write", late)
+    ending.call(lambda: None)
+
+    assert rang == [True]
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.eventfd_read(ending._bell)
 
 
 @pytest.mark.parametrize("soon", [True, False], ids=["call", "timer"])
