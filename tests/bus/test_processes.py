@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from contextlib import ExitStack, contextmanager, suppress
 from random import Random
 from threading import Event
-from threading import enumerate as threads_now
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -470,25 +469,6 @@ def test_to_send_does_not_wait_for_the_comm_thread(bus: Bus) -> None:
 
         until(lambda: len(got) == 101, "all have arrived")
         assert got == ["first", *range(100)]
-
-
-@clause("BUS-CHAN-2")
-def test_threads_do_not_grow_with_links(bus: Bus) -> None:
-    def of_the_first() -> list[str]:
-        mine = ("machine/process", "master of machine", "bus1")
-        return sorted(each.name for each in threads_now() if each.name.startswith(mine))
-
-    bus.register("doer", thread=bus.here(), on_command=echo)
-    counts = []
-    with ExitStack() as stack:
-        for number in range(6):
-            other = stack.enter_context(memory_bus(process=f"p{number}", beside=bus))
-            task = other.register("t" + str(number), thread=other.here())
-            answers: list[Response] = []
-            task.command("doer", 1, on_response=answers.append)
-            serve(bus, lambda: other.here().poll(0) or answers, "it is answered")  # noqa: B023
-            counts.append(len(of_the_first()))
-    assert len(set(counts)) == 1, counts
 
 
 @clause("BUS-INIT-3")
