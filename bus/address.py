@@ -26,10 +26,10 @@ __all__ = [
 _SCHEME: Final = "ism://"
 
 # BUS-NAME-6. ASCII by their own wording: `\w` would let other alphabets in.
-_MACHINE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}")
-_MODULE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}")
-_MODULE_WITH_STARS: Final = re.compile(r"[A-Za-z0-9_*][A-Za-z0-9_*./-]{0,127}")
-_BUS: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,31}")
+_MACHINE: Final = r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}"
+_MODULE: Final = r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}"
+_MODULE_WITH_STARS: Final = r"[A-Za-z0-9_*][A-Za-z0-9_*./-]{0,127}"
+_BUS: Final = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,31}"
 
 # A program writes few addresses and sends to them often; one that makes up names, say
 # by a counter, must not make the table grow. 4,096 addresses take 1 to 3 MiB.
@@ -54,9 +54,11 @@ def check_module_name(name: str, *, stars: bool = False) -> None:
     Raises:
         TypeError, ValueError: as `check_machine_name`.
     """
-    _check("module", _MODULE_WITH_STARS if stars else _MODULE, name)
-    if name.endswith("/") or "//" in name:
-        raise ValueError(f"module name must have no empty segment, got {name!r}")
+    if stars:
+        _check_type("module", name)
+        _check_form("module", _MODULE_WITH_STARS, name)
+    else:
+        _check("module", _MODULE, name)
 
 
 def check_bus_name(name: str) -> None:
@@ -69,13 +71,27 @@ def check_bus_name(name: str) -> None:
     _check("bus", _BUS, name)
 
 
-def _check(what: str, legal: re.Pattern[str], name: str) -> None:
+def _check(what: str, legal: str, name: str) -> None:
+    _check_type(what, name)
+    _check_known(what, legal, name)
+
+
+def _check_type(what: str, name: str) -> None:
     if not isinstance(name, str):
         raise TypeError(f"{what} name must be a str, got {type(name).__name__}")
-    if legal.fullmatch(name) is None:
-        raise ValueError(f"{what} name must match {legal.pattern}, got {name!r}")
+
+
+def _check_form(what: str, legal: str, name: str) -> None:
+    if re.fullmatch(legal, name) is None:
+        raise ValueError(f"{what} name must match {legal}, got {name!r}")
     if ".." in name:
         raise ValueError(f"{what} name must not contain '..', got {name!r}")
+    if what == "module" and (name.endswith("/") or "//" in name):
+        raise ValueError(f"module name must have no empty segment, got {name!r}")
+
+
+# Names come with each frame of the wire, and are few; patterns come and go.
+_check_known: Final = lru_cache(_REMEMBERED)(_check_form)
 
 
 @attrs.frozen

@@ -340,20 +340,19 @@ class Neighbourhood:
             self.finder.next_deadline(),
             self.correspondence.next_deadline(),
             *self.links.redial.values(),
+            *map(self.links.late_at, self.links.by_number.values()),
         ]
-        times += map(self.links.late_at, self.links.by_number.values())
         for peer in self.neighbours.peers.values():
-            times.append(peer.session.ack_at)
-            if peer.session.link is None:
-                times.append(self._lost_at(peer))
-            else:
-                times.append(self.parting.due_at(peer))
+            session = peer.session
+            lost = session.link is None
+            times.append(session.ack_at)
+            times.append(self._lost_at(peer) if lost else self.parting.due_at(peer))
             for relay in peer.relays.values():
                 if relay.queue or relay.asked:
                     times.append(relay.next_deadline())
                 elif relay.provisional:
                     times.append(self.relays.forgotten_at(relay))
-        return min((at for at in times if at is not None), default=None)
+        return min([at for at in times if at is not None], default=None)
 
     def _lost_at(self, peer: Peer) -> float:
         limits = self.neighbours.limits

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["Driver", "Handler", "default_driver"]
 
 EVENTS_MAX = 256
-BUFFERS_MAX = 2  # kept for long messages, while there are sockets
 
 
 class Handler(Protocol):
@@ -54,7 +53,6 @@ class Driver:
         self._holders = 0
         # For receivers that wait in its place, while they do not.
         self._sleepers: list[_net.Sleeper] = []
-        self._buffers: list[bytearray] = []
         self._stopped = False
         self._ended = False  # and let go of what it waits with
         self._turning = 0  # the thread that calls handlers just now
@@ -207,23 +205,6 @@ class Driver:
             sleeper.close()
         else:
             self._sleepers.append(sleeper)
-
-    def lend_buffer(self, size: int) -> bytearray:
-        """Return a buffer of at least so many bytes; `return_buffer` it.
-
-        A fresh one for each long message would cost several times what its reading
-        does, all of it in page faults.
-        """
-        try:
-            buffer = self._buffers.pop()
-        except IndexError:
-            return bytearray(size)
-        return buffer if len(buffer) >= size else bytearray(size)
-
-    def return_buffer(self, buffer: bytearray) -> None:
-        """Take back what was lent, for the next one, if few are here."""
-        if len(self._buffers) < BUFFERS_MAX:
-            self._buffers.append(buffer)
 
     def _close_descriptors(self) -> None:
         self._timers.clear()

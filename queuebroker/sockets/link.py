@@ -34,8 +34,8 @@ __all__ = ["Host", "Link"]
 # Read at once: enough for many small messages; more while a long one is under way.
 READ_BYTES: Final = 1 << 16
 READ_BYTES_MAX: Final = 1 << 18
-# A longer message is not gathered in a buffer that is used again.
-BUFFER_BYTES_MAX: Final = 1 << 24
+# For a longer message no memory is set aside on the word of its sender.
+GATHERED_BYTES_MAX: Final = 1 << 24
 # For how long nobody reads after a receive, in seconds.
 IDLE_S: Final = 2e-3
 # How often in the length of a lease it is looked at.
@@ -74,7 +74,6 @@ class Link:
     __slots__ = (
         "_attached",
         "_blocked",
-        "_buffer",
         "_fds",
         "_finished",
         "_opening",
@@ -129,8 +128,6 @@ class Link:
         self.sleeper: _net.Sleeper
         self._attached = False
         self._opening = opening
-        # For a long message that is coming, lent by the driver.
-        self._buffer: bytearray | None = None
         self._unsent = Unsent()
         self._blocked = False
 
@@ -239,9 +236,6 @@ class Link:
             first = None
             if not whole or protocol.ended:
                 break
-        if self._buffer is not None and protocol.room is None:
-            self.driver.return_buffer(self._buffer)
-            self._buffer = None
         events = self.deal_locked(protocol.events())
         self.torn = False
         self.flush_locked()
@@ -252,7 +246,7 @@ class Link:
 
         Else whoever the link belongs to has dealt with it.
         """
-        if self.secured or self._takes_fds or self._buffer is not None:
+        if self.secured or self._takes_fds or self.protocol.gathering is not None:
             self.read_locked()
             return None
         self.torn = True
@@ -274,10 +268,11 @@ class Link:
     def _read_some_locked(self, data: bytes | None) -> bool:
         """Read once; return whether there may be more. ``data``: what was read."""
         protocol = self.protocol
-        room = protocol.room
-        if data is None and room is not None:
-            size = len(room)
-            count = self.socket.recv_into(room)
+        gathering = protocol.gathering
+        if data is None and gathering is not None:
+            with gathering.room as room:
+                size = len(room)
+                count = self.socket.recv_into(room)
             protocol.receive_gathered(count)
             return self.secured or count == size
         size = min(max(READ_BYTES, protocol.wanted), READ_BYTES_MAX)
@@ -288,9 +283,8 @@ class Link:
             return False
         protocol.receive_data(data)
         long = protocol.long_bytes()
-        if READ_BYTES < long <= BUFFER_BYTES_MAX and not self._takes_fds:
-            self._buffer = self.driver.lend_buffer(long)
-            protocol.gather(self._buffer)
+        if READ_BYTES < long <= GATHERED_BYTES_MAX and not self._takes_fds:
+            protocol.gather()
         return self.secured or len(data) >= size
 
     def _receive(self, size: int) -> bytes:

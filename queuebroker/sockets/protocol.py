@@ -30,6 +30,7 @@ from queuebroker.sockets.frames import (
     Refused,
     Welcome,
 )
+from queuebroker.sockets.gathering import Gathering
 from queuebroker.sockets.states import TRANSITIONS, Act, State
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class Protocol:
     owed: messages that arrived, and for which no credit was given back.
     taken: of those, messages that were received.
     outgoing: what is to be sent; `data_to_send` takes it.
+    gathering: where the rest of a long message is to be put, None if none has begun.
 
     An exception that strikes while something is said leaves it said, or not (QB-ERR-9);
     one that strikes while something is heard leaves nothing to go on with.
@@ -102,7 +104,6 @@ class Protocol:
     __slots__ = (
         "_arrived",
         "_events",
-        "_gathered",
         "_heard",
         "_heard_at",
         "_large",
@@ -116,6 +117,7 @@ class Protocol:
         "capacity",
         "descriptors",
         "first_max",
+        "gathering",
         "lease_s",
         "limit",
         "outgoing",
@@ -152,7 +154,7 @@ class Protocol:
         self._parts: list[bytes] = []
         self._wanted = 0
         self._large: int | None = None  # the number of the message that is not whole
-        self._gathered: memoryview | None = None  # it, in a buffer of the caller's
+        self.gathering: Gathering | None = None
         self._heard = True
         self._heard_at: float | None = None
         self._pinged = False
@@ -250,9 +252,9 @@ class Protocol:
     def receive_data(self, data: bytes) -> None:
         """Take in what arrived, however it was cut into pieces.
 
-        While there is `room` for it, what comes belongs there.
+        While a message is gathered, what comes belongs there.
         """
-        assert self._gathered is None
+        assert self.gathering is None
         self._heard = True
         if self.state is State.ENDED:
             return
@@ -288,40 +290,28 @@ class Protocol:
 
     def long_bytes(self) -> int:
         """Return the length of the message that has begun, 0 if no `gather` helps."""
-        if self._large is None or self._gathered is not None:
+        if self._large is None or self.gathering is not None:
             return 0
         return self._wanted + sum(map(len, self._parts))
 
-    def gather(self, buffer: bytearray) -> None:
-        """Take a buffer, not shorter than `long_bytes`, for the message that has begun.
-
-        What comes of it goes to `room`; the buffer is free again once that is None.
-        """
-        begun = b"".join(self._parts)
-        view = memoryview(buffer)[: len(begun) + self._wanted]
-        view[: len(begun)] = begun
+    def gather(self) -> None:
+        """Set memory aside for the message that has begun; the rest goes there."""
+        self.gathering = Gathering(b"".join(self._parts), self._wanted)
         self._parts.clear()
-        self._gathered = view
-
-    @property
-    def room(self) -> memoryview | None:
-        """Where the rest of the message that has begun is to be put."""
-        view = self._gathered
-        return None if view is None else view[len(view) - self._wanted :]
 
     def receive_gathered(self, count: int) -> None:
-        """Take in that so many bytes were put into `room`; none means the end."""
-        view = self._gathered
-        if not count or view is None:
+        """Take in that so many bytes were put into its room; none means the end."""
+        gathering = self.gathering
+        if not count or gathering is None:
             self.receive_eof()
             return
         self._heard = True
-        self._wanted -= count
+        gathering.wanted = self._wanted = self._wanted - count
         if self._wanted:
             return
-        self._gathered = None
+        self.gathering = None
         try:
-            self._hear_long(bytes(view))
+            self._hear_long(gathering.message())
         except ProtocolError as error:
             self._break(error)
 
@@ -561,6 +551,6 @@ class Protocol:
         self.state = State.ENDED
         self._rest = b""
         self._parts.clear()
-        self._gathered = self._large = None
+        self.gathering = self._large = None
         self._wanted = 0
         self._events.append(Lost(error))

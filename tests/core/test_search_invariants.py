@@ -75,7 +75,7 @@ BROKEN: Final[dict[str, list[Snapshot]]] = {
         of(p1=attrs.evolve(FIRST, relays=FIRST.relays * 2)),
     ],
     "a_search_is_answered_once": [
-        attrs.evolve(SOUND, answers=SOUND.answers * 2),
+        attrs.evolve(SOUND, answers=[*SOUND.answers, *SOUND.answers]),
     ],
     "only_the_holder_answers": [
         attrs.evolve(SOUND, answers=(Answer(OLD, hosted=False),)),

@@ -34,20 +34,23 @@ class Checks:
     def step(self, process: SimProcess) -> None:
         """See whether what a process knows can be."""
         remote = process.remote
-        books = remote.relays.books
-        if books.posted != books.ended + remote.relays.waiting:
-            raise BrokenPromiseError(f"books of {process.name} do not balance")
+        waiting = 0
         limits = remote.neighbours.limits
         for peer in remote.neighbours.peers.values():
             stream = peer.session.outgoing
             if stream.next - stream.floor > limits.stream_window:
                 raise BrokenPromiseError("more is outstanding than the stream's window")
             for relay in peer.relays.values():
-                if len(relay.unacked) > limits.window:
-                    raise BrokenPromiseError("more is unacked than the window")
+                if relay.busy:
+                    waiting += relay.waiting
+                    if len(relay.unacked) > limits.window:
+                        raise BrokenPromiseError("more is unacked than the window")
                 private = relay.entry.visibility is Visibility.PRIVATE
                 if private and relay.state is not RelayState.UNNAMED:
                     raise BrokenPromiseError("a private task's relay has a name")
+        books = remote.relays.books
+        if books.posted != books.ended + waiting:
+            raise BrokenPromiseError(f"books of {process.name} do not balance")
         for name in remote.finder.own:
             entry = process.manager.table.find(name)
             if not process.manager.parked.of(name) and not (entry and entry.remote):

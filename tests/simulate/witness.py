@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from bus.core.routing_table import Visibility
 from bus.core.wire import (
     AddRelay,
@@ -199,14 +197,14 @@ class Witness:
             self._processes[process.name] = self._seen(process, at_rest=at_rest)
 
     def _all(self, invariants: tuple[Invariant, ...]) -> None:
-        snapshot = Snapshot(self._processes, news=self._news, expired=self._expired)
-        if invariants is not _OF_NOW:
-            snapshot = attrs.evolve(
-                snapshot,
-                sought=tuple(self._sought),
-                answers=tuple(self._answers),
-                releases=tuple(self._releases),
-            )
+        snapshot = Snapshot(
+            self._processes,
+            news=self._news,
+            expired=self._expired,
+            sought=self._sought,
+            answers=self._answers,
+            releases=self._releases,
+        )
         for each in invariants:
             try:
                 each(snapshot)
@@ -319,20 +317,18 @@ def _lingers(process: SimProcess, peer: Peer, relay: BusRelay) -> bool:
 
 
 def _mark(process: SimProcess) -> object:
-    """Return what differs after each step that changed anything of this."""
+    """Return what differs after each step that changed anything of this.
+
+    What it says to others is not looked at: news under way only excuse what is there.
+    """
     remote = process.remote
     return (
         process.life,
         len(process.manager.table),
         len(remote.finder.ledger),
-        len(remote.finder.own),
+        [request.frame.id.number for request in remote.finder.own.values()],
         [
-            (
-                len(peer.relays),
-                peer.session.link,
-                peer.session.heard,
-                peer.session._told,
-            )
+            (len(peer.relays), peer.session.link, peer.session.heard)
             for peer in remote.neighbours.peers.values()
         ],
     )

@@ -598,28 +598,24 @@ def test_nothing_is_received_whole_where_it_must_be_looked_at(state: str) -> Non
 
 @pytest.mark.parametrize("begun", [13, 14, 50, 112])
 @pytest.mark.parametrize("piece", [1, 7, 100])
-def test_a_long_message_is_gathered_in_a_buffer_of_the_callers(
-    begun: int, piece: int
-) -> None:
+def test_a_long_message_is_put_where_it_stays(begun: int, piece: int) -> None:
     """Byte for byte, and what follows it goes the usual way."""
     near, _ = open_pair()
     message = bytes(range(100))
     data = frames.encode_message(1, message)
-    buffer = bytearray(b"x" * 150)
     near.receive_data(data[:begun])
     assert near.long_bytes() == len(message)
 
-    near.gather(buffer)
-    while (room := near.room) is not None:
+    near.gather()
+    while near.gathering is not None:
         assert near.events() == []
-        came = data[begun : begun + min(piece, len(room))]
-        room[: len(came)] = came
+        with near.gathering.room as room:
+            came = data[begun : begun + min(piece, len(room))]
+            room[: len(came)] = came
         begun += len(came)
         near.receive_gathered(len(came))
 
     assert begun == len(data)
-    assert bytes(buffer[100:]) == b"x" * 50
-    buffer[:] = bytes(150)  # the next one's
     assert received(near) == [message]
     near.receive_data(frames.encode_message(2, b"m"))
     assert received(near) == [b"m"]
@@ -627,10 +623,10 @@ def test_a_long_message_is_gathered_in_a_buffer_of_the_callers(
 
 @pytest.mark.parametrize("ends", ["nothing", "eof", "violation"])
 def test_what_ends_in_the_middle_of_a_gathered_message_is_lost(ends: str) -> None:
-    """The buffer is free again."""
+    """Nothing of it is kept."""
     near, _ = open_pair()
     near.receive_data(frames.encode_message(1, bytes(100))[:20])
-    near.gather(bytearray(100))
+    near.gather()
 
     if ends == "nothing":
         near.receive_gathered(0)
@@ -639,7 +635,7 @@ def test_what_ends_in_the_middle_of_a_gathered_message_is_lost(ends: str) -> Non
     else:
         near.fail(ProtocolError("it is wrong"))
 
-    assert near.room is None
+    assert near.gathering is None
     assert [type(event) for event in near.events()] == [Lost]
     assert near.ended
 

@@ -1,0 +1,46 @@
+"""Unit: a long message is written where it stays."""
+
+import tracemalloc
+
+import pytest
+
+from queuebroker.sockets.gathering import Gathering
+
+
+def test_what_was_set_aside_becomes_the_message() -> None:
+    """No copy is made of it."""
+    size = 1 << 20
+    tracemalloc.start()
+    try:
+        gathering = Gathering(b"begun", size - 5)
+        with gathering.room as room:
+            room[:] = b"x" * len(room)
+        tracemalloc.reset_peak()
+        message = gathering.message()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert message == b"begun" + b"x" * (size - 5)
+    assert peak < 1.5 * size
+
+
+def test_a_room_that_is_held_costs_a_copy_and_not_the_message() -> None:
+    """And who holds it cannot change what was handed out."""
+    gathering = Gathering(b"", 3)
+    room = gathering.room
+    room[:] = b"abc"
+
+    message = gathering.message()
+    room[:] = b"xyz"
+
+    assert message == b"abc"
+
+
+@pytest.mark.parametrize("came", [0, 1, 9])
+def test_the_room_is_what_is_wanted(came: int) -> None:
+    """After what has come."""
+    gathering = Gathering(b"head", 10)
+    gathering.wanted -= came
+    with gathering.room as room:
+        assert len(room) == 10 - came
