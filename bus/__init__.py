@@ -20,6 +20,7 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from bus.access import AccessList
     from bus.address import Address
     from bus.api.bus import Bus, open_bus
     from bus.api.bus_thread import BusThread
@@ -72,10 +73,13 @@ if TYPE_CHECKING:
         Undelivered,
     )
     from bus.payload import Payload
+    from bus.role import Role
     from bus.service import Service
     from bus.threads.account import Overflow
 
 __all__ = [  # noqa: RUF022 # grouped by module
+    # access
+    "AccessList",
     # address
     "Address",
     # api
@@ -133,6 +137,8 @@ __all__ = [  # noqa: RUF022 # grouped by module
     "Undelivered",
     # payload
     "Payload",
+    # role
+    "Role",
     # service
     "Service",
     # threads
@@ -141,6 +147,7 @@ __all__ = [  # noqa: RUF022 # grouped by module
 
 # Where each is at home; what is not listed is one of the errors.
 _HOMES: Final = {
+    "access": ("AccessList",),
     "address": ("Address",),
     "api.bus": ("Bus", "open_bus"),
     "api.bus_thread": ("BusThread",),
@@ -166,6 +173,7 @@ _HOMES: Final = {
         "Undelivered",
     ),
     "payload": ("Payload",),
+    "role": ("Role",),
     "service": ("Service",),
     "threads.account": ("Overflow",),
 }

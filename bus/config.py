@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import attrs
 
+from bus.access import AccessList
 from bus.payload import TYPES_THAT_NEED_NO_ENCODER, Encoders
 
 __all__ = ["BusConfig", "Limit", "limits_table"]
@@ -115,6 +116,18 @@ def _is_bool(_: BusConfig, field: attrs.Attribute[bool], value: object) -> None:
         raise TypeError(f"{field.name} must be a bool, got {value!r}")
 
 
+def _is_path(_: BusConfig, field: attrs.Attribute[str], value: object) -> None:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError(f"{field.name} must be the path of a directory, got {value!r}")
+
+
+def _is_access_list(
+    _: BusConfig, field: attrs.Attribute[AccessList], value: object
+) -> None:
+    if not isinstance(value, AccessList):
+        raise TypeError(f"{field.name} must be an AccessList, got {value!r}")
+
+
 def _read_only(encoders: Encoders) -> Encoders:
     if not isinstance(encoders, Mapping):
         raise TypeError(f"encoders must be a mapping, got {encoders!r}")
@@ -139,6 +152,10 @@ class BusConfig:
 
     encoders: how payloads are made of types that messages cannot carry, by exact type
       (BUS-MSG-16).
+    run_directory: where the processes of a machine meet, for all its buses; by default
+      as BUS_RUN_DIR in the environment says, else the user's runtime directory
+      (BUS-ENT-16). To be the same in all processes of a bus.
+    access: who may join, beside the user's own processes (BUS-SEC-1).
     eager_relays: whether the master knows how to reach each public task of its machine
       before anybody writes to it; to be the same in all processes of a bus
       (BUS-INIT-13).
@@ -306,6 +323,19 @@ class BusConfig:
             "clause": "BUS-INIT-13",
             "meaning": "Whether a master has a relay of each public task at once.",
         },
+    )
+    run_directory: str | None = attrs.field(
+        default=None,
+        validator=attrs.validators.optional(_is_path),
+        metadata={
+            "clause": "BUS-ENT-16",
+            "meaning": "Where the processes of all buses of a machine meet.",
+        },
+    )
+    access: AccessList = attrs.field(
+        factory=AccessList,
+        validator=_is_access_list,
+        metadata={"clause": "BUS-SEC-1", "meaning": "Who may join."},
     )
     encoders: Encoders = attrs.field(
         factory=dict,

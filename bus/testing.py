@@ -45,7 +45,9 @@ def memory_bus(
         called = "bus1" if name is None else name
         network: MemoryNetwork | None = MemoryNetwork(called)
     else:
-        called, network = beside.name, beside._network
+        called = beside.name
+        around = beside._network
+        network = around if isinstance(around, MemoryNetwork) else None
         if name not in {None, called}:
             msg = f"name must be {called!r} as beside it, got {name!r}"
             raise ValueError(msg)

@@ -8,7 +8,12 @@ exception in a thread fails the test: pytest warns of it, and warnings are error
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import itertools
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import hypothesis
 import pytest
@@ -31,6 +36,8 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("ci")
 
+_tests: Final = itertools.count(1)
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Shares:
@@ -38,6 +45,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Shares:
     from tests.workers import Shares  # noqa: PLC0415 # not without it
 
     return Shares(config, log)
+
+
+@pytest.fixture(autouse=True)
+def own_run_directory() -> Iterator[Path]:
+    """Let the buses of a test, and of the programs it starts, be known to no other."""
+    # Short, since paths of sockets are; and made by whoever opens a bus.
+    path = Path(tempfile.gettempdir()) / f"qb-{os.getpid()}-{next(_tests)}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BUS_RUN_DIR", str(path))
+        yield path
+    shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

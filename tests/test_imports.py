@@ -67,6 +67,8 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "address",
         "payload",
         "message",
+        "access",
+        "role",
         "config",
         "core",
         "threads",

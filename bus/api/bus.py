@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import os
 import re
@@ -36,6 +37,8 @@ from bus.errors import (
     UnknownTaskError,
     WrongProcessError,
 )
+from bus.links.socket_network import SocketNetwork
+from bus.role import Role
 from bus.threads.account import Account, Overflow
 from bus.threads.exchange import Exchange
 from bus.threads.thread_manager import ThreadManager
@@ -48,7 +51,7 @@ if TYPE_CHECKING:
     from bus.api.subscription import Subscription
     from bus.core.routing_table import Entry
     from bus.links.comm_thread import CommThread
-    from bus.links.memory import MemoryNetwork
+    from bus.links.network import Network
     from bus.message import Incoming, Undelivered
 
 __all__ = ["Bus", "open_bus"]
@@ -60,25 +63,50 @@ _joined: Final[dict[str, Bus]] = {}
 def open_bus(
     name: str = "bus1",
     *,
+    role: Role = Role.AUTO,
     process: str | None = None,
     machine: str | None = None,
     config: BusConfig | None = None,
 ) -> Bus:
     """Join a bus, which is there as soon as somebody joins it.
 
+    role: whether this process may route for its machine (BUS-INIT-1). By default the
+      first does, and when it has gone, another one.
     process, machine: what this process and its machine are called; by default after the
-      process id and the host.
+      process id and the host. Processes with one machine name are on one machine.
+
+    Returns when this process is among the others, or alone; a `Role.SLAVE` without a
+    master goes on looking for it.
 
     Raises:
-        ValueError: a name is not legal (BUS-NAME-6).
-        BusyError: this process has joined that bus already.
+        ValueError: a name is not legal (BUS-NAME-6), or the path of the run directory
+          is too long (BUS-ENT-16).
+        BusyError: this process has joined that bus already; another one has its name;
+          or it is to be master, and there is one.
+        AccessDeniedError: it may not join (BUS-INIT-5).
+        OSError: there can be no run directory.
     """
-    bus = Bus(name, process=process, machine=machine, config=config)
-    if _joined.setdefault(name, bus) is not bus:
-        msg = f"bus {name!r}, which this process has joined"
-        raise BusyError(msg)
+    check_bus_name(name)
+    check_instance("role", role, Role)
+    if config is not None:
+        check_instance("config", config, BusConfig)
+    if _joined.get(name) is not None:
+        raise _joined_already(name)
+    network = SocketNetwork(name, role, BusConfig() if config is None else config)
+    bus = Bus(name, process=process, machine=machine, config=config, network=network)
     bus._others = _joined
+    if _joined.setdefault(name, bus) is not bus:
+        raise _joined_already(name)
+    try:
+        bus._join()
+    except BaseException:
+        bus.close()
+        raise
     return bus
+
+
+def _joined_already(name: str) -> BusyError:
+    return BusyError(f"bus {name!r}, which this process has joined")
 
 
 # All that this process has made: a child after a fork has none of them (BUS-INIT-16).
@@ -93,6 +121,13 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
+
+
+@atexit.register
+def _leave_all() -> None:
+    """Leave every bus in order when the program ends (OPEN-21)."""
+    for bus in list(_joined.values()):
+        bus.close()
 
 
 class _Pulse:
@@ -122,7 +157,7 @@ class Bus:
         process: str | None = None,
         machine: str | None = None,
         config: BusConfig | None = None,
-        network: MemoryNetwork | None = None,
+        network: Network | None = None,
     ) -> None:
         check_bus_name(name)
         self.name: Final = name
@@ -373,6 +408,12 @@ class Bus:
                 comm.join()
 
     # For those around it.
+
+    def _join(self) -> None:
+        """Be among the others, or alone; see `open_bus`."""
+        self._meet_others()
+        assert self._comm is not None
+        self._comm.joining.wait(_sync.monotonic() + self._config.connect_timeout_s)
 
     def _meet_others(self) -> None:
         """Speak with the other processes of its network from now on."""

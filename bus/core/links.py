@@ -31,6 +31,7 @@ class Links:
 
     master: where the master of its machine listens.
     redial: when to look for which master again, by machine.
+    refusal: what the master of its own machine has said last, if it wanted no link.
     """
 
     __slots__ = (
@@ -41,6 +42,7 @@ class Links:
         "_relays",
         "by_number",
         "redial",
+        "refusal",
     )
 
     def __init__(
@@ -58,6 +60,7 @@ class Links:
         self._machines: Final[dict[str, tuple[str, ...]]] = {}
         self.redial: Final[dict[str, float]] = {}
         self.by_number: Final[dict[int, Link]] = {}
+        self.refusal: Refused | None = None
 
     def late_at(self, link: Link) -> float | None:
         """Return when a link is given up that does not open; None for one that did."""
@@ -116,6 +119,8 @@ class Links:
         assert link.kind is not None
         if link.kind is LinkKind.SIGNALLING:
             self.redial[link.wanted[0]] = now + _REDIAL_S
+            if link.wanted[0] == self._neighbours.me.machine:
+                self.refusal = frame
         elif (peer := self._neighbours.peers.get(link.wanted)) is not None:
             peer.dialling = False
             if frame.reason is not Reason.DUPLICATE:

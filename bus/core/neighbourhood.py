@@ -229,6 +229,14 @@ class Neighbourhood:
 
     # Links.
 
+    @property
+    def stands(self) -> bool:
+        """Whether it is among the others: it is master, or has a link with it."""
+        if self.neighbours.is_master:
+            return True
+        master = self.neighbours.master()
+        return master is not None and master.session.ready
+
     def dial_master(self) -> list[Action]:
         """Look for the master of this machine, again and again until there is one."""
         self.links.dial_machine(self.neighbours.me.machine)

@@ -24,9 +24,16 @@ from bus.address import Address
 from bus.core.actions import Action, Dial, HangUp, Post, Reply, Resume, Send, Vacate
 from bus.core.neighbourhood import Neighbourhood
 from bus.core.routing_table import RegistrationId
-from bus.core.wire import decode, encode
-from bus.errors import WireError
+from bus.core.wire import VERSIONS, Reason, decode, encode
+from bus.errors import (
+    AccessDeniedError,
+    BusyError,
+    MachineNameConflictError,
+    VersionMismatchError,
+    WireError,
+)
 from bus.links.arrivals import Arrivals
+from bus.links.joining import Joining
 from bus.links.lines import Lines
 from bus.links.relay_host import RelayHost, Said
 from bus.threads.delivery import Answer
@@ -39,16 +46,27 @@ if TYPE_CHECKING:
     from bus.core.limits import Limits
     from bus.core.receipts import Receipt
     from bus.core.routing_table import Entry
-    from bus.core.wire import Frame, Identity
+    from bus.core.wire import Frame, Identity, Refused
+    from bus.errors import BusError
+    from bus.links.lines import LinkBroker
+    from bus.links.sleep import Sleep
     from bus.message import Incoming
     from bus.payload import Payload
     from bus.threads.account import Account
     from bus.threads.exchange import Exchange
-    from queuebroker.queue_broker import QueueBroker
+    from queuebroker.message_queue import MessageQueue
 
 __all__ = ["CommThread"]
 
 _log: Final = logging.getLogger("bus")
+
+
+def _no_refusal(_: MessageQueue) -> None:
+    """Want every link."""
+
+
+def _no_claim() -> None:
+    """Leave it to others who is master."""
 
 
 class CommThread:
@@ -63,6 +81,13 @@ class CommThread:
         config, limits: what the bus is configured to.
         nonce: makes what tells rivals apart (AMO-17).
         listens: where it lets others in. master: where the master of its machine does.
+        sleep, refusal: see `Lines`.
+        claim: makes this process master, if there is none; gives the broker at which
+            others are let in then. Asked before the master is dialled.
+        patient: whether it is well that there is no master yet.
+
+    Attributes:
+        joining: whether this process has found the others.
     """
 
     def __init__(
@@ -75,6 +100,10 @@ class CommThread:
         nonce: Callable[[], int],
         listens: str,
         master: str,
+        sleep: Sleep,
+        refusal: Callable[[MessageQueue], str | None] = _no_refusal,
+        claim: Callable[[], LinkBroker | None] = _no_claim,
+        patient: bool = False,
     ) -> None:
         self._exchange: Final = exchange
         here = Address("audience", machine=me.machine, bus=me.bus)
@@ -85,7 +114,12 @@ class CommThread:
             self._host.ask,
             capacity=config.link_frames,
             timeout_s=limits.connect_timeout_s,
+            sleep=sleep,
+            refusal=refusal,
         )
+        self._claim: Final = claim
+        self._patient: Final = patient
+        self.joining: Final = Joining()
         self.remote: Final = Neighbourhood(
             me,
             exchange.manager,
@@ -116,7 +150,7 @@ class CommThread:
 
     # Its life.
 
-    def start(self, broker: QueueBroker, begin: Callable[[], list[Action]]) -> None:
+    def start(self, broker: LinkBroker, begin: Callable[[], list[Action]]) -> None:
         """Let others in at a broker, and serve until `stop`.
 
         begin: the first event, such as to look for a master.
@@ -142,7 +176,7 @@ class CommThread:
                 self.remote.watched(watch)
         return actions + self.remote.flush(now)
 
-    def let_in(self, broker: QueueBroker) -> None:
+    def let_in(self, broker: LinkBroker) -> None:
         """Let others in at one more broker."""
         self._host.ask(lambda: self._lines.let_in(broker, self._accepted))
 
@@ -315,6 +349,8 @@ class CommThread:
         self._carry_out()
         self._lines.resume()
         self._host.review()
+        if not self.joining.settled:
+            self._look_around()
 
     def _decide(
         self,
@@ -363,9 +399,18 @@ class CommThread:
                     self._dial(dial)
 
     def _dial(self, dial: Dial) -> None:
+        me = self.remote.neighbours.me
+        to_master = dial.key == (me.machine, "")
+        if to_master and (door := self._claim()) is not None:
+            self._lines.let_in(door, self._accepted)
+            self._exchange.decide(self.remote.become_master)
+            return
+
         def made(number: int | None) -> None:
             now = _sync.monotonic()
             if number is None:
+                if to_master and self._patient:
+                    self.joining.settle()
                 self._exchange.decide(
                     lambda: self.remote.dial_failed(dial.kind, dial.key, now)
                 )
@@ -374,11 +419,51 @@ class CommThread:
                     lambda: self.remote.dialled(number, dial.kind, dial.key, now)
                 )
 
-        self._lines.dial(dial.addresses, made)
+        self._lines.dial(dial.addresses, made, self._denied if to_master else None)
 
     def _accepted(self, number: int) -> None:
         now = _sync.monotonic()
         self._exchange.decide(lambda: self.remote.accepted(number, now))
+
+    # Whether it has found the others.
+
+    def _look_around(self) -> None:
+        """Tell who waits for it how this process stands, once that is known."""
+        remote = self.remote
+        if remote.stands:
+            self.joining.settle()
+        elif (refusal := remote.links.refusal) is not None:
+            remote.links.refusal = None
+            error = _turned_away(remote.neighbours.me, refusal)
+            if error is not None:
+                self.joining.settle(error)
+
+    def _denied(self, why: str) -> None:
+        """Note that the master wants no link with this process, or this one with it."""
+        bus = self.remote.neighbours.me.bus
+        self.joining.settle(AccessDeniedError(f"join bus {bus!r}", why))
+
+
+def _turned_away(me: Identity, refusal: Refused) -> BusError | None:
+    """Return the error for what the master has said to the greeting.
+
+    None if it may say something else the next time.
+    """
+    match refusal.reason:
+        case Reason.BUSY | Reason.CLOSING:
+            return None  # it is master no more, or not for long
+        case Reason.VERSION:
+            return VersionMismatchError(VERSIONS, refusal.versions)
+        case Reason.DUPLICATE:
+            return BusyError(f"the name {me.process!r} on bus {me.bus!r}")
+        case Reason.MACHINE_NAME:
+            return MachineNameConflictError(me.machine)
+        case Reason.ACCESS:
+            fact = f"machine {me.machine!r} is not what the master there is on"
+            return AccessDeniedError(f"join bus {me.bus!r}", fact)
+        case reason:
+            fact = f"the master says {reason.value}"
+            return AccessDeniedError(f"join bus {me.bus!r}", fact)
 
 
 @attrs.frozen

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from queuebroker import _sync
-from queuebroker.bell import Bell
 from queuebroker.errors import (
     DisconnectedError,
     QueueBrokerError,
@@ -21,16 +21,19 @@ from queuebroker.errors import (
     SendTimeoutError,
 )
 from queuebroker.status import Status
-from queuebroker.waiting import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from bus.links.sleep import Sleep
     from bus.threads.inbox import Inbox
     from queuebroker.message_queue import MessageQueue
     from queuebroker.queue_broker import QueueBroker
+    from queuebroker.sockets import SocketQueueBroker
 
-__all__ = ["PORT", "Lines"]
+__all__ = ["PORT", "Lines", "LinkBroker"]
+
+LinkBroker: TypeAlias = "QueueBroker | SocketQueueBroker"
 
 PORT: Final = 1  # of a broker, where links are made
 _FRAMES_MAX: Final = 256  # taken from one link before the others have their turn
@@ -45,6 +48,9 @@ class Lines:
         ask: lets the owner call something; from any thread.
         capacity: frames that fit in each direction of a link (BUS-CHAN-8).
         timeout_s: how long the making of a link may take.
+        sleep: how the owner waits for frames.
+        refusal: says why this process wants no link with who was dialled; None if it
+            does (BUS-SEC-2).
     """
 
     __slots__ = (
@@ -57,6 +63,8 @@ class Lines:
         "_inbox",
         "_numbers",
         "_queues",
+        "_refusal",
+        "_sleep",
         "_timeout_s",
         "_unsent",
     )
@@ -68,23 +76,27 @@ class Lines:
         *,
         capacity: int,
         timeout_s: float,
+        sleep: Sleep,
+        refusal: Callable[[MessageQueue], str | None],
     ) -> None:
         self._inbox: Final = inbox
         self._ask: Final = ask
         self._capacity: Final = capacity
         self._timeout_s: Final = timeout_s
+        self._sleep: Final = sleep
+        self._refusal: Final = refusal
         self._numbers = itertools.count(1)
         self._queues: Final[dict[int, MessageQueue]] = {}
         # What found a link full, and links that end once that was sent.
         self._unsent: Final[dict[int, deque[bytes]]] = {}
         self._closing: Final[set[int]] = set()
-        self._brokers: Final[list[QueueBroker]] = []
+        self._brokers: Final[list[LinkBroker]] = []
         self._helpers: Final[list[_sync.Thread]] = []
         self._closed: bool = False
 
     # Links that are made.
 
-    def let_in(self, broker: QueueBroker, made: Callable[[int], object]) -> None:
+    def let_in(self, broker: LinkBroker, made: Callable[[int], object]) -> None:
         """Accept links at a broker until `close`; tell the number of each."""
         if self._closed:
             broker.close()
@@ -102,31 +114,43 @@ class Lines:
         self._help(f"{broker.name} accepts", accept)
 
     def dial(
-        self, addresses: Iterable[str], made: Callable[[int | None], object]
+        self,
+        addresses: Iterable[str],
+        made: Callable[[int | None], object],
+        denied: Callable[[str], object] | None = None,
     ) -> None:
         """Make a link with whoever listens at the first of some addresses.
 
         made: is told the number of the link; None if nobody lets this process in.
+        denied: before that, why not, if somebody has said so or is not to be trusted.
         """
         if self._closed:
             return
         broker = self._brokers[0]
 
         def connect() -> None:
-            queue = None
+            why = ""
             for address in addresses:
                 try:
                     queue = broker.connect(address, PORT, timeout=self._timeout_s)
-                except QueueBrokerError:
+                except QueueBrokerError as error:
                     if broker.closed:
                         return
+                    if isinstance(error, PermissionError):
+                        why = str(error)
                     continue  # it is there, and does not accept, or closes
+                except OSError as error:
+                    why = f"{address}: {error.strerror}"
+                    continue
                 if queue is not None:
-                    break
-            if queue is None:
-                self._ask(lambda: made(None))
-            else:
-                self._hand_over(queue, made)
+                    why = self._refusal(queue) or ""
+                    if not why:
+                        self._hand_over(queue, made)
+                        return
+                    queue.disconnect()
+            if why and denied is not None:
+                self._ask(partial(denied, why))
+            self._ask(lambda: made(None))
 
         self._help(f"{broker.name} connects", connect)
 
@@ -230,23 +254,11 @@ class Lines:
             soon = _sync.monotonic() + _ROOM_S
             deadline = soon if deadline is None else min(soon, deadline)
         queues = list(self._queues.values())
-        selection = Selection(queues)
-        bell = selection.enlist(Bell)
-        inbox = self._inbox
-        try:
-            with inbox.lock:
-                inbox.arrived.enlist(bell)
 
-            def look() -> bool:
-                return ready() or any(map(_stirs, queues))
+        def look() -> bool:
+            return ready() or any(map(_stirs, queues))
 
-            # Looked at again: who sent before this was listed could not see it.
-            if not look():
-                _sync.park(bell.lock, look, deadline)
-        finally:
-            with inbox.lock:
-                inbox.arrived.leave(bell)
-            selection.withdraw()
+        self._sleep.until(queues, self._inbox, look, deadline)
 
     # The end.
 
@@ -261,8 +273,8 @@ class Lines:
             broker.close()
         for number in list(self._queues):
             self._let_go(number)
-        for helper in self._helpers:
-            helper.join()
+        self._sleep.join(self._helpers)
+        self._sleep.close()
 
 
 def _stirs(queue: MessageQueue) -> bool:

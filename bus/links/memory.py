@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from bus.core.limits import Limits
 from bus.core.wire import Identity, Role
 from bus.links.comm_thread import CommThread
+from bus.links.sleep import ParkedSleep
 from queuebroker import _sync
 from queuebroker.broker_manager import BrokerManager
 from queuebroker.queue_broker import QueueBroker
@@ -89,6 +90,7 @@ class MemoryNetwork:
                 nonce=lambda: next(self._nonces),
                 listens=f"{machine}/{process}",
                 master=_master_of(machine),
+                sleep=ParkedSleep(),
             )
             others[process] = comm
             broker = QueueBroker(f"{machine}/{process}", manager=self._brokers)

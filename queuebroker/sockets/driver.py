@@ -71,6 +71,11 @@ class Driver:
 
     # For its owner.
 
+    @property
+    def sockets(self) -> int:
+        """How many sockets it serves just now."""
+        return len(self._handlers)
+
     def fileno(self) -> int:
         """Return a descriptor that is readable while `poll` has something to do."""
         return self._poller.fileno()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bus.support import There, memory_bus
+from tests.bus.support import There, memory_bus, socket_bus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def bus() -> Iterator[Bus]:
-    """Give a bus that only this test is on."""
-    with memory_bus() as bus:
+def bus(request: pytest.FixtureRequest) -> Iterator[Bus]:
+    """Give a bus that only this test is on; by sockets if its distance says so."""
+    call = getattr(request.node, "callspec", None)
+    by_sockets = call is not None and call.params.get("distance") == "by sockets"
+    with socket_bus() if by_sockets else memory_bus() as bus:
         yield bus
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import pytest
 
+from bus import Bus, BusConfig, Role
+from bus.links.socket_network import SocketNetwork
 from bus.testing import memory_bus
 from tests.support import LIMIT_S
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 
     from bus import (
         Books,
-        Bus,
         BusSnapshot,
         BusThread,
         Incoming,
@@ -43,6 +44,7 @@ __all__ = [
     "memory_bus",
     "serve",
     "settle",
+    "socket_bus",
     "unbalanced",
     "unwanted",
 ]
@@ -53,9 +55,26 @@ POLICIES: Final[tuple[Overflow, ...]] = (
 
 # How far apart two tasks can be (BUS-MSG-1): in one process, and in two.
 NEAR: Final = ("same thread", "other thread")
-DISTANCES: Final = (*NEAR, "other process", "other machine")
+DISTANCES: Final = (*NEAR, "other process", "other machine", "by sockets")
 
 _LOOK_S = 0.001
+
+
+@contextmanager
+def socket_bus(
+    process: str = "process",
+    *,
+    role: Role = Role.AUTO,
+    config: BusConfig | None = None,
+    name: str = "bus1",
+) -> Iterator[Bus]:
+    """Give a process of a bus that is reached by sockets, several times in this one."""
+    network = SocketNetwork(name, role, BusConfig() if config is None else config)
+    with Bus(
+        name, process=process, machine="machine", config=config, network=network
+    ) as bus:
+        bus._join()
+        yield bus
 
 
 def far(bus: Bus, distance: str) -> BusThread:
@@ -75,10 +94,13 @@ class There:
         if distance in NEAR:
             self.bus, self.thread = bus, far(bus, distance)
             return
-        machine = "far" if distance == "other machine" else None
-        self.bus = self._stack.enter_context(
-            memory_bus(process="other", machine=machine, beside=bus)
-        )
+        if distance == "by sockets":
+            self.bus = self._stack.enter_context(socket_bus("other"))
+        else:
+            machine = "far" if distance == "other machine" else None
+            self.bus = self._stack.enter_context(
+                memory_bus(process="other", machine=machine, beside=bus)
+            )
         self.thread = self.bus.thread("far")
 
     def __enter__(self) -> Self:
@@ -86,6 +108,18 @@ class There:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    @contextmanager
+    def beside(self, process: str, config: BusConfig) -> Iterator[Bus]:
+        """Give one more process on this machine."""
+        near = self._here
+        made = (
+            socket_bus(process, config=config)
+            if isinstance(near._network, SocketNetwork)
+            else memory_bus(process=process, config=config, beside=near)
+        )
+        with made as bus:
+            yield bus
 
     def register(self, name: str, **options: Any) -> Task:
         """Register a task there."""

@@ -49,8 +49,9 @@ _PROGRAM = """
                 print(name, "is refused", flush=True)
         bus.close()
         with open_bus() as own:
-            own.register("echo", on_command=lambda message: message.payload)
-            print("its own bus answers", own.call("echo", 2), flush=True)
+            own.register("other", on_command=lambda message: message.payload)
+            print("its own bus answers", own.call("other", 2), flush=True)
+            print("so does the parent", own.call("echo", 2), flush=True)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     assert status == 0, status
@@ -81,6 +82,7 @@ def test_a_child_is_refused_and_the_parent_goes_on() -> None:
             )
         ),
         "its own bus answers 2",
+        "so does the parent 2",
         "the parent goes on",
     ], done.stderr
     assert done.returncode == 0

@@ -163,10 +163,10 @@ def test_a_private_task_is_answered_and_cannot_be_addressed(
 
 @clause("BUS-ROUTE-19")
 @far_apart
-def test_nobody_anywhere_is_told_as_nobody_here(bus: Bus, there: There) -> None:
+def test_nobody_anywhere_is_told_as_nobody_here(there: There) -> None:
     config = BusConfig(resolve_timeout_s=0.05)
     with (
-        memory_bus(config=config, process="brief", beside=bus) as brief,
+        there.beside("brief", config) as brief,
         pytest.raises(UnresolvedError, match="nobody has that name"),
     ):
         brief.call(there.at("nobody"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from bus.links.lines import PORT, Lines
+from bus.links.sleep import ParkedSleep
 from bus.threads.inbox import Inbox
 from queuebroker.broker_manager import BrokerManager
 from queuebroker.queue_broker import QueueBroker
@@ -27,7 +28,12 @@ class Desk:
     def __init__(self, *, capacity: int = 8, timeout_s: float = 5.0) -> None:
         self.inbox: Final = Inbox()
         self.lines: Final = Lines(
-            self.inbox, self.inbox.push, capacity=capacity, timeout_s=timeout_s
+            self.inbox,
+            self.inbox.push,
+            capacity=capacity,
+            timeout_s=timeout_s,
+            sleep=ParkedSleep(),
+            refusal=lambda _: None,
         )
         self.manager: Final = BrokerManager()
         self.here: Final = QueueBroker("here", manager=self.manager)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bus import BusConfig
 from bus.core.wire import Batch
+from bus.links.memory import MemoryNetwork
 from bus.message import Kind
 from bus.testing import memory_bus
 from tests.support import LIMIT_S, until
@@ -115,5 +116,5 @@ def commands(frames: list[Frame]) -> list[int]:
 
 def brokers(bus: Bus) -> Any:
     """Return the space of names in which processes of a bus find one another."""
-    assert bus._network is not None
+    assert isinstance(bus._network, MemoryNetwork)
     return bus._network._brokers

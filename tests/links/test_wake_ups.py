@@ -11,6 +11,7 @@ from bus.core.limits import Limits
 from bus.core.wire import Identity, Role
 from bus.links.comm_thread import CommThread
 from bus.links.lines import Lines
+from bus.links.sleep import ParkedSleep
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.links.processes import (
@@ -45,6 +46,7 @@ class Asleep:
             nonce=lambda: 1,
             listens="here/p1",
             master="master of here",
+            sleep=ParkedSleep(),
         )
 
     def until(self, wanted: set[str]) -> None:

@@ -40,18 +40,19 @@ NUMBERS = {
     # 7, to send past the comm thread, is only for want of speed.
     "BUS-CHAN": (*range(1, 7), 8),
     "BUS-DEREG": range(1, 13),
-    "BUS-ENT": (*range(1, 9), *range(11, 15)),
+    "BUS-ENT": (*range(1, 9), *range(11, 15), 16, 17),
     "BUS-FLOW": range(1, 8),
-    "BUS-INIT": (2, 3, 4, *range(6, 17)),
+    "BUS-INIT": range(1, 17),
     "BUS-MOVE": range(1, 9),
     "BUS-MSG": range(1, 18),
     "BUS-NAME": range(1, 8),
     "BUS-RELAY": range(1, 13),
     # 16, messages by way of the masters, may be built or not.
     "BUS-ROUTE": (*range(1, 16), 17, 18, 19, 20),
-    "BUS-SEC": (7,),
+    "BUS-SEC": (1, 2, 3, 4, 7),
     "BUS-WIRE": range(1, 5),
     "J": (1,),
+    "OPEN": (1, 2, 21),
     # 6, causality across machines, is not built yet.
     "Q": (1, 2, 3, 4, 5, 7, 8),
 }

@@ -1,0 +1,156 @@
+"""`RunDirectory`: where the processes of one bus find one another on their machine.
+
+It holds the sockets ``Master`` and ``Slave<process>.<thread>`` (BUS-ENT-16), and
+``lock``: whoever has that locked is master, and nobody else touches ``Master``. The
+kernel lets go of it when the process ends, however that happens (OPEN-1, OPEN-10).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
+
+from bus.errors import AccessDeniedError
+from queuebroker import _net
+
+if TYPE_CHECKING:
+    from bus.access import AccessList
+
+__all__ = ["RunDirectory", "run_base"]
+
+_ENVIRONMENT: Final = "BUS_RUN_DIR"
+_NAME_MAX: Final = "Slave4194304.999"  # the longest name of a socket there
+# What a directory must not allow: anything to others, to write to a group.
+_OTHERS: Final = 0o027
+
+
+def run_base(given: str | None = None) -> Path:
+    """Return where the directories of all buses are.
+
+    given: as configured; else as the environment says in BUS_RUN_DIR; else in the
+      user's own place for such things, or one beside it.
+    """
+    text = given or os.environ.get(_ENVIRONMENT)
+    if text:
+        return Path(text).absolute()
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and Path(runtime).is_dir():
+        return Path(runtime).absolute() / "queuebroker"
+    return Path(f"/tmp/queuebroker-{os.geteuid()}")  # noqa: S108 # checked below
+
+
+class RunDirectory:
+    """The directory of one bus, checked (BUS-SEC-3), and the lock in it.
+
+    Raises:
+        AccessDeniedError: it belongs to somebody else, or others may write to it, or
+          this process may not.
+        ValueError: its path is too long for sockets.
+        OSError: it cannot be made.
+    """
+
+    __slots__ = ("__weakref__", "_access", "_bus", "_locks", "path")
+
+    def __init__(self, bus: str, access: AccessList, base: str | None = None) -> None:
+        self._bus: Final = bus
+        self._access: Final = access
+        self._locks: list[int] = []  # the descriptor, while the lock is held
+        root = run_base(base)
+        self.path: Final = root / bus
+        longest = len(os.fsencode(self.path / _NAME_MAX))
+        if longest > _net.PATH_BYTES_MAX:
+            raise ValueError(
+                f"run directory must leave room for sockets: {self.path} gives paths "
+                f"of {longest} bytes, the system takes {_net.PATH_BYTES_MAX}"
+            )
+        for directory in (root, self.path):
+            self._check(directory)
+        _directories.add(self)
+
+    def _check(self, directory: Path) -> None:
+        mode = 0o750 if self._access.gids else 0o700
+        try:
+            directory.mkdir(mode, exist_ok=True)
+            about = directory.lstat()
+            entered = os.access(directory, os.X_OK)
+        except PermissionError as error:
+            raise self._denied(f"{directory}: {error.strerror}") from None
+        if not stat.S_ISDIR(about.st_mode):
+            raise self._denied(f"{directory} is no directory")
+        if not self._access.trusts(about.st_uid):
+            raise self._denied(f"{directory} belongs to uid {about.st_uid}")
+        if about.st_mode & _OTHERS:
+            mode = stat.S_IMODE(about.st_mode)
+            raise self._denied(f"{directory} is open to others: mode {mode:04o}")
+        if not entered:
+            raise self._denied(f"{directory}: permission denied")
+
+    def _denied(self, fact: str) -> AccessDeniedError:
+        return AccessDeniedError(f"join bus {self._bus!r}", fact)
+
+    # Where to listen.
+
+    @property
+    def master(self) -> str:
+        """The address at which the master listens."""
+        return f"ipc://{self.path / 'Master'}"
+
+    def slave(self, thread: int) -> str:
+        """Return an address for this process; thread: tells its comm threads apart."""
+        return f"ipc://{self.path / f'Slave{os.getpid()}.{thread}'}"
+
+    def sweep(self) -> None:
+        """Remove the sockets of processes that were killed; for the master alone."""
+        for each in self.path.glob("Slave*"):
+            try:
+                identity = _net.identity_of(each)
+                left = stat.S_ISSOCK(each.lstat().st_mode)
+                if left and not _net.is_listened_at(each):
+                    _net.unlink_if(each, identity)
+            except OSError:
+                continue  # it is gone, or not ours to look at
+
+    # Who is master.
+
+    def claim(self) -> bool:
+        """Be master, if nobody is."""
+        descriptor = os.open(
+            self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException as error:
+            os.close(descriptor)
+            if isinstance(error, BlockingIOError):
+                return False
+            raise
+        self._locks.append(descriptor)
+        return True
+
+    def is_served(self) -> bool:
+        """Whether a master lets others in."""
+        return _net.is_listened_at(self.path / "Master")
+
+    def release(self) -> None:
+        """Let somebody else be master."""
+        while self._locks:
+            os.close(self._locks.pop())
+
+    def forsake(self) -> None:
+        """Close what a fork has inherited: a lock is held while anybody has it open."""
+        self.release()
+
+
+_directories: Final[WeakSet[RunDirectory]] = WeakSet()
+
+
+def _forked() -> None:
+    for directory in list(_directories):
+        directory.forsake()
+
+
+os.register_at_fork(after_in_child=_forked)

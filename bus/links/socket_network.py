@@ -1,0 +1,189 @@
+"""`SocketNetwork`: how one process finds the others of its machine, by UNIX sockets.
+
+Whoever has the lock of the run directory is master. All others dial it; a process that
+may become master tries for the lock before each time it dials, so when a master ends,
+the first that notices takes its place (OPEN-1).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bus.core.limits import Limits
+from bus.core.wire import Identity
+from bus.core.wire import Role as WireRole
+from bus.errors import BusyError
+from bus.links.comm_thread import CommThread
+from bus.links.run_directory import RunDirectory
+from bus.links.sleep import PolledSleep
+from bus.role import Role
+from queuebroker import _sync
+from queuebroker.broker_manager import BrokerManager
+from queuebroker.errors import BrokerNameInUseError
+from queuebroker.sockets import (
+    Driver,
+    SocketMessageQueue,
+    SocketOptions,
+    SocketQueueBroker,
+)
+
+if TYPE_CHECKING:
+    from bus.config import BusConfig
+    from bus.threads.exchange import Exchange
+    from queuebroker.message_queue import MessageQueue
+    from queuebroker.sockets import Peer
+
+__all__ = ["SocketNetwork"]
+
+# What a frame has beside the longest message (BUS-CHAN-6), and some.
+_OVERHEAD_BYTES: Final = 2**18
+# Tells the comm threads of this process apart, in the names of their sockets.
+_threads: Final = itertools.count(1)
+
+
+class SocketNetwork:
+    """One process's way to the others; made for one bus, and joined once.
+
+    Args:
+        bus: its name.
+        role: what this process wants to be.
+        config: its run directory, and who may join.
+
+    Raises:
+        AccessDeniedError, ValueError, OSError: see `RunDirectory`.
+    """
+
+    def __init__(self, bus: str, role: Role, config: BusConfig) -> None:
+        self.bus: Final = bus
+        self._role: Final = role
+        self._config: Final = config
+        self.directory: Final = RunDirectory(bus, config.access, config.run_directory)
+        # No name of a broker of the user's is taken by those of links.
+        self._manager: Final = BrokerManager()
+        self._driver: Driver | None = None
+
+    @property
+    def where(self) -> str:
+        """Say where others are looked for."""
+        return str(self.directory.path)
+
+    def new_incarnation(self) -> int:
+        """Return a number above those of all earlier lives (AMO-17)."""
+        return _sync.wall_ns()
+
+    def join(
+        self,
+        machine: str,
+        process: str,
+        incarnation: int,
+        exchange: Exchange,
+        config: BusConfig,
+    ) -> CommThread:
+        """Let a process speak with all others.
+
+        Returns when it is known whether there are any; at the latest when the making
+        of a link takes too long, and then it goes on trying.
+
+        Raises:
+            BusError: it is turned away.
+            BusyError: it is to be master, and there is one.
+        """
+        master = self._role is not Role.SLAVE and self.directory.claim()
+        if self._role is Role.MASTER and not master:
+            msg = f"the master's place on bus {self.bus!r} in {self.where}"
+            raise BusyError(msg)
+        self._driver = driver = Driver()
+        slave = self.directory.slave(next(_threads))
+        listens = self.directory.master if master else slave
+        try:
+            if master:
+                self.directory.sweep()
+            broker = self._listen(f"{machine}/{process}", listens)
+            comm = CommThread(
+                exchange,
+                Identity(
+                    bus=self.bus,
+                    machine=machine,
+                    machine_id=_machine_id(),
+                    process=process,
+                    process_id=os.getpid(),
+                    incarnation=incarnation,
+                    role=WireRole.MASTER if master else WireRole.SLAVE,
+                ),
+                config=config,
+                limits=Limits.of(config),
+                nonce=_nonce,
+                listens=listens,
+                master=self.directory.master,
+                sleep=PolledSleep(driver),
+                refusal=self._refusal,
+                claim=self._claim,
+                patient=self._role is Role.SLAVE,
+            )
+        except BaseException:
+            driver.close()
+            self.directory.release()
+            raise
+        comm.start(broker, list if master else comm.remote.dial_master)
+        return comm
+
+    def leave(self, machine: str, process: str, comm: CommThread) -> None:  # noqa: ARG002
+        """Let somebody else be master."""
+        self.directory.release()
+
+    # For the comm thread.
+
+    def _claim(self) -> SocketQueueBroker | None:
+        """Be master if nobody is; return where others are let in then."""
+        if self._role is not Role.AUTO or not self.directory.claim():
+            return None
+        try:
+            return self._listen(f"master of {self.bus}", self.directory.master)
+        except (OSError, BrokerNameInUseError):
+            self.directory.release()  # another time, or somebody else
+            return None
+
+    def _listen(self, name: str, address: str) -> SocketQueueBroker:
+        config = self._config
+        return SocketQueueBroker(
+            name,
+            listen=address,
+            driver=self._driver,
+            manager=self._manager,
+            options=SocketOptions(
+                mode=0o660 if config.access.gids else 0o600,
+                message_bytes_max=config.message_bytes_max + _OVERHEAD_BYTES,
+                first_frame_bytes_max=config.unauthenticated_bytes,
+                handshake_s=config.auth_timeout_s,
+                unknown_peers_max=config.unauthenticated_links,
+                admit=self._admit,
+            ),
+        )
+
+    def _admit(self, peer: Peer) -> str | None:
+        """Say why who dials may not join; None if it may."""
+        return self._config.access.refusal(peer.uid, peer.gid)
+
+    def _refusal(self, queue: MessageQueue) -> str | None:
+        """Say why who listens is not one of ours; None if it is (BUS-SEC-2)."""
+        assert isinstance(queue, SocketMessageQueue)
+        why = self._admit(queue.peer)
+        return None if why is None else f"who listens there is a stranger: {why}"
+
+
+def _nonce() -> int:
+    return int.from_bytes(os.urandom(8)) >> 1
+
+
+def _machine_id() -> str:
+    """Return what tells this machine from another one of its name (BUS-DISC-8)."""
+    for place in ("/etc/machine-id", "/proc/sys/kernel/random/boot_id"):
+        with suppress(OSError):
+            text = Path(place).read_text(encoding="ascii").strip()
+            if text:
+                return text
+    return os.uname().nodename

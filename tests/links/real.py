@@ -1,0 +1,147 @@
+"""Processes of their own on a real bus, told line by line what to do.
+
+Each is this file run as a program. It reads Python expressions, one a line, evaluates
+them with ``bus`` and a few helpers at hand, and answers with one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from tests.support import LIMIT_S, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus import Bus, Incoming
+
+__all__ = ["Far"]
+
+_ROOT: Final = Path(__file__).parents[2]
+
+
+class Far:
+    """A process on a bus; a context manager that kills what is left of it."""
+
+    def __init__(self, name: str, *, role: str = "auto", bus: str = "bus1") -> None:
+        self.name: Final = name
+        path = os.pathsep.join([str(_ROOT), *filter(None, sys.path)])
+        self._process: Final = subprocess.Popen(
+            [sys.executable, "-m", "tests.links.real", name, role, bus],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        self._lines: Final[SimpleQueue[str]] = SimpleQueue()
+        self._reader: Final = Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+
+    def answer(self) -> Any:
+        """Wait for the answer to the next thing that it was told."""
+        try:
+            line = self._lines.get(timeout=LIMIT_S)
+        except Empty:
+            raise AssertionError(f"{self.name} does not answer") from None
+        kind, value = json.loads(line)
+        assert kind == "ok", f"{self.name}: {value}"
+        return value
+
+    def tell(self, expression: str) -> None:
+        """Tell it what to do, and do not wait."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(expression + "\n")
+        self._process.stdin.flush()
+
+    def __call__(self, expression: str) -> Any:
+        """Tell it what to do; return what comes of it."""
+        self.tell(expression)
+        return self.answer()
+
+    def started(self) -> Self:
+        """Wait until it has joined."""
+        assert self.answer() == "joined"
+        return self
+
+    def kill(self) -> None:
+        """End it at once, as the system would."""
+        self.signal(signal.SIGKILL)
+        self._process.wait()
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+
+class Counter:
+    """A task that notes what it gets, and answers with it."""
+
+    def __init__(self, bus: Bus, name: str, **options: Any) -> None:
+        self.got: list[Any] = []
+        self.task = bus.register(name, on_command=self._got, **options)
+
+    def _got(self, message: Incoming) -> Any:
+        self.got.append(message.payload)
+        return message.payload
+
+    def wait(self, count: int) -> list[Any]:
+        """Wait until it has got so many."""
+        until(lambda: len(self.got) >= count, f"{count} messages come")
+        return self.got
+
+
+def _lines() -> Iterator[str]:
+    yield from iter(sys.stdin.readline, "")
+
+
+def _main(name: str, role: str, bus_name: str) -> None:
+    from bus import Role, open_bus  # noqa: PLC0415 # not for who starts this
+
+    made: dict[str, Any] = {}
+
+    def tell(kind: str, value: Any) -> None:
+        print(json.dumps([kind, value], default=repr), flush=True)
+
+    def counter(task: str, **options: Any) -> None:
+        made[task] = Counter(bus, task, **options)
+
+    with open_bus(bus_name, process=name, machine="machine", role=Role(role)) as bus:
+        tell("ok", "joined")
+        around = {"bus": bus, "made": made, "counter": counter}
+        for line in _lines():
+            try:
+                tell("ok", eval(line, around))  # of our own tests
+            except Exception as error:  # noqa: BLE001 # told to who asked
+                tell("error", f"{type(error).__name__}: {error}")
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

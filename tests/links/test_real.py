@@ -1,0 +1,355 @@
+"""A bus of real processes: who is master, and what happens when one of them dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus import (
+    AccessDeniedError,
+    BusConfig,
+    BusyError,
+    InDoubtError,
+    PeerLostError,
+    Response,
+    Role,
+    Undelivered,
+    UnresolvedError,
+    open_bus,
+)
+from specs.clauses import clause
+from tests.bus.support import socket_bus, unwanted
+from tests.links.processes import comm_of, linked
+from tests.links.real import Far
+from tests.processes import run, start
+from tests.support import LIMIT_S, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus import Bus
+
+
+as_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can become another user"
+)
+IS_MASTER = "bus._comm.remote.neighbours.is_master"
+
+
+@pytest.fixture
+def near() -> Iterator[Bus]:
+    """Give a bus of which this process is the master."""
+    with socket_bus("near", role=Role.MASTER) as bus:
+        yield bus
+
+
+def names(directory: Path) -> list[str]:
+    """Return what is in the run directory."""
+    return sorted(each.name for each in directory.iterdir())
+
+
+# Joining.
+
+
+@clause("BUS-INIT-1", "BUS-INIT-2", "BUS-INIT-6")
+def test_of_ten_that_start_at_once_one_is_master_and_all_are_joined() -> None:
+    with ExitStack() as stack:
+        all_of_them = [stack.enter_context(Far(f"p{n}")) for n in range(10)]
+        for each in all_of_them:
+            each.started()
+
+        roles = [each(IS_MASTER) for each in all_of_them]
+        assert roles.count(True) == 1, roles
+        for number, each in enumerate(all_of_them):
+            each(f"counter('t{number}')")
+        for number, each in enumerate(all_of_them):
+            other = (number + 3) % 10
+            assert each(f"bus.call('t{other}', {number})") == number
+
+
+@clause("BUS-ENT-16", "BUS-SEC-3", "BUS-DEREG-12")
+def test_sockets_are_named_after_bus_and_process_and_go_with_them(
+    near: Bus, own_run_directory: Path
+) -> None:
+    place = own_run_directory / "bus1"
+    with Far("far") as far:
+        far.started()
+        pid = far.pid
+        assert names(place) == ["Master", f"Slave{pid}.1", "lock"]
+        for each in place.glob("[MS]*"):
+            assert stat.S_IMODE(each.stat().st_mode) == 0o600
+
+        far("bus.close()")
+
+        until(lambda: names(place) == ["Master", "lock"], "its socket is gone")
+    near.close()
+    assert names(place) == ["lock"]
+
+
+@clause("BUS-INIT-3", "BUS-INIT-15")
+def test_a_slave_works_alone_until_its_master_comes() -> None:
+    with Far("far", role="slave") as far:
+        far.started()
+        far("counter('local')")
+        assert far("bus.call('local', 1)") == 1
+
+        with socket_bus("near", role=Role.MASTER) as near:
+            assert near.call("local", 2, timeout=LIMIT_S) == 2
+            near.register("here", on_command=lambda message: message.payload)
+            assert far("bus.call('here', 3)") == 3
+
+
+@clause("BUS-INIT-1")
+def test_there_is_one_master_and_who_insists_is_told(near: Bus) -> None:
+    assert comm_of(near).remote.neighbours.is_master
+    with pytest.raises(BusyError, match="the master's place on bus 'bus1'"):
+        open_bus(role=Role.MASTER)
+
+    with socket_bus("other") as other:
+        assert not comm_of(other).remote.neighbours.is_master
+        assert linked(other) == {"near"}
+
+
+@clause("BUS-ENT-14", "BUS-ENT-12")
+def test_buses_of_other_names_are_other_buses(near: Bus) -> None:
+    with socket_bus("x", name="bus2") as other:
+        near.register("t", on_command=lambda _: "one")
+        other.register("t", on_command=lambda _: "two")
+
+        assert near.call("t") == "one"
+        assert other.call("t") == "two"
+        assert linked(other) == set()
+
+
+@clause("BUS-INIT-5", "BUS-SEC-1", "BUS-SEC-3")
+@as_root
+def test_another_user_is_kept_out(near: Bus, own_run_directory: Path) -> None:
+    assert near.machine
+    with Far("far") as far:
+        # The directory keeps it out: it is not its own, and it cannot enter it.
+        far.started()
+        error = far(
+            "[__import__('os').setegid(4321), __import__('os').seteuid(4321)] and None"
+        )
+        assert error is None
+        words = far(
+            "str(__import__('pytest').raises(Exception, "
+            "__import__('bus').open_bus, 'bus1b', process='stranger').value)"
+        )
+        assert "access is denied" in words
+        assert str(own_run_directory) in words
+
+
+# Ends.
+
+
+@clause("OPEN-1", "BUS-DEREG-9")
+def test_when_the_master_is_killed_another_one_takes_its_place() -> None:
+    """Tasks of others are reached as before, and those that come are found."""
+    with Far("first") as first:
+        first.started()
+        with Far("second") as second, socket_bus("third", role=Role.SLAVE) as third:
+            second.started()
+            second("counter('echo')")
+            assert third.call("echo", 1, timeout=LIMIT_S) == 1
+
+            first.kill()
+
+            until(lambda: bool(second(IS_MASTER)), "there is a master again")
+            assert third.call("echo", 2, timeout=LIMIT_S) == 2
+            third.register("late", on_command=lambda message: message.payload)
+            assert second("bus.call('late', 3)") == 3
+            with Far("fourth") as fourth:
+                fourth.started()
+                assert fourth("bus.call('late', 4)") == 4
+                assert fourth("bus.call('echo', 5)") == 5
+
+
+@clause("OPEN-1", "BUS-DEREG-12")
+def test_when_the_master_leaves_in_order_another_one_takes_its_place() -> None:
+    with Far("second") as second:
+        with socket_bus("first", role=Role.MASTER):
+            second.started()
+            second("counter('echo')")
+        until(lambda: bool(second(IS_MASTER)), "it is master")
+        with socket_bus("third") as third:
+            assert third.call("echo", 1, timeout=LIMIT_S) == 1
+
+
+@clause("BUS-DEREG-9", "BUS-MOVE-8", "BUS-ENT-17")
+def test_who_is_killed_is_gone_and_what_it_had_not_taken_is_in_doubt(
+    near: Bus,
+) -> None:
+    """What it had begun is told to be lost with it."""
+    told: list[Undelivered] = []
+    answers: list[Response] = []
+    seen: list[bool] = []
+    watcher = near.register("watcher")
+    watcher.watch("held", lambda presence: seen.append(presence.here))
+    sender = near.register("sender", on_undelivered=told.append)
+    with Far("far") as far:
+        far.started()
+        # It takes the first, and none of the others.
+        far("made.update(go=__import__('threading').Event())")
+        far("bus.register('held', on_command=lambda m: made['go'].wait(60)) and None")
+        sender.command("held", 0, on_response=answers.append)
+        until(lambda: seen == [True], "it is seen")
+        for number in range(1, 4):
+            sender.command("held", number)
+        until(
+            lambda: (
+                near.inspect() is not None
+                and sum(
+                    len(relay.unacked)
+                    for peer in comm_of(near).remote.neighbours.peers.values()
+                    for relay in peer.all_relays()
+                )
+                == 3
+            ),
+            "three are on the link and not taken",
+        )
+
+        far.kill()
+
+        until(lambda: seen == [True, False], "it is missed")
+        until(lambda: len(told) == 3, "all is told")
+        assert [each.payload for each in told] == [1, 2, 3]
+        assert {type(each.error) for each in told} == {InDoubtError}
+        assert [type(each.error) for each in answers] == [PeerLostError]
+        with pytest.raises((PeerLostError, UnresolvedError)):
+            near.call("held", timeout=0.2)
+
+
+@clause("OPEN-2", "BUS-ENT-13")
+def test_two_slaves_go_on_while_the_master_is_stopped() -> None:
+    with Far("master", role="master") as master:
+        master.started()
+        with Far("far") as far, socket_bus("near", role=Role.SLAVE) as near:
+            far.started()
+            far("counter('echo')")
+            assert near.call("echo", 0, timeout=LIMIT_S) == 0
+
+            master.signal(signal.SIGSTOP)
+            for number in range(100):
+                assert near.call("echo", number, timeout=LIMIT_S) == number
+            master.signal(signal.SIGCONT)
+
+            assert len(far("made['echo'].wait(101)")) == 101
+
+
+@clause("BUS-MOVE-1", "BUS-MOVE-4", "BUS-DEREG-4", "BUS-MSG-15")
+def test_a_task_goes_from_process_to_process_and_loses_nothing(near: Bus) -> None:
+    """What was sent to it meanwhile follows it, in order."""
+    sender = near.register("sender", on_undelivered=unwanted)
+    with Far("one") as one, Far("two") as two:
+        one.started(), two.started()
+        got: list[int] = []
+        for turn in range(6):
+            here, there = (one, two) if turn % 2 else (two, one)
+            here("counter('mover')")
+            for number in range(20):
+                sender.command("mover", turn * 20 + number)
+            here("len(made['mover'].wait(1)) and made['mover'].task.deregister()")
+            got += here("made['mover'].got")
+            del there
+        two("counter('mover')")
+        got += two(f"made['mover'].wait({120 - len(got)})")
+
+        assert got == list(range(120))
+
+
+@clause("OPEN-21")
+def test_a_bus_of_a_process_that_ends_by_itself_is_left_in_order(
+    near: Bus, own_run_directory: Path
+) -> None:
+    """Nobody has to close it; its tasks are gone at once, not lost."""
+    seen: list[bool] = []
+    near.register("watcher").watch("brief", lambda presence: seen.append(presence.here))
+    code = """
+        from bus import open_bus
+        bus = open_bus(process="brief", machine="machine")
+        bus.register("brief", on_command=lambda m: m.payload)
+        assert bus.call("brief", 1) == 1
+    """
+    exit_code, _, complaints = run(code)
+
+    assert exit_code == 0, complaints
+    assert complaints == ""
+    until(lambda: seen == [True, False], "it came and went")
+    assert names(own_run_directory / "bus1") == ["Master", "lock"]
+
+
+@clause("BUS-INIT-5")
+def test_a_bus_that_may_not_be_joined_says_where_it_looked(tmp_path: Path) -> None:
+    wrong = Path("/tmp") / f"qbw-{os.getpid()}"
+    wrong.mkdir()
+    wrong.chmod(0o777)
+    try:
+        with pytest.raises(AccessDeniedError, match="cannot join bus 'bus1'"):
+            open_bus(config=BusConfig(run_directory=str(wrong)))
+    finally:
+        wrong.rmdir()
+
+
+_STRANGER = """
+    import ctypes, os, sys
+    # Another user, as the kernel tells peers; it may still do with files what root may.
+    os.seteuid(4321)
+    ctypes.CDLL(None).setfsuid(0)
+    from queuebroker.errors import QueueBrokerError
+    from queuebroker.sockets import SocketQueueBroker
+    place, what = sys.argv[1:]
+    if what == "dials":
+        try:
+            SocketQueueBroker("stranger").connect("ipc://" + place, 1, timeout=30)
+        except QueueBrokerError as error:
+            print(type(error).__name__, error)
+    else:
+        with SocketQueueBroker("squatter", listen="ipc://" + place) as broker:
+            print("listens", flush=True)
+            try:
+                broker.accept(1).receive(timeout=30)
+            except QueueBrokerError as error:
+                print("heard nothing:", type(error).__name__, flush=True)
+"""
+
+
+@clause("BUS-SEC-2", "BUS-SEC-4", "BUS-INIT-5")
+@as_root
+@pytest.mark.parametrize("which", ["Master", "Slave*"])
+def test_who_dials_is_looked_at(near: Bus, own_run_directory: Path, which: str) -> None:
+    """By master and slave alike; whatever it says, and whatever files it can open."""
+    with Far("far") as far:
+        far.started()
+        [place] = (own_run_directory / "bus1").glob(which)
+
+        exit_code, answer, complaints = run(_STRANGER, place, "dials")
+
+        assert exit_code == 0, complaints
+        assert "NotAdmittedError" in answer
+        assert "uid 4321" in answer
+        assert linked(near) == {"far"}
+
+
+@clause("BUS-SEC-2", "BUS-INIT-5")
+@as_root
+def test_who_listens_is_looked_at(own_run_directory: Path) -> None:
+    """A stranger in the master's place gets nobody's messages."""
+    with socket_bus("keeper", role=Role.MASTER):
+        pass  # the directory is there
+    place = own_run_directory / "bus1" / "Master"
+    with start(_STRANGER, place, "listens") as squatter:
+        assert squatter.stdout is not None
+        assert squatter.stdout.readline() == "listens\n"
+
+        with pytest.raises(AccessDeniedError, match="is a stranger: uid 4321"):
+            open_bus(role=Role.SLAVE)
+
+        answer, complaints = squatter.communicate(timeout=LIMIT_S)
+        assert answer.startswith("heard nothing"), complaints

@@ -1,0 +1,226 @@
+"""Where processes meet: whom the directory lets in, and who has its lock."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus import AccessDeniedError, AccessList, BusConfig
+from bus.links.run_directory import RunDirectory, run_base
+from queuebroker import _net
+from specs.clauses import clause
+from tests.processes import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OURS = AccessList()
+
+
+@pytest.fixture
+def base(own_run_directory: Path) -> Path:
+    """Give a place of which nothing is there yet."""
+    return own_run_directory
+
+
+@clause("BUS-SEC-3")
+def test_it_is_made_for_its_user_alone(base: Path) -> None:
+    made = RunDirectory("bus1", OURS)
+
+    assert made.path == base / "bus1"
+    for each in (base, made.path):
+        assert stat.S_IMODE(each.stat().st_mode) == 0o700
+
+
+@clause("BUS-SEC-3")
+@pytest.mark.parametrize("mode", [0o777, 0o701, 0o770, 0o704, 0o720])
+@pytest.mark.parametrize("which", ["base", "of the bus"])
+def test_one_that_others_can_enter_or_write_to_is_refused(
+    base: Path, mode: int, which: str
+) -> None:
+    (base / "bus1").mkdir(parents=True)
+    for each in (base, base / "bus1"):
+        each.chmod(0o700)
+    wrong = base if which == "base" else base / "bus1"
+    wrong.chmod(mode)
+
+    with pytest.raises(AccessDeniedError, match=f"{wrong} is open to others") as caught:
+        RunDirectory("bus1", OURS)
+
+    assert f"mode {mode:04o}" in str(caught.value)
+
+
+@clause("BUS-SEC-3")
+def test_a_group_may_read_where_the_access_list_has_one(base: Path) -> None:
+    made = RunDirectory("bus1", AccessList(gids=[os.getegid()]))
+
+    assert stat.S_IMODE(made.path.stat().st_mode) == 0o750
+    RunDirectory("bus1", OURS)
+
+
+@clause("BUS-SEC-3")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_one_of_somebody_else_is_refused_unless_he_is_listed(base: Path) -> None:
+    RunDirectory("bus1", OURS)
+    os.chown(base / "bus1", 4321, -1)
+
+    with pytest.raises(AccessDeniedError, match="belongs to uid 4321"):
+        RunDirectory("bus1", OURS)
+    RunDirectory("bus1", AccessList(uids=[4321]))
+
+
+@clause("BUS-SEC-3")
+@pytest.mark.parametrize("what", ["file", "link"])
+def test_what_is_no_directory_is_refused(base: Path, what: str) -> None:
+    base.mkdir(mode=0o700)
+    if what == "file":
+        (base / "bus1").touch()
+    else:
+        (base / "bus1").symlink_to("/tmp")  # which is there
+
+    with pytest.raises((AccessDeniedError, FileExistsError), match="bus1"):
+        RunDirectory("bus1", OURS)
+
+
+@clause("BUS-ENT-16")
+def test_a_path_that_is_too_long_for_sockets_is_refused_at_once(base: Path) -> None:
+    long = base / ("x" * 90)
+
+    with pytest.raises(ValueError, match=r"paths of 1\d\d bytes, the system takes 107"):
+        RunDirectory("bus1", OURS, str(long))
+
+    assert not base.exists()
+
+
+def test_where_it_is_can_be_said_in_three_ways(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As configured, else by the environment, else where the system has such things."""
+    assert run_base("/configured") == run_base("/configured/")
+    assert run_base() == base
+    monkeypatch.delenv("BUS_RUN_DIR")
+    base.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(base))
+    assert run_base() == base / "queuebroker"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(base / "nothing"))
+    assert str(os.geteuid()) in str(run_base())
+
+
+@pytest.mark.parametrize("wrong", ["", 5, b"/run", "a\0b"])
+def test_a_wrong_place_is_named(wrong: object) -> None:
+    with pytest.raises(ValueError, match="run_directory must be the path"):
+        BusConfig(run_directory=wrong)  # type: ignore[arg-type]
+
+
+# Who is master.
+
+
+@clause("BUS-INIT-1", "OPEN-1")
+def test_one_has_the_lock_until_it_lets_go() -> None:
+    one, two = RunDirectory("bus1", OURS), RunDirectory("bus1", OURS)
+    assert one.claim()
+    assert not two.claim()
+
+    one.release()
+
+    assert two.claim()
+    two.release()
+
+
+@clause("OPEN-1", "BUS-ENT-14")
+def test_buses_have_locks_of_their_own() -> None:
+    one, two = RunDirectory("bus1", OURS), RunDirectory("bus2", OURS)
+
+    assert one.claim()
+    assert two.claim()
+
+    one.release()
+    two.release()
+
+
+@clause("OPEN-1", "BUS-INIT-16")
+def test_a_child_of_a_fork_does_not_hold_it() -> None:
+    code = """
+        import os, sys
+        from bus import AccessList
+        from bus.links.run_directory import RunDirectory
+        one = RunDirectory("bus1", AccessList())
+        assert one.claim()
+        reader, writer = os.pipe()
+        ready, begun = os.pipe()
+        if not os.fork():
+            os.close(writer)
+            os.write(begun, b"!")
+            os.read(reader, 1)  # lives until the test has looked
+            os._exit(0)
+        os.read(ready, 1)
+        one.release()
+        print(RunDirectory("bus1", AccessList()).claim())
+        os.close(writer)
+    """
+    exit_code, answer, complaints = run(code)
+
+    assert (exit_code, answer.strip()) == (0, "True"), complaints
+
+
+@clause("BUS-ENT-16", "BUS-ENT-17")
+def test_sockets_of_who_was_killed_are_swept_away_and_no_others() -> None:
+    made = RunDirectory("bus1", OURS)
+    dead, living = made.path / "Slave1.1", made.path / "Slave2.1"
+    with socket.socket(socket.AF_UNIX) as gone, socket.socket(socket.AF_UNIX) as there:
+        gone.bind(str(dead))
+        there.bind(str(living))
+        there.listen()
+        gone.close()
+        (made.path / "Slave3.1").write_text("a file")
+        (made.path / "notes").write_text("not ours")
+
+        made.sweep()
+
+        assert sorted(each.name for each in made.path.iterdir()) == [
+            "Slave2.1",
+            "Slave3.1",
+            "notes",
+        ]
+        assert _net.is_listened_at(living)
+
+
+# The access list.
+
+
+@clause("BUS-SEC-1")
+@pytest.mark.parametrize(
+    ("uid", "gid", "admitted"),
+    [
+        (os.geteuid(), 999, True),
+        (1001, 999, True),
+        (1002, 50, True),
+        (1002, 999, False),
+        (None, None, False),
+    ],
+)
+def test_who_may_join(uid: int | None, gid: int | None, admitted: bool) -> None:
+    access = AccessList(uids=[1001], gids=[50])
+
+    refusal = access.refusal(uid, gid)
+
+    assert (refusal is None) is admitted
+    if refusal and uid is not None:
+        assert f"uid {uid}" in refusal
+
+
+@clause("BUS-SEC-1")
+@pytest.mark.parametrize("wrong", [["root"], [-1], [True], [1.0]])
+def test_ids_are_numbers_of_the_system(wrong: list[object]) -> None:
+    with pytest.raises(ValueError, match="gids must hold ids of the system"):
+        AccessList(gids=wrong)  # type: ignore[arg-type]
+
+
+@clause("BUS-SEC-1")
+def test_only_an_access_list_is_one() -> None:
+    with pytest.raises(TypeError, match="access must be an AccessList"):
+        BusConfig(access=[1000])  # type: ignore[arg-type]
