@@ -13,14 +13,14 @@ BUS_LINKS: tuple[Mutant, ...] = (
         ("BUS-ROUTE-4",),
         (
             Edit(
-                "bus/links/lines.py",
-                "        inbox = self._inbox\n        try:\n",
-                "        inbox = self._inbox\n        noted = ready()\n        try:\n",
+                "bus/links/sleep.py",
+                "        selection = Selection(queues)\n",
+                "        noted = look()\n        selection = Selection(queues)\n",
             ),
             Edit(
-                "bus/links/lines.py",
-                "                return ready() or any(",
-                "                return noted or any(",
+                "bus/links/sleep.py",
+                "            if not look():\n                _sync.park",
+                "            if not noted:\n                _sync.park",
             ),
         ),
     ),
@@ -242,6 +242,71 @@ BUS_LINKS: tuple[Mutant, ...] = (
                 "bus/core/process_manager.py",
                 "        if self.far.pop(number, None) is None:\n            return []\n        return self._presence(address, here=False)\n",
                 "        self.far.pop(number, None)\n        return []\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L20",
+        "a bell that was rung for nothing is not heard again",
+        ("BUS-ROUTE-4",),
+        (
+            Edit(
+                "bus/links/sleep.py",
+                "        bell, rest_s = self._bell, None\n",
+                "        bell, rest_s = self._bell, None\n        bell.rung = False\n",
+            ),
+            Edit(
+                "bus/links/sleep.py",
+                "            bell.rung = False\n            with",
+                "            with",
+            ),
+        ),
+    ),
+    Mutant(
+        "L21",
+        "who dials does not look at who listens",
+        ("BUS-SEC-2",),
+        (
+            Edit(
+                "bus/links/socket_network.py",
+                "        why = self._admit(queue.peer)\n",
+                "        why = None\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L22",
+        "a child of a fork holds the lock of its parent",
+        ("OPEN-1",),
+        (
+            Edit(
+                "bus/links/run_directory.py",
+                "    for directory in list(_directories):\n        directory.forsake()\n",
+                "    return\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L23",
+        "nobody takes the place of a master that has gone",
+        ("OPEN-1",),
+        (
+            Edit(
+                "bus/links/socket_network.py",
+                "        if self._role is not Role.AUTO or not self.directory.claim():\n",
+                "        if self._role is not Role.MASTER:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L24",
+        "a run directory that others may write to is taken",
+        ("BUS-SEC-3",),
+        (
+            Edit(
+                "bus/links/run_directory.py",
+                "_OTHERS: Final = 0o027\n",
+                "_OTHERS: Final = 0o007\n",
             ),
         ),
     ),
