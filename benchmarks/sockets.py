@@ -10,8 +10,6 @@ not sent when they are closed. Both are ended after `LIMIT_S`, whatever holds th
 
 from __future__ import annotations
 
-import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -19,12 +17,12 @@ import tempfile
 from contextlib import contextmanager
 from functools import partial
 from itertools import repeat
-from pathlib import Path
 from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.contest import Contest, Measure, steady_rate
 from benchmarks.figure import OURS
+from benchmarks.program import command, environment, run_program
 from benchmarks.wires import CAPACITY, WIRES, Wire, missing
 
 if TYPE_CHECKING:
@@ -37,6 +35,7 @@ __all__ = ["LIMIT_S", "run_job", "suite"]
 # A job takes a second or two; after this one of the two processes waits for ever.
 LIMIT_S: Final = 60.0
 
+_MODULE = "benchmarks.sockets"
 _SMALL_BYTES = 64
 _LARGE_BYTES = 1 << 20
 _BATCH = 256
@@ -114,32 +113,9 @@ def run_job(name: str, medium: str, job: str, count: int, size: int) -> float:
         RuntimeError: it failed, or was not done in time; says who and at what.
     """
     what = f"{name} over {medium}, {job} of {count} x {size} bytes"
-    with subprocess.Popen(
-        _program(name, medium, job, count, size),
-        env=_environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # with its other process: both are ended at once
-    ) as process:
-        try:
-            answer, _ = process.communicate(timeout=LIMIT_S)
-        except subprocess.TimeoutExpired:
-            raise RuntimeError(f"{what}: not done after {LIMIT_S:g} s") from None
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-    if process.returncode:
-        raise RuntimeError(f"{what}: ended with exit code {process.returncode}")
-    return float(answer)
-
-
-def _program(name: str, place: str, job: str, count: int, size: int) -> list[str]:
-    module = "benchmarks.sockets"
-    return [sys.executable, "-m", module, name, place, job, str(count), str(size)]
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    arguments = command(_MODULE, name, medium, job, count, size)
+    [seconds] = run_program(what, arguments, LIMIT_S)
+    return seconds
 
 
 # The process that measures.
@@ -180,7 +156,7 @@ def _other(name: str, medium: str, job: str, count: int, size: int) -> Iterator[
     with tempfile.TemporaryDirectory(prefix="qb-") as folder:
         where, accept = WIRES[name].listen(_MEDIA[medium].format(folder=folder))
         with subprocess.Popen(
-            _program(name, where, job, count, size), env=_environment()
+            command(_MODULE, name, where, job, count, size), env=environment()
         ) as process:
             wire = accept()
             _expect(wire, _READY)

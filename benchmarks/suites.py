@@ -21,6 +21,8 @@ SUITES = {
     "rendezvous": "benchmarks.rendezvous:suite",
     "journal": "benchmarks.journal:suite",
     "sockets": "benchmarks.sockets:suite",
+    "processes": "benchmarks.processes:suite",
+    "scale": "benchmarks.scale:suite",
 }
 
 
