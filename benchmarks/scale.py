@@ -111,6 +111,7 @@ def _task_kib() -> float:
             before, _ = tracemalloc.get_traced_memory()
             for number in range(_IDLE_TASKS):
                 bus.register(f"task{number}", thread=here, on_command=_pass)
+            here.poll()  # each of them is open
             after, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()

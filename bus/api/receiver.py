@@ -106,7 +106,7 @@ class Receiver:
         self.interests: Final[dict[Subscription | Watch, None]] = {}
         self._lock: Final[_thread.LockType] = _sync.Lock()
         # Commands that came while there was no callback; unread as far as anybody sees.
-        self._unclaimed: deque[Incoming] = deque()
+        self._unclaimed: deque[Incoming] | None = None  # made at the first
         # When the thread that hosts it will look at the questions' deadlines.
         self._armed: float | None = None
         self.leaving: bool = False
@@ -153,8 +153,8 @@ class Receiver:
 
     def unclaimed(self) -> list[Incoming]:
         """Give up the commands that no callback took, in order."""
-        waiting, self._unclaimed = self._unclaimed, deque()
-        return list(waiting)
+        waiting, self._unclaimed = self._unclaimed, None
+        return list(waiting or ())
 
     def claim(self) -> Incoming | None:
         """Take the oldest command that no callback took; None if there is none."""
@@ -164,6 +164,15 @@ class Receiver:
                 message.reference = self._reference
                 return message
         return None
+
+    def _keep(self, message: Incoming) -> None:
+        """Note a command that no callback took."""
+        if self._unclaimed is None:
+            self._unclaimed = deque()
+        # What was dropped for it has to make room in memory, too.
+        while self._unclaimed and self._unclaimed[0]._dropped:
+            self._unclaimed.popleft()
+        self._unclaimed.append(message)
 
     def arrived(self, entry: Entry, place: ThreadManager) -> None:
         """Note that a thread hosts the task from now on: it has to look at the time."""
@@ -194,10 +203,7 @@ class Receiver:
         if message.kind is Kind.COMMAND:
             callback = self._on_command
             if callback is None:
-                # What was dropped for it has to make room in memory, too.
-                while self._unclaimed and self._unclaimed[0]._dropped:
-                    self._unclaimed.popleft()
-                self._unclaimed.append(message)
+                self._keep(message)
                 return
             if self._extracted(message):
                 message.reference = self._reference

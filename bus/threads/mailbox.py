@@ -73,6 +73,7 @@ class Client(Protocol):
 class Mailbox:
     """What one task has not read, in order, at one place.
 
+    items: None before the first, since most tasks of most programs are idle.
     held: nothing is read from it yet: what was sent before is still on its way here,
       and goes in front (BUS-MSG-15).
     ready: whether it stands in its thread's queue of tasks that are to run.
@@ -83,7 +84,7 @@ class Mailbox:
 
     def __init__(self, client: Client) -> None:
         self.client: Final = client
-        self.items: deque[Any] = deque()
+        self.items: deque[Any] | None = None
         self.held: bool = True
         self.ready: bool = False
         self._dropped: int = 0
@@ -91,12 +92,20 @@ class Mailbox:
 
     def open(self, first: Iterable[Any]) -> None:
         """Put in front what was sent before all that is here, and let it be read."""
-        self.items.extendleft(reversed(list(first)))
+        waited = list(first)
+        if waited:
+            items = self.begin() if self.items is None else self.items
+            items.extendleft(reversed(waited))
         self.held = False
+
+    def begin(self) -> deque[Any]:
+        """Have something to keep what comes in, since now something does."""
+        self.items = deque()
+        return self.items
 
     def forget_dropped(self, count: int) -> None:
         """Keep no more of what was dropped than of what was not, more or less."""
         self._dropped += count
-        if self._dropped > max(DROPPED_MIN, len(self.items) // 2):
+        if self.items and self._dropped > max(DROPPED_MIN, len(self.items) // 2):
             self.items = without_dropped(self.items)
             self._dropped = 0

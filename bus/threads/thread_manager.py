@@ -237,7 +237,7 @@ class ThreadManager:
         strays = self._distribute(items)
         if old.ready:
             self._ready.remove(old)
-        return [*old.items, *strays]
+        return [*(old.items or ()), *strays]
 
     def _post_inside(self, message: Delivery) -> Admission:
         """Post something in the thread itself: no lock, and nobody to wake."""
@@ -288,7 +288,8 @@ class ThreadManager:
         return strays
 
     def _put(self, box: Mailbox, item: Any) -> None:
-        box.items.append(item)
+        items = box.begin() if box.items is None else box.items
+        items.append(item)
         if not (box.ready or box.held):
             box.ready = True
             self._ready.append(box)
@@ -303,8 +304,10 @@ class ThreadManager:
         if not self._ready:
             return  # it was taken out meanwhile
         box = self._ready.popleft()
-        item = box.items.popleft()
-        if box.items:
+        items = box.items
+        assert items is not None  # it is ready
+        item = items.popleft()
+        if items:
             self._ready.append(box)
         else:
             box.ready = False

@@ -38,8 +38,8 @@ BUS_ROUTING: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/mailbox.py",
-                "        self.items.extendleft(reversed(list(first)))",
-                "        self.items.extend(first)",
+                "            items.extendleft(reversed(waited))",
+                "            items.extend(waited)",
             ),
         ),
     ),
@@ -50,8 +50,8 @@ BUS_ROUTING: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/mailbox.py",
-                "        self.items.extendleft(reversed(list(first)))",
-                "        self.items.extendleft(list(first))",
+                "            items.extendleft(reversed(waited))",
+                "            items.extendleft(waited)",
             ),
         ),
     ),
@@ -134,8 +134,8 @@ BUS_ROUTING: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/thread_manager.py",
-                "        if box.items:\n            self._ready.append(box)\n        else:\n            box.ready = False\n        self.callbacks",
-                "        if box.items:\n            self._ready.appendleft(box)\n        else:\n            box.ready = False\n        self.callbacks",
+                "        if items:\n            self._ready.append(box)\n        else:\n            box.ready = False\n        self.callbacks",
+                "        if items:\n            self._ready.appendleft(box)\n        else:\n            box.ready = False\n        self.callbacks",
             ),
         ),
     ),
