@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Links"]
 
-_REDIAL_S: Final = 0.1  # between attempts to find a master
+# Between attempts to find a master: at first, and at last (BUS-INIT-3). Not longer: who
+# may become master itself tries for that each time.
+_REDIAL_S: Final = 0.1
+_REDIAL_S_MAX: Final = 0.8
 
 
 class Links:
@@ -36,6 +39,7 @@ class Links:
 
     __slots__ = (
         "_correspondence",
+        "_delays",
         "_machines",
         "_master",
         "_neighbours",
@@ -59,6 +63,7 @@ class Links:
         # Masters of other machines, by machine: where they listen.
         self._machines: Final[dict[str, tuple[str, ...]]] = {}
         self.redial: Final[dict[str, float]] = {}
+        self._delays: Final[dict[str, float]] = {}
         self.by_number: Final[dict[int, Link]] = {}
         self.refusal: Refused | None = None
 
@@ -118,7 +123,7 @@ class Links:
         assert link.wanted is not None
         assert link.kind is not None
         if link.kind is LinkKind.SIGNALLING:
-            self.redial[link.wanted[0]] = now + _REDIAL_S
+            self._redial(link.wanted[0], now)
             if link.wanted[0] == self._neighbours.me.machine:
                 self.refusal = frame
         elif (peer := self._neighbours.peers.get(link.wanted)) is not None:
@@ -140,6 +145,8 @@ class Links:
             self._refuse(link, Reason.DUPLICATE)
             return
         link.state = LinkState.OPENING
+        if link.kind is LinkKind.SIGNALLING:
+            self._delays.pop(key[0], None)
         link.identity = identity
         peer.role = identity.role
         if link.dialled:
@@ -185,7 +192,7 @@ class Links:
     def _dial_again(self, kind: LinkKind | None, key: Key, now: float) -> None:
         """Make another link in the place of one that was lost before it was open."""
         if kind is LinkKind.SIGNALLING:
-            self.redial[key[0]] = now + _REDIAL_S
+            self._redial(key[0], now)
         elif (peer := self._neighbours.peers.get(key)) is not None:
             peer.dialling = False
             self._relays.dial(peer)
@@ -232,4 +239,10 @@ class Links:
         for peer in self._neighbours.joined():
             if peer.machine == key[0] and peer.session.link is None:
                 self._neighbours.lose(peer, now)
-        self.redial[key[0]] = now + _REDIAL_S
+        self._redial(key[0], now)
+
+    def _redial(self, machine: str, now: float) -> None:
+        """Look for a master again, after longer and longer times."""
+        delay_s = self._delays.get(machine, _REDIAL_S)
+        self.redial[machine] = now + delay_s
+        self._delays[machine] = min(2 * delay_s, _REDIAL_S_MAX)

@@ -145,6 +145,8 @@ class CommThread:
         self._arrivals: Final = Arrivals(
             messages_max=config.task_fifo_messages, bytes_max=config.task_fifo_bytes
         )
+        # When the manager has something to do next; as it was before this thread slept.
+        self._due_at: float | None = None
         # Whether this thread looks no more at what it is asked.
         self._ended: bool = False
 
@@ -309,8 +311,8 @@ class CommThread:
 
     def _deadline(self) -> float | None:
         now = _sync.monotonic()
-        due = self._exchange.look(lambda: self._next_deadline(now))
-        return _first(due, self._end_at)
+        self._due_at = self._exchange.look(lambda: self._next_deadline(now))
+        return _first(self._due_at, self._end_at)
 
     def _next_deadline(self, now: float) -> float | None:
         parked = self._exchange.manager.parked.next_deadline()
@@ -372,8 +374,8 @@ class CommThread:
             remote.extracted(self._taken.popleft(), now)
         for item in posted:
             actions += self._host.pass_on(item, remote)
-        due = self._next_deadline(now)
-        if due is not None and due <= now:
+        # As of before all this; what is due by then is seen to in the next round.
+        if self._due_at is not None and self._due_at <= now:
             actions += self._exchange.manager.expire(now)
             actions += remote.tick(now)
         return actions + remote.flush(now)
