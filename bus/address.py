@@ -15,15 +15,20 @@ from typing import Final
 import attrs
 
 __all__ = [
+    "SYSTEM",
     "Address",
     "check_bus_name",
     "check_machine_name",
     "check_module_name",
+    "is_system",
     "split_absolute",
     "text_of",
 ]
 
 _SCHEME: Final = "ism://"
+
+# The first segment of the names of tasks that a bus registers for itself.
+SYSTEM: Final = "_bus"
 
 # BUS-NAME-6. ASCII by their own wording: `\w` would let other alphabets in.
 _MACHINE: Final = r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}"
@@ -69,6 +74,11 @@ def check_bus_name(name: str) -> None:
         ValueError: it is not legal; the text says in what.
     """
     _check("bus", _BUS, name)
+
+
+def is_system(name: str) -> bool:
+    """Whether a module's name is one of those that a bus has for itself."""
+    return name.startswith(f"{SYSTEM}/")
 
 
 def _check(what: str, legal: str, name: str) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, cast
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from typing_extensions import Buffer
@@ -78,6 +78,10 @@ PATH_BYTES_MAX: Final = 107
 _CREDENTIALS: Final = struct.Struct("3i")
 _FDS: Final = array.array("i")
 _POLL_MS_MAX: Final = 2**31 - 1
+# For how long a folder is tried to be locked, which others do for less than a
+# millisecond.
+_LOCK_TRIES: Final = 400
+_LOCK_PAUSE_MS: Final = 5
 
 
 @attrs.frozen(slots=True)
@@ -96,25 +100,56 @@ def listen_ipc(path: Path, *, mode: int, backlog: int) -> Socket:
 
     Raises:
         OSError: EADDRINUSE if somebody listens there, or it is no socket.
+        TimeoutError: see `folder_locked`.
     """
     # One at a time in a folder: between its bind and its listen a socket looks like one
     # that was left behind.
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    made = _ipc_socket()
+    with folder_locked(path.parent):
+        made = _ipc_socket()
+        try:
+            remove_left_behind(path)
+            made.bind(os.fspath(path))
+            # Before the first who connects: until it listens nobody can.
+            path.chmod(mode)
+            made.listen(backlog)
+        except BaseException:
+            made.close()
+            raise
+    return made
+
+
+@contextlib.contextmanager
+def folder_locked(path: Path) -> Iterator[None]:
+    """Keep others from listening in a folder, or sweeping there, for a moment.
+
+    Raises:
+        TimeoutError: somebody keeps it longer than it takes, such as a process that was
+            stopped just then.
+    """
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        if _is_left_behind(path):
-            path.unlink()
-        made.bind(os.fspath(path))
-        # Before the first who connects: until it listens nobody can.
-        path.chmod(mode)
-        made.listen(backlog)
-    except BaseException:
-        made.close()
-        raise
+        _lock_soon(folder, path)
+        yield
     finally:
         os.close(folder)
-    return made
+
+
+def _lock_soon(folder: int, path: Path) -> None:
+    pause = select.poll()
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pause.poll(_LOCK_PAUSE_MS)
+        else:
+            return
+    raise TimeoutError(errno.ETIMEDOUT, "somebody keeps it locked", str(path))
+
+
+def remove_left_behind(path: Path) -> None:
+    """Remove a socket that nobody listens at; under `folder_locked`."""
+    if _is_left_behind(path):
+        path.unlink()
 
 
 def _is_left_behind(path: Path) -> bool:

@@ -76,6 +76,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "links",
         "pattern",
         "journal",
+        "inspector",
         "api",
         "service",
         "testing",

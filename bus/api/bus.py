@@ -10,7 +10,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet
 
-from bus.address import Address, check_bus_name, check_machine_name, check_module_name
+from bus.address import (
+    SYSTEM,
+    Address,
+    check_bus_name,
+    check_machine_name,
+    check_module_name,
+    is_system,
+)
 from bus.api.arguments import (
     UNSET,
     Unset,
@@ -37,12 +44,14 @@ from bus.errors import (
     UnknownTaskError,
     WrongProcessError,
 )
+from bus.inspector import Inspector
 from bus.links.socket_network import SocketNetwork
 from bus.role import Role
 from bus.threads.account import Account, Overflow
 from bus.threads.exchange import Exchange
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
+from queuebroker.parking import taken_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -55,6 +64,8 @@ if TYPE_CHECKING:
     from bus.message import Incoming, Undelivered
 
 __all__ = ["Bus", "open_bus"]
+
+_LOOK_S: Final = 0.002  # between two looks at what is to go before a bus is closed
 
 # The buses that this process has joined, by name: what an address on another one means.
 _joined: Final[dict[str, Bus]] = {}
@@ -176,6 +187,8 @@ class Bus:
         self._incarnation: Final = 0 if network is None else network.new_incarnation()
         # Who speaks with other processes; None while this one is alone.
         self._comm: CommThread | None = None
+        # Who tells others of this one; None before it has joined.
+        self._inspector: Inspector | None = None
         self._exchange: Final = Exchange(
             ProcessManager(
                 self.machine,
@@ -281,12 +294,15 @@ class Bus:
 
         Raises:
             NameTakenError: another task has the name (BUS-NAME-7).
-            ValueError: the name is not legal, the capacity is below 1, or the thread is
-              one of another bus.
+            ValueError: the name is not legal or one of the bus's own, the capacity is
+              below 1, or the thread is one of another bus.
             UnknownTaskError: the thread is stopped, or the bus closed.
         """
         self._check()
         check_module_name(name)
+        if is_system(name):
+            msg = f"names that begin with {SYSTEM}/ are the bus's own, got {name!r}"
+            raise ValueError(msg)
         check_visibility(visibility)
         check_optional_callable("on_command", on_command)
         check_optional_callable("on_undelivered", on_undelivered)
@@ -373,9 +389,7 @@ class Bus:
         """Return what is on this bus in this process just now."""
         self._check_process()
         self._bury()
-        with self._lock:
-            managers = [thread._manager for thread in self._threads]
-        return inspect(self._exchange, self.name, managers)
+        return self._look()[0]
 
     def close(self, drain: float = 1.0) -> None:
         """Leave the bus: all tasks are deregistered, all threads end (BUS-DEREG-12).
@@ -394,10 +408,14 @@ class Bus:
         if self._others.get(self.name) is self:
             del self._others[self.name]
         until = _sync.monotonic() + drain_s
+        if self._comm is not None and not self._in_callback():
+            self._see_off(until)
         for thread in threads:
             thread._tell_to_stop(until, final=True)
         for thread in threads:
             thread._see_it_stop()
+        if self._inspector is not None:
+            self._inspector.close()
         comm, network = self._comm, self._network
         if comm is not None and network is not None:
             comm.stop(
@@ -407,6 +425,17 @@ class Bus:
             if not self._in_callback():
                 comm.join()
 
+    def _see_off(self, until: float) -> None:
+        """Wait until what waits for a name elsewhere has found it, or time is up.
+
+        When its sender leaves nobody looks for that name any more (BUS-DEREG-11).
+        """
+        parked, never = self._exchange.manager.parked, taken_lock()
+        while len(parked) and _sync.monotonic() < until:
+            # Nobody is told when the last one has found it: that is once in a life.
+            soon = min(until, _sync.monotonic() + _LOOK_S)
+            _sync.park(never, lambda: not len(parked), soon)
+
     # For those around it.
 
     def _join(self) -> None:
@@ -414,6 +443,24 @@ class Bus:
         self._meet_others()
         assert self._comm is not None
         self._comm.joining.wait(_sync.monotonic() + self._config.connect_timeout_s)
+        self._inspector = Inspector(self.name, self._exchange, self._look)
+        account = Account(**new_account_limits(self._config, "error", None))
+        self._inspector.begin(
+            Receiver(
+                self._exchange,
+                self._config,
+                account,
+                self._inspector.answer,
+                None,
+                None,
+            )
+        )
+
+    def _look(self) -> tuple[BusSnapshot, list[ThreadManager]]:
+        """Return what is on it just now, and what hosts that, thread by thread."""
+        with self._lock:
+            managers = [thread._manager for thread in self._threads]
+        return inspect(self._exchange, self.name, managers), managers
 
     def _meet_others(self) -> None:
         """Speak with the other processes of its network from now on."""

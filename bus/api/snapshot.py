@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from bus.address import is_system
 from bus.api.subscription import Subscription
 from queuebroker import _sync
 
@@ -123,9 +124,16 @@ class BusSnapshot:
 def inspect(
     exchange: Exchange, bus: str, managers: Iterable[ThreadManager]
 ) -> BusSnapshot:
-    """Look at a bus as it is now; managers: of its threads."""
+    """Look at a bus as it is now; managers: of its threads.
+
+    What the bus has registered for itself is left out.
+    """
     entries = exchange.look(
-        lambda: [each for each in exchange.manager.table if not each.remote]
+        lambda: [
+            each
+            for each in exchange.manager.table
+            if not each.remote and not is_system(each.name)
+        ]
     )
     parked = exchange.look(exchange.manager.parked.waiting)
     hosted = [(entry, entry.place) for entry in entries]

@@ -40,6 +40,15 @@ class Verb:
 VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
     {
         "demo": Verb("bus.cli.demo:demo", "Take stock of a folder, recorded, checked."),
+        "tree": Verb("bus.cli.look:tree", "Show who is on a live bus, and with what."),
+        "list": Verb("bus.cli.look:list_names", "List its public names."),
+        "top": Verb("bus.cli.top:top", "Show what each process of it does."),
+        "route": Verb("bus.cli.look:route", "Say by which way a name is reached."),
+        "call": Verb("bus.cli.talk:call", "Send a command, and print the answer."),
+        "send": Verb("bus.cli.talk:send", "Send a command that wants no answer."),
+        "listen": Verb("bus.cli.talk:listen", "Print what tasks notify."),
+        "wait-for": Verb("bus.cli.talk:wait_for", "Wait until somebody has a name."),
+        "doctor": Verb("bus.cli.doctor:doctor", "Say what a bus lacks here."),
         "check": Verb("bus.cli.check:check", "Hold recorded traffic to its promises."),
         "journal": Verb("bus.cli.journal:journal", "List, show and verify journals."),
         "pipeline": Verb("bus.cli.pipeline:pipeline", "Judge journals with Spark."),

@@ -11,9 +11,9 @@ import click
 from bus.journal.wording import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["route", "show_table", "wall_text", "warn"]
+__all__ = ["route", "show_table", "table_lines", "wall_text", "warn"]
 
 
 def route(sender: str, receiver: str, port: int | None) -> str:
@@ -47,21 +47,34 @@ def show_table(
 
     colours: the style of cells with that very text, for terminals.
     """
-    cells = [[str(cell) for cell in row] for row in rows]
-    numeric = [
-        all(isinstance(row[column], int) for row in rows) and bool(rows)
-        for column in range(len(head))
-    ]
     if sys.stdout.isatty():
-        _show_rich(head, cells, numeric, colours or {})
+        _show_rich(head, _cells(rows), _numeric(head, rows), colours or {})
         return
+    for line in table_lines(head, rows):
+        click.echo(line)
+
+
+def table_lines(head: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    """Yield a table as plain columns, the head first."""
+    cells, numeric = _cells(rows), _numeric(head, rows)
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
     for line in (list(head), *cells):
         padded = (
             cell.rjust(width) if right else cell.ljust(width)
             for cell, width, right in zip(line, widths, numeric, strict=True)
         )
-        click.echo("  ".join(padded).rstrip())
+        yield "  ".join(padded).rstrip()
+
+
+def _cells(rows: Sequence[Sequence[object]]) -> list[list[str]]:
+    return [[str(cell) for cell in row] for row in rows]
+
+
+def _numeric(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[bool]:
+    return [
+        all(isinstance(row[column], int) for row in rows) and bool(rows)
+        for column in range(len(head))
+    ]
 
 
 def _show_rich(

@@ -58,6 +58,8 @@ def refusal(  # noqa: PLR0911 # one reason after another
         return None
     if not neighbours.is_master:
         return Reason.BUSY  # whoever is master is another one
+    if (other.machine, other.process) == (me.machine, me.process):
+        return Reason.DUPLICATE  # the name of this very process
     if other.machine == me.machine:
         if other.machine_id != me.machine_id:
             return Reason.MACHINE_NAME

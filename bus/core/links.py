@@ -105,12 +105,19 @@ class Links:
         self._refuse(link, reason)
 
     def _has_twin(self, peer: Peer, incarnation: int) -> bool:
-        """Whether a process has a signalling link already (BUS-INIT-6)."""
+        """Whether a process has a signalling link already (BUS-INIT-6).
+
+        On this machine also one of another life: a link that is there is somebody's who
+        lives, and who is not to lose its name. Of another machine it may be a link that
+        nobody has told to be lost.
+        """
         if peer.session.incarnation > incarnation:
             return True
         link = self.by_number.get(peer.session.link or 0)
-        same = peer.session.incarnation == incarnation
-        return same and link is not None and link.kind is LinkKind.SIGNALLING
+        if link is None or link.kind is not LinkKind.SIGNALLING:
+            return False
+        own = peer.machine == self._neighbours.me.machine
+        return own or peer.session.incarnation == incarnation
 
     def _refuse(self, link: Link, reason: Reason) -> None:
         versions = greeting(self._neighbours, LinkKind.DATA).versions
@@ -240,6 +247,11 @@ class Links:
             if peer.machine == key[0] and peer.session.link is None:
                 self._neighbours.lose(peer, now)
         self._redial(key[0], now)
+
+    def look_again(self, machine: str, now: float) -> None:
+        """Look for a master that was given up, unless that is under way."""
+        if machine not in self.redial:
+            self._redial(machine, now)
 
     def _redial(self, machine: str, now: float) -> None:
         """Look for a master again, after longer and longer times."""

@@ -499,8 +499,11 @@ class Neighbourhood:
         link = self.links.by_number.get(peer.session.link or 0)
         if link is not None:
             self.links.hang_up(link)
+        master = peer.joined
         self._forget(peer, now)
         self.neighbours.peers.pop(peer.key, None)
+        if master and not self.neighbours.is_master:
+            self.links.look_again(peer.machine, now)
 
     def _forget(self, peer: Peer, now: float) -> None:
         if peer.joined:

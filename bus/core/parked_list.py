@@ -6,6 +6,7 @@ comes in as an argument.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -23,11 +24,16 @@ __all__ = ["Parked", "ParkedList"]
 
 @attrs.frozen
 class Parked:
-    """A message that waits: since when and until when, on the caller's clock."""
+    """A message that waits: since when and until when, on the caller's clock.
+
+    turn: which holder of the name it had been sent to, counted as they left; above all
+      of them if it was sent to nobody.
+    """
 
     message: Incoming
     deadline: float
     since: float
+    turn: float = math.inf
 
 
 class ParkedList:
@@ -81,12 +87,19 @@ class ParkedList:
         self.parked += 1
 
     def prepend(self, name: str, messages: Sequence[Parked]) -> None:
-        """Put messages back before all others of that name, in their order.
+        """Put messages of one turn back, in their order, before all of later turns.
 
-        They were accepted once: the bounds do not hold for them (BUS-DEREG-4).
+        They were accepted once: the bounds do not hold for them (BUS-DEREG-4). Who left
+        first may give back last.
         """
         if messages:
-            self._by_name.setdefault(name, deque()).extendleft(reversed(messages))
+            queue = self._by_name.setdefault(name, deque())
+            turn = messages[0].turn
+            later = (at for at, each in enumerate(queue) if each.turn > turn)
+            at = next(later, len(queue))
+            queue.rotate(-at)
+            queue.extendleft(reversed(messages))
+            queue.rotate(at)
             self.parked += len(messages)
 
     def take(self, name: str) -> list[Incoming]:

@@ -60,6 +60,7 @@ class ProcessManager:
     __slots__ = (
         "_leaving",
         "_numbers",
+        "_turns",
         "_unopened",
         "far",
         "machine",
@@ -92,8 +93,10 @@ class ProcessManager:
         self.remote: Neighbourhood | None = None
         self.far: Final[dict[RegistrationId, Address]] = {}
         self._numbers = itertools.count(incarnation + 1)
-        # By name: registrations that are found no more, but not yet emptied.
-        self._leaving: dict[str, list[Entry]] = {}
+        # By name: registrations that are found no more, but not yet emptied, each with
+        # its place in the order in which they left.
+        self._leaving: dict[str, dict[Entry, int]] = {}
+        self._turns = itertools.count()
         # Those who took a name while they had to wait for those who leave.
         self._unopened: dict[str, list[Entry]] = {}
 
@@ -172,7 +175,7 @@ class ProcessManager:
             self._opened(entry)
             # What still waits was sent before all that it has got, and stays before it.
             actions.append(Open(entry, ()) if entry.remote else self._open(entry))
-        self._leaving.setdefault(entry.name, []).append(entry)
+        self._leaving.setdefault(entry.name, {})[entry] = next(self._turns)
         for interest in self.subscriptions.of(entry):
             self.unsubscribe(interest)
         for interest in self.watches.of(entry):
@@ -199,6 +202,8 @@ class ProcessManager:
             for message in unread
             if message.kind is Kind.COMMAND and message._receipt is None
         ]
+        others = self._leaving[entry.name]
+        turn = others.pop(entry)
         actions: list[Action] = []
         if final or entry.visibility is Visibility.PRIVATE:
             actions += [
@@ -208,10 +213,8 @@ class ProcessManager:
             for message in commands:
                 message._to = message._account = None
             deadline = now + self.resolve_timeout_s
-            again = [Parked(message, deadline, now) for message in commands]
+            again = [Parked(message, deadline, now, turn) for message in commands]
             self.parked.prepend(entry.name, again)
-        others = self._leaving[entry.name]
-        others.remove(entry)
         if not others:
             del self._leaving[entry.name]
             for next_one in list(self._unopened.get(entry.name, ())):

@@ -3,6 +3,7 @@
 Names are parted by ``/`` into segments. In a pattern ``*`` stands for one segment and
 ``**`` for any number of them, none included; every other segment stands for itself.
 What is registered is a name and holds no star, so a text without stars means one name.
+No star stands for the first segment of the names that the bus has for itself.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from typing import Final
 import attrs
 
 from bus.address import (
+    SYSTEM,
     check_bus_name,
     check_machine_name,
     check_module_name,
+    is_system,
     split_absolute,
     text_of,
 )
@@ -89,6 +92,8 @@ class Specification:
         """Whether it means ``name``, a module's; the machine is not looked at."""
         if self.is_plain:
             return self.pattern == name
+        if is_system(name) and self.segments[0] != SYSTEM:
+            return False
         return _matches(self.segments, name.split("/"))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import attrs
 
+from bus.address import is_system
 from bus.core.specification import ANY_SEGMENTS, ONE_SEGMENT
 
 if TYPE_CHECKING:
@@ -98,8 +99,14 @@ class SpecificationTrie(Generic[T]):
 
         A value that several of them hold comes as often.
         """
-        here = _with_none_taken([self._root])
-        for segment in name.split("/"):
+        first, *segments = name.split("/")
+        if is_system(name):  # no star stands for its beginning
+            child = self._root.onward.get(first)
+            here = _with_none_taken([] if child is None else [child])
+        else:
+            segments.insert(0, first)
+            here = _with_none_taken([self._root])
+        for segment in segments:
             here = _with_none_taken(_after(here, segment))
         found = [
             (number, value)

@@ -60,6 +60,9 @@ __all__ = ["CommThread"]
 
 _log: Final = logging.getLogger("bus")
 
+# How often a process may be told that its name is taken before that is believed.
+_REFUSALS: Final = 4
+
 
 def _no_refusal(_: MessageQueue) -> None:
     """Want every link."""
@@ -85,6 +88,7 @@ class CommThread:
         claim: makes this process master, if there is none; gives the broker at which
             others are let in then. Asked before the master is dialled.
         patient: whether it is well that there is no master yet.
+        ended: called when it serves no link any more, whatever the reason.
 
     Attributes:
         joining: whether this process has found the others.
@@ -104,6 +108,7 @@ class CommThread:
         refusal: Callable[[MessageQueue], str | None] = _no_refusal,
         claim: Callable[[], LinkBroker | None] = _no_claim,
         patient: bool = False,
+        ended: Callable[[], object] = list,
     ) -> None:
         self._exchange: Final = exchange
         here = Address("audience", machine=me.machine, bus=me.bus)
@@ -119,6 +124,11 @@ class CommThread:
         )
         self._claim: Final = claim
         self._patient: Final = patient
+        self._refusals: int = 0
+        self._when_ended: Final = ended
+        # Taken by whoever is first: the thread, to serve, or who says that it shall
+        # not.
+        self._turn: Final = _sync.Lock()
         self.joining: Final = Joining()
         self.remote: Final = Neighbourhood(
             me,
@@ -160,10 +170,24 @@ class CommThread:
         self._exchange.comm = self
         self._lines.let_in(broker, self._accepted)
         self._exchange.decide(lambda: self._begin(begin))
-        self._thread = _sync.Thread(
-            target=self._run, name=f"{broker.name} comm", daemon=True
-        )
+
+        def run() -> None:
+            if self._turn.acquire(False):
+                self._run()
+
+        self._thread = _sync.Thread(target=run, name=f"{broker.name} comm", daemon=True)
         self._thread.start()
+
+    def forestall(self) -> bool:
+        """Let it not serve, since to start it failed; False if it does, and will end.
+
+        Whoever starts a thread and is struck may not know whether it runs.
+        """
+        self.stop(_sync.monotonic(), list)
+        if not self._turn.acquire(False):
+            return False
+        self._lines.close()
+        return True
 
     def _begin(self, begin: Callable[[], list[Action]]) -> list[Action]:
         """Ask others for what tasks of this process wanted before there were any."""
@@ -291,6 +315,7 @@ class CommThread:
             # Whatever happened, others shall not wait for a process that says nothing.
             self._lines.close()
             self._ended = True
+            self._when_ended()
             self._do_what_is_left()
             self._then()
 
@@ -436,8 +461,11 @@ class CommThread:
             self.joining.settle()
         elif (refusal := remote.links.refusal) is not None:
             remote.links.refusal = None
+            self._refusals += 1
             error = _turned_away(remote.neighbours.me, refusal)
-            if error is not None:
+            # Who had the name before may just have ended, and be missed soon.
+            again = refusal.reason is Reason.DUPLICATE and self._refusals < _REFUSALS
+            if error is not None and not again:
                 self.joining.settle(error)
 
     def _denied(self, why: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
@@ -24,8 +25,10 @@ __all__ = ["RunDirectory", "run_base"]
 
 _ENVIRONMENT: Final = "BUS_RUN_DIR"
 _NAME_MAX: Final = "Slave4194304.999"  # the longest name of a socket there
-# What a directory must not allow: anything to others, to write to a group.
-_OTHERS: Final = 0o027
+# What a directory must not allow: anything to others; to a group to write, or, unless
+# that is on the access list, anything.
+_LISTED: Final = 0o027
+_OTHERS: Final = 0o077
 
 
 def run_base(given: str | None = None) -> Path:
@@ -83,7 +86,7 @@ class RunDirectory:
             raise self._denied(f"{directory} is no directory")
         if not self._access.trusts(about.st_uid):
             raise self._denied(f"{directory} belongs to uid {about.st_uid}")
-        if about.st_mode & _OTHERS:
+        if about.st_mode & (_LISTED if about.st_gid in self._access.gids else _OTHERS):
             mode = stat.S_IMODE(about.st_mode)
             raise self._denied(f"{directory} is open to others: mode {mode:04o}")
         if not entered:
@@ -105,30 +108,26 @@ class RunDirectory:
 
     def sweep(self) -> None:
         """Remove the sockets of processes that were killed; for the master alone."""
-        for each in self.path.glob("Slave*"):
-            try:
-                identity = _net.identity_of(each)
-                left = stat.S_ISSOCK(each.lstat().st_mode)
-                if left and not _net.is_listened_at(each):
-                    _net.unlink_if(each, identity)
-            except OSError:
-                continue  # it is gone, or not ours to look at
+        with _net.folder_locked(self.path):
+            for each in self.path.glob("Slave*"):
+                with suppress(OSError):  # it is gone, or not ours to look at
+                    _net.remove_left_behind(each)
 
     # Who is master.
 
     def claim(self) -> bool:
         """Be master, if nobody is."""
-        descriptor = os.open(
-            self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+        # Noted before it is locked: whatever strikes, `release` lets go of it.
+        self._locks.append(
+            os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         )
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException as error:
-            os.close(descriptor)
+            self.release()
             if isinstance(error, BlockingIOError):
                 return False
             raise
-        self._locks.append(descriptor)
         return True
 
     def is_served(self) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from bus.core.limits import Limits
 from bus.core.wire import Identity
 from bus.core.wire import Role as WireRole
-from bus.errors import BusyError
+from bus.errors import AccessDeniedError, BusyError
 from bus.links.comm_thread import CommThread
 from bus.links.run_directory import RunDirectory
 from bus.links.sleep import PolledSleep
@@ -85,24 +85,15 @@ class SocketNetwork:
     ) -> CommThread:
         """Let a process speak with all others.
 
-        Returns when it is known whether there are any; at the latest when the making
-        of a link takes too long, and then it goes on trying.
-
         Raises:
-            BusError: it is turned away.
             BusyError: it is to be master, and there is one.
+            AccessDeniedError: it may not listen there, or be master.
         """
-        master = self._role is not Role.SLAVE and self.directory.claim()
-        if self._role is Role.MASTER and not master:
-            msg = f"the master's place on bus {self.bus!r} in {self.where}"
-            raise BusyError(msg)
-        self._driver = driver = Driver()
-        slave = self.directory.slave(next(_threads))
-        listens = self.directory.master if master else slave
+        comm: CommThread | None = None
         try:
-            if master:
-                self.directory.sweep()
-            broker = self._listen(f"{machine}/{process}", listens)
+            self._driver = Driver()
+            broker, master = self._place(f"{machine}/{process}")
+            listens = str(broker.address)
             comm = CommThread(
                 exchange,
                 Identity(
@@ -119,29 +110,54 @@ class SocketNetwork:
                 nonce=_nonce,
                 listens=listens,
                 master=self.directory.master,
-                sleep=PolledSleep(driver),
+                sleep=PolledSleep(self._driver),
                 refusal=self._refusal,
                 claim=self._claim,
                 patient=self._role is Role.SLAVE,
+                ended=self.directory.release,
             )
-        except BaseException:
-            driver.close()
-            self.directory.release()
+            comm.start(broker, list if master else comm.remote.dial_master)
+        except BaseException as error:
+            if comm is None or comm.forestall():
+                self._manager.close()
+                if self._driver is not None:
+                    self._driver.close()
+                self.directory.release()
+            if isinstance(error, PermissionError):
+                fact = f"{error.filename or self.where}: {error.strerror}"
+                raise AccessDeniedError(f"join bus {self.bus!r}", fact) from None
             raise
-        comm.start(broker, list if master else comm.remote.dial_master)
         return comm
 
-    def leave(self, machine: str, process: str, comm: CommThread) -> None:  # noqa: ARG002
-        """Let somebody else be master."""
-        self.directory.release()
+    def _place(self, name: str) -> tuple[SocketQueueBroker, bool]:
+        """Let others in, where the master does if this process can be that.
+
+        Raises:
+            BusyError: it is to be master, and there is one.
+        """
+        if self._role is not Role.SLAVE and self.directory.claim():
+            self.directory.sweep()
+            try:
+                return self._listen(name, self.directory.master), True
+            except BrokerNameInUseError:
+                # The lock was removed, and somebody is master all the same.
+                self.directory.release()
+        if self._role is Role.MASTER:
+            msg = f"the master's place on bus {self.bus!r} in {self.where}"
+            raise BusyError(msg)
+        return self._listen(name, self.directory.slave(next(_threads))), False
+
+    def leave(self, machine: str, process: str, comm: CommThread) -> None:
+        """Do nothing: who ends lets go of the lock, whether it says so or not."""
 
     # For the comm thread.
 
     def _claim(self) -> SocketQueueBroker | None:
         """Be master if nobody is; return where others are let in then."""
-        if self._role is not Role.AUTO or not self.directory.claim():
-            return None
         try:
+            if self._role is not Role.AUTO or not self.directory.claim():
+                return None
+            self.directory.sweep()
             return self._listen(f"master of {self.bus}", self.directory.master)
         except (OSError, BrokerNameInUseError):
             self.directory.release()  # another time, or somebody else

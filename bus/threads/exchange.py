@@ -329,6 +329,8 @@ class Exchange:
         """Let a task read; what waited for it and does not fit comes back full."""
         if entry.remote:
             assert self.comm is not None
+            for message in messages:
+                message._to = entry  # it is known by now who is to have it
             self.comm.open(entry, messages)
             return
         place: ThreadManager = entry.place  # it stays there until it is open

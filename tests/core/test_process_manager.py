@@ -337,3 +337,26 @@ def test_who_watches_is_told_who_is_here_who_comes_and_who_goes() -> None:
     assert one.unwatch(watch)
     assert not one.unwatch(watch)
     assert told(one.leave(other)) == []
+
+
+@clause("BUS-DEREG-4", "BUS-MSG-15")
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_what_two_who_left_give_back_is_in_the_order_in_which_they_left(
+    order: tuple[int, int],
+) -> None:
+    """Whoever of them is emptied first; before all that was sent to nobody."""
+    lists = manager()
+    first, _ = register(lists, "t")
+    lists.leave(first)  # emptied later
+    second, _ = register(lists, "t")
+    lists.leave(second)
+    lists.park("t", command("t", 5), NOW)
+
+    for number in order:
+        entry = (first, second)[number - 1]
+        unread = [command("t", 2 * number - 1), command("t", 2 * number)]
+        lists.left(entry, unread, NOW, final=False)
+
+    _, actions = register(lists, "t")
+    assert isinstance(actions[0], Open)
+    assert payloads(actions[0].messages) == [1, 2, 3, 4, 5]

@@ -47,6 +47,17 @@ _PRINTS = {
         "south 75.2 91.4 78.8",
         "too warm: north 31, south 33",
     ],
+    "greenhouse.py": [
+        "here: control logger sensor",
+        "log: 18 27 31 24 17",
+        "window: opens at 31 and closes at 17",
+        "exit codes: 0 0 0",
+    ],
+    "moving_task.py": [
+        "counted from 1 to 600 in 600 calls",
+        "lived in one two one two one two",
+        "exit codes: 0 0",
+    ],
     "typed_readings.py": [
         "no reading: roof 21.7",
         "roof: 3 readings, 22.5 degrees on average",

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import stat
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bus import (
+    NOREPLY,
     AccessDeniedError,
     BusConfig,
     BusyError,
+    CommandTimeoutError,
     InDoubtError,
     PeerLostError,
     Response,
@@ -23,6 +27,10 @@ from bus import (
     UnresolvedError,
     open_bus,
 )
+from bus.links import socket_network
+from bus.links.comm_thread import CommThread
+from bus.links.lines import Lines
+from bus.links.socket_network import SocketNetwork
 from specs.clauses import clause
 from tests.bus.support import socket_bus, unwanted
 from tests.links.processes import comm_of, linked
@@ -360,3 +368,153 @@ def test_who_listens_is_looked_at(own_run_directory: Path) -> None:
 
         answer, complaints = squatter.communicate(timeout=LIMIT_S)
         assert answer.startswith("heard nothing"), complaints
+
+
+@clause("BUS-INIT-6", "BUS-INIT-5")
+def test_who_has_the_name_of_a_process_keeps_it(near: Bus) -> None:
+    """Another one is turned away, and may have it when the first has gone."""
+    with Far("twin") as first:
+        first.started()
+        first("counter('echo')")
+
+        with pytest.raises(BusyError, match="the name 'twin' on bus 'bus1'"):
+            open_bus(process="twin", machine="machine")
+
+        assert near.call("echo", 1) == 1
+        assert first("bus.call('echo', 2)") == 2
+        first.kill()
+    with Far("twin") as second:
+        second.started()
+        second("counter('again')")
+        assert near.call("again", 3) == 3
+
+
+@clause("BUS-DEREG-12", "BUS-ROUTE-7")
+def test_what_was_sent_before_a_bus_is_closed_still_arrives(near: Bus) -> None:
+    """Though nobody knew by then where its addressee is."""
+    got: list[object] = []
+    near.register("reader", on_command=lambda message: got.append(message.payload))
+    for number in range(5):
+        with socket_bus(f"brief{number}", role=Role.SLAVE) as brief:
+            brief.command("reader", number)
+    assert got == list(range(5))
+
+
+@clause("BUS-ROUTE-19", "BUS-FLOW-5")
+def test_who_is_there_and_does_not_answer_is_not_called_nobody(near: Bus) -> None:
+    near.register("silent", on_command=lambda _: NOREPLY)
+    with (
+        socket_bus("asker", role=Role.SLAVE) as asker,
+        pytest.raises(CommandTimeoutError),
+    ):
+        asker.call("silent", timeout=0.3)
+
+
+@clause("BUS-DEREG-12")
+def test_a_bus_is_closed_in_time_though_nobody_has_a_name(near: Bus) -> None:
+    with socket_bus("brief", role=Role.SLAVE) as brief:
+        brief.command("nobody", 1)
+        began = monotonic()
+        brief.close(drain=0.1)
+    assert 0.1 <= monotonic() - began < LIMIT_S
+    assert not near.tasks()
+
+
+# What goes wrong on the way in, and later.
+
+
+@clause("BUS-INIT-1", "OPEN-1")
+@pytest.mark.parametrize("at", ["start", "driver", "listen", "thread"])
+def test_who_fails_to_open_a_bus_leaves_nothing(
+    at: str, monkeypatch: pytest.MonkeyPatch, own_run_directory: Path
+) -> None:
+    """Least of all the lock: somebody else may want to be master."""
+
+    def fails(*_: object, **__: object) -> Any:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        where, what = {
+            "start": (CommThread, "_begin"),
+            "driver": (socket_network, "Driver"),
+            "listen": (SocketNetwork, "_listen"),
+            "thread": (Lines, "_help"),
+        }[at]
+        patch.setattr(where, what, fails)
+        with pytest.raises(OSError, match="Too many open files"):
+            open_bus()
+
+    assert {*names(own_run_directory / "bus1")} <= {"lock"}
+    with open_bus(role=Role.MASTER) as bus:
+        assert comm_of(bus).remote.stands
+
+
+@clause("OPEN-1", "BUS-INIT-3")
+def test_a_slave_outlives_the_loss_of_the_run_directory(
+    own_run_directory: Path,
+) -> None:
+    """It cannot be master then; it looks on, and finds who comes."""
+    with Far("first") as first:
+        first.started()
+        with socket_bus("second") as second:
+            shutil.rmtree(own_run_directory)
+            first.kill()
+            until(lambda: not comm_of(second).remote.stands, "the master is missed")
+
+            with socket_bus("third", role=Role.MASTER) as third:
+                third.register("echo", on_command=lambda message: message.payload)
+                assert second.call("echo", 1, timeout=LIMIT_S) == 1
+
+
+@clause("OPEN-1")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_master_that_fails_leaves_its_place(caplog: pytest.LogCaptureFixture) -> None:
+    with socket_bus("first") as first, socket_bus("second") as second:
+
+        def fails() -> None:
+            raise MemoryError
+
+        with caplog.at_level("CRITICAL", logger="bus"):
+            comm_of(first)._host.ask(fails)
+            until(
+                lambda: comm_of(second).remote.neighbours.is_master,
+                "the other one is master",
+            )
+
+
+@clause("BUS-INIT-6", "BUS-INIT-1")
+def test_nobody_joins_under_the_name_of_the_master(near: Bus) -> None:
+    with Far("far") as far:
+        far.started()
+        with pytest.raises(BusyError, match="the name 'near'"):
+            open_bus(process="near", machine="machine", role=Role.SLAVE)
+        near.register("echo", on_command=lambda message: message.payload)
+        assert far("bus.call('echo', 1)") == 1
+
+
+@clause("BUS-ENT-17", "OPEN-1")
+def test_who_takes_the_place_of_a_master_sweeps(own_run_directory: Path) -> None:
+    place = own_run_directory / "bus1"
+    with Far("first") as first, Far("second") as second:
+        first.started()
+        second.started()
+        with socket_bus("third") as third:
+            second.kill()
+            assert len(list(place.glob("Slave*"))) == 2
+            first.kill()
+            until(lambda: comm_of(third).remote.stands, "there is a master")
+            until(lambda: len(list(place.glob("Slave*"))) == 1, "its own is left")
+
+
+@clause("BUS-INIT-1", "OPEN-1")
+def test_a_lock_that_was_removed_does_not_make_a_second_master(
+    near: Bus, own_run_directory: Path
+) -> None:
+    (own_run_directory / "bus1" / "lock").unlink()
+
+    with socket_bus("other") as other:
+        assert not comm_of(other).remote.neighbours.is_master
+        assert linked(other) == {"near"}
+    with pytest.raises(BusyError, match="the master's place"):
+        open_bus(role=Role.MASTER)
+    assert near.machine

@@ -59,7 +59,8 @@ def test_a_group_may_read_where_the_access_list_has_one(base: Path) -> None:
     made = RunDirectory("bus1", AccessList(gids=[os.getegid()]))
 
     assert stat.S_IMODE(made.path.stat().st_mode) == 0o750
-    RunDirectory("bus1", OURS)
+    with pytest.raises(AccessDeniedError, match="is open to others: mode 0750"):
+        RunDirectory("bus1", OURS)
 
 
 @clause("BUS-SEC-3")

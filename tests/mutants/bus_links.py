@@ -305,8 +305,8 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/run_directory.py",
-                "_OTHERS: Final = 0o027\n",
-                "_OTHERS: Final = 0o007\n",
+                "_OTHERS: Final = 0o077\n",
+                "_OTHERS: Final = 0o057\n",
             ),
         ),
     ),

@@ -158,8 +158,8 @@ BUS_ROUTING: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/parked_list.py",
-                "setdefault(name, deque()).extendleft(reversed(messages))",
-                "setdefault(name, deque()).extend(messages)",
+                "            queue.extendleft(reversed(messages))",
+                "            queue.extend(messages)",
             ),
         ),
     ),

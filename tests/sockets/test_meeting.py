@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import socket
 import stat
 from pathlib import Path
@@ -16,6 +18,7 @@ from queuebroker import (
     DisconnectedQueueError,
     RendezvousTimeoutError,
     UnknownBrokerError,
+    _net,
 )
 from queuebroker.sockets import SocketQueueBroker
 from specs.clauses import clause
@@ -242,3 +245,21 @@ def test_a_connection_outlives_its_brokers() -> None:
         accepted.disconnect()
         with pytest.raises(DisconnectedQueueError):
             connected.receive()
+
+
+@clause("QB-SOCK-2")
+def test_a_folder_that_somebody_keeps_locked_is_an_error_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a process that was stopped just when it was about to listen."""
+    monkeypatch.setattr(_net, "_LOCK_TRIES", 3)
+    address = f"ipc://{tmp_path / 'wire'}"
+    held = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(TimeoutError, match="somebody keeps it locked"):
+            SocketQueueBroker("late", listen=address)
+    finally:
+        os.close(held)
+    with SocketQueueBroker("late", listen=address) as broker:
+        assert broker.address == address

@@ -1,0 +1,175 @@
+"""``bus doctor``: what a bus needs of the machine, and what it could use.
+
+Each check says how it stands and what to do about it. It needs no bus.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import mmap
+import os
+import resource
+import sys
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import click
+
+from bus.access import AccessList
+from bus.cli.live import FAILED, Target, live_options, to_json
+from bus.cli.text import show_table
+from bus.errors import BusError
+from bus.journal.wording import printable
+from bus.links.run_directory import RunDirectory, run_base
+from queuebroker import _net
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["doctor"]
+
+OK: Final = "ok"
+WARN: Final = "warn"  # something cannot be had that a bus does without
+FAIL: Final = "fail"  # no bus can be here
+_COLOURS: Final = {OK: "green", WARN: "yellow", FAIL: "bold red"}
+
+# A process has one descriptor for each other that it speaks with, and a few.
+_DESCRIPTORS_MIN: Final = 64
+_DESCRIPTORS_GOOD: Final = 1024
+
+
+@attrs.frozen
+class Finding:
+    """How one thing stands.
+
+    do: what to do about it; empty if nothing.
+    """
+
+    what: str
+    state: str
+    fact: str
+    do: str = ""
+
+
+@click.command()
+@live_options(10.0)
+def doctor(target: Target) -> None:
+    """Say whether a bus can be on this machine, and what else it lacks.
+
+    Ends with 1 if something is missing that every bus needs.
+    """
+    findings = [check(target) for check in _CHECKS]
+    if target.as_json:
+        click.echo(to_json([attrs.asdict(each) for each in findings]))
+    else:
+        show_table(
+            ("what", "state", "fact", "what to do"),
+            [
+                (each.what, each.state, printable(each.fact), printable(each.do))
+                for each in findings
+            ],
+            colours=_COLOURS,
+        )
+    if any(each.state == FAIL for each in findings):
+        sys.exit(FAILED)
+
+
+# What every bus needs.
+
+
+def _directory(target: Target) -> Finding:
+    """Whether processes can meet in the run directory; it is made if need be."""
+    what, base = "run directory", run_base()
+    try:
+        directory = RunDirectory(target.bus, AccessList())
+    except ValueError as error:
+        return Finding(what, FAIL, str(error), "set BUS_RUN_DIR to a shorter path")
+    except (BusError, OSError) as error:
+        do = f"make {base} yours with mode 0700, or set BUS_RUN_DIR to another one"
+        return Finding(what, FAIL, str(error), do)
+    return Finding(what, OK, f"{directory.path} is ours alone")
+
+
+def _sockets(target: Target) -> Finding:
+    """Whether a socket can be made and dialled there."""
+    what = "sockets"
+    try:
+        directory = RunDirectory(target.bus, AccessList())
+    except (BusError, ValueError, OSError):
+        return Finding(what, FAIL, "not tried: there is no run directory")
+    place = directory.path / f"doctor{os.getpid()}"
+    try:
+        with _net.listen_ipc(place, mode=0o600, backlog=1):
+            heard = _net.is_listened_at(place)
+            place.unlink()
+    except OSError as error:
+        do = "set BUS_RUN_DIR to a folder on a local file system"
+        return Finding(what, FAIL, f"none can be made: {error}", do)
+    if not heard:
+        return Finding(what, FAIL, "one was made that nobody can dial")
+    return Finding(what, OK, "one was made and dialled")
+
+
+def _descriptors(_: Target) -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    what, fact = "descriptors", f"{soft} for each process"
+    unlimited = soft == resource.RLIM_INFINITY
+    if unlimited or soft >= _DESCRIPTORS_GOOD:
+        return Finding(what, OK, "no limit" if unlimited else fact)
+    most = "unlimited" if hard == resource.RLIM_INFINITY else str(hard)
+    do = f"ulimit -n, as far as {most}"
+    return Finding(what, WARN if soft >= _DESCRIPTORS_MIN else FAIL, fact, do)
+
+
+# What it could use.
+
+
+def _served(target: Target) -> Finding:
+    """Whether anybody is on the bus: it is no fault if nobody is."""
+    what = f"bus {target.bus}"
+    try:
+        served = RunDirectory(target.bus, AccessList()).is_served()
+    except (BusError, ValueError, OSError):
+        return Finding(what, WARN, "not looked for: there is no run directory")
+    return Finding(what, OK, "somebody is on it" if served else "nobody is on it")
+
+
+def _shared_memory(_: Target) -> Finding:
+    what = "shared memory"
+    try:
+        descriptor = os.memfd_create("doctor", os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(descriptor, mmap.PAGESIZE)
+            with mmap.mmap(descriptor, mmap.PAGESIZE) as memory:
+                memory[0] = 1
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        do = "long messages go over sockets: nothing, unless that is too slow"
+        return Finding(what, WARN, f"memfd cannot be used: {error}", do)
+    return Finding(what, OK, "memfd can be made and mapped")
+
+
+def _java(_: Target) -> Finding:
+    from bus.pipeline.session import JAVA_MAJOR_MIN, missing  # noqa: PLC0415
+
+    what = "Java and Spark"
+    lacks = missing(drawing=False)
+    if lacks is None:
+        return Finding(what, OK, f"all is there, Java {JAVA_MAJOR_MIN} or newer")
+    return Finding(what, WARN, "bus pipeline cannot run", lacks)
+
+
+def _pyspark(_: Target) -> Finding:
+    what = "pyspark"
+    if importlib.util.find_spec("pyspark") is None:
+        do = 'pip install "queuebroker[all]"'
+        return Finding(what, WARN, "it is not installed", do)
+    return Finding(what, OK, f"version {importlib.metadata.version('pyspark')}")
+
+
+_CHECKS: Final[tuple[Callable[[Target], Finding], ...]] = (
+    *(_directory, _sockets, _descriptors),
+    *(_served, _shared_memory, _pyspark, _java),
+)

@@ -1,0 +1,356 @@
+"""How verbs come to a live bus: what they are told, whom they ask, how they fail.
+
+A verb joins as a slave, so that it never becomes master, asks the master who is there,
+and then each process about itself (`bus.inspector`). What a user or a bus does wrong is
+one line and an exit code: 1, or 124 if time is up.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import attrs
+import click
+
+from bus.access import AccessList
+from bus.address import check_bus_name, check_machine_name
+from bus.api.bus import open_bus
+from bus.config import BusConfig
+from bus.core.routing_table import Visibility
+from bus.errors import (
+    AccessDeniedError,
+    BusError,
+    CommandTimeoutError,
+    UnresolvedError,
+)
+from bus.inspector import inspector_of
+from bus.journal.wording import printable
+from bus.links.run_directory import RunDirectory, run_base
+from bus.role import Role
+from queuebroker import _sync
+from queuebroker.parking import taken_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from bus.api.bus import Bus
+    from bus.message import Response
+
+__all__ = [
+    "FAILED",
+    "TIMED_OUT",
+    "Answers",
+    "Target",
+    "ask",
+    "fail",
+    "joined",
+    "live_options",
+    "look_around",
+    "one_line",
+    "parsed",
+    "pause",
+    "to_json",
+]
+
+FAILED: Final = 1
+TIMED_OUT: Final = 124
+_ANSWER_S: Final = 10.0  # for an answer, where the verb itself may go on for ever
+_CONNECT_S_MIN: Final = 1.0  # for the master, however short the time is
+
+
+@attrs.frozen
+class Target:
+    """Which bus is meant, and how to speak of it.
+
+    bus, machine: their names; None for that of the host.
+    as_json: whether programs read what is printed.
+    timeout_s: in seconds; None for ever.
+    """
+
+    bus: str
+    machine: str | None
+    as_json: bool
+    timeout_s: float | None
+
+
+def parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
+    """Make what click calls to have a text read; it is a mistake in usage if it cannot.
+
+    parse: raises ValueError then, or RecursionError.
+    """
+
+    def read(_: object, __: object, text: str | None) -> Any:
+        if text is None:
+            return None
+        try:
+            return parse(text)
+        except (ValueError, RecursionError) as error:
+            raise click.BadParameter(str(error)) from None
+
+    return read
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < _sync.WAIT_S_MAX:
+        raise ValueError(f"{text!r} is not a number of seconds")
+    return seconds
+
+
+def _legal(check: Callable[[str], None]) -> Callable[[str], str]:
+    def legal(name: str) -> str:
+        check(name)
+        return name
+
+    return legal
+
+
+def live_options(
+    default_s: float | None,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a verb the options of all that use a live bus; it gets a `Target` first.
+
+    default_s: how long it waits unless it is told; None for ever.
+    """
+    shown = "for ever" if default_s is None else f"{default_s:g}"
+    options = (
+        click.option(
+            "--bus",
+            "bus_name",
+            default="bus1",
+            show_default=True,
+            metavar="NAME",
+            callback=parsed(_legal(check_bus_name)),
+            help="Which bus.",
+        ),
+        click.option(
+            "--machine",
+            metavar="NAME",
+            callback=parsed(_legal(check_machine_name)),
+            help="What its processes call this machine.  [default: the host's name]",
+        ),
+        click.option(
+            "--timeout",
+            "timeout_s",
+            default=None if default_s is None else str(default_s),
+            callback=parsed(_seconds),
+            metavar="SECONDS",
+            help=f"How long to wait.  [default: {shown}]",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+    )
+
+    def decorated(verb: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(verb)
+        def run(
+            *args: Any,
+            bus_name: str,
+            machine: str | None,
+            timeout_s: float | None,
+            as_json: bool,
+            **kwargs: Any,
+        ) -> None:
+            with one_line():
+                target = Target(bus_name, machine, as_json, timeout_s)
+                verb(target, *args, **kwargs)
+
+        decorated_run: Callable[..., None] = run
+        for option in reversed(options):
+            decorated_run = option(decorated_run)
+        return decorated_run
+
+    return decorated
+
+
+@contextmanager
+def one_line() -> Iterator[None]:
+    """Say in one line what the bus has against it, and end."""
+    try:
+        yield
+    except CommandTimeoutError as error:
+        fail(str(error), TIMED_OUT)
+    except BusError as error:
+        fail(str(error))
+
+
+def fail(message: str, code: int = FAILED) -> NoReturn:
+    """Say why it cannot be done, and end."""
+    click.echo(f"bus: {printable(message)}", err=True)
+    sys.exit(code)
+
+
+@contextmanager
+def joined(target: Target, *, patient: bool = False) -> Iterator[Bus]:
+    """Join a bus as a slave, until the end of the block.
+
+    patient: whether it is well that there is no bus yet.
+    """
+    if not patient:
+        _check_served(target.bus)
+    config = BusConfig()
+    if target.timeout_s is not None:
+        longest = min(config.connect_timeout_s, target.timeout_s)
+        config = BusConfig(connect_timeout_s=max(_CONNECT_S_MIN, longest))
+    process = f"cli{os.getpid()}"
+    try:
+        bus = open_bus(
+            target.bus,
+            role=Role.SLAVE,
+            process=process,
+            machine=target.machine,
+            config=config,
+        )
+    except ValueError as error:
+        fail(str(error))  # the path of the run directory
+    except AccessDeniedError as error:
+        if target.machine is None and error.fact.startswith("machine "):
+            fail(f"{error}; --machine says what it is called")
+        raise
+    with bus:
+        if not patient:
+            _master(bus)
+        yield bus
+
+
+def _check_served(bus: str) -> None:
+    """End unless somebody is on a bus; nothing is made where there is none."""
+    place = run_base() / bus
+    try:
+        served = place.is_dir() and RunDirectory(bus, AccessList()).is_served()
+    except ValueError as error:
+        fail(str(error))
+    if not served:
+        fail(f"nobody is on bus {bus!r}: looked in {place}")
+
+
+# Whom to ask.
+
+
+@attrs.frozen
+class Answers:
+    """What processes tell of themselves, and of which there is no answer, and why."""
+
+    told: list[Mapping[str, Any]]
+    missing: dict[str, BusError]
+
+    def end(self) -> None:
+        """Say who has not answered; end, if anybody has not."""
+        for process, error in self.missing.items():
+            click.echo(
+                f"bus: {process} does not tell: {printable(str(error))}", err=True
+            )
+        if any(isinstance(each, CommandTimeoutError) for each in self.missing.values()):
+            sys.exit(TIMED_OUT)
+        if self.missing:
+            sys.exit(FAILED)
+
+
+def look_around(target: Target, bus: Bus) -> Answers:
+    """Ask every other process of the machine about itself, the master first."""
+    master = _master(bus)
+    first = ask(target, bus, [master])
+    if first.missing:
+        raise first.missing[master]
+    slaves = [
+        each for each in first.told[0]["processes"] if each not in {master, bus.process}
+    ]
+    rest = ask(target, bus, sorted(slaves))
+    return Answers(first.told + rest.told, rest.missing)
+
+
+def ask(target: Target, bus: Bus, processes: Iterable[str]) -> Answers:
+    """Ask processes about themselves, all at once."""
+    names = {inspector_of(each): each for each in processes}
+    answers = Answers([], {})
+    if not names:
+        return answers
+    timeout_s = _ANSWER_S if target.timeout_s is None else target.timeout_s
+    thread = bus.here()
+    heard: dict[str, Response] = {}
+
+    def note(response: Response) -> None:
+        assert response.responder is not None
+        heard[names[response.responder.module]] = response
+
+    asker = bus.register("asker", thread=thread, visibility=Visibility.PRIVATE)
+    asker.command(list(names), on_response=note, timeout=timeout_s)
+    while len(heard) < len(names):
+        thread.poll(None)
+    asker.deregister()
+    for process in names.values():
+        response = heard[process]
+        if response.error is None:
+            answers.told.append(_without(response.payload, bus.process))
+        else:
+            answers.missing[process] = _silence(process, response.error)
+    return answers
+
+
+def _without(told: Mapping[str, Any], asker: str) -> Mapping[str, Any]:
+    """Leave out what is there only because somebody looks."""
+    kept = {
+        kind: [each for each in told[kind] if each["process"] != asker]
+        for kind in ("links", "relays")
+    }
+    return {**told, **kept}
+
+
+def _silence(process: str, error: BusError) -> BusError:
+    """Say that a process does not answer; its name is known, so it is there."""
+    if isinstance(error, UnresolvedError):
+        return CommandTimeoutError(process, error.waited_s)
+    if isinstance(error, CommandTimeoutError):
+        return CommandTimeoutError(process, error.timeout_s)
+    return error
+
+
+def _master(bus: Bus) -> str:
+    """Return what the master is called."""
+    comm = bus._comm
+    assert comm is not None
+    remote = comm.remote
+    stands, master = bus._exchange.look(
+        lambda: (remote.stands, remote.neighbours.master())
+    )
+    if not stands:
+        where = run_base() / bus.name
+        fail(f"the master of bus {bus.name!r} does not answer: {where}", TIMED_OUT)
+    assert isinstance(master.key[1], str)
+    return master.key[1]
+
+
+# What is printed.
+
+
+def to_json(value: Any) -> str:
+    """Write something as one line of JSON; bytes as ``{"base64": ...}``."""
+    return json.dumps(_plain(value), allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(each) for each in value]
+    if isinstance(value, bytes):
+        from base64 import b64encode  # noqa: PLC0415 # mostly nobody sends bytes
+
+        return {"base64": b64encode(value).decode()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such numbers
+    return value
+
+
+def pause(seconds: float) -> None:
+    """Wait, unless it is interrupted."""
+    _sync.park(taken_lock(), lambda: False, _sync.monotonic() + seconds)

@@ -1,0 +1,191 @@
+"""``bus tree``, ``bus list``, ``bus route``: who is on a live bus, and with what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+
+from bus.address import Address, is_system
+from bus.cli.live import (
+    Answers,
+    Target,
+    fail,
+    joined,
+    live_options,
+    look_around,
+    to_json,
+)
+from bus.cli.text import show_table
+from bus.journal.wording import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["list_names", "route", "tree"]
+
+
+@click.command()
+@live_options(10.0)
+def tree(target: Target) -> None:
+    """Show the processes of the machine, their threads and their tasks.
+
+    Ends with 1 if a process did not tell, with 124 if it did not in time.
+    """
+    with joined(target) as bus:
+        answers = look_around(target, bus)
+    if target.as_json:
+        about = {"bus": target.bus, "machine": bus.machine}
+        click.echo(to_json(about | {"processes": answers.told}))
+    else:
+        click.echo(f"bus {target.bus} on {bus.machine}")
+        for told in answers.told:
+            for line in _process_lines(told):
+                click.echo(f"  {line}")
+    answers.end()
+
+
+def _process_lines(told: Mapping[str, Any]) -> Iterator[str]:
+    yield (
+        f"{told['process']}, {told['role']}, pid {told['pid']},"
+        f" since {told['since_s']:.1f} s"
+    )
+    for thread in told["threads"]:
+        busy_s = thread["busy_s"]
+        state = "waits" if busy_s is None else f"busy for {busy_s:.1f} s"
+        yield f"  thread {printable(thread['name'])}, {state}"
+        for task in thread["tasks"]:
+            yield f"    {_task_line(task)}"
+    for link in told["links"]:
+        state = "" if link["ready"] else ", not ready"
+        yield f"  {link['kind']} link with {link['process']}{state}"
+    for relay in told["relays"]:
+        if relay["queue"] or relay["unacked"]:
+            yield (
+                f"  for {relay['name']} of {relay['process']}:"
+                f" {relay['queue']} queued, {relay['unacked']} under way"
+            )
+    for name, count in told["parked"].items():
+        yield f"  for {name}, whom nobody knows: {count} waiting"
+
+
+def _task_line(task: Mapping[str, Any]) -> str:
+    books = task["commands"]
+    parts = [f"{books['delivered']} delivered", f"{books['unread']} unread"]
+    parts += [
+        f"{books[kind]} {kind.replace('_', ' ')}"
+        for kind in ("dropped", "expired", "turned_away")
+        if books[kind]
+    ]
+    parts += [f"hears {each['to']}" for each in task["subscriptions"]]
+    mark = " (private)" if task["visibility"] == "private" else ""
+    return f"{task['name']}{mark}: {', '.join(parts)}"
+
+
+@click.command("list")
+@live_options(10.0)
+def list_names(target: Target) -> None:
+    """List the public names of the machine, and which process has each."""
+    with joined(target) as bus:
+        answers = look_around(target, bus)
+    users = _users(answers)
+    if target.as_json:
+        found = [{"name": name, "process": each} for name, each in users.items()]
+        click.echo(to_json(found))
+    else:
+        show_table(("name", "process"), list(users.items()))
+    answers.end()
+
+
+def _users(answers: Answers) -> dict[str, str]:
+    """Return who has which name, as the master says; not what the bus has itself."""
+    users = answers.told[0]["users"]
+    return {name: users[name] for name in sorted(users) if not is_system(name)}
+
+
+# By which way.
+
+
+@attrs.frozen
+class _Way:
+    """How a message of a process comes to the task with a name.
+
+    way: "thread", "relay" or "search". link: what kind of link it takes, or will take;
+    None within a process.
+    """
+
+    process: str
+    way: str
+    link: str | None
+    why: str
+
+
+@click.command()
+@click.argument("name")
+@click.option("--from", "sender", metavar="PROCESS", help="Of this process alone.")
+@live_options(10.0)
+def route(target: Target, name: str, sender: str | None) -> None:
+    """Say which process has NAME, and how a message of each process gets there.
+
+    Ends with 1 if nobody has it as a public name.
+    """
+    try:
+        module = Address.parse(name).module
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="NAME") from None
+    with joined(target) as bus:
+        answers = look_around(target, bus)
+    owner = answers.told[0]["users"].get(module)
+    if owner is None:
+        fail(f"nobody has the public name {module!r} on bus {target.bus!r}")
+    ways = [
+        _way(told, module, owner, answers.told[0]["process"])
+        for told in answers.told
+        if sender in {None, told["process"]}
+    ]
+    if not ways:
+        fail(f"no process {sender!r} on bus {target.bus!r}")
+    if target.as_json:
+        found = [attrs.asdict(each) for each in ways]
+        click.echo(to_json({"name": module, "process": owner, "ways": found}))
+    else:
+        click.echo(f"{module}: process {owner}")
+        for each in ways:
+            click.echo(f"  from {each.process}: {each.why}")
+    answers.end()
+
+
+def _way(told: Mapping[str, Any], name: str, owner: str, master: str) -> _Way:
+    me = told["process"]
+    if me == owner:
+        thread = _thread_of(told, name)
+        return _Way(me, "thread", None, f"within the process, to thread {thread}")
+    links = {link["process"]: link["kind"] for link in told["links"]}
+    relays = [
+        each
+        for each in told["relays"]
+        if (each["name"], each["process"]) == (name, owner) and each["state"] == "named"
+    ]
+    # Who has a signalling link with the owner needs no other one.
+    kind = "signalling" if master in {me, owner} else links.get(owner, "data")
+    if relays:
+        its = "its" if owner in links else "a new"
+        why = f"by the relay it has already, over {its} {kind} link with {owner}"
+        return _Way(me, "relay", kind, why)
+    if me == master:
+        asked = f"it asks {owner}, which has told it of the name"
+    elif owner == master:
+        asked = f"it asks its master {master}, which has the name itself"
+    else:
+        asked = f"it asks its master {master}, which asks {owner}"
+    its = "its" if owner in links else "a new"
+    why = f"by search: {asked}; then over {its} {kind} link with {owner}"
+    return _Way(me, "search", kind, why)
+
+
+def _thread_of(told: Mapping[str, Any], name: str) -> str:
+    for thread in told["threads"]:
+        if any(task["name"] == name for task in thread["tasks"]):
+            return str(printable(thread["name"]))
+    return "of the bus's own"

@@ -1,0 +1,209 @@
+"""``bus call``, ``send``, ``listen``, ``wait-for``: be a task of a live bus."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from bus.address import Address
+from bus.cli.live import (
+    TIMED_OUT,
+    Target,
+    fail,
+    joined,
+    live_options,
+    parsed,
+    to_json,
+)
+from bus.core.routing_table import Visibility
+from bus.core.specification import Specification
+from bus.errors import CommandTimeoutError, UnresolvedError
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from bus.api.bus import Bus
+    from bus.message import Incoming, Undelivered
+
+__all__ = ["call", "listen", "send", "wait_for"]
+
+
+def _payload(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{text[:60]!r} is no JSON: {error}") from None
+
+
+_LOOK_S: Final = 0.01  # between looks at whether a command was taken
+
+_NAME: Final = parsed(lambda text: str(Address.parse(text)))
+_PATTERN: Final = parsed(lambda text: str(Specification.parse(text)))
+_PAYLOAD: Final = parsed(_payload)
+
+
+def _present(target: Target, bus: Bus, name: str) -> float:
+    """Wait until somebody has a name; return how many seconds are left.
+
+    Raises:
+        UnresolvedError: nobody took it in time.
+    """
+    begun = _sync.monotonic()
+    try:
+        bus.wait_for(name, target.timeout_s)
+    except CommandTimeoutError as error:
+        raise UnresolvedError(name, error.timeout_s) from None
+    assert target.timeout_s is not None
+    return max(0.0, target.timeout_s - (_sync.monotonic() - begun))
+
+
+@click.command()
+@click.argument("name", callback=_NAME)
+@click.argument("payload", metavar="[JSON]", callback=_PAYLOAD, default="null")
+@live_options(10.0)
+def call(target: Target, name: str, payload: Any) -> None:
+    """Send a command to the task NAME, and print its answer as JSON.
+
+    Ends with 1 if nobody has the name, or the task says that it failed; with 124 if
+    it does not answer in time.
+    """
+    with joined(target) as bus:
+        left_s = _present(target, bus, name)
+        try:
+            answer = bus.call(name, payload, timeout=left_s)
+        except (CommandTimeoutError, UnresolvedError):
+            # It was there: what it did not do in time is answer.
+            assert target.timeout_s is not None
+            raise CommandTimeoutError(name, target.timeout_s) from None
+    click.echo(to_json(answer))
+
+
+@click.command()
+@click.argument("name", callback=_NAME)
+@click.argument("payload", metavar="[JSON]", callback=_PAYLOAD, default="null")
+@live_options(10.0)
+def send(target: Target, name: str, payload: Any) -> None:
+    """Send a command to the task NAME, which is not asked for an answer.
+
+    Returns when the task has taken it, or when it lies unread there and the time is
+    up. Ends with 1 if nobody has the name, with 124 if it did not get there in time.
+    """
+    back: list[Undelivered] = []
+    with joined(target) as bus:
+        left_s = _present(target, bus, name)
+        until = _sync.monotonic() + left_s
+        thread = bus.here()
+        sender = bus.register(
+            "sender",
+            thread=thread,
+            visibility=Visibility.PRIVATE,
+            on_undelivered=back.append,
+        )
+        sender.command(name, payload, timeout=None)
+        # Who leaves before takes along what has not found its way.
+        while not (back or _is_taken(bus)) and _sync.monotonic() < until:
+            thread.poll(_LOOK_S)
+        there = _is_taken(bus) or _is_under_way(bus)
+    if back:
+        raise back[0].error
+    if not there:
+        fail(f"the command to {name!r} did not get there in time", TIMED_OUT)
+    if target.as_json:
+        click.echo(to_json({"sent": name}))
+
+
+def _is_taken(bus: Bus) -> bool:
+    """Whether the one command of this process was taken."""
+    comm = bus._comm
+    assert comm is not None
+    books = comm.remote.relays.books
+    return bool(bus._exchange.look(lambda: books.taken))
+
+
+def _is_under_way(bus: Bus) -> bool:
+    """Whether it was put on a link."""
+    comm = bus._comm
+    assert comm is not None
+    peers = comm.remote.neighbours.peers
+    return bool(
+        bus._exchange.look(
+            lambda: any(
+                relay.unacked
+                for peer in peers.values()
+                for relay in peer.relays.values()
+            )
+        )
+    )
+
+
+@click.command()
+@click.argument("pattern", callback=_PATTERN)
+@click.option(
+    "--count",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="End after N notifications.",
+)
+@live_options(None)
+def listen(target: Target, pattern: str, count: int | None) -> None:
+    """Print what the tasks notify that PATTERN means, a line for each.
+
+    In a pattern * is one segment of a name and ** any number of them. Ends at Ctrl-C,
+    after --count, or when --timeout is over: with 124 if fewer than --count came.
+    """
+    heard = 0
+    now = _sync.monotonic()
+    until = None if target.timeout_s is None else now + target.timeout_s
+
+    def show(message: Incoming) -> None:
+        nonlocal heard
+        if heard == count:
+            return
+        heard += 1
+        if target.as_json:
+            about = {"sender": str(message.sender), "gap": message.gap}
+            click.echo(to_json(about | {"payload": message.payload}))
+        else:
+            lost = f" ({message.gap} dropped before)" if message.gap else ""
+            click.echo(f"{message.sender.module} {to_json(message.payload)}{lost}")
+        sys.stdout.flush()
+
+    with joined(target) as bus:
+        thread = bus.here()
+        listener = bus.register(
+            "listener", thread=thread, visibility=Visibility.PRIVATE
+        )
+        listener.subscribe(pattern, show)
+        try:
+            while heard != count:
+                rest_s = None if until is None else until - _sync.monotonic()
+                if rest_s is not None and rest_s <= 0:
+                    break
+                thread.poll(rest_s)
+        except KeyboardInterrupt:
+            return  # that is how it ends
+    if count is not None and heard < count:
+        click.echo(f"bus: {heard} of {count} notifications came in time", err=True)
+        sys.exit(TIMED_OUT)
+
+
+@click.command("wait-for")
+@click.argument("name", callback=_NAME)
+@live_options(None)
+def wait_for(target: Target, name: str) -> None:
+    """Wait until somebody has the public name NAME, and print its address.
+
+    Waits for the bus, too. Ends with 124 if the time is over.
+    """
+    with joined(target, patient=True) as bus:
+        try:
+            address = bus.wait_for(name, target.timeout_s)
+        except CommandTimeoutError as error:
+            waited = f"waited for {error.timeout_s:g} s"
+            fail(f"nobody has {name!r} on bus {target.bus!r}: {waited}", TIMED_OUT)
+    if target.as_json:
+        click.echo(to_json({"name": address.module, "address": str(address)}))
+    else:
+        click.echo(str(address))

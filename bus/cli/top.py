@@ -1,0 +1,211 @@
+"""``bus top``: what each process of a live bus does, again and again."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import click
+
+from bus.cli.live import (
+    Answers,
+    Target,
+    joined,
+    live_options,
+    look_around,
+    pause,
+    to_json,
+)
+from bus.cli.text import show_table, table_lines
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    from bus.api.bus import Bus
+
+__all__ = ["top"]
+
+_HEAD: Final = (
+    *("process", "role", "tasks", "messages", "per_s", "unread"),
+    *("dropped", "expired", "turned_away", "nobody", "in_doubt", "queued", "blocked"),
+)
+
+
+@attrs.frozen
+class _Row:
+    """One process.
+
+    messages: commands and notifications that callbacks got, since its tasks came;
+    per_s: since the last look, None at the first.
+    dropped: for newer ones. expired: too late. turned_away: for lack of room.
+    nobody: no one had the name in time. in_doubt: to a process that was lost.
+    queued: on their way to other processes. blocked: senders that wait for room.
+    """
+
+    process: str
+    role: str
+    tasks: int
+    messages: int
+    per_s: float | None
+    unread: int
+    dropped: int
+    expired: int
+    turned_away: int
+    nobody: int
+    in_doubt: int
+    queued: int
+    blocked: int
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Look once, and show totals.")
+@click.option(
+    "--interval",
+    "interval_s",
+    type=click.FloatRange(min=0.1, max=3600),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between two looks.",
+)
+@click.option(
+    "--count",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="End after N looks.  [default: at Ctrl-C]",
+)
+@live_options(10.0)
+def top(target: Target, *, once: bool, interval_s: float, count: int | None) -> None:
+    """Show what each process does: messages a second, what waits, what was dropped.
+
+    The second look is the first that knows how many a second. --timeout is for each
+    answer.
+    """
+    with joined(target) as bus:
+        if once:
+            answers = look_around(target, bus)
+            rows = _rows(answers, {}, 0.0)
+            if target.as_json:
+                click.echo(to_json([attrs.asdict(row) for row in rows]))
+            else:
+                show_table(_HEAD, _cells(rows))
+            answers.end()
+            return
+        try:
+            _watch(target, bus, interval_s, count)
+        except KeyboardInterrupt:
+            return  # that is how it ends
+
+
+def _watch(target: Target, bus: Bus, interval_s: float, count: int | None) -> None:
+    looks: Iterator[int] = itertools.count() if count is None else iter(range(count))
+    before: dict[str, int] = {}
+    seen_at = _sync.monotonic()
+    with _display(target) as show:
+        for number in looks:
+            if number:
+                pause(interval_s)
+            answers = look_around(target, bus)
+            now = _sync.monotonic()
+            rows = _rows(answers, before, now - seen_at)
+            before = {row.process: row.messages for row in rows}
+            seen_at = now
+            show(rows)
+
+
+class _Printed:
+    """Shows each look below the last one; what may be a screen is one of these."""
+
+    def __init__(self, target: Target) -> None:
+        self._as_json: Final = target.as_json
+
+    def __enter__(self) -> Callable[[list[_Row]], None]:
+        return self._show
+
+    def __exit__(self, *_: object) -> None:
+        """Leave what was printed."""
+
+    def _show(self, rows: list[_Row]) -> None:
+        if self._as_json:
+            lines = [to_json(attrs.asdict(row)) for row in rows]
+        else:
+            lines = list(table_lines(_HEAD, _cells(rows)))
+        for line in lines:
+            click.echo(line)
+        sys.stdout.flush()
+
+
+class _Screen:
+    """Shows each look in the place of the last one, on a terminal."""
+
+    def __init__(self) -> None:
+        from rich.live import Live  # noqa: PLC0415 # slow to load, for terminals only
+
+        self._live: Final = Live(auto_refresh=False)
+
+    def __enter__(self) -> Callable[[list[_Row]], None]:
+        self._live.__enter__()
+        return self._show
+
+    def __exit__(self, *_: object) -> None:
+        self._live.__exit__(None, None, None)
+
+    def _show(self, rows: list[_Row]) -> None:
+        from rich.text import Text  # noqa: PLC0415 # likewise
+
+        head, *lines = table_lines(_HEAD, _cells(rows))
+        text = Text(f"{head}\n", style="bold", no_wrap=True)
+        text.append("\n".join(lines), style="not bold")
+        self._live.update(text, refresh=True)
+
+
+def _display(target: Target) -> AbstractContextManager[Callable[[list[_Row]], None]]:
+    if sys.stdout.isatty() and not target.as_json:
+        return _Screen()
+    return _Printed(target)
+
+
+def _cells(rows: list[_Row]) -> list[list[object]]:
+    return [
+        ["" if each is None else round(each) if isinstance(each, float) else each
+         for each in attrs.astuple(row)]
+        for row in rows
+    ]  # fmt: skip
+
+
+def _rows(answers: Answers, before: Mapping[str, int], passed_s: float) -> list[_Row]:
+    return [_row(told, before, passed_s) for told in answers.told]
+
+
+def _row(told: Mapping[str, Any], before: Mapping[str, int], passed_s: float) -> _Row:
+    tasks = [task for thread in told["threads"] for task in thread["tasks"]]
+    books = [task["commands"] for task in tasks]
+    books += [each["notifications"] for task in tasks for each in task["subscriptions"]]
+
+    def total(kind: str) -> int:
+        return sum(each[kind] for each in books)
+
+    process, messages = told["process"], total("delivered")
+    per_s = None
+    if process in before:
+        # Tasks that have left took their figures along.
+        per_s = max(0, messages - before[process]) / passed_s
+    return _Row(
+        process=process,
+        role=told["role"],
+        tasks=len(tasks),
+        messages=messages,
+        per_s=per_s,
+        unread=total("unread"),
+        dropped=total("dropped"),
+        expired=total("expired"),
+        turned_away=total("turned_away"),
+        nobody=told["gave_up"],
+        in_doubt=told.get("relay_books", {}).get("in_doubt", 0),
+        queued=sum(each["queue"] + each["unacked"] for each in told["relays"]),
+        blocked=sum(thread["blocked"] for thread in told["threads"]),
+    )

@@ -1,0 +1,233 @@
+"""`Inspector`: the task by which a process tells who it is and what it has.
+
+Each process of a bus has one, at ``_bus/`` and its name, in a thread of its own: so it
+answers while all tasks of the user are busy. It answers any command with one map, of
+plain values only. What the manager has is read under the exchange's lock; figures of
+accounts have one writer each, and are read without one.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from bus.address import SYSTEM, check_module_name
+from bus.core.routing_table import Visibility
+from bus.core.wire import LinkKind
+from bus.threads.thread_manager import ThreadManager
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bus.api.snapshot import BusSnapshot, TaskInfo
+    from bus.core.neighbourhood import Neighbourhood
+    from bus.core.peer import Peer
+    from bus.core.relay import Relay
+    from bus.core.routing_table import Entry
+    from bus.message import Incoming
+    from bus.threads.exchange import Exchange
+    from bus.threads.mailbox import Client
+
+__all__ = ["Inspector", "inspector_of"]
+
+
+def inspector_of(process: str) -> str:
+    """Return the name by which a process is asked about itself."""
+    return f"{SYSTEM}/{process}"
+
+
+class Inspector:
+    """What tells of one process; begun once, and closed once or more.
+
+    Args:
+        bus: its name.
+        exchange: that of the process.
+        look: gives what the user has on the bus in this process, and what hosts that,
+          thread by thread.
+    """
+
+    __slots__ = (
+        "_bus",
+        "_entry",
+        "_exchange",
+        "_look",
+        "_manager",
+        "_since",
+        "_thread",
+    )
+
+    def __init__(
+        self,
+        bus: str,
+        exchange: Exchange,
+        look: Callable[[], tuple[BusSnapshot, Sequence[ThreadManager]]],
+    ) -> None:
+        self._bus: Final = bus
+        self._exchange: Final = exchange
+        self._look: Final = look
+        self._since: Final = _sync.monotonic()
+        self._manager: Final = ThreadManager("inspector")
+        self._entry: Entry | None = None
+        self._thread: _sync.Thread | None = None
+
+    # Its life.
+
+    def begin(self, client: Client) -> None:
+        """Answer from now on, until `close`.
+
+        client: what lets `answer` run for each command. A process whose name leaves no
+        room for the beginning of this one's is not told of.
+        """
+        name = inspector_of(self._exchange.manager.process)
+        try:
+            check_module_name(name)
+        except ValueError:
+            return
+        self._entry = self._exchange.register(
+            name, Visibility.PUBLIC, self._bus, self._manager, client
+        )
+        self._thread = _sync.Thread(
+            target=self._serve, name=f"{self._bus} inspector", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Leave the bus; return when the thread has ended."""
+        if self._thread is not None:
+            self._manager.stop(_sync.monotonic())
+            self._thread.join()
+
+    def _serve(self) -> None:
+        manager, entry = self._manager, self._entry
+        assert entry is not None
+        manager.adopt()
+        manager.run()
+        self._exchange.deregister(entry, final=True)
+        # It may just be coming, to be opened first.
+        while entry.place is not None or not manager.end():
+            manager.poll(None)
+
+    # What it tells.
+
+    def answer(self, _: Incoming) -> dict[str, Any]:
+        """Return all there is to tell, as it is now."""
+        exchange = self._exchange
+        seen, managers = self._look()
+        told: dict[str, Any] = {
+            "bus": seen.bus,
+            "machine": seen.machine,
+            "process": seen.process,
+            "pid": os.getpid(),
+            "role": "master",
+            "since_s": _sync.monotonic() - self._since,
+            "threads": _threads(seen, managers),
+            "parked": dict(seen.parked),
+            "gave_up": exchange.look(lambda: exchange.manager.parked.given_up),
+            "links": [],
+            "relays": [],
+        }
+        remote = exchange.manager.remote
+        if remote is not None:
+            told |= exchange.look(lambda: _of_others(remote))
+        return told
+
+
+def _threads(
+    seen: BusSnapshot, managers: Sequence[ThreadManager]
+) -> list[dict[str, Any]]:
+    """Tell of each thread, and of the tasks in it.
+
+    blocked: how many senders wait for room in one of these.
+    """
+    tasks = {each.address.module: each for each in seen.tasks}
+    return [
+        {
+            "name": thread.name,
+            "busy_s": thread.busy_s,
+            "callbacks": thread.callbacks,
+            "wakeups": thread.wakeups,
+            "blocked": len(manager.inbox.room),
+            "tasks": [_task(tasks[name]) for name in thread.tasks if name in tasks],
+        }
+        for thread, manager in zip(seen.threads, managers, strict=True)
+    ]
+
+
+def _task(task: TaskInfo) -> dict[str, Any]:
+    return {
+        "name": task.address.module,
+        "visibility": task.visibility.value,
+        "commands": attrs.asdict(task.commands),
+        "subscriptions": [
+            {
+                "to": str(each.specification),
+                "notifications": attrs.asdict(each.notifications),
+                "gap": each.gap,
+            }
+            for each in task.subscriptions
+        ],
+        "questions": task.questions,
+        "failures": task.failures,
+        "late": task.late,
+        "unasked": task.unasked,
+        "undelivered": task.undelivered,
+    }
+
+
+def _of_others(remote: Neighbourhood) -> dict[str, Any]:
+    """Tell what a process has of all others; a master, whom it knows and who has what.
+
+    Under the exchange's lock.
+    """
+    neighbours = remote.neighbours
+    told: dict[str, Any] = {
+        "role": neighbours.role.value,
+        "links": [
+            _link(remote, peer)
+            for peer in neighbours.peers.values()
+            if peer.session.link is not None
+        ],
+        "relays": [
+            _relay(relay)
+            for peer in neighbours.peers.values()
+            for relay in peer.relays.values()
+        ],
+        "relay_books": attrs.asdict(remote.relays.books),
+    }
+    if neighbours.is_master:
+        machine, me = neighbours.key
+        slaves = [each.key[1] for each in neighbours.slaves()]
+        told["processes"] = [me, *slaves]
+        told["users"] = {
+            name: owner[1]
+            for name, owner in remote.directory.users.owners().items()
+            if owner[0] == machine
+        }
+    return told
+
+
+def _link(remote: Neighbourhood, peer: Peer) -> dict[str, Any]:
+    link = remote.links.by_number.get(peer.session.link or 0)
+    kind = LinkKind.DATA if link is None or link.kind is None else link.kind
+    return {
+        "machine": peer.key[0],
+        "process": peer.key[1],
+        "kind": kind.value,
+        "ready": peer.session.ready,
+    }
+
+
+def _relay(relay: Relay) -> dict[str, Any]:
+    address = relay.entry.address
+    return {
+        "name": address.module,
+        "machine": address.machine,
+        "process": relay.peer.key[1],
+        "state": relay.state.value,
+        "queue": len(relay.queue),
+        "unacked": len(relay.unacked),
+        "asked": len(relay.asked),
+    }

@@ -1,0 +1,245 @@
+"""What each process tells of itself, and that nobody meets it who does not ask."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus import Role, Service, open_bus
+from bus.inspector import inspector_of
+from tests.bus.support import Holder, memory_bus, socket_bus, unwanted
+from tests.links.processes import settled
+from tests.support import LIMIT_S, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bus import Bus
+
+
+@pytest.fixture
+def near() -> Iterator[Bus]:
+    """Give a bus of which this process is the master."""
+    with socket_bus("near", role=Role.MASTER) as bus:
+        yield bus
+
+
+def told(bus: Bus, process: str) -> Any:
+    """Return what a process tells of itself."""
+    return bus.call(inspector_of(process), timeout=LIMIT_S)
+
+
+def test_a_process_says_who_it_is(near: Bus) -> None:
+    with socket_bus("far") as far:
+        mine, other = told(near, "near"), told(near, "far")
+
+        assert (mine["bus"], mine["machine"]) == ("bus1", "machine")
+        assert (mine["process"], mine["role"]) == ("near", "master")
+        assert (other["process"], other["role"]) == ("far", "slave")
+        assert mine["pid"] == other["pid"] == os.getpid()
+        assert 0 <= other["since_s"] < LIMIT_S
+        assert set(mine["processes"]) == {"near", "far"}
+        assert "processes" not in other
+        assert told(far, "near")["process"] == "near"
+
+
+def test_a_master_says_who_has_which_name(near: Bus) -> None:
+    with socket_bus("far") as far:
+        far.register("f", on_command=lambda _: None)
+        near.register("n")
+        assert near.call("f") is None
+
+        users = dict(told(far, "near")["users"])
+
+    assert users == {"f": "far", "n": "near", "_bus/far": "far", "_bus/near": "near"}
+
+
+def test_threads_and_tasks_are_those_of_the_user_with_their_figures(near: Bus) -> None:
+    thread = near.thread("mill")
+    near.register("t", thread=thread, on_command=lambda _: None)
+    for _ in range(3):
+        near.call("t")
+    near.subscribe("t", unwanted)
+
+    threads = {each["name"]: each for each in told(near, "near")["threads"]}
+
+    [task] = threads["mill"]["tasks"]
+    assert (task["name"], task["visibility"]) == ("t", "public")
+    assert task["commands"]["delivered"] == 3
+    [hearer] = threads["default"]["tasks"]
+    assert hearer["visibility"] == "private"
+    assert [each["to"] for each in hearer["subscriptions"]] == ["t"]
+    assert "inspector" not in threads
+
+
+def test_it_answers_while_all_tasks_are_busy(near: Bus) -> None:
+    with Holder.holding(near):
+        [busy] = [
+            each["busy_s"]
+            for each in told(near, "near")["threads"]
+            if each["name"] == "holder"
+        ]
+
+    assert busy is not None
+
+
+def test_a_sender_that_waits_for_room_is_counted(near: Bus) -> None:
+    with Holder.holding(near, overflow="block", capacity=1):
+        near.command("holder", 1)
+        sender = threading.Thread(target=near.command, args=("holder", 2))
+        sender.start()
+
+        def blocked() -> int:
+            return sum(each["blocked"] for each in told(near, "near")["threads"])
+
+        until(lambda: blocked() == 1, "the sender waits")
+    sender.join()
+
+
+def test_links_relays_and_what_waits_are_told(near: Bus) -> None:
+    with socket_bus("far") as far, Holder.holding(far):
+        near.command("holder", 1)
+        near.command("nobody", 1)
+
+        def relay() -> Any:
+            found = [
+                each
+                for each in told(near, "near")["relays"]
+                if each["name"] == "holder"
+            ]
+            return found[0] if found else {"unacked": 0}
+
+        until(lambda: relay()["unacked"] == 1, "it is under way")
+        assert relay() == {
+            "name": "holder",
+            "machine": "machine",
+            "process": "far",
+            "state": "named",
+            "queue": 0,
+            "unacked": 1,
+            "asked": 0,
+        }
+        mine = told(near, "near")
+        assert [dict(each) for each in mine["links"]] == [
+            {
+                "machine": "machine",
+                "process": "far",
+                "kind": "signalling",
+                "ready": True,
+            }
+        ]
+        assert dict(mine["parked"]) == {"nobody": 1}
+
+
+@pytest.mark.usefixtures("near")
+def test_a_link_between_slaves_is_one_for_data() -> None:
+    with socket_bus("one") as one, socket_bus("two") as two:
+        two.register("t", on_command=lambda message: message.payload)
+        one.call("t")
+
+        kinds = {each["process"]: each["kind"] for each in told(one, "one")["links"]}
+
+    assert kinds == {"near": "signalling", "two": "data"}
+
+
+# Nobody meets it.
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        lambda bus: bus.register("_bus/near"),
+        lambda bus: bus.register("_bus/mine/own"),
+        lambda bus: bus.task("_bus/x")(lambda _: None),
+        lambda bus: Service(bus, "_bus/x"),
+    ],
+)
+def test_names_of_the_bus_itself_are_nobody_elses(
+    register: Callable[[Bus], object],
+) -> None:
+    with (
+        memory_bus() as bus,
+        pytest.raises(ValueError, match=r"begin with _bus/ .* got '_bus/"),
+    ):
+        register(bus)
+
+
+def test_names_that_only_look_like_it_are_free() -> None:
+    with memory_bus() as bus:
+        for name in ("_bus", "_busy/x", "a/_bus/x"):
+            bus.register(name)
+
+
+def test_it_is_not_in_what_a_user_sees_of_the_process(near: Bus) -> None:
+    assert near.tasks() == ()
+    assert near.inspect().threads == ()
+
+
+@pytest.mark.parametrize("pattern", ["**", "*/*", "*/near", "*/**", "**/near"])
+def test_no_star_means_it(near: Bus, pattern: str) -> None:
+    seen: list[str] = []
+    watcher = near.register("watcher")
+    watcher.watch(pattern, lambda presence: seen.append(presence.address.module))
+    with socket_bus("far") as far:
+        far.register("a/near")
+        until(lambda: "a/near" in seen, "who is there is seen")
+        settled(near)
+
+    assert not [name for name in seen if name.startswith("_bus")]
+
+
+def test_who_names_it_sees_it(near: Bus) -> None:
+    seen: list[tuple[str, bool]] = []
+    near.register("watcher").watch(
+        "_bus/*", lambda each: seen.append((each.address.module, each.here))
+    )
+    with socket_bus("far"):
+        until(lambda: ("_bus/far", True) in seen, "it came")
+    until(lambda: ("_bus/far", False) in seen, "it went")
+    assert seen[0] == ("_bus/near", True)
+
+
+# Its life.
+
+
+def test_it_goes_with_its_bus() -> None:
+    bus = open_bus(process="one", machine="machine")
+    name = "bus1 inspector"
+    assert name in [each.name for each in threading.enumerate()]
+
+    bus.close()
+    bus.close()
+
+    assert name not in [each.name for each in threading.enumerate()]
+
+
+def test_a_process_whose_name_leaves_no_room_for_it_has_none() -> None:
+    long = "p" * 125
+    with socket_bus(long, role=Role.MASTER) as bus:
+        bus.register("t", on_command=lambda message: message.payload)
+        assert bus.call("t", 1) == 1
+        assert "_bus" not in str(
+            bus._exchange.look(lambda: list(bus._exchange.manager.table))
+        )
+
+
+def test_many_may_ask_at_once(near: Bus) -> None:
+    with ExitStack() as stack:
+        names = [f"p{number}" for number in range(5)]
+        for name in names:
+            stack.enter_context(socket_bus(name))
+        answers: list[Any] = []
+        asker = near.register("asker", thread=near.here())
+        asker.command(
+            [inspector_of(name) for name in names],
+            on_response=answers.append,
+            timeout=LIMIT_S,
+        )
+        while len(answers) < len(names):
+            near.here().poll(LIMIT_S)
+
+    assert sorted(each.payload["process"] for each in answers) == names

@@ -1,0 +1,134 @@
+"""``bus doctor``: what a bus lacks on this machine."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.pipeline import session
+from queuebroker import _net
+from tests.cli.verbs import read, verb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def findings() -> dict[str, dict[str, str]]:
+    """Return what the doctor finds, by what it is about; nothing has failed."""
+    return {each["what"]: each for each in read("doctor")}
+
+
+def test_a_machine_that_is_well_is_told_so(own_run_directory: Path) -> None:
+    found = findings()
+
+    for what in ("run directory", "sockets", "shared memory"):
+        assert (found[what]["state"], found[what]["do"]) == ("ok", "")
+    assert found["bus bus1"]["fact"] == "nobody is on it"
+    # It leaves nothing in the folder it had to make.
+    assert [each.name for each in own_run_directory.iterdir()] == ["bus1"]
+    assert list((own_run_directory / "bus1").iterdir()) == []
+
+
+def test_each_finding_is_a_line() -> None:
+    result = verb("doctor")
+
+    head, *lines = result.stdout.splitlines()
+    assert result.exit_code == 0
+    assert head.split() == ["what", "state", "fact", "what", "to", "do"]
+    assert len(lines) == len(findings())
+
+
+@pytest.mark.usefixtures("alpha")
+def test_a_bus_that_is_there_is_not_disturbed(own_run_directory: Path) -> None:
+    before = sorted(each.name for each in (own_run_directory / "bus1").iterdir())
+
+    assert findings()["bus bus1"]["fact"] == "somebody is on it"
+    after = sorted(each.name for each in (own_run_directory / "bus1").iterdir())
+    assert after == before
+
+
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    """Give a folder in which anybody may write, with a short path."""
+    place = Path("/tmp") / f"qbd-{os.getpid()}"
+    place.mkdir()
+    place.chmod(0o777)
+    yield place
+    place.rmdir()
+
+
+def test_a_run_directory_that_others_may_write_to_is_a_failure(
+    open_to_all: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUS_RUN_DIR", str(open_to_all))
+
+    result = verb("doctor")
+
+    assert result.exit_code == 1
+    line = result.stdout.splitlines()[1]
+    assert f"{open_to_all} is open to others: mode 0777" in line
+    assert f"make {open_to_all} yours with mode 0700" in line
+    assert "Traceback" not in result.output
+
+
+def test_a_path_that_is_too_long_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUS_RUN_DIR", str(tmp_path / ("x" * 90)))
+
+    result = verb("doctor")
+
+    assert result.exit_code == 1
+    assert "set BUS_RUN_DIR to a shorter path" in result.stdout
+
+
+def test_where_no_socket_can_be_made_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(_net, "listen_ipc", refuse)
+
+    result = verb("doctor")
+
+    assert result.exit_code == 1
+    assert "none can be made: [Errno 1] Operation not permitted" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("limit", "state", "exit_code"), [(32, "fail", 1), (256, "warn", 0)]
+)
+def test_few_descriptors_are_told(
+    monkeypatch: pytest.MonkeyPatch, limit: int, state: str, exit_code: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, 4096))
+
+    result = verb("doctor")
+
+    assert result.exit_code == exit_code
+    line = result.stdout.splitlines()[3]
+    assert line.split() == [
+        *("descriptors", state, str(limit), "for", "each", "process"),
+        *("ulimit", "-n,", "as", "far", "as", "4096"),
+    ]
+
+
+def test_what_a_bus_can_do_without_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    monkeypatch.setattr(session, "missing", lambda **_: "no Java found: install it")
+
+    found = findings()
+
+    assert found["shared memory"]["state"] == "warn"
+    assert found["Java and Spark"]["state"] == "warn"
+    assert found["Java and Spark"]["do"] == "no Java found: install it"

@@ -1,0 +1,183 @@
+"""How verbs come to a live bus, and what they say when they cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.cli.live import Answers
+from bus.errors import PeerLostError
+from bus.links.socket_network import SocketNetwork
+from tests.cli.verbs import MACHINE, verb
+from tests.links.real import Far
+from tests.processes import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LIVE = [
+    ("tree",),
+    ("list",),
+    ("top", "--once"),
+    ("top",),
+    ("route", "echo"),
+    ("call", "echo", "1"),
+    ("send", "echo", "1"),
+    ("listen", "echo"),
+]
+
+
+@pytest.mark.parametrize("arguments", LIVE, ids=" ".join)
+def test_without_a_bus_one_line_says_where_it_was_looked_for(
+    arguments: tuple[str, ...], own_run_directory: Path
+) -> None:
+    result = verb(*arguments)
+
+    line = f"bus: nobody is on bus 'bus1': looked in {own_run_directory}/bus1\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", line)
+    assert not own_run_directory.exists()
+
+
+def test_a_bus_that_has_ended_is_none(own_run_directory: Path) -> None:
+    with Far("alpha", role="master") as far:
+        far.started()
+        far("bus.close()")
+
+        assert (own_run_directory / "bus1").is_dir()
+        result = verb("tree")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "nobody is on bus 'bus1'" in result.stderr
+
+
+@pytest.mark.usefixtures("alpha")
+def test_another_bus_is_not_this_one() -> None:
+    assert verb("tree", "--bus", "bus2").exit_code == 1
+    with Far("other", role="master", bus="bus2") as far:
+        far.started()
+
+        result = verb("tree", "--bus", "bus2")
+
+    assert result.stdout.splitlines()[1].startswith("  other, master, pid ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("tree", "--bus", "a/b"), "bus name must match"),
+        (("tree", "--machine", "-"), "machine name must match"),
+        (("tree", "--timeout", "soon"), "'soon' is not a number of seconds"),
+        (("tree", "--timeout", "nan"), "'nan' is not a number of seconds"),
+        (("tree", "--timeout", "-1"), "'-1' is not a number of seconds"),
+        (("call", "a b", "1"), "'a b' is no address"),
+        (("call", "echo", "{"), "'{' is no JSON"),
+        (("send", "echo", "nothing"), "'nothing' is no JSON"),
+        (("call", "echo", "[" * 100_000), "maximum recursion depth exceeded"),
+        (("route", "a b"), "'a b' is no address"),
+        (("listen", "a*"), "'a*' is no specification"),
+        (("listen", "a", "--count", "0"), "0 is not in the range"),
+        (("wait-for", ""), "'' is no address"),
+        (("top", "--interval", "0"), "0.0 is not in the range"),
+    ],
+    ids=lambda each: " ".join(each)[:30] if isinstance(each, tuple) else None,
+)
+def test_what_cannot_be_meant_is_a_mistake_in_usage(
+    arguments: tuple[str, ...], words: str
+) -> None:
+    result = verb(*arguments)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in result.stderr
+
+
+def test_the_path_of_a_run_directory_may_be_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / ("x" * 90)
+    (place / "bus1").mkdir(parents=True)
+    monkeypatch.setenv("BUS_RUN_DIR", str(place))
+
+    for arguments in (("tree",), ("wait-for", "echo")):
+        result = verb(*arguments)
+
+        assert result.exit_code == 1
+        assert result.stderr.startswith("bus: run directory must leave room")
+        assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.usefixtures("alpha")
+def test_the_name_of_the_machine_is_to_be_given_if_it_is_not_that_of_the_host() -> None:
+    exit_code, answer, complaints = run("from bus.cli import main; main()", "list")
+
+    assert (exit_code, answer) == (1, "")
+    assert complaints.startswith("bus: cannot join bus 'bus1': access is denied")
+    assert complaints.endswith("; --machine says what it is called\n")
+    assert "; --machine" not in verb("list", "--machine", "wrong").stderr
+
+
+@pytest.mark.usefixtures("alpha")
+def test_a_name_that_another_process_has_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = f"cli{os.getpid()}"
+    with Far(name) as twin:
+        twin.started()
+        # Of two lives the later one has the name.
+        monkeypatch.setattr(SocketNetwork, "new_incarnation", lambda _: 1)
+
+        result = verb("list")
+
+    line = f"bus: cannot use it now: it is owned: the name {name!r} on bus 'bus1'\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", line)
+
+
+def test_a_master_that_does_not_answer_is_not_waited_for_longer_than_said(
+    alpha: Far, own_run_directory: Path
+) -> None:
+    alpha.signal(signal.SIGSTOP)
+    begun = time.monotonic()
+    for arguments in (("tree",), ("call", "echo", "1")):
+        result = verb(*arguments, "--timeout", "0.2")
+
+        assert (result.exit_code, result.stdout) == (124, "")
+        assert result.stderr == (
+            f"bus: the master of bus 'bus1' does not answer: {own_run_directory}/bus1\n"
+        )
+    assert time.monotonic() - begun < 20
+    alpha.signal(signal.SIGCONT)
+
+
+def test_who_does_not_tell_is_named_and_the_others_are_shown(beta: Far) -> None:
+    beta.signal(signal.SIGSTOP)
+    result = verb("tree", "--timeout", "2", "--json")
+    beta.signal(signal.SIGCONT)
+
+    assert result.exit_code == 124
+    seen = json.loads(result.stdout)["processes"]
+    assert [each["process"] for each in seen] == ["alpha"]
+    assert result.stderr == (
+        "bus: beta does not tell: no answer from 'beta': waited for 2 s\n"
+    )
+
+
+def test_who_does_not_tell_for_another_reason_is_no_timeout(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        Answers([], {"beta": PeerLostError("_bus/beta")}).end()
+
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.startswith("bus: beta does not tell: no answer")
+
+
+def test_the_options_are_the_same_for_all() -> None:
+    for name in ("tree", "list", "top", "route", "call", "send", "listen", "wait-for"):
+        words = verb(name, "--help").stdout
+        for option in ("--bus", "--machine", "--timeout", "--json"):
+            assert f"  {option} " in words, name
+    assert MACHINE[0] == "--machine"

@@ -1,0 +1,157 @@
+"""``bus tree``, ``bus list``, ``bus route``: who is on a live bus, and with what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.verbs import read, verb
+from tests.links.real import Far
+from tests.support import until
+
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def test_a_tree_shows_processes_threads_and_tasks(alpha: Far, beta: Far) -> None:
+    hidden = "visibility=__import__('bus').Visibility.PRIVATE"
+    beta(f"counter('hidden', thread=bus.thread('tool room'), {hidden})")
+    beta("bus.call('echo', 1)")
+    beta("bus.subscribe('echo', print) and None")
+
+    lines = verb("tree").stdout.splitlines()
+
+    assert lines[0] == "bus bus1 on machine"
+    assert lines[1].startswith(f"  alpha, master, pid {alpha.pid}, since ")
+    assert "      echo: 1 delivered, 0 unread" in lines
+    [at] = [i for i, line in enumerate(lines) if line.startswith("  beta, slave")]
+    assert f"pid {beta.pid}" in lines[at]
+    assert lines[at + 1 : at + 3] == [
+        "    thread default, waits",
+        "      far: 0 delivered, 0 unread",
+    ]
+    assert "    thread tool room, waits" in lines[at:]
+    assert "      hidden (private): 0 delivered, 0 unread" in lines[at:]
+    assert any(line.endswith(", hears echo") for line in lines[at:])
+    assert "    signalling link with alpha" in lines[at:]
+    assert "cli" not in "\n".join(lines)
+    assert "_bus/" not in "\n".join(lines)
+
+
+def test_a_tree_shows_what_waits_and_who_is_busy(alpha: Far) -> None:
+    alpha("bus.register('shelf', capacity=2, overflow='drop-oldest') and None")
+    alpha("[bus.command('shelf', n) for n in range(5)] and None")
+    alpha("bus.command('nobody', 1)")
+    grinds = "lambda _: __import__('threading').Event().wait()"
+    alpha(f"bus.register('mill', thread=bus.thread(), on_command={grinds}) and None")
+    alpha("bus.command('mill', 1)")
+    until(lambda: "busy for" in verb("tree").stdout, "the mill grinds")
+
+    text = verb("tree").stdout
+
+    assert "      shelf: 0 delivered, 2 unread, 3 dropped\n" in text
+    assert "    for nobody, whom nobody knows: 1 waiting\n" in text
+
+
+def test_a_tree_for_programs_has_all_figures(alpha: Far, beta: Far) -> None:
+    beta("bus.call('echo', 1)")
+
+    tree = read("tree")
+
+    assert (tree["bus"], tree["machine"]) == ("bus1", "machine")
+    first, second = tree["processes"]
+    assert (first["pid"], second["pid"]) == (alpha.pid, beta.pid)
+    assert (first["role"], second["role"]) == ("master", "slave")
+    assert first["users"]["far"] == "beta"
+    assert "users" not in second
+    [thread] = first["threads"]
+    [task] = thread["tasks"]
+    assert task["name"] == "echo"
+    assert task["commands"]["delivered"] == 1
+    assert second["links"] == [
+        {"machine": "machine", "process": "alpha", "kind": "signalling", "ready": True}
+    ]
+    [relay] = [each for each in second["relays"] if each["name"] == "echo"]
+    assert (relay["process"], relay["queue"], relay["state"]) == ("alpha", 0, "named")
+
+
+@pytest.mark.usefixtures("alpha", "beta")
+def test_a_list_has_public_names_only() -> None:
+    assert verb("list").stdout.splitlines() == [
+        "name  process",
+        "echo  alpha",
+        "far   beta",
+    ]
+    assert read("list") == [
+        {"name": "echo", "process": "alpha"},
+        {"name": "far", "process": "beta"},
+    ]
+
+
+def ways(name: str, *arguments: str) -> dict[str, tuple[str, str | None]]:
+    """Return by which way, and kind of link, each process reaches a name."""
+    found: dict[str, Any] = read("route", name, *arguments)
+    return {each["process"]: (each["way"], each["link"]) for each in found["ways"]}
+
+
+@pytest.mark.usefixtures("alpha")
+def test_a_route_is_what_a_message_would_take(beta: Far) -> None:
+    with Far("gamma") as gamma:
+        gamma.started()
+
+        assert ways("far") == {
+            "alpha": ("search", "signalling"),
+            "beta": ("thread", None),
+            "gamma": ("search", "data"),
+        }
+        gamma("bus.call('far', 1)")
+        beta("bus.call('echo', 1)")
+        assert ways("far", "--from", "gamma") == {"gamma": ("relay", "data")}
+        assert ways("ism://bus1@machine/echo") == {
+            "alpha": ("thread", None),
+            "beta": ("relay", "signalling"),
+            "gamma": ("search", "signalling"),
+        }
+
+
+@pytest.mark.usefixtures("alpha")
+def test_what_the_bus_has_itself_has_a_route_too() -> None:
+    assert verb("route", "_bus/alpha").stdout.splitlines() == [
+        "_bus/alpha: process alpha",
+        "  from alpha: within the process, to thread of the bus's own",
+    ]
+
+
+@pytest.mark.usefixtures("beta")
+def test_a_route_says_why() -> None:
+    with Far("gamma") as gamma:
+        gamma.started()
+
+        assert verb("route", "far").stdout.splitlines() == [
+            "far: process beta",
+            "  from alpha: by search: it asks beta, which has told it of the name;"
+            " then over its signalling link with beta",
+            "  from beta: within the process, to thread default",
+            "  from gamma: by search: it asks its master alpha, which asks beta;"
+            " then over a new data link with beta",
+        ]
+        gamma("bus.call('far', 1)")
+        assert verb("route", "far", "--from", "gamma").stdout.splitlines() == [
+            "far: process beta",
+            "  from gamma: by the relay it has already, over its data link with beta",
+        ]
+
+
+@pytest.mark.usefixtures("alpha")
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("nobody",), "bus: nobody has the public name 'nobody' on bus 'bus1'\n"),
+        (("echo", "--from", "omega"), "bus: no process 'omega' on bus 'bus1'\n"),
+    ],
+)
+def test_a_route_of_nobody_is_one_line(arguments: tuple[str, ...], line: str) -> None:
+    result = verb("route", *arguments)
+
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", line)

@@ -1,0 +1,189 @@
+"""``bus call``, ``send``, ``listen``, ``wait-for``: to be a task for once."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.verbs import ended_by_notifying, program, read, verb
+from tests.links.real import Far
+from tests.support import LIMIT_S, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SILENT = "bus.register('silent') and None"
+
+
+@pytest.mark.usefixtures("beta")
+@pytest.mark.parametrize("name", ["echo", "far", "ism://bus1@machine/far"])
+def test_a_call_prints_the_answer_as_json(name: str) -> None:
+    payload = {"a": [1, 2.5, None, True], "b": "Straße"}
+
+    result = verb("call", name, json.dumps(payload))
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert json.loads(result.stdout) == payload
+    assert read("call", name, '"x"') == "x"
+
+
+def test_what_json_has_no_word_for_is_told_all_the_same(alpha: Far) -> None:
+    answer = "{'b': b'\\x00\\xff', 'n': float('nan'), 't': (1, 2)}"
+    alpha(f"bus.register('odd', on_command=lambda _: {answer}) and None")
+
+    assert read("call", "odd") == {"b": {"base64": "AP8="}, "n": "nan", "t": [1, 2]}
+
+
+def test_a_task_that_fails_is_one_line(alpha: Far) -> None:
+    alpha("bus.register('bad', on_command=lambda _: 1 // 0) and None")
+
+    result = verb("call", "bad", "1")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("bus: 'bad' failed: ZeroDivisionError: ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_task_that_does_not_answer_is_a_timeout(alpha: Far) -> None:
+    alpha(SILENT)
+
+    result = verb("call", "silent", "1", "--timeout", "2")
+
+    assert (result.exit_code, result.stdout) == (124, "")
+    assert result.stderr == "bus: no answer from 'silent': waited for 2 s\n"
+
+
+@pytest.mark.usefixtures("alpha")
+@pytest.mark.parametrize("name", ["call", "send"])
+def test_a_name_that_nobody_has_is_one_line(name: str) -> None:
+    result = verb(name, "nobody", "1", "--timeout", "0.3")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "bus: cannot deliver to 'nobody': nobody has that name: waited for 0.3 s\n"
+    )
+
+
+@pytest.mark.usefixtures("alpha")
+@pytest.mark.parametrize("name", ["call", "send"])
+def test_what_cannot_be_sent_is_one_line(name: str) -> None:
+    result = verb(name, "echo", '"\\ud800"')
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "bus: cannot send payload: str holds a lone surrogate: at 0\n"
+    )
+
+
+def test_what_is_sent_was_taken_when_it_returns(alpha: Far, beta: Far) -> None:
+    for number in range(3):
+        result = verb("send", "far", number)
+        assert (result.exit_code, result.output) == (0, "")
+    assert read("send", "echo", "[1]") == {"sent": "echo"}
+
+    assert beta("made['far'].got") == [0, 1, 2]
+    assert alpha("made['echo'].got") == [[1]]
+
+
+def test_what_is_sent_to_a_task_that_does_not_read_lies_there(alpha: Far) -> None:
+    alpha(SILENT)
+
+    result = verb("send", "silent", "7", "--timeout", "2")
+
+    assert (result.exit_code, result.output) == (0, "")
+    [shelf] = [
+        task
+        for process in read("tree")["processes"]
+        for thread in process["threads"]
+        for task in thread["tasks"]
+        if task["name"] == "silent"
+    ]
+    assert shelf["commands"]["unread"] == 1
+
+
+def test_what_is_notified_is_a_line_each(beta: Far) -> None:
+    beta("made.update({'clock/a': bus.register('clock/a')})")
+
+    with program("listen", "clock/*", "--count", "2") as listening:
+        answer = ended_by_notifying(listening, beta, "clock/a")
+    assert answer == 'clock/a {"from": "clock/a"}\n' * 2
+    assert listening.returncode == 0
+
+    with program("listen", "clock/a", "--json", "--count", "1") as listening:
+        [line] = ended_by_notifying(listening, beta, "clock/a").splitlines()
+    assert json.loads(line) == {
+        "sender": "ism://bus1@machine/clock/a",
+        "gap": 0,
+        "payload": {"from": "clock/a"},
+    }
+
+
+def test_listening_ends_at_an_interrupt_and_that_is_well(alpha: Far) -> None:
+    alpha("made.update(clock=bus.register('clock'))")
+    heard: list[str] = []
+
+    with program("listen", "clock") as listening:
+        assert listening.stdout is not None
+        assert listening.stderr is not None
+        # It hears as soon as the master knows of its subscription.
+        hears = "len(bus._comm.remote.listening.hearers(made['clock']._entry))"
+        until(lambda: alpha(hears) == 1, "it listens")
+        alpha("made['clock'].notify(1)")
+        heard.append(listening.stdout.readline())
+        listening.send_signal(signal.SIGINT)
+        complaints = listening.stderr.read()
+
+    assert heard == ["clock 1\n"]
+    assert (listening.returncode, complaints) == (0, "")
+
+
+@pytest.mark.usefixtures("alpha")
+def test_listening_ends_when_its_time_is_over() -> None:
+    result = verb("listen", "echo", "--timeout", "0.1")
+    assert (result.exit_code, result.output) == (0, "")
+
+    result = verb("listen", "echo", "--timeout", "0.1", "--count", "1")
+    assert (result.exit_code, result.stdout) == (124, "")
+    assert result.stderr == "bus: 0 of 1 notifications came in time\n"
+
+
+@pytest.mark.usefixtures("beta")
+def test_who_is_there_is_not_waited_for() -> None:
+    assert verb("wait-for", "far").stdout == "ism://bus1@machine/far\n"
+    assert read("wait-for", "echo", "--timeout", LIMIT_S) == {
+        "name": "echo",
+        "address": "ism://bus1@machine/echo",
+    }
+
+
+def test_a_name_is_waited_for_though_there_is_no_bus_yet(
+    own_run_directory: Path,
+) -> None:
+    with program("wait-for", "late", "--timeout", str(LIMIT_S)) as waiting:
+        until((own_run_directory / "bus1").is_dir, "it waits")
+        with Far("alpha", role="master") as far:
+            far.started()
+            assert waiting.poll() is None
+            far("counter('late')")
+            answer, complaints = waiting.communicate(timeout=LIMIT_S)
+
+    assert (waiting.returncode, complaints) == (0, "")
+    assert answer == "ism://bus1@machine/late\n"
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["no bus", "a bus"])
+def test_a_name_is_not_waited_for_longer_than_said(
+    there: bool, request: pytest.FixtureRequest
+) -> None:
+    if there:
+        request.getfixturevalue("alpha")
+
+    result = verb("wait-for", "nobody", "--timeout", "0.2")
+
+    assert (result.exit_code, result.stdout) == (124, "")
+    assert result.stderr == (
+        "bus: nobody has 'nobody' on bus 'bus1': waited for 0.2 s\n"
+    )

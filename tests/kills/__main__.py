@@ -1,0 +1,62 @@
+"""``python -m tests.kills --count 200 --seed S``: kill -9 and stops on a real bus.
+
+A line for each blow, with the state that it hit, then how many hit which. Exit 0 if
+all went well; 1 with the story, and the seed, if not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.kills.blow import STATES
+from tests.kills.campaign import Campaign
+from tests.leaks import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Strike as often as was asked for; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.kills")
+    parser.add_argument("--count", type=int, default=200, help="how many are struck")
+    parser.add_argument(
+        "--seed", type=int, default=random.SystemRandom().getrandbits(32)
+    )
+    parser.add_argument("--first", type=int, default=0, help="number of the first one")
+    options = parser.parse_args(arguments)
+    print(f"seed {options.seed}", flush=True)
+    before = Snapshot.take()
+    hits: Counter[tuple[str, str]] = Counter()
+    folder = Path(tempfile.mkdtemp(prefix="kills-"))
+    try:
+        with Campaign(folder, options.seed) as bus:
+            for number in range(options.first, options.first + options.count):
+                story = bus.strike(number)
+                print(story, flush=True)
+                hits[story.blow.state, story.blow.by.name] += 1
+            bus.end()
+            print("threads and descriptors, at most: {} and {}".format(*bus.most))
+        left = before.leaks()
+        assert not left, f"left behind: {left}"
+    except AssertionError as error:
+        print(f"seed {options.seed}: {error}")
+        print(f"what each process noted is in {folder}", flush=True)
+        return 1
+    for state in STATES:
+        killed, stopped = hits[state, "SIGKILL"], hits[state, "SIGSTOP"]
+        print(f"{state:<12}{killed:>4} killed {stopped:>4} stopped")
+    print(f"{hits.total()} struck: nobody hung, nothing came twice, nothing is left")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

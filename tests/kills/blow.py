@@ -1,0 +1,173 @@
+"""`Blow`: whom to strike, with what, in which state; how it comes to be in that state.
+
+All is drawn from the seed and the number of the blow, but who is master: that is as it
+came by then.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tests.kills.load import MOVER
+from tests.kills.strike import CALLBACK, FRAME, HANDSHAKE, IDLE, MOVING, SEARCH
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from tests.kills.crew import Crew
+    from tests.kills.member import Member
+
+__all__ = ["STATES", "Blow", "drawn"]
+
+_STOPS: Final = 0.3  # of all blows
+ROLES: Final = ("master", "slave", "client")
+_LEAVING: Final = ("left before", "left after", "between")
+_COMING: Final = ("registered before", "registered after")
+# Calls of sockets that a process makes at least until it has joined.
+_CALLS: Final = 12
+
+
+@attrs.define
+class Blow:
+    """One blow.
+
+    role: of the victim, when it is struck. place: see `Strike.arm`.
+    answers: whether it answers something if it goes on. joins: whether that is that
+      it has joined. newcomer: who joins meanwhile.
+    """
+
+    number: int
+    state: str
+    by: signal.Signals
+    chance: random.Random
+    victim: Member
+    role: str
+    place: str = ""
+    answers: bool = False
+    joins: bool = False
+    newcomer: Member | None = None
+
+    def bring_about(self, crew: Crew) -> None:
+        """Let the victim be struck; it is, or is going to be."""
+        STATES[self.state](self, crew)
+
+    def __str__(self) -> str:
+        """Return what is known of it, as the line of its outcome begins."""
+        return (
+            f"{self.number:>4} {self.role:<6} {self.by.name:<7} {self.state:<11} "
+            f"{self.place:<17}"
+        )
+
+    @property
+    def leaves(self) -> bool:
+        """Whether a task leaves the victim."""
+        return self.place in _LEAVING
+
+    @property
+    def kills(self) -> bool:
+        """Whether the victim does not live on."""
+        return self.by is signal.SIGKILL
+
+
+def drawn(number: int, chance: random.Random, crew: Crew) -> Blow:
+    """Draw a blow, whose victim is on the bus and knows nothing of it."""
+    state = list(STATES)[number % len(STATES)]
+    by = signal.SIGSTOP if chance.random() < _STOPS else signal.SIGKILL
+    role = chance.choice(ROLES[:2] if state == MOVING else ROLES)
+    master = crew.master(2.0)
+    victim = master
+    if role != "master":
+        others = [each for each in crew.members() if each is not master]
+        victim = chance.choice([e for e in others if e.client is (role == "client")])
+    return Blow(number, state, by, chance, victim, role)
+
+
+# What brings a victim to where it is struck.
+
+
+def _in_handshake(blow: Blow, crew: Crew) -> None:
+    """It is joining, or is the master that another process joins."""
+    if blow.role == "master":
+        blow.place = blow.chance.choice(("greeted before", "greeted after"))
+        others = [each for each in crew.members() if each is not blow.victim]
+        blow.newcomer = _renewed(blow.chance.choice(others), crew)
+        blow.victim.do("arm", blow.place, 0, blow.by)
+        blow.victim.do("is_master")  # so it is armed
+        blow.newcomer.tell("join")
+        return
+    number = blow.chance.randrange(_CALLS)
+    blow.victim = _renewed(blow.victim, crew)
+    blow.victim.do("arm", "socket", number, blow.by)
+    blow.victim.tell("join")
+    blow.place, blow.joins = f"call {number}", True
+
+
+def _renewed(member: Member, crew: Crew) -> Member:
+    """Let a process leave in order; return its next life."""
+    crew.quiet([member])
+    member.leave()
+    crew.gone(member)
+    return crew.begin(member.name)
+
+
+def _in_search(blow: Blow, _: Crew) -> None:
+    """It has asked others for a name, or they it, and there is no answer yet."""
+    places = ["open", "_spread before", "_spread after", "answered before"]
+    if blow.role == "master":
+        places += ["asked before", "asked after"]
+    blow.place = blow.chance.choice(places)
+    blow.victim.do("arm", blow.place, 0, blow.by)
+    blow.victim.tell("search", f"nobody/{blow.number}")
+    blow.answers = True
+
+
+def _in_frame(blow: Blow, _: Crew) -> None:
+    """It has written a part of a frame."""
+    blow.place = blow.chance.choice(("frame", "long frame"))
+    blow.victim.do("arm", blow.place, blow.chance.randrange(1 << 20), blow.by)
+
+
+def _in_callback(blow: Blow, _: Crew) -> None:
+    """It has got a command, or an answer, and may have noted that or not."""
+    places = ["response before", "response after"]
+    if not blow.victim.client:
+        places += ["callback before", "callback after"]
+    blow.place = blow.chance.choice(places)
+    blow.victim.do("arm", blow.place, 0, blow.by)
+
+
+def _moving(blow: Blow, crew: Crew) -> None:
+    """A task is leaving it for another process, has just left, or comes to it."""
+    blow.place = blow.chance.choice(_LEAVING + _COMING)
+    verb = "deregister" if blow.leaves else "register"
+    if blow.leaves:
+        crew.settle(blow.victim)
+    else:
+        other = blow.chance.choice([e for e in crew.hosts() if e is not blow.victim])
+        crew.settle(other)
+        other.do("deregister", MOVER, "", 0, 0)
+        other.hosted.discard(MOVER)
+        blow.victim.hosted.add(MOVER)
+    blow.victim.tell(verb, MOVER, blow.place, 0, blow.by)
+    blow.answers = True
+
+
+def _idle(blow: Blow, crew: Crew) -> None:
+    """It sends nothing, and waits for nothing; it may still be written to."""
+    crew.quiet([blow.victim])
+    blow.victim.signal(blow.by)
+
+
+# By state: what brings a victim there.
+STATES: Final[dict[str, Callable[[Blow, Crew], None]]] = {
+    HANDSHAKE: _in_handshake,
+    SEARCH: _in_search,
+    FRAME: _in_frame,
+    CALLBACK: _in_callback,
+    MOVING: _moving,
+    IDLE: _idle,
+}

@@ -1,0 +1,271 @@
+"""`Campaign`: one blow after the other to the processes of one bus, and what must hold.
+
+After each: the others go on, there is a master within `MASTER_S`, each message has its
+outcome by the `Ledger`, books balance, and no table speaks of the dead. Who was killed
+comes back under its name; who was stopped goes on, and nothing may be lost by that.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tests.kills.blow import drawn
+from tests.kills.crew import LIMIT_S, NAMES, TASKS, Crew
+from tests.kills.ledger import OF_DEATH, Fate, Ledger
+from tests.kills.load import MOVER
+from tests.kills.notes import Reader
+from tests.kills.strike import IDLE
+from tests.support import until
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from typing import Self
+
+    from tests.kills.blow import Blow
+    from tests.kills.ledger import Verdict
+    from tests.kills.member import Member
+
+__all__ = ["MASTER_S", "Campaign", "Story"]
+
+MASTER_S: Final = 2.0  # from a death to the next master
+# Told and not noted: what each thread of the dead may just have taken.
+_SILENT_MAX: Final = 2
+# For one that is stopped, before it goes on.
+_WAITING: Final = 3
+_NOTED_S: Final = 5.0
+# Of a process that has links with the living only: what stays of the dead adds up.
+_THREADS_MAX: Final = 10
+_DESCRIPTORS_MAX: Final = 18
+_FAULTS_MAX: Final = 10  # of one blow, in the story
+
+
+@attrs.frozen
+class Story:
+    """What one blow hit, and what became of all messages around it."""
+
+    blow: Blow
+    in_flight: int
+    fates: Counter[Fate]
+    seconds: float
+
+    def __str__(self) -> str:
+        fates = ", ".join(f"{self.fates[each]} {each}" for each in Fate)
+        return (
+            f"{self.blow} {self.in_flight:>3} in flight: {fates}; {self.seconds:.1f} s"
+        )
+
+
+class Campaign:
+    """A context manager: the bus begins with the block, and ends with it.
+
+    Args:
+        folder: for what it writes; short, since paths of sockets are.
+        seed: what all is drawn from.
+    """
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self._folder: Final = folder
+        self._run_directory: Final = folder / "run" / "bus1"
+        self._seed: Final = seed
+        notes = folder / "notes"
+        notes.mkdir(parents=True)
+        self._reader: Final = Reader(notes)
+        self._ledger: Final = Ledger()
+        self._crew: Final = Crew(folder, seed)
+        self._dead: Final[set[str]] = set()
+        self.most: tuple[int, int] = (0, 0)
+
+    def __enter__(self) -> Self:
+        self._crew.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._crew.__exit__(None, None, None)
+        if error == (None, None, None):
+            shutil.rmtree(self._folder)  # else the notes are part of the story
+
+    # One blow.
+
+    def strike(self, number: int) -> Story:
+        """Strike once, and see that all is as it must be.
+
+        Raises:
+            AssertionError: it is not; the text is the story.
+        """
+        began = monotonic()
+        chance = random.Random(f"{self._seed}/{number}")
+        crew = self._crew
+        crew.settle(chance.choice(crew.hosts()))
+        for each in crew.members():
+            each.do("go", TASKS)
+        blow = drawn(number, chance, crew)
+        try:
+            return self._struck(blow, began)
+        except AssertionError as error:
+            raise AssertionError(f"blow {blow}: {error}") from error
+
+    def _struck(self, blow: Blow, began: float) -> Story:
+        crew, chance = self._crew, blow.chance
+        blow.bring_about(crew)
+        victim = blow.victim
+        victim.struck(blow.by)
+        self._read()
+        self._check_state(blow)
+        in_flight = self._ledger.in_flight()
+        orphaned: set[str] = set()
+        if blow.kills:
+            crew.gone(victim)
+            self._dead.add(victim.life)
+            orphaned |= victim.hosted
+            self._go_on(blow)
+            crew.join(crew.begin(victim.name))
+        else:
+            crew.living.pop(victim.name, None)
+            self._go_on(blow)
+            self._continue(blow)
+        if crew.host() is None:
+            crew.settle(chance.choice(crew.hosts()))
+        verdict = self._judge(orphaned)
+        self._check(verdict, blow)
+        return Story(blow, in_flight, verdict.fates, monotonic() - began)
+
+    def _check_state(self, blow: Blow) -> None:
+        """See in which state the victim was, as it has noted itself."""
+        hit = self._ledger.struck.pop(blow.victim.life, IDLE)
+        assert hit == blow.state, f"it was struck in the state {hit}"
+
+    def _go_on(self, blow: Blow) -> None:
+        """All others do, without who was struck."""
+        crew = self._crew
+        if blow.kills and blow.newcomer is not None:
+            crew.joined(blow.newcomer)  # perhaps as master
+        if blow.kills and blow.role == "master":
+            crew.master(MASTER_S)
+            left = self._sockets_left(blow.victim)
+            assert not left, f"the new master left {left}"
+        for asker in crew.members():
+            others = [each for each in crew.hosts() if each is not asker]
+            if others:  # else the only one to ask is joining, or dead
+                name = f"fast/{blow.chance.choice(others).name}"
+                came = asker.do("call", name)
+                assert came == "ok", f"{asker.life} asks {name}: {came}"
+
+    def _continue(self, blow: Blow) -> None:
+        """Let it go on that was stopped, once others have noticed nothing."""
+        crew, victim = self._crew, blow.victim
+        if victim.hosted and not blow.joins:
+            until(
+                lambda: self._waiting_for(victim) >= _WAITING,
+                "messages wait for who is stopped",
+                limit_s=LIMIT_S,
+            )
+        victim.signal(signal.SIGCONT)
+        if blow.joins:
+            crew.joined(victim)
+        else:
+            crew.living[victim.name] = victim
+        if blow.answers:
+            victim.answer()
+        if blow.leaves:
+            victim.hosted.discard(MOVER)
+        if blow.newcomer is not None:
+            crew.joined(blow.newcomer)
+
+    def _waiting_for(self, victim: Member) -> int:
+        self._read()
+        return self._ledger.sent_to(victim.hosted)
+
+    # What must hold.
+
+    def _sockets_left(self, victim: Member) -> list[str]:
+        """Return what a new master should have removed: sockets of slaves long dead.
+
+        That of the last master is passed over: while its process is being taken apart
+        the lock can be free already, and somebody still listen there.
+        """
+        pids = {
+            each.name: each.stem.removeprefix("Slave")
+            for each in self._run_directory.glob("Slave*")
+        }
+        return [
+            name
+            for name, pid in pids.items()
+            if pid != str(victim.pid) and not Path(f"/proc/{pid}").exists()
+        ]
+
+    def _read(self) -> None:
+        for life, words in self._reader.news():
+            self._ledger.take(life, words)
+
+    def _judge(self, orphaned: set[str]) -> Verdict:
+        """Wait until nothing is under way; say what became of all."""
+        self._crew.quiet(self._crew.members())
+        with suppress(AssertionError):
+            until(lambda: self._all_noted(orphaned), "all is noted", limit_s=_NOTED_S)
+        return self._ledger.judge(self._dead, orphaned)
+
+    def _all_noted(self, orphaned: set[str]) -> bool:
+        self._read()
+        return not self._ledger.undecided(self._dead, orphaned)
+
+    def _check(self, verdict: Verdict, blow: Blow) -> None:
+        faults = list(verdict.faults)
+        of_death = sum(verdict.fates[each] for each in OF_DEATH)
+        if of_death and not blow.kills:
+            faults.append(f"{of_death} messages were lost, and nobody was killed")
+        if verdict.silent > _SILENT_MAX:
+            faults.append(f"{verdict.silent} messages vanished without a word")
+        assert not faults, "; ".join(faults[:_FAULTS_MAX])
+        for member in self._crew.members():
+            self._check_member(member)
+
+    def _check_member(self, member: Member) -> None:
+        """Its books balance, and its tables are about the living."""
+        living = {each.name: each.incarnation for each in self._crew.members()}
+        found: list[str] = []
+
+        def at_rest() -> bool:
+            held = threads, descriptors = member.do("holds")
+            self.most = max(self.most[0], threads), max(self.most[1], descriptors)
+            found[:] = member.do("books")
+            if threads > _THREADS_MAX or descriptors > _DESCRIPTORS_MAX:
+                found.append(f"it has {held} threads and descriptors")
+            found.extend(
+                f"its tables have {name} of {incarnation}"
+                for name, incarnation in member.do("knows")
+                if living.get(name) != incarnation
+            )
+            return not found
+
+        with suppress(AssertionError):
+            until(at_rest, "books balance", limit_s=LIMIT_S)
+        assert not found, f"{member.life}: {found}"
+
+    # The end.
+
+    def end(self) -> None:
+        """Let all leave in order.
+
+        Raises:
+            AssertionError: something is left behind.
+        """
+        crew = self._crew
+        crew.quiet(crew.members())
+        for each in crew.members():
+            each.leave()
+            crew.gone(each)
+        # Who was killed since there is a master has left a socket, until the next one.
+        crew.join(last := crew.begin(NAMES[0]))
+        last.do("hold")
+        last.leave()
+        crew.gone(last)
+        left = sorted(each.name for each in self._run_directory.iterdir())
+        assert left == ["lock"], f"left in the run directory: {left}"

@@ -1,0 +1,167 @@
+"""`Crew`: the processes of one bus, those that live and those that are to come.
+
+Of each there is one life at a time, and one that waits to be the next: a process
+begins long before it joins, so that no kill waits for an interpreter.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tests.kills.load import MOVER, PUBLIC
+from tests.kills.member import Member, MemberError
+from tests.kills.worker import is_client
+from tests.support import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["LIMIT_S", "NAMES", "TASKS", "Crew"]
+
+# What a step may take; nobody hangs for so long that is not stuck.
+LIMIT_S: Final = 15.0
+
+# The first to join is the first master; those that begin with x are clients.
+NAMES: Final = ("a", "b", "c", "x", "xx")
+# All that messages are sent to.
+TASKS: Final = (
+    MOVER,
+    *(f"{task}/{name}" for task in PUBLIC for name in NAMES if not is_client(name)),
+)
+
+
+class Crew:
+    """A context manager that ends what is left of its processes.
+
+    Args:
+        folder: where their notebooks are, and the run directory.
+        seed: what they draw from.
+
+    Attributes:
+        living: by name, who is on the bus.
+    """
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self._folder: Final = folder
+        self._seed: Final = seed
+        self._numbers: Final = dict.fromkeys(NAMES, 0)
+        self.living: Final[dict[str, Member]] = {}
+        self._next: Final[dict[str, Member]] = {}
+        self._made: Final[list[Member]] = []
+
+    def __enter__(self) -> Self:
+        try:
+            for name in NAMES:
+                self._prepare(name)
+            for name in NAMES:
+                self.join(self.begin(name))
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        for each in self._made:
+            each.end()
+
+    def _prepare(self, name: str) -> None:
+        self._numbers[name] += 1
+        made = Member(name, self._numbers[name], self._folder, self._seed)
+        self._made.append(made)
+        self._next[name] = made
+
+    def begin(self, name: str) -> Member:
+        """Return the next life of a process, which is to join, and prepare another."""
+        member = self._next[name]
+        self._prepare(name)
+        return member
+
+    def join(self, member: Member) -> None:
+        """Let a process join, and wait for that."""
+        member.tell("join")
+        self.joined(member)
+
+    def joined(self, member: Member) -> None:
+        """Wait until a process has joined that was told to; let it send."""
+        member.incarnation = member.answer()
+        self.living[member.name] = member
+        member.do("go", TASKS)
+
+    def gone(self, member: Member) -> None:
+        """Note that it is on the bus no more."""
+        self.living.pop(member.name, None)
+        self._made.remove(member)
+
+    # Who is who.
+
+    def members(self) -> list[Member]:
+        """Return who is on the bus, in the order of names."""
+        return [self.living[name] for name in NAMES if name in self.living]
+
+    def hosts(self) -> list[Member]:
+        """Return those who may have a task that moves."""
+        return [each for each in self.members() if not each.client]
+
+    def master(self, limit_s: float) -> Member:
+        """Return the master, waiting for it.
+
+        Raises:
+            AssertionError: there is none in time.
+        """
+        found: list[Member] = []
+
+        def look() -> bool:
+            found[:] = [each for each in self.hosts() if each.do("is_master")]
+            return bool(found)
+
+        until(look, "there is a master", limit_s=limit_s)
+        assert len(found) == 1, f"masters: {[each.life for each in found]}"
+        return found[0]
+
+    def host(self) -> Member | None:
+        """Return who has the task that moves."""
+        hosts = (each for each in self.hosts() if MOVER in each.hosted)
+        return next(hosts, None)
+
+    def settle(self, to: Member) -> None:
+        """Let the task that moves be at a process, wherever it was."""
+        host = self.host()
+        if host is to:
+            return
+        if host is not None:
+            host.do("deregister", MOVER, "", 0, 0)
+            host.hosted.discard(MOVER)
+
+        to.do("register", MOVER, "", 0, 0)
+        to.hosted.add(MOVER)
+
+    def quiet(self, members: Iterable[Member]) -> None:
+        """Let some send no more, and wait until they know what became of all.
+
+        Raises:
+            AssertionError: they never do.
+        """
+        waiting = list(members)
+        for each in waiting:
+            each.do("hold")
+
+        def none_left() -> bool:
+            waiting[:] = [each for each in waiting if each.do("unanswered")]
+            return not waiting
+
+        try:
+            until(none_left, "all is answered", limit_s=LIMIT_S)
+        except AssertionError as error:
+            left = {each.life: each.do("unanswered") for each in waiting}
+            raise MemberError(f"{error}: {left}") from None

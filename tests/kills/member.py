@@ -1,0 +1,169 @@
+"""`Member`: one life of a process of the bus, as who started it sees it.
+
+No thread reads what it answers: who asks waits, with a limit, so that a process that
+hangs is a fault with a name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+from tests.kills.load import PUBLIC
+from tests.kills.worker import is_client
+from tests.support import until
+
+__all__ = ["Member", "MemberError"]
+
+_ROOT: Final = Path(__file__).parents[2]
+_LIMIT_S: Final = 20.0
+
+
+class MemberError(AssertionError):
+    """It hangs, or says that it could not do what it was told."""
+
+
+class Member:
+    """A process that is told what to do; it joins when it is told to.
+
+    Attributes:
+        life: its name and number, as ``a.3``. name: of the process.
+        incarnation: its number on the bus, once it has joined.
+        hosted: names of tasks that it has.
+    """
+
+    def __init__(self, name: str, number: int, folder: Path, seed: int) -> None:
+        self.name: Final = name
+        self.life: Final = f"{name}.{number}"
+        self.incarnation: int = 0
+        self.client: Final = is_client(name)
+        self.hosted: set[str] = (
+            set() if self.client else {f"{each}/{name}" for each in PUBLIC}
+        )
+        path = os.pathsep.join([str(_ROOT), *filter(None, sys.path)])
+        self._process: Final = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "tests.kills.worker",
+                self.life,
+                folder / "notes",
+                str(seed),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env={**os.environ, "PYTHONPATH": path, "BUS_RUN_DIR": str(folder / "run")},
+        )
+        self._rest = b""
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    # What it is told.
+
+    def tell(self, verb: str, *arguments: Any) -> None:
+        """Tell it what to do, and do not wait.
+
+        Raises:
+            MemberError: it is dead.
+        """
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps([verb, *arguments]).encode() + b"\n")
+        except BrokenPipeError:
+            raise MemberError(f"{self.life} is dead, told to {verb}") from None
+
+    def answer(self, limit_s: float = _LIMIT_S) -> Any:
+        """Wait for the answer to the next thing that it was told.
+
+        Raises:
+            MemberError: there is none in time, or it is an error.
+        """
+        kind, value = json.loads(self._line(monotonic() + limit_s))
+        if kind != "ok":
+            raise MemberError(f"{self.life}: {value}")
+        return value
+
+    def do(self, verb: str, *arguments: Any) -> Any:
+        """Tell it what to do; return what comes of it."""
+        self.tell(verb, *arguments)
+        try:
+            return self.answer()
+        except MemberError as error:
+            raise MemberError(f"{error}, told to {verb} {arguments}") from None
+
+    def _line(self, deadline: float) -> bytes:
+        pipe = self._process.stdout
+        assert pipe is not None
+        while b"\n" not in self._rest:
+            wait_s = max(0.0, deadline - monotonic())
+            if not select.select([pipe], [], [], wait_s)[0]:
+                raise MemberError(f"{self.life} does not answer")
+            came = os.read(pipe.fileno(), 1 << 16)
+            if not came:
+                raise MemberError(f"{self.life} is dead")
+            self._rest += came
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    # Its end.
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    def struck(self, number: int) -> None:
+        """Wait until a signal has done its work.
+
+        Raises:
+            AssertionError: it was not struck.
+        """
+        if number == signal.SIGKILL:
+            try:
+                code = self._process.wait(_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                raise MemberError(f"{self.life} was not struck") from None
+            if code != -signal.SIGKILL:
+                raise MemberError(f"{self.life} ended by itself: {code}")
+            self._close()
+            return
+        until(lambda: self._state() == "T", f"{self.life} is stopped", limit_s=_LIMIT_S)
+
+    def _state(self) -> str:
+        text = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii")
+        return text.rpartition(")")[2].split()[0]
+
+    def leave(self) -> None:
+        """Let it leave in order, and end.
+
+        Raises:
+            MemberError: it leaves something behind, or fails.
+        """
+        left = self.do("leave")
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        code = self._process.wait(_LIMIT_S)
+        self._close()
+        if left or code:
+            raise MemberError(f"{self.life} left with {code}, and leaves {left}")
+
+    def end(self) -> None:
+        """End it, however it is."""
+        self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()

@@ -1,0 +1,148 @@
+"""`Strike`: a process that kills or stops itself at a chosen point of the library.
+
+Nothing in the library knows of it: what is to be struck in is wrapped in the victim
+alone, when it is told to, and put back when it goes on. That it is struck is noted
+before it is: so the notes say in which state it was.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from bus.core.correspondence import Correspondence
+from bus.core.directory import Directory
+from bus.core.finder import Finder
+from bus.core.links import Links
+from tests.kills.notes import Note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kills.notes import Notebook
+
+__all__ = ["CALLBACK", "FRAME", "HANDSHAKE", "IDLE", "MOVING", "SEARCH", "Strike"]
+
+HANDSHAKE: Final = "handshake"
+SEARCH: Final = "search"
+FRAME: Final = "mid-frame"
+CALLBACK: Final = "in callback"
+MOVING: Final = "moving"
+IDLE: Final = "idle"
+
+# Functions of the library, each followed by what it means to be in them.
+_PLACES: Final[dict[str, tuple[type, str]]] = {
+    "greeted": (Links, HANDSHAKE),  # another process dials this one
+    "_spread": (Finder, SEARCH),  # others are asked
+    "answered": (Finder, SEARCH),
+    "asked": (Finder, SEARCH),  # by another process
+    "left": (Correspondence, MOVING),
+    "registered": (Directory, MOVING),
+}
+# A frame of this length is a message by itself, and so is any cut within it.
+_LONG_BYTES: Final = 1 << 16
+
+
+class Strike:
+    """Strikes its process once, where and with what it was told.
+
+    Args:
+        book: where it is noted.
+    """
+
+    def __init__(self, book: Notebook) -> None:
+        self._book: Final = book
+        self._signal: int = 0
+        self._place: str = ""
+        self._put_back: Callable[[], object] = list
+
+    def arm(self, place: str, number: int, by: int) -> None:
+        """Strike at the next opportunity.
+
+        place: one of the library's, ``NAME before`` or ``NAME after``; "socket" for a
+          call of a socket, "frame" or "long frame" for one that is written in part;
+          anything else is given to `at` by who is there.
+        number: which socket call, from 0; where a frame is cut.
+        by: the number of the signal.
+        """
+        self._place, self._signal = place, by
+        name, _, when = place.partition(" ")
+        if name == "socket":
+            self._count_calls(number)
+        elif place in {"frame", "long frame"}:
+            self._cut(number, _LONG_BYTES if place == "long frame" else 3)
+        elif name in _PLACES:
+            self._wrap(*_PLACES[name], name, after=when == "after")
+
+    def at(self, place: str, state: str, prepare: Callable[[], object] = list) -> None:
+        """Strike if that was to be here; prepare: called before."""
+        if place == self._place:
+            prepare()
+            self._strike(state)
+
+    def _strike(self, state: str) -> None:
+        by, self._signal = self._signal, 0
+        if by:
+            self._place = ""
+            self._book.note(Note.STRUCK, state)
+            os.kill(os.getpid(), by)
+            # It goes on from here if it was stopped only.
+            self._put_back()
+            self._put_back = list
+
+    def _wrap(self, kind: type, state: str, name: str, *, after: bool) -> None:
+        original = getattr(kind, name)
+
+        def struck(*args: Any, **named: Any) -> Any:
+            if not after:
+                self._strike(state)
+            came = original(*args, **named)
+            if after:
+                self._strike(state)
+            return came
+
+        setattr(kind, name, struck)
+        self._put_back = partial(setattr, kind, name, original)
+
+    def _cut(self, number: int, least: int) -> None:
+        """Write a frame in part, and strike; a head, at least, is cut."""
+
+        def send(sock: socket.socket, data: Any, flags: int = 0) -> int:
+            size = len(data)
+            if size < least or not self._signal:
+                return super(socket.socket, sock).send(data, flags)
+            cuts = (1, 2, size - 2, size - 1)
+            cut = number % (size - 1) + 1 if size >= _LONG_BYTES else cuts[number % 4]
+            sent = super(socket.socket, sock).send(memoryview(data)[:cut], flags)
+            self._strike(FRAME)
+            return sent
+
+        self._replace({"send": send})
+
+    def _count_calls(self, number: int) -> None:
+        """Strike before a call of any socket, counted from now on."""
+        left = [number]
+
+        def counted(name: str) -> Callable[..., Any]:
+            def call(sock: socket.socket, *args: Any) -> Any:
+                if not left[0]:
+                    self._strike(HANDSHAKE)
+                left[0] -= 1
+                return getattr(super(socket.socket, sock), name)(*args)
+
+            return call
+
+        names = ("connect", "connect_ex", "bind", "listen", "send", "recv")
+        self._replace({name: counted(name) for name in names})
+
+    def _replace(self, calls: dict[str, Callable[..., Any]]) -> None:
+        for name, call in calls.items():
+            setattr(socket.socket, name, call)
+
+        def put_back() -> None:
+            for name in calls:
+                delattr(socket.socket, name)
+
+        self._put_back = put_back

@@ -1,0 +1,168 @@
+"""A dozen blows to a real bus; and that who judges them can tell right from wrong.
+
+``python -m tests.kills --count 200`` strikes often enough for each state to be hit in
+many places.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from specs.clauses import clause
+from tests.kills.__main__ import main
+from tests.kills.blow import STATES
+from tests.kills.campaign import Campaign
+from tests.kills.ledger import Fate, Ledger
+from tests.kills.notes import Note, Notebook, Reader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# A message of a to the fast task of b, and that it came there.
+ASKED = "a.1: S a.1/1 fast/b ask"
+BRIEF = "a.1: S a.1/1 fast/b brief"
+TOLD = "a.1: S a.1/1 fast/b tell"
+GOT = "b.1: G a.1/1 fast/b"
+ANSWERED = "a.1: O a.1/1 ok"
+DOUBTED = "a.1: O a.1/1 InDoubtError"
+
+
+def ledger_of(*lines: str) -> Ledger:
+    """Return a ledger that has taken in some lines, each after whose it is."""
+    ledger = Ledger()
+    take(ledger, *lines)
+    return ledger
+
+
+def take(ledger: Ledger, *lines: str) -> None:
+    for line in lines:
+        life, _, words = line.partition(": ")
+        ledger.take(life, words.split())
+
+
+@clause("OPEN-1", "OPEN-2", "BUS-MOVE-8", "BUS-DEREG-9", "AMO-19", "BUS-ENT-17")
+def test_who_is_struck_takes_nothing_along_but_what_it_had(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nobody hangs, nothing comes twice, each message has its outcome, books balance.
+
+    Masters, slaves and clients, killed or stopped for a while, under load.
+    """
+    assert main(["--count", "12", "--seed", "7"]) == 0, capsys.readouterr().out
+
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "seed 7"
+    assert out[-1].startswith("12 struck: ")
+    assert len(out) == 1 + 12 + 1 + len(STATES) + 1
+
+
+def test_a_campaign_tells_of_a_message_that_came_twice(tmp_path: Path) -> None:
+    """What a process might note is in the story of the next blow."""
+    folder = tmp_path / "k"
+    with Campaign(folder, 1) as bus:
+        forger = Notebook(folder / "notes" / "forger")
+        for _ in range(2):
+            forger.note(Note.GOT, "b.1/1", "mover")
+        forger.close()
+
+        with pytest.raises(AssertionError, match=r"b\.1/1 came (2 times|twice)"):
+            bus.strike(5)
+
+
+@pytest.mark.parametrize(
+    ("fate", "lines"),
+    [
+        (Fate.DELIVERED, (ASKED, GOT, ANSWERED)),
+        (Fate.DELIVERED, (GOT, ANSWERED, ASKED)),  # files are read one by one
+        (Fate.DELIVERED, (TOLD, GOT)),
+        (Fate.REFUSED, (ASKED, "a.1: O a.1/1 UnresolvedError")),
+        (Fate.REFUSED, (TOLD, "a.1: O a.1/1 BusFullError")),
+        (Fate.EXPIRED, (BRIEF, "a.1: O a.1/1 CommandTimeoutError")),
+        (Fate.EXPIRED, (BRIEF, GOT, "a.1: O a.1/1 CommandTimeoutError")),
+        (Fate.DOUBT, (ASKED, DOUBTED)),
+        (Fate.DOUBT, (ASKED, DOUBTED, GOT)),
+        (Fate.LOST, (ASKED, GOT, "a.1: O a.1/1 PeerLostError")),
+        (Fate.LOST, (TOLD, "b.1: T a.1/1")),
+    ],
+)
+def test_each_message_has_one_fate(fate: Fate, lines: tuple[str, ...]) -> None:
+    verdict = ledger_of(*lines).judge((), ())
+
+    assert verdict.faults == []
+    assert verdict.fates == {fate: 1}
+
+
+@pytest.mark.parametrize(
+    ("fault", "lines"),
+    [
+        ("has no outcome", (ASKED,)),
+        ("has no outcome", (ASKED, GOT)),
+        ("has no outcome", (TOLD,)),
+        ("several outcomes", (ASKED, GOT, ANSWERED, ANSWERED)),
+        ("came twice", (ASKED, GOT, GOT, ANSWERED)),
+        ("came twice", (TOLD, GOT, "c.1: G a.1/1 fast/b")),
+        ("came twice", (ASKED, GOT, GOT, DOUBTED)),
+        ("came 0 times", (ASKED, ANSWERED)),
+        ("came 1 times", (ASKED, GOT, "a.1: O a.1/1 UnresolvedError")),
+        ("came 1 times", (TOLD, GOT, "a.1: O a.1/1 AddresseeGoneError")),
+        ("that cannot be", (ASKED, GOT, "a.1: O a.1/1 another's")),
+        ("that cannot be", (ASKED, "a.1: O a.1/1 CommandTimeoutError")),
+        ("was never sent", (GOT,)),
+        ("not what was sent", (TOLD, "b.1: B a.1/1 fast/b")),
+        ("after a.1/1", (ASKED, GOT, ANSWERED, "b.1: G a.1/0 fast/b")),
+        ("twice to", ("b.1: N a.1/7 from/b", "b.1: N a.1/7 from/b")),
+    ],
+)
+def test_what_must_not_be_is_told(fault: str, lines: tuple[str, ...]) -> None:
+    faults = ledger_of(*lines).judge((), ()).faults
+
+    assert any(fault in each for each in faults), faults
+
+
+@pytest.mark.parametrize("outcome", ["ok", "InDoubtError", "UnresolvedError"])
+def test_what_was_judged_is_remembered(outcome: str) -> None:
+    """What is in doubt may come late, once; all else may not."""
+    came = [GOT] if outcome == "ok" else []
+    ledger = ledger_of(ASKED, *came, f"a.1: O a.1/1 {outcome}")
+    assert ledger.judge((), ()).faults == []
+
+    take(ledger, GOT)
+    assert bool(ledger.judge((), ()).faults) is (outcome != "InDoubtError")
+    take(ledger, GOT)
+    assert ledger.judge((), ()).faults == ["a.1/1 was over, and b.1 notes G ['fast/b']"]
+
+
+def test_what_the_dead_have_sent_needs_no_outcome_and_comes_once() -> None:
+    ledger = ledger_of(ASKED)
+    assert ledger.in_flight() == 1
+    verdict = ledger.judge({"a.1"}, ())
+    assert (verdict.fates, verdict.faults) == ({Fate.DEAD: 1}, [])
+
+    take(ledger, GOT, GOT)
+    assert len(ledger.judge({"a.1"}, ()).faults) == 1
+
+
+def test_what_the_dead_had_taken_is_lost_and_counted() -> None:
+    """Of what was only told nobody says so; what was asked has its outcome."""
+    verdict = ledger_of(TOLD).judge({"b.1"}, {"fast/b"})
+    assert (verdict.fates, verdict.silent) == ({Fate.LOST: 1}, 1)
+    assert ledger_of(ASKED).undecided({"b.1"}, {"fast/b"})
+    assert ledger_of(TOLD).sent_to({"fast/b"}) == 1
+
+
+def test_notes_are_read_once_each_and_not_before_they_are_whole(
+    tmp_path: Path,
+) -> None:
+    reader, book = Reader(tmp_path), Notebook(tmp_path / "a.1")
+    book.note(Note.SENT, "a.1/1", "mover", "ask")
+    with book.path.open("ab") as file:
+        file.write(b"G a.1")
+    assert list(reader.news()) == [("a.1", ["S", "a.1/1", "mover", "ask"])]
+
+    with book.path.open("ab") as file:
+        file.write(b"/2 mover\n")
+    assert list(reader.news()) == [("a.1", ["G", "a.1/2", "mover"])]
+    assert list(reader.news()) == []
+    book.close()

@@ -1,0 +1,210 @@
+"""One life of a process of the bus: ``python -m tests.kills.worker LIFE FOLDER SEED``.
+
+It is told what to do line by line, in JSON, as ``[VERB, ARGUMENT, ...]``, and answers
+each with a line, ``["ok", VALUE]`` or ``["error", WORDS]``. A life whose name begins
+with ``x`` is a client: it can be no master, and has no public task.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from bus import Bus, BusConfig, NameTakenError, Role, open_bus
+from tests.kills.load import Load
+from tests.kills.notes import Notebook
+from tests.kills.strike import MOVING, SEARCH, Strike
+from tests.leaks import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["Worker", "is_client"]
+
+_CONFIG: Final = BusConfig(resolve_timeout_s=1.0, link_linger_s=60.0)
+_LOOK_S: Final = 0.001
+_LIMIT_S: Final = 10.0
+
+
+def is_client(name: str) -> bool:
+    """Whether a process of that name is a client."""
+    return name.startswith("x")
+
+
+class Worker:
+    """What it can be told, as methods; each returns what it answers."""
+
+    def __init__(self, life: str, folder: Path, seed: str) -> None:
+        self._life: Final = life
+        self._name: Final = life.partition(".")[0]
+        self._book: Final = Notebook(folder / life)
+        self._strike: Final = Strike(self._book)
+        self._chance: Final = random.Random(f"{seed}/{life}")
+        self._before: Final = Snapshot.take()
+        self._armed: Callable[[], object] = list
+        self._bus: Bus
+        self._load: Load
+
+    # Joining and leaving.
+
+    def join(self) -> int:
+        """Join the bus; return the incarnation."""
+        client = is_client(self._name)
+        self._bus = open_bus(
+            process=self._name,
+            machine="machine",
+            role=Role.SLAVE if client else Role.AUTO,
+            config=_CONFIG,
+        )
+        self._load = Load(
+            self._bus,
+            self._life,
+            self._book,
+            self._strike,
+            self._chance,
+            client=client,
+        )
+        self._load.start()
+        return self._bus._incarnation
+
+    def leave(self) -> list[str]:
+        """Leave in order; return what is left behind in this process."""
+        self._load.end()
+        self._bus.close()
+        return self._before.leaks()
+
+    # Its load.
+
+    def go(self, names: list[str]) -> None:
+        """Send to these."""
+        self._load.go(names)
+
+    def hold(self) -> None:
+        """Send no more."""
+        self._load.hold()
+
+    def unanswered(self) -> list[str]:
+        """Return what it waits for."""
+        return self._load.unanswered()
+
+    # What it is asked.
+
+    def is_master(self) -> bool:
+        """Return whether it is."""
+        return bool(self._comm.remote.neighbours.is_master)
+
+    def call(self, name: str) -> str:
+        """Send a fresh command; return what came of it."""
+        number = self._load.ask(name)
+        _until(lambda: bool(self._load.outcome(number)), f"{name} answers")
+        return self._load.outcome(number)
+
+    def books(self) -> list[str]:
+        """Return which books do not balance, and what is not at rest."""
+        return list(_imbalances(self._bus))
+
+    def knows(self) -> list[list[Any]]:
+        """Return which lives of others its tables speak of."""
+        peers = self._comm.remote.neighbours.peers.copy()
+        return [[key[1], peer.session.incarnation] for key, peer in peers.items()]
+
+    def holds(self) -> list[int]:
+        """Return how many threads and descriptors it has."""
+        return [threading.active_count(), len(os.listdir("/proc/self/fd"))]
+
+    @property
+    def _comm(self) -> Any:
+        return self._bus._comm
+
+    # How it is struck.
+
+    def arm(self, place: str, number: int, by: int) -> None:
+        """Strike itself there, once it has said that it is going to."""
+        self._armed = partial(self._strike.arm, place, number, by)
+
+    def answered(self) -> None:
+        """Go on after an answer."""
+        armed, self._armed = self._armed, list
+        armed()
+
+    def search(self, name: str) -> None:
+        """Search for a name; be struck while the search is open, if that is wanted."""
+        self._load.ask(name)
+        _until(
+            lambda: name in self._comm.remote.finder.own, f"a search for {name} is open"
+        )
+        self._strike.at("open", SEARCH)
+
+    def register(self, name: str, place: str, number: int, by: int) -> None:
+        """Have a task of that name; be struck meanwhile, if there is a place."""
+
+        def taken() -> bool:
+            try:
+                self._load.register(name)
+            except NameTakenError:
+                return False  # that who had it is gone is not known here yet
+            return True
+
+        self._load.churn(on=False)
+        self._strike.arm(place, number, by)
+        _until(taken, f"{name} is free")
+        self._load.churn(on=True)
+
+    def deregister(self, name: str, place: str, number: int, by: int) -> None:
+        """Let it leave; be struck meanwhile, or when it has, if there is a place."""
+        self._load.churn(on=False)
+        self._strike.arm(place, number, by)
+        task = self._load.deregister(name)
+        _until(lambda: task._entry.place is None, f"{name} has left")
+        self._strike.at("between", MOVING)
+        self._load.churn(on=True)
+
+
+def _until(condition: Any, what: str) -> None:
+    """Wait for what another thread does; without what only tests need to import."""
+    pause = threading.Event()
+    for _ in range(int(_LIMIT_S / _LOOK_S)):
+        if condition():
+            return
+        pause.wait(_LOOK_S)
+    raise TimeoutError(f"not so after {_LIMIT_S:g} s: {what}")
+
+
+def _imbalances(bus: Bus) -> Iterator[str]:
+    snapshot = bus.inspect()
+    for task in snapshot.tasks:
+        for books in (
+            task.commands,
+            *(each.notifications for each in task.subscriptions),
+        ):
+            over = books.delivered + books.dropped + books.expired + books.returned
+            if books.accepted != over + books.unread:
+                yield f"{task.address.module} has books that do not balance: {books}"
+            if books.unread or books.unread_bytes:
+                yield f"{task.address.module} has unread messages: {books}"
+        if task.questions or task.failures:
+            yield f"{task.address.module} is not at rest: {task}"
+    if snapshot.parked:
+        yield f"messages wait for {dict(snapshot.parked)}"
+
+
+def _main(life: str, folder: str, seed: str) -> None:
+    worker = Worker(life, Path(folder), seed)
+    for line in iter(sys.stdin.readline, ""):
+        verb, *arguments = json.loads(line)
+        try:
+            answer = ["ok", getattr(worker, verb)(*arguments)]
+        except Exception as error:  # noqa: BLE001 # told to who asked
+            answer = ["error", f"{type(error).__name__}: {error}"]
+        print(json.dumps(answer), flush=True)
+        worker.answered()
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

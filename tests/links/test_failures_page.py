@@ -1,0 +1,268 @@
+"""What docs/explanation/when-something-dies.md says, where no other test says it."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus import (
+    BusConfig,
+    CommandTimeoutError,
+    InDoubtError,
+    NameTakenError,
+    RemoteError,
+    Response,
+    Role,
+    Undelivered,
+    UnresolvedError,
+)
+from specs.clauses import clause
+from tests.bus.support import socket_bus
+from tests.links.processes import comm_of, linked
+from tests.links.real import Far
+from tests.support import LIMIT_S, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from bus import Bus
+
+# A task that returns from its callback when `made['go']` is set.
+HELD = (
+    "made.update(go=__import__('threading').Event(), held=bus.register('held', "
+    "on_command=lambda m: made['go'].wait(60)))"
+)
+IS_BUSY = "any(each.busy_s is not None for each in bus.inspect().threads)"
+
+
+@pytest.fixture
+def near() -> Iterator[Bus]:
+    """Give a bus of which this process is the master."""
+    with socket_bus("near", role=Role.MASTER) as bus:
+        yield bus
+
+
+@pytest.fixture
+def far(near: Bus) -> Iterator[Far]:
+    """Give a second process, a slave."""
+    assert near.machine
+    with Far("far") as process:
+        yield process.started()
+
+
+def under_way(bus: Bus) -> int:
+    """Return how many messages are on links, and were not taken."""
+
+    def count() -> int:
+        peers = comm_of(bus).remote.neighbours.peers.values()
+        relays = (relay for peer in peers for relay in peer.all_relays())
+        return sum(len(relay.unacked) for relay in relays)
+
+    total: int = bus._exchange.look(count)
+    return total
+
+
+# A task, a thread.
+
+
+@clause("BUS-DEREG-9")
+def test_what_ends_a_thread_ends_the_tasks_of_that_thread_alone(
+    near: Bus, far: Far
+) -> None:
+    """An exception of a callback ends nothing; SystemExit does."""
+    seen: list[tuple[str, bool]] = []
+    watcher = near.register("watcher")
+    watcher.watch("far/*", lambda p: seen.append((p.address.module, p.here)))
+    far("counter('far/beside')")
+    far("bus.register('far/bad', on_command=lambda m: 1 / 0) and None")
+    far(
+        "bus.register('far/quits', thread=bus.thread('t'), "
+        "on_command=lambda m: __import__('sys').exit()) and None"
+    )
+    until(lambda: len(seen) == 3, "all are seen")
+
+    with pytest.raises(RemoteError, match="ZeroDivisionError"):
+        near.call("far/bad")
+    near.command("far/quits")
+
+    until(lambda: len(seen) == 4, "one of them goes")
+    assert seen[3] == ("far/quits", False)
+    assert near.call("far/beside", 1) == 1
+    with pytest.raises(RemoteError):
+        near.call("far/bad")
+
+
+# A process that ends.
+
+
+@clause("BUS-MOVE-8", "BUS-DEREG-9")
+def test_what_was_under_way_is_in_doubt_and_the_rest_goes_to_the_next() -> None:
+    told: list[Undelivered] = []
+    with socket_bus("near", role=Role.MASTER, config=BusConfig(window=2)) as near:
+        sender = near.register("sender", on_undelivered=told.append)
+        with Far("far") as far:
+            far.started()
+            far(HELD)
+            sender.command("held", 0)
+            until(lambda: bool(far(IS_BUSY)), "it takes the first")
+            until(lambda: under_way(near) == 0, "it says so")
+            for number in range(1, 6):
+                sender.command("held", number)
+            until(lambda: under_way(near) == 2, "the window is full")
+
+            far.kill()
+            until(lambda: len(told) == 2, "what is in doubt is told")
+
+        got: list[Any] = []
+        near.register("held", on_command=lambda message: got.append(message.payload))
+        until(lambda: len(got) == 3, "what was not under way comes")
+        # Nobody asked for an answer to 0: it was taken, and nothing is told of it.
+        assert [(each.payload, type(each.error)) for each in told] == [
+            (1, InDoubtError),
+            (2, InDoubtError),
+        ]
+        assert got == [3, 4, 5]
+
+
+@clause("BUS-RELAY-8")
+def test_a_notifier_that_comes_back_is_heard_again(near: Bus) -> None:
+    """Nobody subscribes anew; what it said to nobody else is lost."""
+    heard: list[tuple[Any, int]] = []
+    seen: list[bool] = []
+    reader = near.register("reader")
+    reader.subscribe("sensor", lambda m: heard.append((m.payload, m.gap)))
+    reader.watch("sensor", lambda presence: seen.append(presence.here))
+
+    def live(life: int) -> None:
+        with Far("far") as far:
+            far.started()
+            far("made.update(sensor=bus.register('sensor'))")
+            until(lambda: len(seen) == 2 * life - 1, "it is here")
+            # Its process has learnt who hears it before this comes back.
+            far("bus.wait_for('reader') and None")
+            far(f"made['sensor'].notify({life})")
+            until(lambda: len(heard) == life, "it is heard")
+            far.kill()
+            until(lambda: len(seen) == 2 * life, "it is missed")
+
+    live(1)
+    live(2)
+
+    assert heard == [(1, 0), (2, 0)]
+    assert seen == [True, False, True, False]
+
+
+@clause("OPEN-21", "BUS-ENT-17")
+def test_a_signal_that_ends_a_process_kills_it_and_the_next_master_tidies_up(
+    own_run_directory: Path,
+) -> None:
+    """Nobody catches SIGTERM: what it leaves is a socket that nobody listens at."""
+    place = own_run_directory / "bus1"
+    with socket_bus("near", role=Role.MASTER) as near, Far("far") as far:
+        far.started()
+        far.signal(signal.SIGTERM)
+        until(lambda: linked(near) == set(), "its link is gone")
+        [left] = place.glob("Slave*")
+    assert left.exists()
+    with socket_bus("next", role=Role.MASTER):
+        assert not left.exists()
+
+
+# A process that stands still.
+
+
+@clause("OPEN-2", "BUS-FLOW-5", "BUS-MOVE-7")
+def test_who_is_stopped_keeps_its_name_and_carries_out_what_it_was_sent(
+    near: Bus, far: Far
+) -> None:
+    seen: list[bool] = []
+    near.register("watcher").watch("echo", lambda p: seen.append(p.here))
+    far("counter('echo')")
+    assert near.call("echo", 0) == 0
+
+    far.signal(signal.SIGSTOP)
+    with pytest.raises(CommandTimeoutError):
+        near.call("echo", 1, timeout=0.2)
+    with pytest.raises(NameTakenError):
+        near.register("echo")
+    assert seen == [True]
+    far.signal(signal.SIGCONT)
+
+    # Too late for who asked, and done all the same: that is what in doubt means.
+    assert near.call("echo", 2) == 2
+    assert far("made['echo'].got") == [0, 1, 2]
+
+
+# The master.
+
+
+@clause("BUS-INIT-3", "BUS-ENT-13")
+def test_slaves_that_may_not_be_master_wait_for_theirs_and_go_on() -> None:
+    quick = BusConfig(resolve_timeout_s=0.3)
+    with (
+        Far("far", role="slave") as far,
+        socket_bus("near", role=Role.SLAVE, config=quick) as near,
+    ):
+        far.started()
+        far("counter('echo')")
+        with Far("master", role="master") as master:
+            master.started()
+            near.wait_for("echo", timeout=LIMIT_S)
+            assert near.call("echo", 1, timeout=LIMIT_S) == 1
+            master.kill()
+
+        assert near.call("echo", 2, timeout=LIMIT_S) == 2
+        far("counter('late')")
+        with pytest.raises(UnresolvedError):
+            near.call("late", 3)
+
+        with Far("master", role="master") as again:
+            again.started()
+            near.wait_for("late", timeout=LIMIT_S)
+            assert near.call("late", 4, timeout=LIMIT_S) == 4
+
+
+@clause("OPEN-2", "BUS-INIT-3")
+def test_who_comes_while_the_master_stands_still_is_alone_until_it_goes_on() -> None:
+    quick = BusConfig(connect_timeout_s=0.3, resolve_timeout_s=0.3)
+    with Far("master", role="master") as master:
+        master.started()
+        master("counter('echo')")
+        master.signal(signal.SIGSTOP)
+        with socket_bus("near", config=quick) as near:
+            near.register("own", on_command=lambda message: message.payload)
+            assert near.call("own", 1) == 1
+            with pytest.raises(UnresolvedError):
+                near.call("echo", 2)
+
+            master.signal(signal.SIGCONT)
+            near.wait_for("echo", timeout=LIMIT_S)
+            assert near.call("echo", 3, timeout=LIMIT_S) == 3
+
+
+# The run directory.
+
+
+@clause("BUS-ENT-16", "BUS-ENT-13")
+def test_who_is_linked_needs_no_run_directory_and_who_comes_later_finds_nobody(
+    near: Bus, far: Far, own_run_directory: Path
+) -> None:
+    far("counter('echo')")
+    assert near.call("echo", 0) == 0
+
+    shutil.rmtree(own_run_directory)
+
+    assert near.call("echo", 1) == 1
+    with socket_bus("stranger") as stranger:
+        # It has made a directory of its own, and is master there.
+        assert comm_of(stranger).remote.neighbours.is_master
+        answers: list[Response] = []
+        asker = stranger.register("asker")
+        asker.command("echo", 2, on_response=answers.append, timeout=0.3)
+        until(lambda: len(answers) == 1, "it is told")
+        assert isinstance(answers[0].error, UnresolvedError)
+    assert far("made['echo'].got") == [0, 1]
