@@ -1,10 +1,10 @@
 """The software bus, and what holds the traffic of `queuebroker` to its promises.
 
-The bus: `open_bus`, and all that comes of it. `address`, `message`, `payload`, `config`
-and `errors` are its words, `core` is what it decides, `threads` how tasks take turns,
-`links` how processes reach one another, `api` what the author of a program holds,
-`service` what stands between producers and readers, `testing` a whole bus inside one
-test.
+The bus: `open_bus`, and all that comes of it. `address`, `message`, `payload`, `role`,
+`access`, `config` and `errors` are its words, `core` is what it decides, `threads` how
+tasks take turns, `links` how processes reach one another, `api` what the author of a
+program holds, `service` what stands between producers and readers, `inspector` what a
+process tells of itself, `testing` a whole bus inside one test.
 
 The record of traffic: `journal` records it, and holds the record to its promises;
 `pipeline` does so with Spark and draws a report, `demo` is a program to be recorded,

@@ -1,6 +1,8 @@
 """How a process reaches others: its links, and the thread that serves them.
 
-`lines` is the links as message queues, `comm_thread` serves them. What tasks send to
-others is posted to the `relay_host`, where each relay has a `stand_in`; what comes for
-them from others is in `arrivals`. `memory` is a network without sockets, for tests.
+`lines` is the links as message queues, `comm_thread` serves them, `sleep` is how that
+waits. What tasks send to others is posted to the `relay_host`, where each relay has a
+`stand_in`; what comes for them from others is in `arrivals`. A `network` makes
+processes find one another: `socket_network` those of a machine, in a `run_directory`;
+`memory` several inside one, for tests. `joining` is what came of that.
 """
