@@ -261,8 +261,13 @@ def look_around(target: Target, bus: Bus) -> Answers:
     first = ask(target, bus, [master])
     if first.missing:
         raise first.missing[master]
+    known = first.told[0]["users"]
     slaves = [
-        each for each in first.told[0]["processes"] if each not in {master, bus.process}
+        each
+        for each in first.told[0]["processes"]
+        # Who has just left in order, such as another one who looks, is known a little
+        # longer than its names are.
+        if each not in {master, bus.process} and inspector_of(each) in known
     ]
     rest = ask(target, bus, sorted(slaves))
     return Answers(first.told + rest.told, rest.missing)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
+from bus.cli import live
 from tests.cli.verbs import read, verb
 from tests.links.real import Far
 from tests.support import until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 
@@ -155,3 +158,25 @@ def test_a_route_of_nobody_is_one_line(arguments: tuple[str, ...], line: str) ->
     result = verb("route", *arguments)
 
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", line)
+
+
+def test_who_has_just_left_is_not_asked_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The master knows it a little longer than its names."""
+    asked: list[list[str]] = []
+    told = {
+        "processes": ["alpha", "beta", "gone", "me"],
+        "users": {"_bus/alpha": "alpha", "_bus/beta": "beta", "_bus/me": "me"},
+    }
+
+    def ask(_: object, __: object, processes: Iterable[str]) -> live.Answers:
+        asked.append(list(processes))
+        return live.Answers([told], {})
+
+    monkeypatch.setattr(live, "ask", ask)
+    monkeypatch.setattr(live, "_master", lambda _: "alpha")
+
+    live.look_around(Mock(), Mock(process="me"))
+
+    assert asked == [["alpha"], ["beta"]]
