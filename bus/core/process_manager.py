@@ -94,8 +94,9 @@ class ProcessManager:
         self.far: Final[dict[RegistrationId, Address]] = {}
         self._numbers = itertools.count(incarnation + 1)
         # By name: registrations that are found no more, but not yet emptied, each with
-        # its place in the order in which they left.
-        self._leaving: dict[str, dict[Entry, int]] = {}
+        # its place in the order in which they left. One of another process, which is
+        # told of again, may be there twice.
+        self._leaving: dict[str, list[tuple[Entry, int]]] = {}
         self._turns = itertools.count()
         # Those who took a name while they had to wait for those who leave.
         self._unopened: dict[str, list[Entry]] = {}
@@ -175,7 +176,7 @@ class ProcessManager:
             self._opened(entry)
             # What still waits was sent before all that it has got, and stays before it.
             actions.append(Open(entry, ()) if entry.remote else self._open(entry))
-        self._leaving.setdefault(entry.name, {})[entry] = next(self._turns)
+        self._leaving.setdefault(entry.name, []).append((entry, next(self._turns)))
         for interest in self.subscriptions.of(entry):
             self.unsubscribe(interest)
         for interest in self.watches.of(entry):
@@ -203,7 +204,8 @@ class ProcessManager:
             if message.kind is Kind.COMMAND and message._receipt is None
         ]
         others = self._leaving[entry.name]
-        turn = others.pop(entry)
+        _, turn = departure = next(each for each in others if each[0] is entry)
+        others.remove(departure)
         actions: list[Action] = []
         if final or entry.visibility is Visibility.PRIVATE:
             actions += [
