@@ -273,7 +273,7 @@ class UnresolvedError(BusError):
     def __init__(self, name: str, waited_s: float) -> None:
         super().__init__(
             f"cannot deliver to {name!r}: nobody has that name: "
-            f"waited for {waited_s:g} s"
+            f"waited for {round(waited_s, 3):g} s"
         )
         self.name: str = name
         self.waited_s: float = waited_s
@@ -376,7 +376,9 @@ class CommandTimeoutError(BusError, TimeoutError):
     """
 
     def __init__(self, name: str, timeout_s: float) -> None:
-        super().__init__(f"no answer from {name!r}: waited for {timeout_s:g} s")
+        super().__init__(
+            f"no answer from {name!r}: waited for {round(timeout_s, 3):g} s"
+        )
         self.name: str = name
         self.timeout_s: float = timeout_s
 

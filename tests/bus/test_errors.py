@@ -230,3 +230,9 @@ def test_a_command_that_timed_out_is_a_timeout() -> None:
 
     assert isinstance(error, TimeoutError)
     assert (error.errno, error.strerror) == (None, None)
+
+
+def test_a_time_that_was_waited_is_told_in_milliseconds_at_most() -> None:
+    """What is left of a timeout when a message goes on is a little less."""
+    assert str(CommandTimeoutError("b", 1.99995)).endswith("waited for 2 s")
+    assert str(CommandTimeoutError("b", 0.0125)).endswith("waited for 0.013 s")
