@@ -22,7 +22,13 @@ __all__ = ["MACHINE", "ended_by_notifying", "program", "read", "verb"]
 # What the processes of `Far` call their machine.
 MACHINE = ("--machine", "machine")
 
-_CODE = "from bus.cli import main; main()"
+# Whoever runs tests in the background ignores interrupts, and children would, too.
+_CODE = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from bus.cli import main
+main()
+"""
 
 
 def verb(*arguments: object) -> Result:
