@@ -78,8 +78,9 @@ class Incoming(msgspec.Struct, eq=False, kw_only=True):
     _size: int = 0
     # Not worth delivering after that, on the monotonic clock in seconds.
     _deadline: float | None = None
-    # Whom to tell that it was taken, if it came from another process.
+    # Whom to tell that it was taken, if it came from another process, and its number.
     _receipt: Any = None
+    _number: int = 0
     # What became of it: dropped while it lay unread; answered already.
     _dropped: bool = False
     _answered: bool = False

@@ -90,8 +90,12 @@ def freeze_within(
         PayloadError: as `freeze`.
         MessageTooLargeError: it takes more than ``limit``.
     """
-    frozen = freeze(payload, encoders)
-    size = size_of(frozen)
+    if type(payload) is bytes:  # what most is measured with, and sent
+        frozen: Payload = payload
+        size = _size_with_length(len(payload))
+    else:
+        frozen = freeze(payload, encoders)
+        size = size_of(frozen)
     if size > limit:
         raise MessageTooLargeError(size, limit)
     return frozen, size
@@ -315,7 +319,7 @@ def decode(data: bytes | memoryview) -> Payload:
         value = _DECODER.decode(data)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise WireError(f"payload cannot be decoded: {error}") from error
-    return _sealed(value, 0)
+    return value if type(value) in _PLAIN else _sealed(value, 0)
 
 
 def _sealed(value: Any, depth: int) -> Payload:

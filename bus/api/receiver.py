@@ -120,10 +120,15 @@ class Receiver:
 
     def handle(self, item: Incoming | Answer | News | Returned) -> None:
         """Let the callback run that one item is for."""
-        kind = type(item)
-        if kind is Incoming:
-            assert isinstance(item, Incoming)
-            self._message(item)
+        if type(item) is Incoming:
+            callback = self._on_command
+            if item.kind is Kind.NOTIFICATION:
+                self._notification(item)
+            elif callback is None:
+                self._keep(item)
+            elif self._extracted(item):
+                item.reference = self._reference
+                self._command(callback, item)
         elif isinstance(item, Answer):
             self._answer(item)
         elif isinstance(item, News):
@@ -199,16 +204,7 @@ class Receiver:
         armed = self._armed
         return armed is not None and armed <= deadline
 
-    def _message(self, message: Incoming) -> None:
-        if message.kind is Kind.COMMAND:
-            callback = self._on_command
-            if callback is None:
-                self._keep(message)
-                return
-            if self._extracted(message):
-                message.reference = self._reference
-                self._command(callback, message)
-            return
+    def _notification(self, message: Incoming) -> None:
         alive = tuple(each for each in message.subscriptions if each.active)
         if not self._extracted(message):
             return
@@ -224,7 +220,8 @@ class Receiver:
         place: ThreadManager = message._to.place
         if not message._account.extract(message, place.inbox.lock):
             return False
-        place.inbox.freed()
+        if place.inbox.room.asleep:
+            place.inbox.freed()
         if (comm := self._exchange.comm) is not None:
             comm.taken(message)
         deadline = message._deadline

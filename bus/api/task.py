@@ -52,7 +52,7 @@ Where = str | Address
 class CommandHandle:
     """A command that was sent."""
 
-    _receiver: Receiver
+    _receiver: Receiver | None
     _numbers: tuple[int, ...]
 
     def cancel(self) -> bool:
@@ -62,12 +62,17 @@ class CommandHandle:
         """
         waited = False
         for number in self._numbers:
+            assert self._receiver is not None
             question = self._receiver.questions.close(number)
             if question is not None:
                 waited = True
                 if question.message is not None:
                     question.message._deadline = 0.0
         return waited
+
+
+_UNASKED: Final = CommandHandle(None, ())  # no answer was asked for
+_COMMAND: Final = Kind.COMMAND
 
 
 class Task:
@@ -181,10 +186,36 @@ class Task:
             NotJoinedError: this process is not on that bus.
             UnknownTaskError: this task is deregistered.
         """
+        if on_response is None and type(to) is str:
+            return self._tell(to, payload, bus, timeout)
         check_optional_callable("on_response", on_response)
         names = addressees(to)
         timeout = answer_timeout(self._bus._config, timeout)
         return self._command(names, payload, bus, on_response, ref, timeout, None)
+
+    def _tell(
+        self, to: str, payload: Any, bus: str | None, timeout: float | Unset | None
+    ) -> CommandHandle:
+        """Send a command to one task, and wait for no answer: `_command`, but quick."""
+        there, name, config = self._bus, to, self._bus._config
+        if timeout is UNSET:
+            timeout = config.command_timeout_s
+        deadline = deadline_after(timeout)
+        self._check()
+        if bus is not None or self._exchange.find(to) is None:
+            name, there = there._route(to, bus)
+        frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)
+        message = Incoming(
+            kind=_COMMAND,
+            payload=frozen,
+            _source=self._entry,
+            _id=0,
+            _name=name,
+            _size=size,
+            _deadline=deadline,
+        )
+        there._exchange.send(message)
+        return _UNASKED
 
     def _command(
         self,

@@ -66,10 +66,10 @@ class Fail:
 
 @attrs.frozen
 class Post:
-    """Post to a task of this process a message that came over a link."""
+    """Post to a task of this process messages that came over a link, in order."""
 
     entry: Entry
-    message: Incoming
+    messages: list[Incoming]
 
 
 @attrs.frozen

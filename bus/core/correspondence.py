@@ -10,6 +10,8 @@ process is lost (BUS-MOVE-8).
 from __future__ import annotations
 
 import itertools
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -39,8 +41,9 @@ from bus.message import Incoming, Kind
 from bus.payload import decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from bus.core.actions import Action
     from bus.core.neighbours import Neighbours
     from bus.core.peer import Peer
     from bus.core.process_manager import ProcessManager
@@ -51,6 +54,9 @@ if TYPE_CHECKING:
     from bus.payload import Payload
 
 __all__ = ["Correspondence"]
+
+_RECEIPT: Final = attrgetter("_receipt")
+_NUMBER: Final = attrgetter("_number")
 
 
 class Correspondence:
@@ -89,31 +95,44 @@ class Correspondence:
 
     # What tasks of this process send.
 
-    def post(self, entry: Entry, message: Incoming) -> None:
-        """Send a command to a relay.
-
-        Raises:
-            BusFullError: as many wait in it already as may (BUS-FLOW-1).
-        """
+    def post(self, entry: Entry, messages: Sequence[Incoming]) -> None:
+        """Send commands to a relay; what it has no room for fails (BUS-FLOW-1)."""
         relay: Relay = entry.box
         limit = self._neighbours.limits.relay_queue
-        if len(relay.queue) >= limit:
-            error = BusFullError(f"the relay of {entry.name!r}", limit)
-            if entry.overflow != "drop-oldest":
-                raise error
-            oldest = relay.drop_oldest_command()
-            self._books.failed += len(oldest)
-            self._fail(oldest, error)
-        self._books.posted += 1
-        parcel = self._parcel(relay, message)
-        relay.append(parcel)
-        self._see_off(relay, [parcel])
-        relay.pump()
+        at = 0
+        while at < len(messages):
+            room = limit - len(relay.queue)
+            if room <= 0:
+                error = BusFullError(f"the relay of {entry.name!r}", limit)
+                if entry.overflow != "drop-oldest":
+                    self._fail(messages[at:], error)
+                    return
+                oldest = relay.drop_oldest_command()
+                self._books.failed += len(oldest)
+                self._fail(oldest, error)
+                room = 1
+            # Of one sender, and no more than fits: the next may be let through by then.
+            source = messages[at]._source
+            end = min(len(messages), at + room)
+            stop = at + 1
+            while stop < end and messages[stop]._source is source:
+                stop += 1
+            run = messages[at:stop]
+            self._books.posted += len(run)
+            parcels = self._parcels(relay, source, run)
+            relay.append(parcels)
+            self._see_off(relay, parcels)
+            relay.pump()
+            at = stop
 
     def open(self, entry: Entry, messages: Iterable[Incoming]) -> None:
         """Let a relay send: first what waited for its name."""
         relay: Relay = entry.box
-        parcels = [self._parcel(relay, message) for message in messages]
+        parcels = [
+            parcel
+            for message in messages
+            for parcel in self._parcels(relay, message._source, [message])
+        ]
         # What has come meanwhile keeps its turn, and what goes before it needs one as
         # early: else each would wait for the other, and a notification in between.
         turns = {each.relay: each.turn for each in reversed(relay.queue)}
@@ -139,18 +158,17 @@ class Correspondence:
             return False
         command = question.kind is Kind.COMMAND
         source = self._relays.known(question._to)
-        relay.append(
-            Parcel(
-                kind=Kind.COMMAND_RESPONSE if command else Kind.NOTIFICATION_RESPONSE,
-                source=source,
-                relay=source.relay,
-                id=question._id,
-                flags=0 if error is None else FAILED,
-                turn=next(self._turns),
-                deadline=None,
-                body=encode(payload if error is None else error),
-            )
+        parcel = Parcel(
+            kind=Kind.COMMAND_RESPONSE if command else Kind.NOTIFICATION_RESPONSE,
+            source=source,
+            relay=source.relay,
+            id=question._id,
+            flags=0 if error is None else FAILED,
+            turn=next(self._turns),
+            deadline=None,
+            body=encode(payload if error is None else error),
         )
+        relay.append((parcel,))
         relay.pump()
         return True
 
@@ -174,32 +192,38 @@ class Correspondence:
         for peer in hearers:
             if len(peer.audience.queue) >= self._neighbours.limits.relay_queue:
                 peer.audience.drop_oldest()  # (BUS-FLOW-3)
-            peer.audience.append(parcel)
+            peer.audience.append((parcel,))
             peer.audience.pump()
 
-    def _parcel(self, relay: Relay, message: Incoming) -> Parcel:
-        source: Entry = message._source
+    def _parcels(
+        self, relay: Relay, source: Entry, messages: Iterable[Incoming]
+    ) -> list[Parcel]:
+        """Pack commands of one task."""
         if source in self._manager.table:
             number = self._relays.known(source).relay
         else:
             # It has left, and its number with it.
             number = relay.peer.stray(source, self._relays.new_number)
-        return Parcel(
-            kind=Kind.COMMAND,
-            source=source,
-            relay=number,
-            id=message._id,
-            flags=WANTS_REPLY if message.wants_reply else 0,
-            turn=next(self._turns),
-            deadline=message._deadline,
-            body=encode(message.payload),
-            message=message,
-        )
+        command, turns = Kind.COMMAND, self._turns
+        return [
+            Parcel(  # by position, which is quicker; the order is that of the class
+                command,
+                source,
+                number,
+                message._id,
+                WANTS_REPLY if message.wants_reply else 0,
+                next(turns),
+                message._deadline,
+                encode(message.payload),
+                message,
+            )
+            for message in messages
+        ]
 
     def _see_off(self, relay: Relay, parcels: Iterable[Parcel]) -> None:
         """Let no relay stay of senders that have left, once this was sent."""
         for parcel in parcels:
-            if parcel.source not in self._manager.table:
+            if not parcel.source.found:
                 relay.peer.farewell(parcel.relay, final=False)
 
     # What comes over links.
@@ -228,42 +252,64 @@ class Correspondence:
         session.received(self._streams.acknowledgement(sender))
         if len(accepted) < len(run):
             session.repeat_ack()
+        # Mostly they are commands of one task for another, one after the other: who
+        # these are is looked up where that changes.
+        kind, to, by, commands = Kind.COMMAND, AUDIENCE, AUDIENCE, None
         for number, message in accepted:
-            self._deliver(peer, number, message, now)
+            if message.kind is not kind:
+                commands = None
+                self._deliver(peer, number, message, now)
+                continue
+            if commands is None or message.to != to or message.source != by:
+                to, by = message.to, message.source
+                commands = self._commands(peer, message)
+            if commands is not None:
+                commands.add(number, message, now)
 
-    def _deliver(self, peer: Peer, number: int, message: Message, now: float) -> None:
-        relay = peer.relays.get(message.source)
-        if (message.to == AUDIENCE) is not (message.kind is Kind.NOTIFICATION):
-            raise WireError(f"MSG has a {message.kind.name} for relay {message.to}")
+    def _commands(self, peer: Peer, message: Message) -> _Commands | None:
+        """Begin to deliver commands as this one; None if nobody is to get it."""
+        ends = self._ends(peer, message)
+        if ends is None:
+            return None
+        relay, target = ends
+        todo = self._neighbours.todo
+        last = todo[-1] if todo else None
+        if not isinstance(last, Post) or last.entry is not target:
+            last = Post(target, [])
+        receipt = Receipt(peer, peer.session.their_epoch, message.to)
+        expect = peer.receipts(target).expect
+        return _Commands(relay.entry, last, receipt, expect, todo)
+
+    def _ends(self, peer: Peer, message: Message) -> tuple[Relay, Entry] | None:
+        """Return what stands for the sender of a message, and whom it is for."""
         if message.to == AUDIENCE:
-            self._notify(peer, number, message, relay, now)
-            return
+            raise WireError(f"MSG has a {message.kind.name} for relay {message.to}")
+        relay = peer.relays.get(message.source)
         target = self._relays.task(message.to)
         if target is None or relay is None:
             self.strays += 1
             if target is None and not peer.is_told(message.to):
                 # It left before this session, in which it has taken nothing.
                 peer.session.tell(Unrelay(relay=message.to, extracted=0))
-            return
-        payload = decode(message.body)
-        peer.expect(target, number)
+            return None
         relay.users.add(target)
-        source: Entry = relay.entry
-        if message.kind is Kind.COMMAND:
-            incoming = Incoming(
-                kind=Kind.COMMAND,
-                payload=payload,
-                wants_reply=bool(message.flags & WANTS_REPLY),
-                _source=source,
-                _id=message.id,
-                _to=target,
-                _size=len(message.body),
-                _deadline=_deadline(message, now),
-                _receipt=Receipt(peer, peer.session.their_epoch, message.to, number),
-            )
-            self._neighbours.todo.append(Post(target, incoming))
+        return relay, target
+
+    def _deliver(self, peer: Peer, number: int, message: Message, now: float) -> None:
+        """Deliver what is no command."""
+        if message.kind is Kind.NOTIFICATION:
+            if message.to != AUDIENCE:
+                raise WireError(f"MSG has a NOTIFICATION for relay {message.to}")
+            self._notify(peer, number, message, peer.relays.get(message.source), now)
             return
-        peer.took(message.to, number, now)
+        ends = self._ends(peer, message)
+        if ends is None:
+            return
+        relay, target = ends
+        source: Entry = relay.entry
+        payload = decode(message.body)
+        peer.receipts(target).expect(number)
+        peer.took(message.to, (number,), now)
         final = message.kind is Kind.COMMAND_RESPONSE
         if final:
             relay.answered(target, message.id)
@@ -300,7 +346,7 @@ class Correspondence:
                 _to=each.entry,
                 _size=len(message.body),
             )
-            self._neighbours.todo.append(Post(each.entry, incoming))
+            self._neighbours.todo.append(Post(each.entry, [incoming]))
 
     def acknowledged(self, peer: Peer, ack: Ack) -> None:
         """Forget what came, and what was taken; send what that makes room for."""
@@ -316,11 +362,12 @@ class Correspondence:
                 self._relays.drained(relay)
         self.pump(peer)
 
-    def extracted(self, receipt: Receipt, now: float) -> None:
-        """Note that a task took, or dropped, what came over a link (BUS-RELAY-9)."""
-        peer: Peer = receipt.peer
-        if receipt.epoch == peer.session.their_epoch:
-            peer.took(receipt.relay, receipt.number, now)
+    def extracted(self, messages: Iterable[Incoming], now: float) -> None:
+        """Note that tasks took, or dropped, what came over links (BUS-RELAY-9)."""
+        for receipt, taken in groupby(messages, _RECEIPT):
+            peer: Peer = receipt.peer
+            if receipt.epoch == peer.session.their_epoch:
+                peer.took(receipt.relay, map(_NUMBER, taken), now)
 
     def pump(self, peer: Peer) -> None:
         """Put on the link whatever may be."""
@@ -407,6 +454,48 @@ class Correspondence:
         self._neighbours.todo += [Fail(each, error) for each in messages]
 
 
-def _deadline(message: Message, now: float) -> float | None:
-    left = message.milliseconds_left
-    return None if left == NO_DEADLINE else now + left / 1000
+class _Commands:
+    """Commands that came one after the other from one task for another one.
+
+    They join ``post``, which is to be done as soon as there is one.
+    """
+
+    __slots__ = ("_expect", "_post", "_receipt", "_source", "_todo")
+
+    def __init__(
+        self,
+        source: Entry,
+        post: Post,
+        receipt: Receipt,
+        expect: Callable[[int], object],
+        todo: list[Action],
+    ) -> None:
+        self._source: Final = source
+        self._post: Final = post
+        self._receipt: Final = receipt
+        self._expect: Final = expect
+        self._todo: Final = todo
+
+    def add(self, number: int, message: Message, now: float) -> None:
+        """Note one that came.
+
+        Raises:
+            WireError: its body is no payload.
+        """
+        left, body = message.milliseconds_left, message.body
+        incoming = Incoming(
+            kind=Kind.COMMAND,
+            payload=decode(body),
+            wants_reply=bool(message.flags & WANTS_REPLY),
+            _source=self._source,
+            _id=message.id,
+            _to=self._post.entry,
+            _size=len(body),
+            _deadline=None if left == NO_DEADLINE else now + left / 1000,
+            _receipt=self._receipt,
+            _number=number,
+        )
+        self._expect(number)
+        if not self._post.messages:
+            self._todo.append(self._post)
+        self._post.messages.append(incoming)

@@ -57,7 +57,7 @@ from bus.core.wire import (
 from bus.errors import WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from bus.core.actions import Action
     from bus.core.interests import Interest
@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from bus.core.link import Link
     from bus.core.peer import Key, Peer
     from bus.core.process_manager import ProcessManager
-    from bus.core.receipts import Receipt
     from bus.core.routing_table import Entry
     from bus.core.wire import Characteristics, Frame, Identity
     from bus.message import Incoming
@@ -204,9 +203,9 @@ class Neighbourhood:
 
     # Messages of tasks of this process.
 
-    def post(self, entry: Entry, message: Incoming) -> None:
-        """Send a command to what stands for a task; see `Correspondence.post`."""
-        self.correspondence.post(entry, message)
+    def post(self, entry: Entry, messages: Sequence[Incoming]) -> None:
+        """Send commands to what stands for a task; see `Correspondence.post`."""
+        self.correspondence.post(entry, messages)
 
     def open(self, entry: Entry, messages: Iterable[Incoming]) -> None:
         """Let what stands for a task send; first what waited for it."""
@@ -223,9 +222,9 @@ class Neighbourhood:
         hearers = self.listening.hearers(source)
         self.correspondence.notify(hearers, source, payload, question)
 
-    def extracted(self, receipt: Receipt, now: float) -> None:
-        """Note that a task took, or dropped, what came over a link."""
-        self.correspondence.extracted(receipt, now)
+    def extracted(self, messages: Iterable[Incoming], now: float) -> None:
+        """Note that tasks took, or dropped, what came over links."""
+        self.correspondence.extracted(messages, now)
 
     # Links.
 
@@ -361,6 +360,13 @@ class Neighbourhood:
                 elif relay.provisional:
                     times.append(self.relays.forgotten_at(relay))
         return min([at for at in times if at is not None], default=None)
+
+    @property
+    def acks_due(self) -> bool:
+        """Whether `next_deadline` is soon, since something is to be acknowledged."""
+        return any(
+            peer.session.ack_at is not None for peer in self.neighbours.peers.values()
+        )
 
     def _lost_at(self, peer: Peer) -> float:
         limits = self.neighbours.limits

@@ -10,23 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-import attrs
-
 from bus.core.incoming_stream import NUMBERS
 from bus.errors import WireError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from bus.core.incoming_stream import Acknowledgement
 
 __all__ = ["OutgoingStream"]
 
 M = TypeVar("M")
-
-
-@attrs.frozen
-class _Outstanding(Generic[M]):
-    message: M
-    deadline: float | None
 
 
 class OutgoingStream(Generic[M]):
@@ -47,13 +41,15 @@ class OutgoingStream(Generic[M]):
         them unless nothing is.
     """
 
-    __slots__ = ("_outstanding", "_window", "epoch", "floor", "next")
+    __slots__ = ("_deadlines", "_outstanding", "_window", "epoch", "floor", "next")
 
     def __init__(self, epoch: int, *, first: int = 1, window: int) -> None:
         self.epoch: Final = epoch
         self._window: Final = window
         # In rising order of numbers, as they are given: a dict keeps it.
-        self._outstanding: dict[int, _Outstanding[M]] = {}
+        self._outstanding: dict[int, M] = {}
+        # Of those that have one, in the same order.
+        self._deadlines: dict[int, float] = {}
         self.next: int = first
         self.floor: int = first
 
@@ -80,17 +76,28 @@ class OutgoingStream(Generic[M]):
         Raises:
             ValueError: there is no ``room``; nothing is changed.
         """
-        if not self.room:
-            msg = f"cannot send: {self.next - self.floor} numbers are outstanding"
-            raise ValueError(msg)
-        number = self.next
-        self._outstanding[number] = _Outstanding(message, deadline)
-        self.next = number + 1
+        number = self.send_all((message,))
+        if deadline is not None:
+            self._deadlines[number] = deadline
         return number
+
+    def send_all(self, messages: Collection[M]) -> int:
+        """Give messages their numbers, in order; return that of the first, or ``next``.
+
+        Raises:
+            ValueError: there is no ``room`` for all; nothing is changed.
+        """
+        first, stop = self.next, self.next + len(messages)
+        if len(messages) > self.room:
+            msg = f"cannot send: {first - self.floor} numbers are outstanding"
+            raise ValueError(msg)
+        self._outstanding.update(zip(range(first, stop), messages, strict=True))
+        self.next = stop
+        return first
 
     def outstanding(self) -> list[tuple[int, M]]:
         """Return what a new link to the same receiver has to carry again, in order."""
-        return [(number, kept.message) for number, kept in self._outstanding.items()]
+        return list(self._outstanding.items())
 
     def acknowledge(self, has: Acknowledgement) -> list[M]:
         """Forget what the receiver has; return it, in order (AMO-23).
@@ -103,6 +110,8 @@ class OutgoingStream(Generic[M]):
         if has.next > self.next:
             msg = f"acknowledged up to {has.next - 1}, sent up to {self.next - 1}"
             raise WireError(msg)
+        if not has.missing and has.next == self.next:
+            return self.abandon()  # all there is
         missing = iter(has.missing)
         start, stop = next(missing, (has.next, has.next))
         received = []
@@ -121,9 +130,7 @@ class OutgoingStream(Generic[M]):
         It was sent, and may have arrived: its sender is told so, not that it failed.
         """
         late = [
-            number
-            for number, kept in self._outstanding.items()
-            if kept.deadline is not None and kept.deadline <= now
+            number for number, deadline in self._deadlines.items() if deadline <= now
         ]
         return self._forget(late)
 
@@ -132,9 +139,16 @@ class OutgoingStream(Generic[M]):
 
         Each of these messages is in doubt, and must not be sent to anybody again.
         """
-        return self._forget(list(self._outstanding))
+        forgotten = list(self._outstanding.values())
+        self._outstanding.clear()
+        self._deadlines.clear()
+        self.floor = self.next
+        return forgotten
 
     def _forget(self, numbers: list[int]) -> list[M]:
-        forgotten = [self._outstanding.pop(number).message for number in numbers]
+        forgotten = [self._outstanding.pop(number) for number in numbers]
+        if self._deadlines:
+            for number in numbers:
+                self._deadlines.pop(number, None)
         self.floor = next(iter(self._outstanding), self.next)
         return forgotten

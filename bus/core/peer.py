@@ -130,28 +130,33 @@ class Peer:
             number = self._strays[task] = new()
         return number
 
-    def queued(self, parcel: Parcel) -> None:
-        """Note that a message of a task waits for the link."""
-        self._queued[parcel.relay] += 1
+    def queued(self, parcel: Parcel, count: int = 1) -> None:
+        """Note that so many messages like this one wait for the link."""
+        self._queued[parcel.relay] += count
         if parcel.kind is Kind.NOTIFICATION:
-            self._notified[parcel.relay] += 1
+            self._notified[parcel.relay] += count
 
-    def unqueued(self, parcel: Parcel) -> None:
-        """Note that one does not any more; say that the task left, if it was the last.
+    def unqueued(self, parcel: Parcel, count: int = 1) -> None:
+        """Note that they do not any more; say that the task left, if none does.
 
         Nobody can be told so before: what it sent would come from nobody.
         """
         relay = parcel.relay
         if parcel.kind is Kind.NOTIFICATION:
-            self._notified[relay] -= 1
+            self._notified[relay] -= count
             if not self._notified[relay]:
                 del self._notified[relay]
-        self._queued[relay] -= 1
+        self._queued[relay] -= count
         if not self._queued[relay]:
             del self._queued[relay]
             farewell = self._departing.pop(relay, None)
             if farewell is not None:
                 self._leave(farewell)
+
+    @property
+    def notifying(self) -> bool:
+        """Whether any notification waits for the link, which others may wait for."""
+        return bool(self._notified)
 
     def holds_back(self, relay: Relay, parcel: Parcel) -> bool:
         """Whether its sender sent something before that waits for the link elsewhere.
@@ -208,17 +213,17 @@ class Peer:
             for frame in self.session.unheard()
         )
 
-    def expect(self, task: Entry, number: int) -> None:
-        """Note a message for a task of this process."""
+    def receipts(self, task: Entry) -> Receipts:
+        """Return what came for a task of this process, to be noted there."""
         receipts = self._receipts.get(task.relay)
         if receipts is None:
             receipts = self._receipts[task.relay] = Receipts()
-        receipts.expect(number)
+        return receipts
 
-    def took(self, relay: int, number: int, now: float) -> None:
-        """Note that a task of this process took a message."""
+    def took(self, relay: int, numbers: Iterable[int], now: float) -> None:
+        """Note that a task of this process took messages."""
         receipts = self._receipts.get(relay)
-        if receipts is not None and receipts.take(number):
+        if receipts is not None and receipts.take(numbers):
             self.session.took(relay, receipts.extracted, now)
 
     # Its own tasks.

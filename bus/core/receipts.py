@@ -8,9 +8,12 @@ the last one below which nothing is unread.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = ["Receipt", "Receipts"]
 
@@ -32,25 +35,30 @@ class Receipts:
         """Note a message that came; its number is above all that came before."""
         self._unread.append(number)
 
-    def take(self, number: int) -> bool:
-        """Note that it was taken; whether `extracted` has risen by that."""
-        self._taken.add(number)
-        before = self.extracted
-        while self._unread and self._unread[0] in self._taken:
-            self.extracted = self._unread.popleft()
-            self._taken.discard(self.extracted)
+    def take(self, numbers: Iterable[int]) -> bool:
+        """Note that these were taken; whether `extracted` has risen by that."""
+        unread, taken, before = self._unread, self._taken, self.extracted
+        for number in numbers:
+            if unread and unread[0] == number:  # mostly: they are taken as they came
+                self.extracted = unread.popleft()
+            else:
+                taken.add(number)
+        while unread and unread[0] in taken:
+            self.extracted = unread.popleft()
+            taken.discard(self.extracted)
         return self.extracted > before
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Receipt:
-    """What to tell which process when a message is taken (BUS-RELAY-9).
+    """Which process to tell when messages are taken, and of whom (BUS-RELAY-9).
 
-    peer: whose message it is, a `bus.core.peer.Peer`; epoch: of its stream.
-    relay: the number by which that process knows the task; number: the message's.
+    Messages that came together share one.
+
+    peer: whose messages they are, a `bus.core.peer.Peer`; epoch: of its stream.
+    relay: the number by which that process knows the task.
     """
 
     peer: Any
     epoch: int | None
     relay: int
-    number: int

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from bus.core.limits import Limits
     from bus.core.peer import Peer
@@ -27,7 +27,7 @@ __all__ = ["AUDIENCE", "Parcel", "Relay", "RelayState"]
 AUDIENCE: Final = 0  # the relay number of all who hear notifications in a process
 
 
-class Parcel(Struct, frozen=True, eq=False, kw_only=True):
+class Parcel(Struct, frozen=True, eq=False):
     """A message on its way to another process.
 
     source: the task that sends it; relay: the number by which others know that.
@@ -43,7 +43,7 @@ class Parcel(Struct, frozen=True, eq=False, kw_only=True):
     relay: int
     id: int
     flags: int
-    turn: int = 0
+    turn: int
     deadline: float | None
     body: bytes
     message: Incoming | None = None
@@ -137,10 +137,11 @@ class Relay:
         """Whether anything waits here, is under way, or is to be answered."""
         return bool(self.queue or self.unacked or self.asked or self.withdrawn)
 
-    def append(self, parcel: Parcel) -> None:
-        """Post something behind all that is here."""
-        self.queue.append(parcel)
-        self._count(parcel)
+    def append(self, parcels: Sequence[Parcel]) -> None:
+        """Post something of one task, and of one kind, behind all that is here."""
+        self.queue += parcels
+        self.queued_bytes += sum([len(parcel.body) for parcel in parcels])
+        self.peer.queued(parcels[0], len(parcels))
 
     def open(self, first: list[Parcel]) -> None:
         """Put in front what was sent before all that is here."""
@@ -157,6 +158,10 @@ class Relay:
         """
         if not self.opened:
             return
+        if self.number != AUDIENCE and not self.peer.notifying:
+            while self.queue and (run := self._take_run()):
+                self._send(run)
+            return
         session, held, at = self.peer.session, set[int](), 0
         while at < len(self.queue) and self._room and session.room:
             parcel = self.queue[at]
@@ -165,12 +170,34 @@ class Relay:
                 at += 1
                 continue
             del self.queue[at]
-            self.peer.announce(parcel.source, parcel.relay)
-            if not self.peer.is_leaving(parcel.relay):
-                self.users.add(parcel.source)
-            self.unacked.append((session.send(self.number, parcel), parcel))
-            self.unacked_bytes += len(parcel.body)
-            self._uncount(parcel)
+            self._send([parcel])
+
+    def _take_run(self) -> list[Parcel]:
+        """Take out what goes first of one sender and may go now, as it lies there."""
+        queue, window_bytes = self.queue, self.limits.window_bytes
+        room = min(self.peer.session.room, self.limits.window - len(self.unacked))
+        length = self.unacked_bytes
+        number = queue[0].relay
+        run: list[Parcel] = []
+        while len(run) < room and queue and queue[0].relay == number:
+            if length >= window_bytes and (run or self.unacked):
+                break
+            parcel = queue.popleft()
+            run.append(parcel)
+            length += len(parcel.body)
+        return run
+
+    def _send(self, run: list[Parcel]) -> None:
+        """Put on the link what was taken out, of one sender."""
+        peer, first = self.peer, run[0]
+        peer.announce(first.source, first.relay)
+        if not peer.is_leaving(first.relay):
+            self.users.add(first.source)
+        self.unacked += zip(peer.session.send(self.number, run), run, strict=True)
+        length = sum([len(parcel.body) for parcel in run])
+        self.unacked_bytes += length
+        self.queued_bytes -= length
+        peer.unqueued(first, len(run))
 
     @property
     def _room(self) -> bool:

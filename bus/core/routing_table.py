@@ -76,6 +76,7 @@ class Entry:
     audience: who hears what it notifies; exchanged as a whole, so read without a lock.
     remote: whether it stands for a task of another process; ``name`` is then how it is
       addressed from this one.
+    found: whether it is in the routing table of its process.
     relay: the number by which other processes know a task of this one, 0 before any
       does.
     overflow: what becomes of commands that it has no room for (BUS-FLOW-6).
@@ -89,6 +90,7 @@ class Entry:
     box: Any
     audience: tuple[Audience, ...] = ()
     remote: bool = False
+    found: bool = False
     relay: int = 0
     overflow: Overflow = "error"
 
@@ -116,7 +118,7 @@ class RoutingTable:
 
     def __contains__(self, entry: Entry) -> bool:
         """Whether a registration can be found."""
-        return entry.id in self._by_id
+        return entry.found
 
     def by_id(self, number: RegistrationId) -> Entry | None:
         """Return a registration that can be found."""
@@ -136,12 +138,14 @@ class RoutingTable:
     def add(self, entry: Entry) -> None:
         """Let a registration be found; its name must be free."""
         self._by_id[entry.id] = entry
+        entry.found = True
         if self._has_name(entry):
             self._names(entry)[entry.name] = entry
 
     def remove(self, entry: Entry) -> None:
         """Let a registration be found no more; it must be one that can be."""
         del self._by_id[entry.id]
+        entry.found = False
         if self._has_name(entry):
             del self._names(entry)[entry.name]
 

@@ -12,6 +12,7 @@ Only one link is listened to at a time. It decides nothing about what is said.
 from __future__ import annotations
 
 from collections import deque
+from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 from bus.core.incoming_stream import Acknowledgement
@@ -28,6 +29,8 @@ from bus.core.wire.stream_frames import EXTRACTED_MAX
 from bus.errors import WireError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bus.core.limits import Limits
     from bus.core.relay import Parcel
     from bus.core.wire import ControlFrame, Frame
@@ -194,11 +197,12 @@ class Session:
         if self.ready and self._held is None:
             self._outbox.append(frame)
 
-    def send(self, to: int, parcel: Parcel) -> int:
-        """Send a message to a relay number; there must be room. Return its number."""
-        number = self.outgoing.send((to, parcel))
-        self._outbox.append((number, to, parcel))
-        return number
+    def send(self, to: int, parcels: Sequence[Parcel]) -> range:
+        """Send messages to a relay number; there must be room. Return their numbers."""
+        first = self.outgoing.send_all([(to, parcel) for parcel in parcels])
+        numbers = range(first, self.outgoing.next)
+        self._outbox += zip(numbers, repeat(to), parcels, strict=False)
+        return numbers
 
     def flush(self, now: float) -> list[Frame]:
         """Take out what is to be put on the link now, in order."""

@@ -19,6 +19,8 @@ from bus.message import Incoming, Kind
 from bus.threads.account import Admission
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bus.core.routing_table import Entry
     from bus.threads.account import Account
     from bus.threads.delivery import Delivery
@@ -49,15 +51,18 @@ class Arrivals:
         """Whether anything is held back for a task; a look, from any thread."""
         return entry in self._held
 
-    def deliver(self, entry: Entry, message: Incoming) -> None:
-        """Give a message to a task, or hold it back."""
+    def deliver(self, entry: Entry, messages: Sequence[Incoming]) -> None:
+        """Give messages to a task, or hold them back."""
         held = self._held.get(entry)
+        given = 0 if held is not None else _offer_run(entry, messages)
+        for message in messages[given:]:
+            if held is not None:
+                self._hold(held, message)
+            elif not _offer(entry, message):
+                held = _Held()
+                self._hold(held, message)
+                self._held[entry] = held
         if held is not None:
-            self._hold(held, message)
-        elif not _offer(entry, message):
-            held = _Held()
-            self._hold(held, message)
-            self._held[entry] = held
             # Who has read meanwhile did not know that somebody waits for that.
             self.resume(entry)
 
@@ -117,6 +122,19 @@ class _Held:
                     break
         self.take(message)
         _turn_away(message._to, account)
+
+
+def _offer_run(entry: Entry, messages: Sequence[Incoming]) -> int:
+    """Post what a task has room for in one step; return how many, from the first."""
+    first, given = messages[0], 0
+    if first.kind is Kind.COMMAND:  # so all are: notifications come one by one
+        account: Account = entry.box.client.account
+        for message in messages:
+            message._account = account
+        place = entry.place
+        if place is not None:
+            given = place.inbox.offer_run(messages, account, place)
+    return given
 
 
 def _offer(entry: Entry, message: Incoming) -> bool:

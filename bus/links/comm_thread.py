@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from bus.config import BusConfig
     from bus.core.limits import Limits
-    from bus.core.receipts import Receipt
     from bus.core.routing_table import Entry
     from bus.core.wire import Frame, Identity, Refused
     from bus.errors import BusError
@@ -150,7 +149,11 @@ class CommThread:
         # that something is to be done with.
         self._nudged: bool = False
         self._own_nudges: int = 0
-        self._taken: Final[deque[Receipt]] = deque()
+        self._taken: Final[deque[Incoming]] = deque()
+        # Whether this thread wakes soon anyway to acknowledge what was taken: then it
+        # is not woken for more of that, unless it is much (BUS-RELAY-9).
+        self._armed: bool = False
+        self._taken_max: Final = max(1, config.window // 4)
         self._outbox: Final[deque[Send | HangUp | Dial]] = deque()
         self._arrivals: Final = Arrivals(
             messages_max=config.task_fifo_messages, bytes_max=config.task_fifo_bytes
@@ -245,8 +248,9 @@ class CommThread:
     def taken(self, message: Incoming) -> None:
         """Note that a task took, or dropped, a message, wherever it came from."""
         if message._receipt is not None:
-            self._taken.append(message._receipt)
-            self._wake()
+            self._taken.append(message)
+            if not self._armed or len(self._taken) >= self._taken_max:
+                self._wake()
         self.left(message._to)
 
     def left(self, entry: Entry) -> None:
@@ -270,8 +274,8 @@ class CommThread:
     def do(self, action: Action) -> None:
         """Do what concerns other processes, or came from them; one at a time."""
         match action:
-            case Post(entry, message):
-                self._arrivals.deliver(entry, message)
+            case Post(entry, messages):
+                self._arrivals.deliver(entry, messages)
             case Resume(entry):
                 self._arrivals.resume(entry)
             case Reply(entry, number, responder, payload, error, final):
@@ -331,7 +335,12 @@ class CommThread:
     def _due(self) -> bool:
         """Whether there is anything to do but for what comes by links."""
         return bool(
-            self._host.inbox.items or self._taken or self._outbox or self._nudged
+            self._host.inbox.items
+            or self._outbox
+            or self._nudged
+            or (
+                self._taken and (not self._armed or len(self._taken) >= self._taken_max)
+            )
         )
 
     def _deadline(self) -> float | None:
@@ -341,6 +350,7 @@ class CommThread:
 
     def _next_deadline(self, now: float) -> float | None:
         parked = self._exchange.manager.parked.next_deadline()
+        self._armed = self._end_at is None and self.remote.acks_due
         return _first(self.remote.next_deadline(now), parked)
 
     def _over(self) -> bool:
@@ -361,7 +371,8 @@ class CommThread:
         )
 
     def _round(self) -> None:
-        self._nudged = False
+        # Before what was taken is looked at: who takes something later wakes this.
+        self._nudged = self._armed = False
         came = [(number, _read(data)) for number, data in self._lines.take()]
         posted, requests = self._host.take()
         now = _sync.monotonic()
@@ -395,10 +406,10 @@ class CommThread:
                 actions += remote.malformed(number, read.error, now)
             else:
                 actions += remote.receive(number, read.frame, now)
-        while self._taken:
-            remote.extracted(self._taken.popleft(), now)
-        for item in posted:
-            actions += self._host.pass_on(item, remote)
+        if self._taken:
+            taken = [self._taken.popleft() for _ in range(len(self._taken))]
+            remote.extracted(taken, now)
+        self._host.pass_on(posted, remote)
         # As of before all this; what is due by then is seen to in the next round.
         if self._due_at is not None and self._due_at <= now:
             actions += self._exchange.manager.expire(now)

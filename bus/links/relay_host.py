@@ -6,20 +6,19 @@ until the comm thread takes it in; so to post ends the sender's part (BUS-RELAY-
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
 
-from bus.core.actions import Action, Fail
 from bus.core.routing_table import Entry, RegistrationId, Visibility
-from bus.errors import BusFullError
 from bus.links.stand_in import StandIn
-from bus.message import Incoming
 from bus.threads.account import Account
 from bus.threads.inbox import Inbox
 from bus.threads.thread_manager import Request
 from queuebroker import _sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from bus.address import Address
     from bus.config import BusConfig
@@ -27,19 +26,26 @@ if TYPE_CHECKING:
     from bus.core.relay import Relay
     from bus.core.wire import Characteristics
     from bus.errors import BusError
+    from bus.message import Incoming
     from bus.payload import Payload
     from bus.threads.account import Admission
     from bus.threads.delivery import Delivery
 
 __all__ = ["RelayHost", "Said"]
 
+_ADDRESSEE: Final = attrgetter("_to")
+
 
 class Said:
-    """An answer that a task of this process gave to one of another."""
+    """An answer that a task of this process gave to one of another.
 
-    __slots__ = ("error", "payload", "question")
+    It is posted to no relay: the question says which one it is for.
+    """
+
+    __slots__ = ("_to", "error", "payload", "question")
 
     def __init__(self, question: Incoming, payload: Payload, error: str | None) -> None:
+        self._to: Final = None
         self.question: Final = question
         self.payload: Final = payload
         self.error: Final = error
@@ -90,6 +96,7 @@ class RelayHost:
             bytes_max=config.task_fifo_bytes,
             overflow="drop-oldest",
         )
+        # As its account, so that what was dropped is passed over, as in a relay.
         self.audience: Final = Entry(
             id=registration,
             name=here.module,
@@ -97,6 +104,7 @@ class RelayHost:
             address=here,
             place=self,
             box=None,
+            overflow="drop-oldest",
         )
         # Of the comm thread alone: what was posted to relays that were given up since,
         # and relays in which anything waits.
@@ -142,7 +150,11 @@ class RelayHost:
         for item in self.inbox.take_now():
             if type(item) is Request:
                 requests.append(item)
-            elif type(item) is Said or self._extract(item):
+            elif (
+                (entry := item._to) is None
+                or entry.overflow != "drop-oldest"
+                or self._extract(item)
+            ):
                 posted.append(item)
         return posted, requests
 
@@ -154,28 +166,29 @@ class RelayHost:
         stand_in: StandIn = entry.box.client
         return stand_in.arrives(message, self.inbox.lock)
 
-    def pass_on(self, item: Incoming | Said, remote: Neighbourhood) -> list[Action]:
-        """Give what was posted to whom it is for; under the exchange's lock."""
-        if type(item) is Said:
-            remote.answer(item.question, item.payload, error=item.error)
-            return []
-        assert isinstance(item, Incoming)
-        entry: Entry = item._to
-        if entry is self.audience:
-            remote.notify(item._source, item.payload, item._id)
-            return []
+    def pass_on(self, items: Iterable[Any], remote: Neighbourhood) -> None:
+        """Give what was taken to whom it is for; under the exchange's lock."""
+        for entry, run in groupby(items, _ADDRESSEE):
+            if entry is None:
+                for said in run:
+                    remote.answer(said.question, said.payload, error=said.error)
+            elif entry is self.audience:
+                for message in run:
+                    remote.notify(message._source, message.payload, message._id)
+            else:
+                self._pass_commands_on(entry, list(run), remote)
+
+    def _pass_commands_on(
+        self, entry: Entry, messages: list[Incoming], remote: Neighbourhood
+    ) -> None:
         relay: Relay = entry.box
         stand_in: StandIn = relay.client
-        stand_in.moved(item)
+        stand_in.moved(messages)
         self._busy.add(relay)
-        if entry.place is not self:
-            self._strays.setdefault(entry, []).append(item)
-            return []
-        try:
-            remote.post(entry, item)
-        except BusFullError as error:
-            return [Fail(item, error)]
-        return []
+        if entry.place is self:
+            remote.post(entry, messages)
+        else:
+            self._strays.setdefault(entry, []).extend(messages)
 
     def put_back(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         """Keep what was to be sent first by a relay that was given up; any thread."""

@@ -19,7 +19,7 @@ from queuebroker import _sync
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from bus.core.relay import Relay
     from bus.errors import BusError
@@ -118,15 +118,19 @@ class StandIn:
 
         What was dropped for it joins ``dropped``.
         """
-        if self.full(message._size):
+        size = message._size
+        unread = self._posted - self._left
+        if unread >= self._messages_max or (
+            unread and self._posted_bytes - self._left_bytes + size > self._bytes_max
+        ):
             if self.overflow == "drop-newest":
                 return Admission.DROPPED
             if self._coming is None:
                 return Admission.FULL
-            while self._coming and self._crowded(message._size):
+            while self._coming and self._crowded(size):
                 dropped.append(self._drop_oldest_locked(self._coming))
         self._posted += 1
-        self._posted_bytes += message._size
+        self._posted_bytes += size
         if self._coming is not None:
             self._coming.append(message)
         return Admission.ACCEPTED
@@ -165,10 +169,10 @@ class StandIn:
         with lock:
             return self.admit_locked(message, dropped)
 
-    def moved(self, message: Incoming) -> None:
-        """Note that a message went from the inbox into the relay; its size with it."""
-        self._moved += 1
-        self._moved_bytes += message._size
+    def moved(self, messages: Sequence[Incoming]) -> None:
+        """Note that messages went from the inbox into the relay; their sizes, too."""
+        self._moved += len(messages)
+        self._moved_bytes += sum([message._size for message in messages])
 
     def review(self, relay: Relay) -> None:
         """See how much has left the relay since; in the comm thread."""

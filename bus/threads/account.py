@@ -28,6 +28,7 @@ from bus.errors import BusFullError
 
 if TYPE_CHECKING:
     import _thread
+    from collections.abc import Sequence
 
     from bus.message import Incoming
 
@@ -41,24 +42,6 @@ class Admission(enum.Enum):
     DROPPED = "dropped"  # the receiver's policy is to drop the newest
     FULL = "full"
     GONE = "gone"  # the receiver is not there any more: look again where it is
-
-
-class Amount:
-    """So many messages, of so many bytes."""
-
-    __slots__ = ("bytes", "messages")
-
-    def __init__(self) -> None:
-        self.messages: int = 0
-        self.bytes: int = 0
-
-    def add(self, size: int) -> None:
-        self.messages += 1
-        self.bytes += size
-
-    def take_back(self, size: int) -> None:
-        self.messages -= 1
-        self.bytes -= size
 
 
 class Account:
@@ -76,10 +59,14 @@ class Account:
     __slots__ = (
         "_bytes_max",
         "_dropped",
+        "_dropped_bytes",
         "_extracted",
+        "_extracted_bytes",
         "_inside",
+        "_inside_bytes",
         "_messages_max",
         "_outside",
+        "_outside_bytes",
         "_unread",
         "expired",
         "gap",
@@ -94,10 +81,11 @@ class Account:
         self._messages_max: Final = messages_max
         self._bytes_max: Final = bytes_max
         self.overflow: Final = overflow
-        self._outside = Amount()
-        self._inside = Amount()
-        self._extracted = Amount()
-        self._dropped = Amount()
+        # Plain numbers, not pairs of them: they are counted for every message.
+        self._outside = self._outside_bytes = 0
+        self._inside = self._inside_bytes = 0
+        self._extracted = self._extracted_bytes = 0
+        self._dropped = self._dropped_bytes = 0
         # Of those who drop the oldest: what is unread, oldest first, so that it is
         # found. Guarded by the inbox's lock; None for all others.
         self._unread: deque[Incoming] | None = (
@@ -121,40 +109,47 @@ class Account:
     @property
     def accepted(self) -> int:
         """How many messages were ever accepted."""
-        return self._outside.messages + self._inside.messages
+        return self._outside + self._inside
 
     @property
     def delivered(self) -> int:
         """How many were handed to a callback."""
-        return self._extracted.messages - self.expired - self.returned
+        return self._extracted - self.expired - self.returned
 
     @property
     def dropped(self) -> int:
         """How many were accepted, and dropped for newer ones."""
-        return self._dropped.messages
+        return self._dropped
 
     @property
     def unread(self) -> int:
         """How many messages are on it now."""
-        return self.accepted - self._extracted.messages - self._dropped.messages
+        return self._outside + self._inside - self._extracted - self._dropped
 
     @property
     def unread_bytes(self) -> int:
         """How many bytes these have."""
-        posted = self._outside.bytes + self._inside.bytes
-        return posted - self._extracted.bytes - self._dropped.bytes
+        posted = self._outside_bytes + self._inside_bytes
+        return posted - self._extracted_bytes - self._dropped_bytes
 
     def admit_locked(self, message: Incoming, dropped: list[Incoming]) -> Admission:
         """Put a message on the account; under the lock of the inbox.
 
         What was dropped for it joins ``dropped``.
         """
-        self._outside.add(message._size)
+        self._outside += 1
+        self._outside_bytes += message._size
+        unread = self._outside + self._inside - self._extracted - self._dropped
+        most = self._outside_bytes + self._inside_bytes - self._extracted_bytes
+        fits = unread <= self._messages_max and most <= self._bytes_max
+        if fits and self._unread is None and not self.gap:
+            return Admission.ACCEPTED
         while self._over():
             if self._unread:
                 dropped.append(self._drop_oldest_locked())
                 continue
-            self._outside.take_back(message._size)
+            self._outside -= 1
+            self._outside_bytes -= message._size
             if self.overflow == "drop-newest":
                 self.gap += 1
                 self.turned_away += 1
@@ -166,15 +161,34 @@ class Account:
             message.gap, self.gap = self.gap, 0  # dropped before this one
         return Admission.ACCEPTED
 
+    def admit_run_locked(self, messages: Sequence[Incoming]) -> int:
+        """Put on the account as many of some messages as may be at no cost to others.
+
+        Under the lock of the inbox. Returns how many, from the first; for the next one
+        there may be a way by `admit_locked`.
+        """
+        if self._unread is not None or self.gap:
+            return 0
+        room = self._messages_max - self.unread
+        count = min(room, len(messages))
+        size = sum([message._size for message in messages[:count]])
+        if count <= 0 or self.unread_bytes + size > self._bytes_max:
+            return 0
+        self._outside += count
+        self._outside_bytes += size
+        return count
+
     def admit_inside(
         self, message: Incoming, dropped: list[Incoming], lock: _thread.LockType
     ) -> Admission:
         """Put a message on the account, in the thread that hosts the receiver."""
         if self._unread is None and not self.gap:
-            self._inside.add(message._size)
+            self._inside += 1
+            self._inside_bytes += message._size
             if not self._over():
                 return Admission.ACCEPTED
-            self._inside.take_back(message._size)
+            self._inside -= 1
+            self._inside_bytes -= message._size
         with lock:
             return self.admit_locked(message, dropped)
 
@@ -198,11 +212,12 @@ class Account:
                 # lies in the inbox.
                 self._unread.remove(message)
                 message.gap, self.gap = self.gap, 0
-        self._extracted.add(message._size)
+        self._extracted += 1
+        self._extracted_bytes += message._size
         return True
 
     def _over(self) -> bool:
-        unread = self.unread
+        unread = self._outside + self._inside - self._extracted - self._dropped
         return unread > self._messages_max or (
             self.unread_bytes > self._bytes_max and unread > 1
         )
@@ -213,6 +228,7 @@ class Account:
         whole = replace(oldest)  # for its sender
         oldest._dropped = True
         oldest.payload = None  # what is only passed over later shall hold no memory
-        self._dropped.add(oldest._size)
+        self._dropped += 1
+        self._dropped_bytes += oldest._size
         self.gap += 1
         return whole

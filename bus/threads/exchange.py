@@ -243,6 +243,8 @@ class Exchange:
             if place is None:
                 return False
             admission = place.post(message)
+            if admission is Admission.ACCEPTED:
+                return True
             if isinstance(message, Incoming):  # nothing else is on an account
                 if admission is Admission.FULL:
                     admission = self._overflow(message, place)

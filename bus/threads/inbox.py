@@ -20,6 +20,7 @@ from queuebroker.parking import PENDING, Pending, WaitList, wait_for
 
 if TYPE_CHECKING:
     import _thread
+    from collections.abc import Sequence
 
     from bus.message import Incoming
     from bus.threads.account import Account
@@ -82,12 +83,31 @@ class Inbox:
             if message._account is not None:
                 admission = message._account.admit_locked(message, dropped)
             if admission is Admission.ACCEPTED:
-                self._append_locked(message)
+                self.items.append(message)
+                if self.arrived.asleep:
+                    self.wakeups += 1
+                    self.arrived.wake_one()
                 if dropped:
                     self._forget_dropped_locked(len(dropped))
         for each in dropped:
             each._source.box.client.was_dropped(each)
         return admission
+
+    def offer_run(
+        self, messages: Sequence[Incoming], account: Account, place: object
+    ) -> int:
+        """Post messages for one task in one step, as many as there is room for.
+
+        Returns how many, from the first. What becomes of the next one `offer` says.
+        """
+        with self.lock:
+            if messages[0]._to.place is not place:
+                return 0
+            count = account.admit_run_locked(messages)
+            if count:
+                self._append_locked(messages[0])
+                self.items += messages[1:count]
+            return count
 
     def offer_until(
         self, message: Incoming, place: object, deadline: float | None

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Request", "ThreadManager"]
 
+_TURNS_MAX: Final = 64  # before a thread looks at its deadlines again
+
 
 class Request:
     """Something to be done by a thread, between two callbacks."""
@@ -151,7 +153,10 @@ class ThreadManager:
         while self._stop_at is None or (
             self.pending() and _sync.monotonic() < self._stop_at
         ):
-            self.poll(None)
+            with self.driving:
+                assert self.owned()
+                self._serve(None)
+                self._serve_on()
 
     def poll(self, timeout: float | None) -> int:
         """Serve what is here, waiting for it at most ``timeout`` seconds.
@@ -169,6 +174,7 @@ class ThreadManager:
         return bool(self._ready or self._requests or self.inbox.items)
 
     def _serve(self, until: float | None) -> int:
+        """Give a turn to each task that has something to read; return how many."""
         self._take_in(until)
         self.since = now = _sync.monotonic()
         while self._timers and self._timers[0][0] <= now:
@@ -177,11 +183,23 @@ class ThreadManager:
         try:
             for _ in range(turns):
                 self._turn()
-                if self.inbox.items or self._requests:
-                    self._take_in(now)
         finally:
             self.running = self.since = None
         return turns
+
+    def _serve_on(self) -> None:
+        """Give more turns, as long as there is nothing else to look at, and not long.
+
+        So what is done once a `_serve` is not done for each message of many.
+        """
+        try:
+            for _ in range(_TURNS_MAX):
+                due = self._timers and self._timers[0][0] <= _sync.monotonic()
+                if not self._ready or due or self._stop_at is not None:
+                    return
+                self._turn()
+        finally:
+            self.running = self.since = None
 
     def end(self) -> bool:
         """Take no more tasks; False if some are on their way, to be opened first."""
@@ -312,9 +330,13 @@ class ThreadManager:
         else:
             box.ready = False
         self.callbacks += 1
-        self.running = box.client
-        box.client.handle(item)
+        self.running = client = box.client
+        # Anew: a callback before may have taken long.
+        self.since = now = _sync.monotonic()
+        client.handle(item)
         self.running = None
+        if self.inbox.items or self._requests:
+            self._take_in(now)
 
     def _stop(self, until: float) -> None:
         self._stop_at = until

@@ -23,7 +23,7 @@ def test_all_up_to_the_number_said_was_taken(seed: int) -> None:
 
     for number in random.sample(numbers, len(numbers)):
         before = receipts.extracted
-        rose = receipts.take(number)
+        rose = receipts.take([number])
         taken.add(number)
         below = [each for each in numbers if each <= receipts.extracted]
         assert set(below) <= taken

@@ -32,6 +32,7 @@ def parcel(body: bytes, deadline: float | None = None) -> Parcel:
         relay=1,
         id=0,
         flags=0,
+        turn=0,
         deadline=deadline,
         body=body,
     )
@@ -94,9 +95,9 @@ def test_what_waits_together_is_one_frame() -> None:
     linked(one)
 
     for body in (b"a", b"b"):
-        one.send(3, parcel(body))
+        one.send(3, [parcel(body)])
     one.tell(gone(1))
-    one.send(3, parcel(b"c"))
+    one.send(3, [parcel(b"c")])
 
     assert said(one.flush(NOW)) == [(1, [b"a", b"b"]), 1, (3, [b"c"])]
     assert one.flush(NOW) == []
@@ -118,9 +119,9 @@ def test_a_new_link_says_what_did_not_come_in_its_order(
     one = session()
     linked(one)
     one.tell(gone(1))
-    one.send(3, parcel(b"a"))
+    one.send(3, [parcel(b"a")])
     one.tell(gone(2))
-    one.send(3, parcel(b"b"))
+    one.send(3, [parcel(b"b")])
     one.tell(gone(3))
     one.flush(NOW)
     one.detach()
@@ -137,12 +138,12 @@ def test_another_life_is_told_nothing_of_what_the_last_one_was() -> None:
     one = session()
     linked(one)
     one.tell(gone(1))
-    one.send(3, parcel(b"a"))
+    one.send(3, [parcel(b"a")])
     one.flush(NOW)
 
     one.reset()
     linked(one, 2)
-    one.send(3, parcel(b"b"))
+    one.send(3, [parcel(b"b")])
 
     assert said(one.flush(NOW)) == [(2, [b"b"])]
     assert one.outgoing.floor == 2
@@ -193,7 +194,7 @@ def test_time_that_is_left_is_said_as_it_is_when_sent() -> None:
     one = session()
     linked(one)
     for deadline in (NOW + 2.5, NOW - 1.0):
-        one.send(3, parcel(b"", deadline))
+        one.send(3, [parcel(b"", deadline)])
 
     (batch,) = one.flush(NOW)
 

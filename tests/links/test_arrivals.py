@@ -139,7 +139,7 @@ class _Post:
         self.message = message
 
     def done(self, arrivals: Arrivals) -> None:
-        arrivals.deliver(self.message._to, self.message)
+        arrivals.deliver(self.message._to, [self.message])
 
 
 class _Resume:

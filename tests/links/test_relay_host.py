@@ -20,7 +20,7 @@ from queuebroker.testing import explore
 from specs.clauses import clause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from bus.links.stand_in import StandIn
     from bus.threads.account import Overflow
@@ -47,13 +47,16 @@ class Remote:
 
     def __init__(self) -> None:
         self.full = False
+        self.todo: list[Fail] = []
         self.notified: list[Any] = []
         self.answered: list[Any] = []
 
-    def post(self, entry: Entry, message: Incoming) -> None:
+    def post(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         if self.full:
-            raise BusFullError("the relay", 1)
-        entry.box.queue.append(message)
+            error = BusFullError("the relay", 1)
+            self.todo += [Fail(message, error) for message in messages]
+        else:
+            entry.box.queue.extend(messages)
 
     def notify(self, source: Entry, payload: Any, question: int) -> None:
         self.notified.append((payload, question))
@@ -117,13 +120,12 @@ class Process:
     def round(self) -> list[Any]:
         """Do as the comm thread does; return what came back."""
         posted, requests = self.host.take()
-        actions = []
-        for item in posted:
-            actions += self.host.pass_on(item, self.remote)  # type: ignore[arg-type]
+        self.host.pass_on(posted, self.remote)  # type: ignore[arg-type]
         for request in requests:
             request.run()
         self.host.review()
-        return actions
+        back, self.remote.todo = self.remote.todo, []
+        return back
 
     @property
     def waiting(self) -> list[Any]:

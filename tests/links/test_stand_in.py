@@ -72,10 +72,9 @@ class Post:
         """Take what was posted into the relay, and review, as the comm thread does."""
         with self.lock:
             taken, self.inbox = self.inbox, []
-        for message in taken:
-            if self.stand_in.arrives(message, self.lock):
-                self.stand_in.moved(message)
-                self.relay.queue.append(message)
+        taken = [each for each in taken if self.stand_in.arrives(each, self.lock)]
+        self.stand_in.moved(taken)
+        self.relay.queue.extend(taken)
         self.review()
 
     def send(self, count: int = 1) -> None:

@@ -120,8 +120,8 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/arrivals.py",
-                "        if held is not None:\n            self._hold(held, message)\n        elif not _offer(entry, message):\n            held = _Held()\n",
-                "        if not _offer(entry, message):\n            held = held or _Held()\n",
+                "            if held is not None:\n                self._hold(held, message)\n            elif not _offer(entry, message):\n                held = _Held()\n",
+                "            if not _offer(entry, message):\n                held = held or _Held()\n",
             ),
         ),
     ),
@@ -132,7 +132,7 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/arrivals.py",
-                "            # Who has read meanwhile did not know that somebody waits for that.\n            self.resume(entry)\n",
+                "        if held is not None:\n            # Who has read meanwhile did not know that somebody waits for that.\n            self.resume(entry)\n",
                 "",
             ),
         ),
@@ -216,8 +216,8 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/relay.py",
-                "            len(self.unacked) < self.limits.window\n            and self.unacked_bytes < self.limits.window_bytes\n",
-                "            len(self.unacked) < self.limits.window\n",
+                "            if length >= window_bytes and (run or self.unacked):\n                break\n",
+                "",
             ),
         ),
     ),

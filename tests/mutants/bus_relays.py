@@ -50,8 +50,8 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/correspondence.py",
-                "        peer.expect(target, number)\n",
-                "        peer.expect(target, number)\n        peer.took(message.to, number, now)\n",
+                "        self._expect(number)\n",
+                "        self._expect(number)\n        self._receipt.peer.took(self._receipt.relay, [number], now)\n",
             ),
         ),
     ),
@@ -62,8 +62,8 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/relay.py",
-                "len(self.unacked) < self.limits.window",
-                "len(self.unacked) <= self.limits.window",
+                "self.limits.window - len(self.unacked))",
+                "self.limits.window + 1 - len(self.unacked))",
             ),
         ),
     ),

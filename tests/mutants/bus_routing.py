@@ -254,8 +254,8 @@ BUS_ROUTING: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/account.py",
-                "            self._inside.add(message._size)\n            if not self._over():\n                return Admission.ACCEPTED\n            self._inside.take_back(message._size)\n",
-                "            if not self.full(message._size):\n                self._inside.add(message._size)\n                return Admission.ACCEPTED\n",
+                "            self._inside += 1\n            self._inside_bytes += message._size\n            if not self._over():\n                return Admission.ACCEPTED\n            self._inside -= 1\n            self._inside_bytes -= message._size\n",
+                "            if not self.full(message._size):\n                self._inside += 1\n                self._inside_bytes += message._size\n                return Admission.ACCEPTED\n",
             ),
         ),
     ),

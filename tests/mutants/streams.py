@@ -230,8 +230,8 @@ STREAMS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/outgoing_stream.py",
-                "kept.deadline <= now",
-                "kept.deadline < now",
+                "if deadline <= now",
+                "if deadline < now",
             ),
         ),
     ),

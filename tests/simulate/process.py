@@ -240,10 +240,11 @@ class SimProcess:
                     world.checks.answer(self, frame)
                 world.witness.sent(self, frame)
                 world.network.send(link, encode(frame))
-            case Post(entry, message):
+            case Post(entry, posted):
                 task = self._task(entry)
                 if task is not None:
-                    task.put(message)
+                    for each in posted:
+                        task.put(each)
             case Reply(entry, number, _, _, error, _):
                 self.say(lambda: f"answer to {number}: {error}")
                 if self._task(entry) is not None:
@@ -362,7 +363,7 @@ class SimProcess:
         if entry is None:
             return
         if entry.remote:
-            self.remote.post(entry, message)
+            self.remote.post(entry, [message])
         else:
             message._to = entry
             task: Any = entry.box
@@ -376,7 +377,7 @@ class SimProcess:
         """Let a callback run, unless the message is too late."""
         world, number = self.world, message.payload
         if message._receipt is not None:
-            self.remote.extracted(message._receipt, world.now)
+            self.remote.extracted([message], world.now)
         if message.kind is Kind.NOTIFICATION:
             if any(each in task.subscriptions for each in message.subscriptions):
                 self.say(lambda: f"{task.name} hears {number}")
