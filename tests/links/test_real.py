@@ -495,15 +495,16 @@ def test_nobody_joins_under_the_name_of_the_master(near: Bus) -> None:
 @clause("BUS-ENT-17", "OPEN-1")
 def test_who_takes_the_place_of_a_master_sweeps(own_run_directory: Path) -> None:
     place = own_run_directory / "bus1"
-    with Far("first") as first, Far("second") as second:
-        first.started()
-        second.started()
-        with socket_bus("third") as third:
-            second.kill()
-            assert len(list(place.glob("Slave*"))) == 2
-            first.kill()
-            until(lambda: comm_of(third).remote.stands, "there is a master")
-            until(lambda: len(list(place.glob("Slave*"))) == 1, "its own is left")
+    with Far("first") as first:
+        first.started()  # before the next one, which might be master else
+        with Far("second") as second:
+            second.started()
+            with socket_bus("third") as third:
+                second.kill()
+                assert len(list(place.glob("Slave*"))) == 2
+                first.kill()
+                until(lambda: comm_of(third).remote.stands, "there is a master")
+                until(lambda: len(list(place.glob("Slave*"))) == 1, "its own is left")
 
 
 @clause("BUS-INIT-1", "OPEN-1")
