@@ -153,6 +153,10 @@ class Peer:
             if farewell is not None:
                 self._leave(farewell)
 
+    def waiting(self, relay: int) -> int:
+        """How many messages of a task wait for the link, in whichever relay."""
+        return self._queued[relay]
+
     @property
     def notifying(self) -> bool:
         """Whether any notification waits for the link, which others may wait for."""

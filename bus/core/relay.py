@@ -179,6 +179,15 @@ class Relay:
         length = self.unacked_bytes
         number = queue[0].relay
         run: list[Parcel] = []
+        if (
+            len(queue) <= room
+            and length + self.queued_bytes <= window_bytes
+            and self.peer.waiting(number) == len(queue)
+        ):
+            # All that lies here, and nothing of another sender: mostly so.
+            run += queue
+            queue.clear()
+            return run
         while len(run) < room and queue and queue[0].relay == number:
             if length >= window_bytes and (run or self.unacked):
                 break
@@ -247,12 +256,14 @@ class Relay:
             _, parcel = self.unacked.popleft()
             self.unacked_bytes -= len(parcel.body)
             message = parcel.message
-            if message is not None:
-                taken += 1
+            if message is None:
+                continue
+            taken += 1
+            if message.wants_reply:
                 key = (parcel.source, parcel.id)
                 if key in self._answered:
                     self._answered.discard(key)
-                elif message.wants_reply and parcel.source in self.users:
+                elif parcel.source in self.users:
                     self.asked[key] = message
         return taken
 

@@ -315,10 +315,12 @@ class Session:
 
 
 def _packed(to: int, parcel: Parcel, now: float) -> Message:
-    if parcel.deadline is None:
-        left = NO_DEADLINE
-    else:
-        left = min(max(0, int((parcel.deadline - now) * 1000)), NO_DEADLINE - 1)
+    deadline, left = parcel.deadline, NO_DEADLINE
+    if (
+        deadline is not None
+        and not 0 <= (left := int((deadline - now) * 1000)) < NO_DEADLINE
+    ):
+        left = 0 if left < 0 else NO_DEADLINE - 1
     return Message(
         to,
         parcel.relay,

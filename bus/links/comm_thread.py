@@ -158,8 +158,11 @@ class CommThread:
         self._arrivals: Final = Arrivals(
             messages_max=config.task_fifo_messages, bytes_max=config.task_fifo_bytes
         )
-        # When the manager has something to do next; as it was before this thread slept.
+        # When the manager has something to do next, as it was when that was looked at;
+        # when it is to be looked at again, if anything happens.
         self._due_at: float | None = None
+        self._review_at: float = 0.0
+        self._review_s: Final = config.ack_delay_s / 2
         # Whether this thread looks no more at what it is asked.
         self._ended: bool = False
 
@@ -344,8 +347,17 @@ class CommThread:
         )
 
     def _deadline(self) -> float | None:
+        """Return until when to sleep.
+
+        All deadlines are gone through now and then, not for each message of many; in
+        between this thread wakes for that.
+        """
         now = _sync.monotonic()
+        if now < self._review_at:
+            self._armed = self._end_at is None
+            return _first(self._due_at, self._review_at, self._end_at)
         self._due_at = self._exchange.look(lambda: self._next_deadline(now))
+        self._review_at = now + self._review_s
         return _first(self._due_at, self._end_at)
 
     def _next_deadline(self, now: float) -> float | None:

@@ -222,6 +222,8 @@ class Lines:
         """Take in what came: frames by number, None for a link that is gone."""
         came: list[tuple[int, bytes | None]] = []
         for number, queue in list(self._queues.items()):
+            if not _stirs(queue):
+                continue
             try:
                 frames = queue.receive_many(_FRAMES_MAX, timeout=0)
             except ReceiveTimeoutError:
