@@ -144,7 +144,13 @@ class SocketMessageQueue(LockedMessageQueue):
             with connection.lock:
                 try:
                     message = connection.grab_locked()
-                    if message is None and timeout != 0:
+                    # A message that is here is for the tables, where all is observed:
+                    # nobody would wake who waits for another one.
+                    if (
+                        message is None
+                        and timeout != 0
+                        and not connection._inbox._messages
+                    ):
                         leads = connection.lead_locked()
                         if leads:
                             connection._inbox.arrived.enlist(link.sleeper.renew())

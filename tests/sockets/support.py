@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from queuebroker import MessageQueue
+    from queuebroker.observer import Observer
 
 __all__ = ["PORT", "brokers", "ends", "folder", "meet"]
 
@@ -33,12 +34,13 @@ def brokers(
     listen: str | None = None,
     host: dict[str, Any] | None = None,
     guest: dict[str, Any] | None = None,
+    observer: Observer | None = None,
 ) -> Iterator[tuple[SocketQueueBroker, SocketQueueBroker]]:
     """Give a broker that listens and one that does not, as in two processes."""
     with (
         folder() as place,
-        BrokerManager() as one,
-        BrokerManager() as other,
+        BrokerManager(observer=observer) as one,
+        BrokerManager(observer=observer) as other,
         SocketQueueBroker(
             "host", listen=listen or f"ipc://{place}/host", manager=one, **(host or {})
         ) as acceptor,

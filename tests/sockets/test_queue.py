@@ -19,6 +19,7 @@ from queuebroker import (
     Status,
     receive_any,
 )
+from queuebroker.observer import Operation
 from queuebroker.sockets import (
     Driver,
     RemoteError,
@@ -369,3 +370,27 @@ def test_a_manager_may_close_its_queues() -> None:
         with pytest.raises(DisconnectedQueueError):
             near.receive()
         near.disconnect()
+
+
+@clause("QB-BOOK-4")
+@pytest.mark.parametrize("capacity", [1, 8])
+def test_an_observed_end_receives_what_is_here_and_what_comes(capacity: int) -> None:
+    """The quick way, which nobody observes, must not wait for what is here."""
+    seen: list[Operation] = []
+    with brokers(
+        host={"capacity": capacity}, observer=lambda what, *_: seen.append(what)
+    ) as made:
+        near, far = meet(*made)
+        with near, far:
+            with Threads() as threads:
+                waiting = threads.start(far.receive)
+                near.send(b"waited for")
+                assert waiting.result() == b"waited for"
+            near.send(b"here")
+            until(lambda: far.pending == 1, "it is here")
+            with Threads() as threads:
+                assert threads.start(far.receive).result() == b"here"
+                near.send(b"the next")
+                assert far.receive_many(timeout=LIMIT_S) == [b"the next"]
+
+    assert seen.count(Operation.RECEIVE) == 3
