@@ -117,6 +117,10 @@ class Held:
     def _arrives(self, message: Incoming) -> None:
         self.exchange.decide(lambda: [_Post(message)])  # type: ignore[list-item]
 
+    def arrive_together(self, *messages: Incoming) -> None:
+        """Let messages of one sender for one task come in, in one frame."""
+        self.exchange.decide(lambda: [_Post(*messages)])  # type: ignore[list-item]
+
     def look(self, entry: Entry) -> None:
         if self.arrivals.holds(entry):
             self.exchange.decide(lambda: [_Resume(entry)])  # type: ignore[list-item]
@@ -135,11 +139,11 @@ class Held:
 
 
 class _Post:
-    def __init__(self, message: Incoming) -> None:
-        self.message = message
+    def __init__(self, *messages: Incoming) -> None:
+        self.messages = messages
 
     def done(self, arrivals: Arrivals) -> None:
-        arrivals.deliver(self.message._to, [self.message])
+        arrivals.deliver(self.messages[0]._to, self.messages)
 
 
 class _Resume:
@@ -189,6 +193,22 @@ def test_what_has_room_is_given_at_once(hall: Hall) -> None:
     assert len(hall.held.arrivals) == 0
     hall.serve()
     assert hall.reader.read == [1, 2]
+
+
+@clause("BUS-FLOW-1", "BUS-CHAN-6")
+@pytest.mark.parametrize("size", [1, 2**19])
+def test_of_what_comes_together_as_much_is_given_as_there_is_room_for(
+    size: int,
+) -> None:
+    """The rest is held back, and given as it is read, in order."""
+    hall = Hall(capacity=3)
+    hall.held.arrive_together(*hall.commands(1, size=size))
+    hall.held.arrive_together(*hall.commands(2, 3, 4, 5, size=size))
+    room = min(3, 2**20 // size)  # of a clerk
+    assert hall.reader.account.unread == room
+    assert len(hall.held.arrivals) == 5 - room
+    hall.serve()
+    assert hall.reader.read == [1, 2, 3, 4, 5]
 
 
 @clause("BUS-FLOW-2")

@@ -12,6 +12,7 @@ from bus.core.wire import Identity, Role
 from bus.links.comm_thread import CommThread
 from bus.links.lines import Lines
 from bus.links.sleep import ParkedSleep
+from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.links.processes import (
@@ -20,8 +21,9 @@ from tests.links.processes import (
 from tests.threads.station import Station
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from bus.message import Incoming
     from queuebroker.testing import Run
 
 
@@ -93,6 +95,28 @@ def test_no_wake_up_is_lost(wakers: tuple[str, str]) -> None:
     explore(
         program, bound=2, limit=500, random=100, seed=1, bytecode=[*inside, Lines.wait]
     )
+
+
+@clause("BUS-RELAY-9", "BUS-ROUTE-4")
+def test_what_is_taken_while_it_wakes_soon_anyway_is_not_forgotten() -> None:
+    """Nobody wakes it for that; it looks itself, before it sleeps for long."""
+
+    def program(run: Run) -> None:
+        comm, seen = Asleep().comm, list[object]()
+
+        def extracted(messages: Iterable[Incoming], now: float) -> None:
+            seen.extend(messages)
+
+        comm.remote.extracted = extracted  # type: ignore[method-assign]
+        comm._review_at = _sync.monotonic() + 0.005
+        run.spawn(lambda: comm.taken(_Taken()), name="takes")  # type: ignore[arg-type]
+        while not seen:
+            comm._lines.wait(comm._due, comm._deadline())
+            comm._round()
+
+    explore(program, bound=2, limit=1_000, random=100, seed=1)
+    inside = [CommThread.taken, CommThread._round, CommThread._deadline]
+    explore(program, bound=2, limit=1_000, random=100, seed=1, bytecode=inside)
 
 
 class _Taken:

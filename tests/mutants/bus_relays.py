@@ -406,4 +406,76 @@ BUS_RELAYS: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "N50",
+        "what several tasks have sent is packed as if one had",
+        ("BUS-MSG-1", "BUS-CHAN-6"),
+        (
+            Edit(
+                "bus/core/relay.py",
+                "            and self.peer.waiting(number) == len(queue)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "N51",
+        "what is posted together counts as one sender's",
+        ("BUS-MSG-1", "BUS-CHAN-6"),
+        (
+            Edit(
+                "bus/core/correspondence.py",
+                "            while stop < end and messages[stop]._source is source:\n",
+                "            while stop < end:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N52",
+        "what came together goes to whom the first was for",
+        ("BUS-RELAY-2",),
+        (
+            Edit(
+                "bus/core/correspondence.py",
+                "            if commands is None or message.to != to or message.source != by:\n",
+                "            if commands is None:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N53",
+        "what was taken out of turn is not waited for",
+        ("BUS-RELAY-9",),
+        (
+            Edit(
+                "bus/core/receipts.py",
+                "                taken.add(number)\n",
+                "                self.extracted = number\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N54",
+        "a run is posted though there is no room for all of it",
+        ("BUS-FLOW-1", "BUS-CHAN-6"),
+        (
+            Edit(
+                "bus/threads/account.py",
+                "        count = min(room, len(messages))\n",
+                "        count = len(messages)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N55",
+        "nobody is woken to acknowledge what was taken",
+        ("BUS-RELAY-9", "BUS-ROUTE-4"),
+        (
+            Edit(
+                "bus/links/comm_thread.py",
+                "            if not self._armed or len(self._taken) >= self._taken_max:\n                self._wake()\n",
+                "",
+            ),
+        ),
+    ),
 )

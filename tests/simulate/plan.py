@@ -120,8 +120,10 @@ class Plan:
         random = self._world.random
         to = self._name(task.process)
         for _ in range(random.choice((1, 1, 2, 3, 7))):
+            # Mostly of one task, which keeps its order; sometimes of its neighbours.
+            others = list(task.process.tasks.values())
             task.process.command(
-                task,
+                random.choice(others) if random.random() < 0.2 else task,
                 to,
                 asks=random.random() < 0.4,
                 timeout=random.choice((None, None, None, 0.02, 10.0)),

@@ -151,6 +151,9 @@ class SimProcess:
         self._backlog: list[Callable[[], list[Action]]] = []
         self._flushing = False
         self._wake_at: float | None = None
+        # Commands of one addressee elsewhere that were not passed on yet: what is sent
+        # in a row is posted together, as a comm thread does.
+        self._posted: list[Incoming] = []
 
     @property
     def name(self) -> str:
@@ -170,8 +173,14 @@ class SimProcess:
         if self.frozen:
             self._backlog.append(act)
             return
+        self._pass_on()
         self.do(act())
         self.settle()
+
+    def _pass_on(self) -> None:
+        if self._posted:
+            posted, self._posted = self._posted, []
+            self.remote.post(posted[0]._to, posted)
 
     def received(self, number: int, data: bytes) -> None:
         """Take bytes from a link."""
@@ -201,6 +210,7 @@ class SimProcess:
         if self.frozen:
             self._backlog.append(flush)
             return
+        self._pass_on()
         self.do(flush())
         due = [
             self.remote.next_deadline(self.world.now),
@@ -297,6 +307,7 @@ class SimProcess:
 
     def register(self, name: str, *, private: bool = False) -> SimTask | None:
         """Register a task; None if the name is taken."""
+        self._pass_on()
         task = SimTask(self, name)
         visibility = Visibility.PRIVATE if private else Visibility.PUBLIC
         try:
@@ -313,6 +324,7 @@ class SimProcess:
 
     def deregister(self, task: SimTask, *, final: bool = False) -> None:
         """Let a task leave."""
+        self._pass_on()
         self.say(lambda: f"deregisters {task.name}, final: {final}")
         self.do(self._leave(task, final=final))
         self.settle()
@@ -362,10 +374,12 @@ class SimProcess:
             entry = self.manager.park(to, message, self.world.now)
         if entry is None:
             return
+        message._to = entry
         if entry.remote:
-            self.remote.post(entry, [message])
+            if self._posted and self._posted[0]._to is not entry:
+                self._pass_on()
+            self._posted.append(message)
         else:
-            message._to = entry
             task: Any = entry.box
             task.put(message)
 
@@ -396,6 +410,7 @@ class SimProcess:
 
     def answer(self, message: Incoming) -> None:
         """Answer a question, wherever it came from."""
+        self._pass_on()
         source: Entry = message._source
         if source.remote:
             self.remote.answer(message, message.payload)
@@ -404,6 +419,7 @@ class SimProcess:
 
     def notify(self, task: SimTask) -> int:
         """Let all hear a task who want to."""
+        self._pass_on()
         number = self.world.number()
         self.say(lambda: f"{task.name} notifies {number}")
         for each in task.entry.audience:
@@ -424,6 +440,7 @@ class SimProcess:
 
     def subscribe(self, task: SimTask, specification: str) -> None:
         """Let a task hear others."""
+        self._pass_on()
         self.say(lambda: f"{task.name} subscribes to {specification}")
         asked = Asked(task.entry, Specification.parse(specification))
         task.subscriptions.append(asked)
@@ -432,6 +449,7 @@ class SimProcess:
 
     def unsubscribe(self, task: SimTask) -> None:
         """Let a task hear no more."""
+        self._pass_on()
         self.say(lambda: f"{task.name} unsubscribes")
         for asked in task.subscriptions:
             self.manager.unsubscribe(asked)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from bus.core.relay import RelayState
@@ -10,6 +12,10 @@ from bus.errors import BusFullError, UnresolvedError
 from specs.clauses import clause
 from tests.simulate.process import LIMITS
 from tests.simulate.stage import Stage, told
+
+if TYPE_CHECKING:
+    from bus.message import Incoming
+    from tests.simulate.process import SimTask
 
 
 def pair(stage: Stage) -> tuple[object, object]:
@@ -180,6 +186,61 @@ def test_nobody_hears_what_is_notified_after_it_has_cancelled() -> None:
     stage.soon()
 
     assert stage.types("s3") == []
+
+
+@clause("BUS-MSG-1", "BUS-CHAN-6")
+@pytest.mark.parametrize("known", [True, False])
+def test_what_several_tasks_send_together_is_of_each_of_them(*, known: bool) -> None:
+    """Also of those of whom the other process has not heard, and in between of one."""
+    stage = Stage()
+    pair(stage)
+    f = stage.process("s3").tasks["f"]
+    senders = [stage.task(name, "s2") for name in ("a", "b")]
+    if known:
+        for each in senders:
+            stage.send(each, "f")
+    stage.soon()
+    stage.hold(f)
+    sent = [each for sender in senders * 2 for each in stage.send(sender, "f")]
+    stage.soon()
+
+    assert [each.payload for each in f.items] == [each.number for each in sent]
+    assert [each.sender.module for each in f.items] == list("abab")
+
+    # So many are under way at most; others wait until there is room for all of them.
+    assert len(f.items) == LIMITS.window
+    for sender in (senders[0], stage.task("c", "s2")) * 2:
+        stage.send(sender, "f")
+    there, seen = stage.process("s3"), list[str]()
+    read = there.read
+
+    def reading(task: SimTask, message: Incoming) -> None:
+        seen.append(message.sender.module)
+        read(task, message)
+
+    there.read = reading  # type: ignore[method-assign]
+    stage.release(f)
+    stage.soon()
+    assert seen == list("ababacac")
+
+
+@clause("BUS-RELAY-2", "BUS-CHAN-6")
+def test_what_comes_together_for_several_tasks_is_for_each_of_them() -> None:
+    stage = Stage()
+    pair(stage)
+    d, f = stage.process("s2").tasks["d"], stage.process("s3").tasks["f"]
+    g = stage.task("g", "s3")
+    stage.send(d, "g")
+    stage.soon()
+    stage.hold(f)
+    stage.hold(g)
+
+    letters = [(to, stage.send(d, to)) for to in ("f", "g", "f", "f", "g")]
+    stage.soon()
+
+    for task in (f, g):
+        sent = [letter.number for to, [letter] in letters if to == task.name]
+        assert [each.payload for each in task.items] == sent
 
 
 @clause("BUS-RELAY-9", "BUS-RELAY-11")
