@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.contest import Contest
 from benchmarks.program import command, environment
@@ -25,15 +25,27 @@ from bus import BusConfig, Role, open_bus
 from bus.testing import memory_bus
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from benchmarks.suites import Effort
 
 __all__ = ["suite"]
 
 _FEW: Final = 10
-_SENDS: Final = 2_000
+_MANY: Final = (1_000, 100_000)
+_CROWDS: Final = (20, 200)  # processes
+_SENDS: Final = 20_000
+_AT_ONCE: Final = 8  # processes that are started side by side
+_JOINED_S: Final = 120.0  # until they are there
 _IDLE_TASKS: Final = 2_000
 _TASK_KIB: Final = 2.0  # the limit
 _FLAT: Final = 1.3
+# What a process holds, and by how much that may be more among many than between two. A
+# master has a descriptor for each link.
+_HELD: Final[Mapping[str, Mapping[str, float]]] = {
+    "threads": {"2 processes": 1.0},
+    "descriptors": {},
+}
 
 
 def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
@@ -49,7 +61,7 @@ def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
             {f"{_FEW} tasks": small},
             {f"{_FEW} tasks": _FLAT},
         )
-        for tasks in (1_000, effort.amount(100_000))
+        for tasks in sorted({_MANY[0], effort.amount(_MANY[1])})
     ]
     contests.append(
         Contest(
@@ -62,26 +74,29 @@ def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
             {"limit": 1.0},
         )
     )
-    for processes in sorted({20, effort.amount(200)}):
+    for processes in sorted({_CROWDS[0], effort.amount(_CROWDS[1])}):
         contests += [
             Contest(
                 "S1",
-                f"{what}, {processes} processes",
+                f"{what} of {whose}, {processes} processes",
                 what,
                 "lower",
-                partial(_held, processes, index),
-                {"2 processes": partial(_held, 2, index)},
+                partial(_held, processes, whose, what),
+                {"2 processes": partial(_held, 2, whose, what)},
                 must,
             )
-            for index, (what, must) in enumerate(
-                [("threads", {"2 processes": 1.0}), ("descriptors", {})]
-            )
+            for whose in ("master", "slave")
+            for what, must in _HELD.items()
         ]
     return contests, []
 
 
 def _send_us(effort: Effort, tasks: int) -> float:
-    """Return what one command without an answer costs, tasks served apart."""
+    """Return what one command without an answer costs, tasks served apart.
+
+    It goes to as many of them, however many there are, spread over all: a task that
+    was idle costs more, but no more among many.
+    """
     with memory_bus() as bus:
         here = bus.here()
         for number in range(tasks):
@@ -91,7 +106,7 @@ def _send_us(effort: Effort, tasks: int) -> float:
         for _ in range(max(1, effort.amount(_SENDS) // 100)):
             began = perf_counter()
             for number in range(100):
-                sender.command(f"task{number * (tasks // 100 or 1) % tasks}", b"x")
+                sender.command(f"task{number % _FEW * (tasks // _FEW)}", b"x")
             taken.append((perf_counter() - began) / 100)
             while here.poll():
                 pass
@@ -118,41 +133,54 @@ def _task_kib() -> float:
         return (after - before) / _IDLE_TASKS / 1024
 
 
-def _held(processes: int, index: int) -> float:
-    return _count(processes)[index]
+def _held(processes: int, whose: str, what: str) -> float:
+    return float(_count(processes)[whose][what])
 
 
 @cache  # it takes a while, and is the same each time
-def _count(processes: int) -> tuple[float, float]:
-    """Return the threads and the descriptors of a master with so many on its bus."""
+def _count(processes: int) -> Mapping[str, Mapping[str, int]]:
+    """Return what a master and a slave hold on a bus with so many processes."""
     with tempfile.TemporaryDirectory(prefix="qb-") as folder, ExitStack() as stack:
-        config = BusConfig(run_directory=folder, connect_timeout_s=60.0)
-        bus = stack.enter_context(open_bus(role=Role.MASTER, config=config))
-        others = [
-            stack.enter_context(
-                subprocess.Popen(
-                    command("benchmarks.scale", folder, number),
-                    env=environment(),
-                    stdin=subprocess.PIPE,
-                )
-            )
-            for number in range(processes - 1)
-        ]
+        bus = stack.enter_context(open_bus(role=Role.MASTER, config=_config(folder)))
+        others: list[subprocess.Popen[bytes]] = []
         try:
             for number in range(processes - 1):
-                bus.wait_for(f"task{number}", timeout=120.0)
-            descriptors = len(list(Path("/proc/self/fd").iterdir()))
-            return float(threading.active_count()), float(descriptors)
+                others.append(stack.enter_context(_started(folder, number)))
+                # Not all at once: on few processors none of them would be in time.
+                if number >= _AT_ONCE:
+                    bus.wait_for(f"task{number - _AT_ONCE}", timeout=_JOINED_S)
+            for number in range(processes - 1):
+                bus.wait_for(f"task{number}", timeout=_JOINED_S)
+            slave: Any = bus.call("task0")
+            return {"master": _holds(), "slave": slave}
         finally:
             for other in others:
                 assert other.stdin is not None
                 other.stdin.close()
 
 
+def _holds() -> dict[str, int]:
+    """Return what this process has."""
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    return {"threads": threading.active_count(), "descriptors": descriptors}
+
+
+def _config(folder: str) -> BusConfig:
+    return BusConfig(run_directory=folder, connect_timeout_s=60.0)
+
+
+def _started(folder: str, number: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command("benchmarks.scale", folder, number),
+        env=environment(),
+        stdin=subprocess.PIPE,
+    )
+
+
 def _be_there(folder: str, number: str) -> None:
-    config = BusConfig(run_directory=folder, connect_timeout_s=60.0)
-    with open_bus(process=f"p{os.getpid()}", role=Role.SLAVE, config=config) as bus:
-        bus.register(f"task{number}", on_command=_pass)
+    process = f"p{os.getpid()}"
+    with open_bus(process=process, role=Role.SLAVE, config=_config(folder)) as bus:
+        bus.register(f"task{number}", on_command=lambda _: _holds())
         sys.stdin.read()
 
 

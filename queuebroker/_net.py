@@ -1,4 +1,4 @@
-"""The only door to sockets, TLS, descriptors and the kernel's readiness.
+"""The only door to sockets, TLS, descriptors, processes and the kernel's readiness.
 
 All sockets that come out of here are non-blocking and close on exec. What the platform
 answers in numbers is turned into values here; what is an error stays an `OSError`, and
@@ -17,12 +17,13 @@ import socket
 import ssl
 import stat
 import struct
+import subprocess
 from typing import TYPE_CHECKING, Final, cast
 
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from typing_extensions import Buffer
@@ -36,6 +37,7 @@ __all__ = [
     "WRITE",
     "Credentials",
     "Poller",
+    "Process",
     "Sleeper",
     "Socket",
     "TlsContext",
@@ -46,6 +48,7 @@ __all__ = [
     "credentials_of",
     "dial_ipc",
     "dial_tcp",
+    "exit_code_of",
     "identity_of",
     "is_in_use",
     "is_listened_at",
@@ -56,6 +59,7 @@ __all__ = [
     "secure",
     "send_with_fds",
     "shake_hands",
+    "start_process",
     "tls_context",
     "unlink_if",
 ]
@@ -64,6 +68,7 @@ Socket = socket.socket
 TlsContext = ssl.SSLContext
 TlsSocket = ssl.SSLSocket
 Poller = select.epoll
+Process = subprocess.Popen
 
 READ: Final = select.EPOLLIN
 WRITE: Final = select.EPOLLOUT
@@ -422,3 +427,25 @@ def secure(
         suppress_ragged_eofs=False,
         server_hostname=host,
     )
+
+
+def start_process(
+    command: Sequence[str], environment: Mapping[str, str]
+) -> Process[bytes]:
+    """Start a program that reads what its ``stdin`` is given.
+
+    In a process group of its own: a Ctrl-C at the terminal is for this process, which
+    ends the other by closing that ``stdin``.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    return Process(command, stdin=subprocess.PIPE, env=environment, process_group=0)
+
+
+def exit_code_of(process: Process[bytes], timeout_s: float) -> int | None:
+    """Wait for the end of a program; return its exit code, None if time is up."""
+    try:
+        return process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        return None

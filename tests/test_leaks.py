@@ -123,8 +123,12 @@ def _run(root: Path, text: str) -> list[str]:
     """Run a test file under our own conftest and settings; give its outcomes."""
     tests = root / "tests"
     tests.mkdir()
-    for name in ("__init__.py", "conftest.py", "leaks.py", "watchdog.py"):
-        shutil.copy(_HERE / name, tests)
+    (tests / "leaks").mkdir()
+    for name in (
+        *("__init__.py", "conftest.py", "watchdog.py"),
+        *("leaks/__init__.py", "leaks/snapshot.py"),
+    ):
+        shutil.copy(_HERE / name, tests / name)
     shutil.copy(_HERE.parent / "pyproject.toml", root)
     (tests / "test_leaky.py").write_text(text)
     answer = subprocess.run(

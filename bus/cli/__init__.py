@@ -48,6 +48,7 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
         "send": Verb("bus.cli.talk:send", "Send a command that wants no answer."),
         "listen": Verb("bus.cli.talk:listen", "Print what tasks notify."),
         "wait-for": Verb("bus.cli.talk:wait_for", "Wait until somebody has a name."),
+        "bench": Verb("bus.cli.bench:bench", "Measure commands between two processes."),
         "doctor": Verb("bus.cli.doctor:doctor", "Say what a bus lacks here."),
         "check": Verb("bus.cli.check:check", "Hold recorded traffic to its promises."),
         "journal": Verb("bus.cli.journal:journal", "List, show and verify journals."),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
-from bus.cli.text import route, show_table, warn
+from bus.cli.text import route, route_on_bus, show_table, warn
 from bus.journal.checker import check as check_journals
 from bus.journal.reader import open_journals
 from bus.journal.results import Result, result_fields, violation_fields
@@ -124,6 +124,10 @@ def _look(violation: Violation, journals: str) -> str:
 def _subject(violation: Violation) -> str:
     if violation.flow is None:
         return ""
+    if violation.origin is not None:
+        way = route_on_bus(violation.sender, violation.receiver)
+        number = f"{violation.sort} {violation.seq} of {way}"
+        return f"{number}, registration {hex64(violation.flow)}, "
     way = route(violation.sender, violation.receiver, violation.port)
     if violation.seq is None:
         return f"channel {hex64(violation.flow >> 1)}, {way}, "

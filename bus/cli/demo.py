@@ -17,6 +17,7 @@ from bus.cli.check import EXIT_CODES, show_result
 from bus.cli.news import Ticker
 from bus.cli.progress import Progress
 from bus.cli.text import warn
+from bus.demo.crew import BUS, PROCESSES_MAX, PROCESSES_MIN, parts_of
 from bus.demo.files import list_files
 from bus.demo.plant import DEEDS, FAULTS
 from bus.journal.rules import Verdict
@@ -24,7 +25,7 @@ from bus.journal.wording import counted, printable
 
 if TYPE_CHECKING:
     from bus.demo.files import FileList
-    from bus.demo.run import Outcome
+    from bus.demo.outcome import Outcome
     from bus.journal.results import Result
 
 __all__ = ["demo"]
@@ -45,6 +46,15 @@ SHOWN: Final = 10
     help="Go over the list again until N seconds have passed.",
 )
 @click.option(
+    "--processes",
+    metavar="N",
+    type=click.IntRange(min=PROCESSES_MIN, max=PROCESSES_MAX),
+    help=(
+        "Use N processes: this one, and one for each worker.  [default: threads of"
+        " this one]"
+    ),
+)
+@click.option(
     "--out",
     default="bus-demo",
     show_default=True,
@@ -58,17 +68,31 @@ SHOWN: Final = 10
     type=click.Choice(sorted(FAULTS)),
     help=f"Let one channel misbehave once: {', '.join(sorted(FAULTS))}.",
 )
-def demo(path: str | None, seconds: float, out: str, plant: str | None) -> None:
+def demo(
+    path: str | None,
+    seconds: float,
+    processes: int | None,
+    out: str,
+    plant: str | None,
+) -> None:
     """Take stock of the files below PATH with tasks on a bus.
 
     Without PATH, of Python's standard library. The result is compared with a plain
     serial run. Content goes over queues, and the record of every message there is held
     to its promises; what goes over the bus, commands and notifications, is not recorded
     so far.
+
+    One worker hangs up in the middle of a file. With --processes the bus is a real one,
+    called demo, at which other verbs can look meanwhile, and one more worker is killed;
+    others do what the two had in hand.
     """
+    if plant is not None and processes is not None:
+        msg = "--plant and --processes do not go together: faults are for threads"
+        raise click.UsageError(msg)
     from bus.demo.collector import COLLECTOR, CONTENT  # noqa: PLC0415 - slow to load
     from bus.demo.judge import claim, journals_of, judge  # noqa: PLC0415 - likewise
-    from bus.demo.run import LEAVER, take_stock  # noqa: PLC0415 - likewise
+    from bus.demo.run import take_stock  # noqa: PLC0415 - likewise
+    from bus.demo.threads import LEAVER  # noqa: PLC0415 - likewise
 
     files = list_files(None if path is None else Path(path))
     folder = claim(Path(out))
@@ -80,11 +104,14 @@ def demo(path: str | None, seconds: float, out: str, plant: str | None) -> None:
             f"planted on purpose: {plant}, between {LEAVER} and {COLLECTOR},"
             f" port {CONTENT}: {DEEDS[plant]}"
         )
+    if processes is not None:
+        _show_processes(processes)
     with Progress() as progress:
         outcome = take_stock(
             files,
             journals,
             seconds=seconds,
+            processes=processes,
             fault=plant,
             news=Ticker(files, progress).tell,
         )
@@ -104,6 +131,18 @@ def demo(path: str | None, seconds: float, out: str, plant: str | None) -> None:
         click.echo(f"no report: {judgement.lack}")
     found = plant is None or result.verdict is Verdict.FAIL
     sys.exit(EXIT_CODES[result.verdict] if outcome.equal and found else FAILED)
+
+
+def _show_processes(count: int) -> None:
+    """Say who is there, and what will happen to whom."""
+    happens = [
+        *(f"{part.name} is to be killed" for part in parts_of(count - 1) if part.dies),
+        *(f"{part.name} to hang up" for part in parts_of(count - 1) if part.leaves),
+    ]
+    click.echo(
+        f"{count} processes on bus {BUS}:"
+        f" {', '.join(happens) or 'with one worker nobody is killed or hangs up'}"
+    )
 
 
 def _show_found(files: FileList, outcome: Outcome) -> None:

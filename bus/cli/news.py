@@ -5,9 +5,9 @@ What is worth keeping, such as a worker that hung up, is said as a line of its o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from bus.demo.messages import Damaged, HungUp, PassDone, Took
+from bus.demo.messages import Damaged, HungUp, PassDone, Rescued, Took
 from bus.journal.wording import counted, printable
 
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from bus.demo.messages import News
 
 __all__ = ["Ticker"]
+
+# What is known of a file that a worker had in hand, by what the bus says of it.
+_HELD: Final = {"in doubt": "not acknowledged", "peer lost": "begun, not answered"}
 
 
 class Ticker:
@@ -50,4 +53,10 @@ class Ticker:
                     f"{worker} hung up in the middle of {name}: the collector drained"
                     f" {counted(drained, 'message')} after that, another worker did"
                     " the file"
+                )
+            case Rescued(worker=worker, index=index, told=told, by=by):
+                name = printable(self._files.paths[index])
+                self._progress.keep(
+                    f"{worker} was killed; told of {name}: {told} ({_HELD[told]});"
+                    f" {by} did the file instead"
                 )

@@ -13,13 +13,26 @@ from bus.journal.wording import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["route", "show_table", "table_lines", "wall_text", "warn"]
+__all__ = [
+    "route",
+    "route_on_bus",
+    "show_table",
+    "table_lines",
+    "wall_text",
+    "warn",
+]
 
 
 def route(sender: str, receiver: str, port: int | None) -> str:
     """Whose flow it is."""
+    way = route_on_bus(sender, receiver)
+    return f"{way} port {'?' if port is None else port}"
+
+
+def route_on_bus(sender: str, receiver: str) -> str:
+    """From whom to whom."""
     near, far = printable(sender) or "?", printable(receiver) or "?"
-    return f"{near} -> {far} port {'?' if port is None else port}"
+    return f"{near} -> {far}"
 
 
 def wall_text(wall_ns: int) -> str:

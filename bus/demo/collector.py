@@ -14,6 +14,7 @@ from bus.demo.messages import (
     Head,
     HungUp,
     PassDone,
+    Paused,
     Piece,
     Stored,
     Took,
@@ -26,9 +27,11 @@ from bus.errors import BusFullError, UnknownTaskError
 from queuebroker import DisconnectedQueueError, _sync
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bus.api.bus import Bus
+    from bus.demo.carrier import Carrier
     from bus.demo.messages import Content, News, Receipt
-    from queuebroker import MessageQueue
 
 __all__ = ["COLLECTOR", "CONTENT", "Collector"]
 
@@ -54,10 +57,19 @@ class Collector:
     Args:
         files: how many files make a pass.
         workers: how many will be served; with the last of them the task leaves.
+        paused: called with the name of a worker that stops in the middle of a file.
     """
 
-    def __init__(self, bus: Bus, *, files: int, workers: int) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        *,
+        files: int,
+        workers: int,
+        paused: Callable[[str], object] = lambda _: None,
+    ) -> None:
         self._files: Final = files
+        self._paused: Final = paused
         self._lock: Final = _sync.Lock()
         self._serving = workers
         self.stocks: Final[dict[int, Stock]] = {}
@@ -65,7 +77,7 @@ class Collector:
         self._told: Final[dict[int, set[int]]] = {}
         self._task: Final = bus.register(COLLECTOR)
 
-    def serve(self, queue: MessageQueue) -> None:
+    def serve(self, queue: Carrier) -> None:
         """Take what one worker sends, until it leaves."""
         try:
             self._serve(queue)
@@ -76,7 +88,7 @@ class Collector:
             if last:
                 self._task.deregister(final=True)
 
-    def _serve(self, queue: MessageQueue) -> None:
+    def _serve(self, queue: Carrier) -> None:
         file = _Arriving()
         drained = 0
         with queue:
@@ -89,7 +101,9 @@ class Collector:
                     if receipt is not None:
                         queue.send(encode(receipt))
             except DisconnectedQueueError as error:
-                if file.head is not None and error.side == "remote":
+                # A worker that was lost did not hang up: the lister tells of it.
+                orderly = error.side == "remote" and error.__cause__ is None
+                if file.head is not None and orderly:
                     self._tell(HungUp(queue.remote_name, drained, file.head.index))
 
     def _receive(
@@ -110,6 +124,8 @@ class Collector:
             case Unread():
                 self._miss(message)
                 return Stored()
+            case Paused():
+                self._paused(worker)
         return None
 
     def _take(self, head: Head, pieces: list[bytes]) -> bool:

@@ -1,4 +1,4 @@
-"""`Lister`: hands out files by command, one at a time to each worker there is.
+"""`Lister`: hands out files by command, a few at a time to each worker there is.
 
 It knows no worker beforehand: it watches a pattern of names. Whoever appears is given
 something to do; what somebody had in hand who is gone is given to another.
@@ -6,11 +6,18 @@ something to do; what somebody had in hand who is gone is given to another.
 
 from __future__ import annotations
 
+from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from bus.demo.messages import Give, Leave
+import attrs
+
+from bus.demo.messages import Give, Leave, Rescued
+from bus.errors import BusFullError, InDoubtError, PeerLostError, RemoteError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bus.api.bus import Bus
     from bus.api.task import CommandHandle
     from bus.demo.agenda import Agenda, Item
@@ -20,64 +27,129 @@ __all__ = ["LISTER", "WORKERS", "Lister"]
 
 LISTER: Final = "lister"
 WORKERS: Final = "worker/*"
+# What the bus says of a command whose addressee's process was lost, in words.
+_TOLD: Final[dict[type[object], str]] = {
+    InDoubtError: "in doubt",
+    PeerLostError: "peer lost",
+}
+
+
+@attrs.define(slots=True)
+class _Given:
+    """A file that a worker was told to do.
+
+    told: what the bus said of it, once that worker's process was lost.
+    """
+
+    worker: str
+    handle: CommandHandle
+    told: str = ""
 
 
 class Lister:
     """The task that knows what is to be done; it takes no lock, see below.
 
     Everything here happens in callbacks of its task, which run one at a time.
+
+    Args:
+        ahead: how many files a worker has in hand at most.
+        awaited: nobody is given anything before all of these have appeared; then each
+            has its turn in the order of their names.
     """
 
-    def __init__(self, bus: Bus, agenda: Agenda) -> None:
+    def __init__(
+        self, bus: Bus, agenda: Agenda, *, ahead: int = 1, awaited: Iterable[str] = ()
+    ) -> None:
         self._agenda: Final = agenda
-        self._busy: Final[dict[str, tuple[Item, CommandHandle]]] = {}
-        # In the order in which they came to have nothing to do.
-        self._idle: Final[dict[str, None]] = {}
+        self._ahead: Final = ahead
+        self._awaited: Final = set(awaited)
+        self._out: Final[dict[Item, _Given]] = {}
+        # What was taken back, and is not done yet; by whom it had been given to.
+        self._astray: Final[dict[Item, _Given]] = {}
+        # Each as often as it can be given something, in the order in which they came
+        # to have less to do.
+        self._idle: deque[str] = deque()
         self._task: Final = bus.register(LISTER)
         self._task.watch(WORKERS, self._seen)
 
     def _seen(self, presence: Presence) -> None:
         worker = presence.address.module
         if presence.here:
-            self._idle[worker] = None
+            self._idle.extend([worker] * self._ahead)
         else:
-            self._idle.pop(worker, None)
             self._take_back(worker)
+        if worker in self._awaited:
+            self._awaited.discard(worker)
+            if not self._awaited:
+                self._idle = deque(sorted(set(self._idle)) * self._ahead)
         self._hand_out()
 
     def _answered(self, response: Response) -> None:
-        worker = response.reference
-        if response.error is not None:
-            # It broke down, and would do so again: it is given nothing more.
+        worker, item = response.reference
+        given = self._out.get(item)
+        holds = given is not None and given.worker == worker
+        told = _TOLD.get(type(response.error))
+        if told is not None:
             self._take_back(worker)
-            self._task.command(worker, Leave())
-        elif worker in self._busy:
-            item, _ = self._busy.pop(worker)
-            self._agenda.done(item)
-            self._idle[worker] = None
+            astray = self._astray.get(item)
+            # Unless it is done, or somebody else has lost it, meanwhile.
+            if astray is not None and astray.worker == worker:
+                astray.told = told
+        elif response.error is not None:
+            # It left, or broke down and would do so again: it is given nothing more.
+            self._take_back(worker)
+            if holds and isinstance(response.error, RemoteError):
+                self._task.command(worker, Leave())
+        elif holds:
+            self._cross_off(item, worker)
+            self._idle.append(worker)
         self._hand_out()
 
+    def _cross_off(self, item: Item, worker: str) -> None:
+        """Note that a worker did something, perhaps in the place of another."""
+        del self._out[item]
+        self._agenda.done(item)
+        before = self._astray.pop(item, None)
+        if before is None:
+            return
+        before.handle.cancel()
+        if before.told:
+            # When nobody listens any more the work goes on.
+            with suppress(BusFullError):
+                _, index = item
+                self._task.notify(Rescued(before.worker, index, before.told, worker))
+
     def _take_back(self, worker: str) -> None:
-        if worker in self._busy:
-            item, handle = self._busy.pop(worker)
-            handle.cancel()
-            self._agenda.give_back(item)
+        """Let others do what a worker has in hand, and give it nothing more."""
+        self._idle = deque(each for each in self._idle if each != worker)
+        # The first of them is to be the first again.
+        for item, given in reversed(list(self._out.items())):
+            if given.worker == worker:
+                del self._out[item]
+                self._agenda.give_back(item)
+                before = self._astray.get(item)
+                if before is not None:
+                    before.handle.cancel()
+                # Its question stays: the bus may have more to say about it.
+                self._astray[item] = given
 
     def _hand_out(self) -> None:
-        """Give each worker that has nothing to do a file, or let it go."""
-        for worker in list(self._idle):
+        """Give each worker that has too little to do a file, or let it go."""
+        while self._idle and not self._awaited:
             item = self._agenda.take()
             if item is not None:
+                worker = self._idle.popleft()
                 handle = self._task.command(
                     worker,
                     Give(*item),
                     on_response=self._answered,
-                    ref=worker,
+                    ref=(worker, item),
                     timeout=None,  # a slow disk takes as long as it does
                 )
-                self._busy[worker] = item, handle
+                self._out[item] = _Given(worker, handle)
             elif self._agenda.over:
-                self._task.command(worker, Leave())
+                for worker in dict.fromkeys(self._idle):
+                    self._task.command(worker, Leave())
+                self._idle.clear()
             else:
                 break
-            del self._idle[worker]

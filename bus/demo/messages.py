@@ -25,8 +25,10 @@ __all__ = [
     "News",
     "Order",
     "PassDone",
+    "Paused",
     "Piece",
     "Receipt",
+    "Rescued",
     "Stored",
     "Took",
     "Unread",
@@ -55,7 +57,8 @@ class Leave(_Tagged, frozen=True):
     """There is nothing more to do."""
 
 
-# Content: from a worker to the collector. One `Head` and its pieces, or one `Unread`.
+# Content: from a worker to the collector. One `Head` and its pieces, or one `Unread`;
+# from a worker that is to be killed also one `Paused`, among the pieces.
 
 
 class Head(_Tagged, frozen=True):
@@ -79,6 +82,10 @@ class Unread(_Tagged, frozen=True):
     pass_number: int
     index: int
     reason: str
+
+
+class Paused(_Tagged, frozen=True):
+    """I stop in the middle of a file, until somebody ends this process."""
 
 
 # Receipts: from the collector to a worker, one for each last piece and each `Unread`.
@@ -127,15 +134,32 @@ class PassDone(_Tagged, frozen=True):
     pass_number: int
 
 
+# And from the lister.
+
+
+class Rescued(_Tagged, frozen=True):
+    """A file that was in the hands of a worker whose process was lost is done.
+
+    told: what the bus said of the command, "in doubt" or "peer lost".
+    by: the worker that did it instead.
+    """
+
+    worker: str
+    index: int
+    told: str
+    by: str
+
+
 Order = Give | Leave
-Content = Head | Piece | Unread
+Content = Head | Piece | Unread | Paused
 Receipt = Stored | Again
-News = Took | Damaged | HungUp | PassDone
+News = Took | Damaged | HungUp | PassDone | Rescued
 
 # By the name that stands in a message: to convert to one class costs a twentieth of
 # what it costs to a union of them.
 _SENT: Final = {
-    each.__name__: each for each in (Give, Leave, Took, Damaged, HungUp, PassDone)
+    each.__name__: each
+    for each in (Give, Leave, Took, Damaged, HungUp, PassDone, Rescued)
 }
 ENCODERS: Final[dict[type, Callable[[Any], Any]]] = dict.fromkeys(
     _SENT.values(), msgspec.to_builtins

@@ -1,70 +1,46 @@
-"""Who starts the tasks of the demo, and what carries their messages: threads, so far.
+"""A whole run of the demo: stock is taken of a list of files, and once serially.
 
-Everything else about the demo is written once in the other files, whatever the tasks
-run in. Commands, their answers and notifications go over the bus; content goes over
-message queues, which are recorded. The main thread is the console.
+Everything about the tasks is written once in the other files, whatever they run in;
+who starts the workers, and what carries their content, is a `Crew`. Commands, their
+answers and notifications go over the bus; content goes over queues, which are recorded.
+The main thread is the console.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
-from typing import TYPE_CHECKING, Final
-
-import attrs
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from bus.api.bus import open_bus
 from bus.config import BusConfig
 from bus.core.routing_table import Visibility
 from bus.demo.agenda import Agenda
-from bus.demo.collector import COLLECTOR, CONTENT, Collector
-from bus.demo.lister import Lister
+from bus.demo.collector import COLLECTOR, Collector
+from bus.demo.crew import BUS
+from bus.demo.lister import LISTER, Lister
 from bus.demo.messages import ENCODERS, sent
-from bus.demo.plant import plant
-from bus.demo.stock import Comparison, Stock, serial_stock
-from bus.demo.worker import Worker
+from bus.demo.outcome import Outcome
+from bus.demo.processes import Processes
+from bus.demo.stock import Stock, serial_stock
+from bus.demo.threads import Threads
+from bus.errors import BusyError, DemoError
 from bus.journal.writer import Journal
-from queuebroker import BrokerManager, QueueBroker, Task, _sync
+from bus.links.run_directory import run_base
+from bus.role import Role
+from queuebroker import _sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from bus.api.bus import Bus
+    from bus.demo.crew import Crew
     from bus.demo.files import FileList
     from bus.demo.messages import News
     from bus.message import Incoming, Presence
 
-__all__ = ["LEAVER", "WORKERS", "Outcome", "take_stock"]
-
-WORKERS: Final = tuple(f"worker/{number}" for number in (1, 2, 3))
-# It hangs up in the middle of this one of its files; what is planted strikes its queue,
-# since it is certain to be given a file.
-LEAVER: Final = WORKERS[0]
-LEAVE_AT: Final = 2
-
-
-@attrs.frozen(slots=True)
-class Outcome:
-    """What the tasks found, pass by pass, and what the serial run did.
-
-    seconds: how long the passes took together.
-    comparisons: each pass with the serial run.
-    """
-
-    stocks: tuple[Stock, ...]
-    serial: Stock
-    seconds: float
-    comparisons: tuple[Comparison, ...] = attrs.field(init=False, repr=False)
-
-    @comparisons.default
-    def _compare(self) -> tuple[Comparison, ...]:
-        return tuple(stock.compare(self.serial) for stock in self.stocks)
-
-    @property
-    def equal(self) -> bool:
-        """Whether every pass equals the serial run."""
-        return all(comparison.equal for comparison in self.comparisons)
+__all__ = ["take_stock"]
 
 
 def take_stock(
@@ -72,48 +48,82 @@ def take_stock(
     journals: Path,
     *,
     seconds: float = 0.0,
+    processes: int | None = None,
     fault: str | None = None,
     news: Callable[[News], None] = lambda _: None,
 ) -> Outcome:
-    """Take stock of a list of files with tasks in threads, and once serially.
+    """Take stock of a list of files with tasks on a bus, and once serially.
 
     seconds: go over the list again until so many have passed.
-    fault: what to put into one queue on purpose, a key of `FAULTS`.
+    processes: how many there are to be, this one among them, at least 2; None for
+      threads of this one.
+    fault: what to put into one queue between threads on purpose, a key of `FAULTS`.
     news: told in this thread of all progress.
 
     Raises:
         OSError: the journal cannot be made.
-        BusyError: another one is at it in this process.
+        DemoError: another run is on that bus, or a worker process cannot be started.
     """
-    began = _sync.monotonic()
-    agenda = Agenda(len(files), lambda: _sync.monotonic() - began < seconds)
-    with (
-        Journal(journals) as journal,
-        BrokerManager(observer=journal.observe) as manager,
-        open_bus("demo", config=BusConfig(encoders=ENCODERS)) as bus,
-    ):
+    with Journal(journals) as journal, _demo_bus() as bus:
+        crew: Crew = (
+            Threads(bus, journal, files, fault)
+            if processes is None
+            else Processes(bus, journal, journals, files, processes - 1, seconds)
+        )
         try:
-            collector = Collector(bus, files=len(files), workers=len(WORKERS))
-            heard = _listen(bus)
-            Lister(bus, agenda)
-            servers = _start_workers(bus, manager, files, collector, fault)
-            for each in heard:
-                news(each)
-            for server in servers:
-                server.join()
+            stocks, elapsed = _work(bus, crew, len(files), seconds, news)
         except BaseException:
-            # Interrupted: whoever waits is told, so that the threads end.
-            manager.close(disconnect=True)
+            # Interrupted: nothing that was started is left.
+            crew.abandon()
             raise
+    return Outcome(stocks, serial_stock(files), elapsed)
+
+
+@contextmanager
+def _demo_bus() -> Iterator[Bus]:
+    """Be master of the demo's bus: there is one run at a time in a run directory."""
+    config = BusConfig(encoders=ENCODERS)
+    try:
+        bus = open_bus(BUS, role=Role.MASTER, process="main", config=config)
+    except BusyError:
+        where = run_base(config.run_directory)
+        msg = f"cannot open bus {BUS!r}: another demo is running on it in {where}"
+        raise DemoError(msg) from None
+    with bus:
+        yield bus
+
+
+def _work(
+    bus: Bus,
+    crew: Crew,
+    files: int,
+    seconds: float,
+    news: Callable[[News], None],
+) -> tuple[tuple[Stock, ...], float]:
+    """Let all tasks do their work; return what each pass found, and how long it took.
+
+    files: how many make a pass.
+    """
+    collector = Collector(bus, files=files, workers=len(crew.names), paused=crew.paused)
+    heard = _listen(bus)
+    crew.start(collector)
+    began = _sync.monotonic()
+
+    def again() -> bool:
+        return _sync.monotonic() - began < seconds or not crew.settled
+
+    agenda = Agenda(files, again)
+    Lister(bus, agenda, ahead=crew.ahead, awaited=crew.names)
+    for each in heard:
+        news(each)
     elapsed = _sync.monotonic() - began
-    passes = tuple(
-        collector.stocks.get(number, Stock()) for number in range(1, agenda.passes + 1)
-    )
-    return Outcome(passes, serial_stock(files), elapsed)
+    crew.end()
+    numbers = range(1, agenda.passes + 1)
+    return tuple(collector.stocks.get(each, Stock()) for each in numbers), elapsed
 
 
 def _listen(bus: Bus) -> Iterator[News]:
-    """Hear from now on what the collector tells; iterate over it until that leaves.
+    """Hear from now on what is told of the work; iterate until the collector leaves.
 
     What is done with it is done between callbacks: there it may wait and raise.
     """
@@ -123,6 +133,7 @@ def _listen(bus: Bus) -> Iterator[News]:
     seen: deque[Presence] = deque(maxlen=1)
     # A collector that is faster waits, so that no line of progress is dropped.
     console.subscribe(COLLECTOR, heard.append, overflow="block")
+    console.subscribe(LISTER, heard.append, overflow="error")
     console.watch(COLLECTOR, seen.append)
 
     def listening() -> Iterator[News]:
@@ -132,30 +143,3 @@ def _listen(bus: Bus) -> Iterator[News]:
                 yield sent(heard.popleft().payload)
 
     return listening()
-
-
-def _start_workers(
-    bus: Bus,
-    manager: BrokerManager,
-    files: FileList,
-    collector: Collector,
-    fault: str | None,
-) -> list[Task]:
-    """Start each worker in a thread of the bus, and at the collector who serves it."""
-    broker = QueueBroker(COLLECTOR, manager=manager)
-    servers = []
-    for name in WORKERS:
-        leave_at = LEAVE_AT if name == LEAVER else None
-        worker = Worker(QueueBroker(name, manager=manager), files, leave_at)
-        thread = bus.thread(name)
-        thread.call_soon(partial(worker.connect, COLLECTOR, CONTENT))
-        queue = broker.accept(CONTENT)
-        if fault is not None and name == LEAVER:
-            plant(fault, queue)
-        server = Task(broker, collector.serve, queue)
-        server.start()
-        servers.append(server)
-        # Only now: before the first message can come, all is in its place. That its
-        # thread is done with connecting is certain once it calls back.
-        worker.register(bus, thread)
-    return servers

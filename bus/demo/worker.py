@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bus.demo.messages import (
     Give,
     Head,
+    Paused,
     Piece,
     Stored,
     Unread,
@@ -18,7 +19,12 @@ from bus.demo.messages import (
     sent,
 )
 from bus.message import NOREPLY
-from queuebroker.errors import BrokerClosedError, DisconnectedQueueError
+from queuebroker import _sync
+from queuebroker.errors import (
+    BrokerClosedError,
+    DisconnectedQueueError,
+    UnknownBrokerError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,10 +32,10 @@ if TYPE_CHECKING:
     from bus.api.bus import Bus
     from bus.api.bus_thread import BusThread
     from bus.api.task import Task
+    from bus.demo.carrier import Carrier, Connector
     from bus.demo.files import FileList
     from bus.demo.messages import Order
     from bus.message import Incoming
-    from queuebroker import MessageQueue, QueueBroker
 
 __all__ = ["Worker"]
 
@@ -47,22 +53,32 @@ class Worker:
     broker: whose name is the task's name, too.
     leave_at: hang up in the middle of that file, counted from 1, or of the first
       after it that is not empty; None for never.
+    pause_after_s: in the middle of the first file that is begun so long after this was
+      made, empty or not, say so and wait to be killed; None for never.
     """
 
-    _content: MessageQueue
+    _content: Carrier
     _task: Task
 
     def __init__(
-        self, broker: QueueBroker, files: FileList, leave_at: int | None = None
+        self,
+        broker: Connector,
+        files: FileList,
+        leave_at: int | None = None,
+        pause_after_s: float | None = None,
     ) -> None:
         self._broker: Final = broker
         self._files: Final = files
         self._leave_at: Final = leave_at
+        self._pause_from: Final = (
+            None if pause_after_s is None else _sync.monotonic() + pause_after_s
+        )
         self._count = 0
 
     def connect(self, to: str, port: int) -> None:
         """Connect to who is to get the content."""
-        with suppress(BrokerClosedError):  # everything ends before it began
+        # Else everything ends before it began.
+        with suppress(BrokerClosedError, UnknownBrokerError):
             self._content = self._broker.connect(to, port, required=True)
 
     def register(self, bus: Bus, thread: BusThread) -> None:
@@ -89,20 +105,31 @@ class Worker:
         try:
             data = self._files.read(give.index)
         except OSError as error:
+            self._pause_if_due()
             self._miss(give, error.strerror or str(error))
             return True
         head = Head(give.pass_number, give.index, hashlib.sha256(data).hexdigest())
         if self._leave_at is not None and self._count >= self._leave_at and data:
-            # In pieces so small that there is a middle.
-            pieces = list(_pieces(data, min(PIECE_BYTES, max(1, len(data) // 4))))
-            self._send(head, pieces[: len(pieces) // 2])
+            self._send(head, _first_half(data))
             return False
+        if self._pause_is_due:
+            self._send(head, _first_half(data))
+            self._pause_if_due()
         for _ in range(TRIES):
             self._send(head, _pieces(data, PIECE_BYTES))
             if isinstance(decode_receipt(self._content.receive()), Stored):
                 return True
         self._miss(give, "content was damaged on the way")
         return True
+
+    @property
+    def _pause_is_due(self) -> bool:
+        return self._pause_from is not None and _sync.monotonic() >= self._pause_from
+
+    def _pause_if_due(self) -> None:
+        if self._pause_is_due:
+            self._content.send(encode(Paused()))
+            self._content.receive()  # no receipt is due: until one of the two is ended
 
     def _send(self, head: Head, pieces: Iterable[Piece]) -> None:
         messages = map(encode, chain((head,), pieces))
@@ -112,6 +139,12 @@ class Worker:
     def _miss(self, give: Give, reason: str) -> None:
         self._content.send(encode(Unread(give.pass_number, give.index, reason)))
         decode_receipt(self._content.receive())
+
+
+def _first_half(data: bytes) -> list[Piece]:
+    """Return half of a file in pieces so small that there is a middle."""
+    pieces = list(_pieces(data, min(PIECE_BYTES, max(1, len(data) // 4))))
+    return pieces[: len(pieces) // 2]
 
 
 def _pieces(data: bytes, piece_bytes: int) -> Iterator[Piece]:

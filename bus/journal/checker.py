@@ -13,13 +13,22 @@ import attrs
 
 from bus.journal.reader import FactsBuilder
 from bus.journal.results import FIRST_PER_RULE, Result, first_of_each
-from bus.journal.rules import RULES, Basis, RuleVerdict, Verdict, Violation, worst
+from bus.journal.rules import (
+    RULES,
+    SORTS,
+    Basis,
+    RuleVerdict,
+    Verdict,
+    Violation,
+    worst,
+)
 from bus.journal.traffic import Traffic
 from bus.journal.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from bus.journal.bus_traffic import BusTraffic
     from bus.journal.finding import Finding
     from bus.journal.reader import JournalFacts, StoredJournal
 
@@ -70,7 +79,12 @@ def check(journals: Iterable[StoredJournal]) -> CheckResult:
     for journal, builder in read:
         facts[journal.id] = builder.result()
         problems += journal.problems
-    violations = [*_incomplete(facts.values()), *_judged(traffic, facts)]
+    facts = traffic.deaths.judge(facts)
+    violations = [
+        *_incomplete(facts.values()),
+        *_judged(traffic, facts),
+        *_judged_of_bus(traffic.bus, facts),
+    ]
     violations.sort(key=_place)
     verdicts = _verdicts(violations, _checked(traffic, facts), facts.values())
     return CheckResult(
@@ -90,7 +104,7 @@ def _incomplete(facts: Iterable[JournalFacts]) -> Iterator[Violation]:
             "lost": each.lost > 0,
             "gaps": each.gaps > 0,
             "beginning": bool(each.first),
-            "open": not each.closed,
+            "open": not each.ended,
         }
         case = next(name for name in cases if holds[name])
         fields = attrs.asdict(each) | {"gaps": each.gaps}
@@ -105,12 +119,14 @@ def _incomplete(facts: Iterable[JournalFacts]) -> Iterator[Violation]:
 
 
 def _judged(traffic: Traffic, facts: Mapping[int, JournalFacts]) -> Iterator[Violation]:
-    for finding in traffic.findings(lambda journal: facts[journal].closed):
+    for finding in traffic.findings(facts):
         channel = traffic.channels[finding.flow >> 1]
         receiver, place = finding.flow & 1, finding.place
         yield Violation(
             rule=finding.rule,
-            verdict=_worth(finding, [facts[one] for one in channel.journals]),
+            verdict=_worth(
+                finding, all(facts[one].conclusive for one in channel.journals)
+            ),
             case=finding.case,
             explanation=finding.explanation,
             flow=finding.flow,
@@ -125,11 +141,35 @@ def _judged(traffic: Traffic, facts: Mapping[int, JournalFacts]) -> Iterator[Vio
         )
 
 
-def _worth(finding: Finding, journals: Iterable[JournalFacts]) -> Verdict:
+def _judged_of_bus(
+    bus: BusTraffic, facts: Mapping[int, JournalFacts]
+) -> Iterator[Violation]:
+    for finding in bus.findings(facts):
+        assert finding.origin is not None
+        assert finding.sort is not None
+        place = finding.place
+        yield Violation(
+            rule=finding.rule,
+            verdict=_worth(finding, bus.settled(finding, facts)),
+            case=finding.case,
+            explanation=finding.explanation,
+            flow=finding.flow,
+            seq=finding.seq,
+            n=place.n if place else None,
+            journal=place.journal if place else None,
+            mono=place.mono if place else None,
+            other_n=finding.other_n,
+            sender=bus.names.get(finding.origin, ""),
+            receiver=bus.names.get(finding.flow, ""),
+            origin=finding.origin,
+            sort=SORTS[finding.sort],
+        )
+
+
+def _worth(finding: Finding, settled: bool) -> Verdict:
     """FAIL if nothing that is missing can explain it."""
-    if RULES[finding.rule].basis is Basis.PRESENCE:
-        return Verdict.FAIL
-    conclusive = all(each.conclusive for each in journals)
+    basis = RULES[finding.rule].basis_of(finding.case)
+    conclusive = basis is Basis.PRESENCE or settled
     return Verdict.FAIL if conclusive else Verdict.UNKNOWN
 
 
@@ -148,6 +188,7 @@ def _checked(traffic: Traffic, facts: Mapping[int, JournalFacts]) -> dict[str, i
         "Q5": sum(each.sent for each in counts),
         "Q7": traffic.operations,
         "Q8": sum(each.both for each in counts),
+        **traffic.bus.checked(),
     }
 
 

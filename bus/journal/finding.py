@@ -33,6 +33,8 @@ class Finding:
 
     facts: what the template of the case names.
     other_n: the record it collides with, None if unknown or an absence.
+    origin, sort: of a message of the bus, whose `flow` is its destination and whose
+      `seq` its number; None of anything else.
     """
 
     rule: str
@@ -42,6 +44,8 @@ class Finding:
     place: Place | None
     other_n: int | None = None
     facts: Mapping[str, object] = attrs.field(factory=dict)
+    origin: int | None = None
+    sort: int | None = None
 
     @property
     def explanation(self) -> str:

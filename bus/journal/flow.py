@@ -10,6 +10,7 @@ when everything has been read: Q3, Q4, Q5 and Q8 ask for sets, not for an order.
 from __future__ import annotations
 
 import array
+import itertools
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -19,7 +20,7 @@ from bus.journal.finding import Finding, Place
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Counts", "Flow"]
+__all__ = ["Counts", "End", "Flow"]
 
 # In the row of sizes: this message was not received cleanly, or not yet.
 _NOT_CLEAN: Final = -1
@@ -65,6 +66,20 @@ class Counts:
     sent: int
     received: int
     both: int
+
+
+@attrs.frozen
+class End:
+    """How a flow ended.
+
+    receiver_left: the receiving side disconnected. ended: nothing more comes in any
+    journal of the channel. sender_died: the process of one of them died, not that of
+    the receiver.
+    """
+
+    receiver_left: bool
+    ended: bool
+    sender_died: bool
 
 
 class Flow:
@@ -118,23 +133,20 @@ class Flow:
             both=self._clean + sum(o.sends > 0 and o.receives > 0 for o in odd),
         )
 
-    def findings(self, *, receiver_left: bool, ended: bool) -> Iterator[Finding]:
-        """What does not hold, after the last record.
-
-        receiver_left: the receiving side disconnected. ended: all journals of the
-        channel were closed.
-        """
+    def findings(self, end: End) -> Iterator[Finding]:
+        """What does not hold, after the last record."""
+        # A sender that died may have been in one send, done and not yet recorded.
+        under_way = self._last_sent() + 1 if end.sender_died else None
         for seq, (_, journal, n, mono) in self._waiting.items():
-            place = Place(journal, n, mono)
-            yield from self._lost(seq, place, receiver_left, ended)
+            yield from self._lost(seq, Place(journal, n, mono), end)
         for seq, odd in self._odd.items():
             if odd.receives > 1:
                 yield self._repeated(seq, odd)
-            if odd.receives and not odd.sends:
+            if odd.receives and not odd.sends and seq != under_way:
                 where = odd.receive_places[0]
                 yield Finding("Q4", "foreign", self.number, seq, where)
             if odd.sends and not odd.receives:
-                yield from self._lost(seq, odd.first_send, receiver_left, ended)
+                yield from self._lost(seq, odd.first_send, end)
             if odd.sends and odd.receives and odd.smallest != odd.largest:
                 sizes = {"smallest": odd.smallest, "largest": odd.largest}
                 where = odd.receive_places[-1]
@@ -147,18 +159,24 @@ class Flow:
         other_n = first.n if first else None
         return Finding("Q3", "twice", self.number, seq, second, other_n, facts)
 
-    def _lost(
-        self, seq: int, place: Place | None, receiver_left: bool, ended: bool
-    ) -> Iterator[Finding]:
+    def _last_sent(self) -> int:
+        """The greatest number of a SEND, 0 if there is none."""
+        passed = len(self._sizes)
+        while passed and self._sizes[passed - 1] == _NOT_CLEAN:
+            passed -= 1
+        odd = (seq for seq, odd in self._odd.items() if odd.sends)
+        return max(itertools.chain((passed,), self._waiting, odd))
+
+    def _lost(self, seq: int, place: Place | None, end: End) -> Iterator[Finding]:
         """Q5 for a message that was sent and not received."""
         if seq in self._dropped:
             return
         facts: dict[str, object] = {}
         if self.top > seq:
             case, facts = "overtaken", {"other_seq": self.top}
-        elif receiver_left:
+        elif end.receiver_left and not end.sender_died:
             case = "unaccounted"
-        elif not ended:
+        elif not end.ended:
             case = "unexplained"
         else:
             return

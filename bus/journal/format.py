@@ -26,12 +26,31 @@ size      bytes of the message, saturating. depth: messages in the flow's
 origin    0. flags: 0. hop: 0. These are the bus's.
 ========  ==================================================================
 
+How the bus's kinds (from 64 on, `bus.journal.bus_events`) fill them; what is not named
+is 0:
+
+========  ==================================================================
+flow      the destination: the number of a registration, or of a process for a
+          notification on its way to all who hear it there. In REGISTER and
+          DEREGISTER whose they are.
+origin    the number of the registration that sent it.
+mid       number of the message at its origin; of an answer, that of the question.
+flags     MULTICAST for a notification, ANSWER for an answer to anything.
+hop       how many links it has crossed, the one it is put on or read from included.
+size      bytes of the message, saturating; 0 where nobody knows.
+task      in REGISTER the name that was taken.
+========  ==================================================================
+
 The channel half of `flow` has 62 bits: a random 31-bit base drawn per incarnation of
 a journal, then the process-wide number that the observer is given, in 31 bits. The
 2**31st channel of a process carries into the base and takes numbers nobody else is
 likely to have: a collision is then as improbable as it was before. Two incarnations
 among k share a base with probability about k*k / 2**32. `flow` stays below 2**63, so
 that it is the same number in a signed column.
+
+How LINK_UP and LINK_DOWN fill them: `mid` is the other process as its system numbers
+it, `task` its name, `peer` the machine as the journals of that process name it; the
+rest is 0 but for `reason`. A LINK_DOWN with the reason DIED tells of a death.
 
 How the journal's own kinds fill them: OPEN and CLOCK carry wall-clock nanoseconds in
 `origin` (an anchor together with `mono`), LOST carries in `seq` how many records were
@@ -44,6 +63,7 @@ import enum
 import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from bus.journal.bus_events import BusOperation
 from queuebroker.observer import Operation
 
 if TYPE_CHECKING:
@@ -122,15 +142,35 @@ class Kind(enum.IntEnum):
     WRITE = Operation.WRITE
     READ = Operation.READ
 
+    REGISTER = BusOperation.REGISTER
+    DEREGISTER = BusOperation.DEREGISTER
+    MOVE = BusOperation.MOVE
+    COMMAND = BusOperation.COMMAND
+    RESPOND = BusOperation.RESPOND
+    NOTIFY = BusOperation.NOTIFY
+    RELAY_OUT = BusOperation.RELAY_OUT
+    RELAY_IN = BusOperation.RELAY_IN
+    EXTRACT = BusOperation.EXTRACT
+    DELIVER = BusOperation.DELIVER
+    DISCARD = BusOperation.DISCARD
+    UNDELIVERED = BusOperation.UNDELIVERED
+    IN_DOUBT = BusOperation.IN_DOUBT
+    LINK_UP = BusOperation.LINK_UP
+    LINK_DOWN = BusOperation.LINK_DOWN
+
 
 class Flag(enum.IntFlag):
-    """Bits of `flags`. The queue kinds set none of them."""
+    """Bits of `flags`. The queue kinds set none of them.
+
+    A message of the bus is a command if it is neither MULTICAST nor ANSWER.
+    """
 
     ERROR = 1
     REMOTE = 2
     MULTICAST = 4
     PAYLOAD = 8  # the payload was captured in the blob file
     TRUNCATED = 16
+    ANSWER = 32
 
 
 class Record(NamedTuple):

@@ -45,6 +45,10 @@ class JournalFacts:
 
     journal: its number. holes: slots that were drawn and never written.
     segments, sealed: files that were found, and those among them with a seal.
+    machine, pid, boot: whose it is, None and "" where nobody knows.
+    last_mono: the latest time of a record, on that machine's clock.
+    died: whether another journal tells of the death of its process; only who has read
+      all of them can say.
     """
 
     journal: int
@@ -58,6 +62,11 @@ class JournalFacts:
     late: bool
     segments: int
     sealed: int
+    machine: str = ""
+    pid: int | None = None
+    boot: str = ""
+    last_mono: int | None = None
+    died: bool = False
 
     @property
     def gaps(self) -> int:
@@ -72,9 +81,14 @@ class JournalFacts:
         return self.first != 0 or self.gaps > 0 or self.lost > 0 or self.damaged > 0
 
     @property
+    def ended(self) -> bool:
+        """Whether nothing more comes: it was closed, or its process died."""
+        return self.closed or self.died
+
+    @property
     def complete(self) -> bool:
         """Whether it has a beginning and an end and everything between them."""
-        return self.closed and not self.lossy
+        return self.ended and not self.lossy
 
     @property
     def conclusive(self) -> bool:
@@ -227,6 +241,8 @@ class FactsBuilder:
         self._first: int | None = None
         self._last: int | None = None
         self._closed = False
+        self._boot = ""
+        self._last_mono: int | None = None
 
     def add(self, segment: StoredSegment) -> None:
         """One more segment, the next in order."""
@@ -237,7 +253,10 @@ class FactsBuilder:
         self._holes += len(segment.invalid)
         self._lost = max(self._lost, segment.lost)
         self._closed = self._closed or segment.closes
+        self._boot = max(self._boot, segment.header.boot_id.hex())
         if segment.count:
+            latest = segment.last_mono
+            self._last_mono = max(latest, self._last_mono or latest)
             self._first = segment.first if self._first is None else self._first
             self._last = segment.last
 
@@ -266,6 +285,10 @@ class FactsBuilder:
             late=self._journal.meta.late,
             segments=self._segments,
             sealed=self._sealed,
+            machine=self._journal.machine,
+            pid=self._journal.meta.pid,
+            boot=self._boot,
+            last_mono=self._last_mono,
         )
 
 

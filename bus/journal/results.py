@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 FIRST_PER_RULE: Final = 10
 
-_IDENTIFIERS: Final = ("journal", "flow")
+_IDENTIFIERS: Final = ("journal", "flow", "origin")
 
 
 @attrs.frozen

@@ -17,15 +17,33 @@ Terms, in the names of the record's fields, with *port* for `mid`:
   seal, checksum or counts wrong, or a slot of a sealed segment that is neither empty
   nor valid); *closed* = some record is a CLOSE; *late* = its meta file says that
   operations were reported after it was closed.
+* A *death* is a LINK_DOWN with the reason DIED: of the process `mid` on the machine
+  that `peer` names. A journal *died* if it has records and is not closed, and there is
+  a death in another journal of the same boot, of the process and the machine that its
+  meta file names, whose `mono` is not below the greatest in its records. It has *ended*
+  if it is closed or died.
 * A journal is *lossy* if it has no records, or first > 0, or gaps, lost or damaged > 0.
-  It is *complete* if it is closed and not lossy, and *conclusive* if it is complete and
-  not late.
-* The *journals of a channel* are those that hold a channel record of it.
+  It is *complete* if it has ended and is not lossy, and *conclusive* if it is complete
+  and not late.
+* The *journals of a channel* are those that hold a channel record of it. The *sender*
+  of a flow *died* if one of these died that holds neither a message record RECEIVE nor
+  a CLOSE_LOCAL of the flow, which are its receiver's.
+
+* A *journal of the bus* holds a record with a kind in 64..88. A *bus record* has a kind
+  in 72..88. Its *message* is (`origin`, sort, `mid`,
+  `flow`), where the *sort* is the bits MULTICAST and ANSWER of `flags`; an *answer* has
+  the latter. Its *line* is the message without `mid`. A message is *accepted* by a
+  COMMAND, RESPOND or NOTIFY, *explained* by a DISCARD, UNDELIVERED or IN_DOUBT.
+* The *home* of a registration (or process) x is each journal with a REGISTER whose
+  `flow` is x. A message was *struck* if a journal died that holds a bus record of it,
+  or is the home of its `origin` or its `flow`.
 
 From would-be violation to verdict. A would-be violation of a rule on PRESENCE is FAIL:
 the records that prove it are there. One of a rule on ABSENCE is FAIL if all journals of
 its channel are conclusive, else UNKNOWN: the missing record may have been lost, or not
-been written yet. J1's own are FAIL if the journal is damaged, else UNKNOWN. A rule's
+been written yet. One of a message of the bus is FAIL if all journals of the bus are
+conclusive, since it may pass through any, and both its `origin` and its `flow` have a
+home, else UNKNOWN. J1's own are FAIL if the journal is damaged, else UNKNOWN. A rule's
 verdict is FAIL if any of its would-be violations is FAIL; else UNKNOWN if any is
 UNKNOWN or any journal is lossy (what was lost may have broken it); else PASS, also
 when there was nothing to check.
@@ -39,10 +57,31 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from bus.journal.format import Flag
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["RULES", "Basis", "Rule", "RuleVerdict", "Verdict", "Violation", "worst"]
+__all__ = [
+    "RULES",
+    "SORTS",
+    "Basis",
+    "Rule",
+    "RuleVerdict",
+    "Verdict",
+    "Violation",
+    "worst",
+]
+
+# Which sort of message of the bus, by those bits of `flags` that tell.
+SORTS: Final = MappingProxyType(
+    {
+        0: "command",
+        int(Flag.MULTICAST): "notification",
+        int(Flag.ANSWER): "answer to a command",
+        int(Flag.MULTICAST | Flag.ANSWER): "answer to a notification",
+    }
+)
 
 
 class Verdict(enum.StrEnum):
@@ -76,6 +115,7 @@ class Rule:
     predicate: the exact meaning, in the terms of this module.
     cases: why, by name, as templates for `str.format` over the facts named in it;
       of several that hold, the first in this order is reported.
+    proven: cases that rest on presence in a rule that else rests on absence.
     """
 
     id: str
@@ -86,6 +126,11 @@ class Rule:
     identity: tuple[str, ...]
     predicate: str
     cases: Mapping[str, str] = attrs.field(converter=_frozen)
+    proven: tuple[str, ...] = ()
+
+    def basis_of(self, case: str) -> Basis:
+        """What a violation of that case rests on."""
+        return Basis.PRESENCE if case in self.proven else self.basis
 
 
 @attrs.frozen
@@ -100,6 +145,8 @@ class Violation:
     other_n: the record it collides with, None if that is an absence.
     sender, receiver, port: whose flow it is, "" and None if unknown.
     explanation: the case's template with its facts.
+    origin, sort: of a message of the bus, the registration that sent it and one of
+      `SORTS`; its destination is `flow`, its number `seq`. None and "" of others.
     """
 
     rule: str
@@ -115,16 +162,22 @@ class Violation:
     sender: str = ""
     receiver: str = ""
     port: int | None = None
+    origin: int | None = None
+    sort: str = ""
 
     @property
-    def key(self) -> tuple[str, int | None, int | None, int | None, int | None]:
-        """(rule, flow, seq, n, journal), None for what is not part of its identity."""
+    def key(self) -> tuple[str | int | None, ...]:
+        """(rule, flow, seq, n, journal), None for what is not part of its identity.
+
+        Of a message of the bus its origin and its sort follow.
+        """
         identity = RULES[self.rule].identity
-        flow, seq, n, journal = (
+        place = tuple(
             getattr(self, name) if name in identity else None
             for name in ("flow", "seq", "n", "journal")
         )
-        return self.rule, flow, seq, n, journal
+        of_bus = (self.origin, self.sort) if "origin" in identity else ()
+        return (self.rule, *place, *of_bus)
 
 
 @attrs.frozen
@@ -190,9 +243,11 @@ _ALL: Final = (
             " journal with seq == a.seq > 0 comes after c, unless an earlier one with"
             " that seq does not, and no CONNECT_BEGIN with seq == c.seq > 0 comes"
             " after a, likewise (take the lowest n of each). A call need not have"
-            " recorded a begin. The blocked intervals are compared by record"
-            " number: both ends are recorded in one critical section, in which the"
-            " thread may be suspended for any time between two clock readings."
+            " recorded a begin. None if there is one such record in all and a journal"
+            " of the channel died: its process was killed between the two. The blocked"
+            " intervals are compared by record number: both ends are recorded in one"
+            " critical section, in which the thread may be suspended for any time"
+            " between two clock readings."
         ),
         cases={
             "count": "{accepts} accepts and {connects} connects ended on one channel",
@@ -237,7 +292,9 @@ _ALL: Final = (
         identity=("flow", "seq"),
         predicate=(
             "Over each (flow, seq) of message records RECEIVE: a would-be violation if"
-            " there is no SEND with that flow and seq in any journal."
+            " there is no SEND with that flow and seq in any journal; but none if the"
+            " sender of the flow died and seq is the one after the greatest of its"
+            " SENDs, 0 if there are none: that send was done, and not yet recorded."
         ),
         cases={"foreign": "received, but nobody sent it"},
     ),
@@ -253,9 +310,11 @@ _ALL: Final = (
             " without a DROP of that flow and seq in any journal: a would-be violation"
             " 'overtaken' if a RECEIVE of the flow has a greater seq; else"
             " 'unaccounted' if a CLOSE_LOCAL has the same flow (the receiving side"
-            " disconnected, and dropped by record whatever it had not received); else"
-            " 'unexplained' if a journal of the channel is not closed; else none: the"
-            " message was still in flight when the journal was closed."
+            " disconnected, and dropped by record whatever it had not received), unless"
+            " the sender of the flow died: the message may never have left it; else"
+            " 'unexplained' if a journal of the channel has not ended; else none: the"
+            " message was still in flight when the journal was closed, or its process"
+            " died."
         ),
         cases={
             "overtaken": "sent, never received, but message {other_seq} was",
@@ -297,6 +356,84 @@ _ALL: Final = (
             " RECEIVE of it have one size."
         ),
         cases={"size": "sizes from {smallest} to {largest} bytes"},
+    ),
+    Rule(
+        id="B1",
+        title="at most once",
+        text="No message of the bus is delivered twice to one receiver.",
+        basis=Basis.PRESENCE,
+        unit="messages delivered",
+        identity=("origin", "sort", "flow", "seq"),
+        predicate=(
+            "Over each message of a DELIVER, all journals together: a would-be"
+            " violation if there is more than one. `n` is the second's, by journal and"
+            " n."
+        ),
+        cases={"twice": "delivered {count} times"},
+    ),
+    Rule(
+        id="B2",
+        title="routing",
+        text="Each link a message is put on brings it one hop further.",
+        basis=Basis.ABSENCE,
+        unit="messages on links",
+        identity=("origin", "sort", "flow", "seq"),
+        predicate=(
+            "Over each message of a RELAY_OUT or RELAY_IN, all journals together: a"
+            " would-be violation 'again' if two of its RELAY_OUTs have one hop or are"
+            " in one journal, or two of its RELAY_INs; else 'back' if a RELAY_IN comes"
+            " before a RELAY_OUT in one journal and the hop of the latter is not"
+            " greater; else none if it was struck; else 'foreign' if a RELAY_IN has a"
+            " hop that no RELAY_OUT has; else none if every hop of a RELAY_OUT is that"
+            " of a RELAY_IN, or the message is explained; else 'overtaken' if it is no"
+            " answer and a RELAY_IN of its line has a greater mid; else 'unexplained'"
+            " if any journal of the bus has not ended; else none: it was on the link"
+            " when they were closed."
+        ),
+        cases={
+            "again": "twice on a link from one place, or of one hop",
+            "back": "came, and went on under a hop that is not greater",
+            "foreign": "read from a link on which nobody put it",
+            "overtaken": "put on a link, never read, but message {other_seq} was",
+            "unexplained": "put on a link, not read, and a journal has no end",
+        },
+        proven=("again", "back"),
+    ),
+    Rule(
+        id="B3",
+        title="loss is explained",
+        text="What the bus accepts is delivered, or it is told why not.",
+        basis=Basis.ABSENCE,
+        unit="messages accepted",
+        identity=("origin", "sort", "flow", "seq"),
+        predicate=(
+            "Over each message that was accepted and has neither a DELIVER nor is"
+            " explained in any journal, and was not struck: a would-be violation"
+            " 'overtaken' if it is no answer and a DELIVER of its line has a greater"
+            " mid; else 'unaccounted' if there is a DEREGISTER of its `flow`; else"
+            " 'unexplained' if any journal of the bus has not ended; else none: it was"
+            " unread, or on its way, when they were closed. `n` is that of the first"
+            " record, by journal and n, which says that it was accepted."
+        ),
+        cases={
+            "overtaken": "accepted, never delivered, but message {other_seq} was",
+            "unaccounted": "accepted, and in no record when its receiver left",
+            "unexplained": "accepted, not delivered, and a journal has no end",
+        },
+    ),
+    Rule(
+        id="B5",
+        title="order of each sender",
+        text="What one task sends another arrives in the order sent.",
+        basis=Basis.PRESENCE,
+        unit="deliveries",
+        identity=("origin", "sort", "flow", "seq", "n"),
+        predicate=(
+            "Over each DELIVER r of a message that is no answer: a would-be violation"
+            " if a DELIVER of its line and journal comes before r and has a greater"
+            " mid. One for each such r. `other_n` is the one with the greatest mid."
+        ),
+        cases={"overtaken": "delivered after message {other_seq} of its sender"},
     ),
 )
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["StoredSegment", "problem_of", "read_segment", "read_segment_array"]
 
 _EMPTY: Final = bytes(RECORD_BYTES)
+_MONO_WORD: Final = 2  # where `mono` stands in a record, in words of eight bytes
 
 
 @attrs.frozen
@@ -67,6 +68,16 @@ class StoredSegment:
     def last(self) -> int | None:
         """Number of the last valid record."""
         return next(self._numbers(range(self.used - 1, -1, -1)), None)
+
+    @property
+    def last_mono(self) -> int:
+        """The latest time of a valid record; there must be one."""
+        # Eight bytes at a time, of which the third is the time: by far the fastest.
+        times = memoryview(self.body).cast("q")[_MONO_WORD :: RECORD_BYTES // 8]
+        if not self.invalid:
+            return max(times)
+        invalid = frozenset(self.invalid)
+        return max(time for slot, time in enumerate(times) if slot not in invalid)
 
     @property
     def lost(self) -> int:

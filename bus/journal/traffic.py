@@ -2,8 +2,8 @@
 
 It holds each channel against the rules that need an order of records (Q2, Q7) while
 they pass, and against those that need all of them (Q1, and a flow's Q3, Q4, Q5, Q8) at
-the end. What a finding is worth is not decided here. The predicates are those of
-`bus.journal.rules`, in its terms.
+the end. What is of the bus it hands on (`bus_traffic`). What a finding is worth is not
+decided here. The predicates are those of `bus.journal.rules`, in its terms.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from bus.journal.bus_traffic import BusTraffic
+from bus.journal.deaths import Deaths
 from bus.journal.finding import Finding, Place
-from bus.journal.flow import Flow
+from bus.journal.flow import End, Flow
 from bus.journal.format import Kind, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from bus.journal.reader import JournalFacts
 
 __all__ = ["Channel", "Traffic"]
 
@@ -30,6 +34,9 @@ _BEGIN_OF: Final = {
     int(Kind.CONNECT_END): int(Kind.CONNECT_BEGIN),
 }
 _BEGINS: Final = frozenset(_BEGIN_OF.values())
+_BUS: Final = int(Kind.REGISTER)
+_LAST_OF_BUS: Final = int(Kind.IN_DOUBT)
+_LINK_DOWN: Final = int(Kind.LINK_DOWN)
 _OPEN: Final = [None, None]
 
 
@@ -52,6 +59,7 @@ class Channel:
     ends: for each side, the first CLOSE_LOCAL in the journal being read.
     peaks: for each flow, greatest `seq` received in that journal, and its record.
     left: for each side, whether it disconnected in any journal.
+    receivers: for each flow, the journals in which its receiver did anything.
     """
 
     number: int
@@ -60,6 +68,7 @@ class Channel:
     ends: list[int | None] = attrs.field(factory=lambda: [None, None])
     peaks: list[tuple[int, int]] = attrs.field(factory=lambda: [(0, 0), (0, 0)])
     left: list[bool] = attrs.field(factory=lambda: [False, False])
+    receivers: tuple[list[int], list[int]] = attrs.field(factory=lambda: ([], []))
     accepts: list[Meeting] = attrs.field(factory=list)
     connects: list[Meeting] = attrs.field(factory=list)
     names: tuple[str, str] = ("", "")
@@ -70,12 +79,15 @@ class Traffic:
     """Everything that was read so far.
 
     operations: sends and receives on channels. receives: of messages, among them.
+    deaths: those on record. bus: what was read of the bus.
     """
 
     def __init__(self) -> None:
         self.channels: dict[int, Channel] = {}
         self.operations = 0
         self.receives = 0
+        self.deaths = Deaths()
+        self.bus = BusTraffic()
         self._findings: list[Finding] = []
         # First record of each call that blocked, by journal, kind and ticket.
         self._begins: dict[tuple[int, int, int], int] = {}
@@ -88,6 +100,7 @@ class Traffic:
         """The records that follow are of this journal; ``name`` knows its numbers."""
         self._journal, self._name = journal, name
         self._met_here = {}
+        self.bus.enter()
 
     def take(self, records: Iterable[Record]) -> None:
         """Go on with records of the journal, in order."""
@@ -95,6 +108,8 @@ class Traffic:
         for record in records:
             kind, _, _, size, n, mono, flow, seq, *_ = record
             if not _FIRST <= kind <= _LAST:
+                if kind >= _BUS:
+                    self._take_of_bus(record)
                 continue
             if kind in _BEGINS and seq:
                 self._begins.setdefault((journal, kind, seq), n)
@@ -117,14 +132,24 @@ class Traffic:
             else:
                 self._happened(channel, record)
 
-    def findings(self, closed: Callable[[int], bool]) -> Iterator[Finding]:
-        """What does not hold; ``closed`` tells whether a journal was."""
+    def _take_of_bus(self, record: Record) -> None:
+        if record.kind == _LINK_DOWN:
+            self.deaths.take(self._journal, record, self._name(record.peer))
+        elif record.kind <= _LAST_OF_BUS:
+            self.bus.take(self._journal, record, self._name(record.task))
+
+    def findings(self, facts: Mapping[int, JournalFacts]) -> Iterator[Finding]:
+        """What does not hold on channels, given what became of each journal."""
         yield from self._findings
         for channel in self.channels.values():
-            yield from self._asymmetry(channel)
-            ended = all(map(closed, channel.journals))
-            for flow, left in zip(channel.flows, channel.left, strict=True):
-                yield from flow.findings(receiver_left=left, ended=ended)
+            dead = [journal for journal in channel.journals if facts[journal].died]
+            yield from self._asymmetry(channel, any_died=bool(dead))
+            ended = all(facts[journal].ended for journal in channel.journals)
+            for flow, left, receivers in zip(
+                channel.flows, channel.left, channel.receivers, strict=True
+            ):
+                sender_died = any(journal not in receivers for journal in dead)
+                yield from flow.findings(End(left, ended, sender_died))
 
     def _meet(self, number: int) -> Channel:
         """A channel's first record in this journal."""
@@ -145,6 +170,7 @@ class Traffic:
             channel.flows[side].drop(record.seq)
         elif record.kind == _CLOSE_LOCAL:
             channel.left[side] = True
+            channel.receivers[side].append(self._journal)
             if channel.ends[side] is None:
                 channel.ends[side] = record.n
         elif record.kind in _BEGIN_OF:
@@ -155,6 +181,8 @@ class Traffic:
         side, seq, n = record.flow & 1, record.seq, record.n
         peak, peak_n = channel.peaks[side]
         if seq > peak:
+            if not peak:
+                channel.receivers[side].append(self._journal)
             channel.peaks[side] = seq, n
         elif seq < peak:
             found = self._find("Q2", "overtaken", record, peak_n, other_seq=peak)
@@ -191,9 +219,11 @@ class Traffic:
             channel.names = peer, task
         channel.port = record.port
 
-    def _asymmetry(self, channel: Channel) -> Iterator[Finding]:
-        """Q1 for one channel."""
+    def _asymmetry(self, channel: Channel, *, any_died: bool) -> Iterator[Finding]:
+        """Q1 for one channel; ``any_died``: the process of one of its journals did."""
         accepts, connects = channel.accepts, channel.connects
+        if any_died and len(accepts) + len(connects) == 1:
+            return  # killed between the two records
         facts: dict[str, object]
         if len(accepts) != 1 or len(connects) != 1:
             facts = {"accepts": len(accepts), "connects": len(connects)}

@@ -6,8 +6,10 @@ was recorded: it reaches people only through `printable`.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final
 
+from bus.journal.bus_events import BusReason
 from queuebroker.observer import Reason
 
 __all__ = ["counted", "hex64", "printable", "reason_name"]
@@ -38,7 +40,7 @@ def printable(text: str) -> str:
 
 def reason_name(number: int) -> str:
     """The lower-case name of a reason, ``reason-77`` for one this version knows not."""
-    try:
-        return Reason(number).name.lower()
-    except ValueError:
-        return f"reason-{number}"
+    for reasons in (Reason, BusReason):
+        with contextlib.suppress(ValueError):
+            return reasons(number).name.lower()
+    return f"reason-{number}"

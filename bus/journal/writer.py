@@ -18,6 +18,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from bus.journal.bus_events import BusOperation, BusReason
 from bus.journal.format import RECORD, RECORD_BYTES, RECORD_VERSION
 from bus.journal.header import HEADER_BYTES
 from bus.journal.incarnation import Incarnation
@@ -124,6 +125,27 @@ class Journal:
         """The `flow` for `emit` of a channel's direction; channel 0 is none."""
         incarnation = self._current()
         return flow_of(incarnation.base if incarnation else 0, channel, direction)
+
+    def record_death(
+        self, pid: int, *, machine: str | None = None, process: str = ""
+    ) -> None:
+        """Record that another process is gone, whose journal has no end then (J1).
+
+        Call it only when that is certain: it was waited for, or its system closed its
+        link without a farewell. A journal that has a record of a later time is not
+        believed to be of that process. Never raises; to say it twice does no harm.
+
+        pid: as its system numbers it.
+        machine: as its own `Journal` was given it; None if it is this one's.
+        process: its name, for people.
+        """
+        self.emit(
+            BusOperation.LINK_DOWN,
+            reason=BusReason.DIED,
+            mid=pid,
+            task=self.name(process),
+            peer=self.name(self._machine if machine is None else machine),
+        )
 
     def close(self) -> None:
         """Write the last record, wait for late writers a moment, seal. Idempotent.

@@ -39,8 +39,8 @@ LINES_PER_RULE_MAX: Final = 100_000
 SCENES_PER_RULE: Final = 2
 SCENES_MAX: Final = 6
 
-_IDENTIFIERS: Final = ("journal", "flow")
-_NAMES: Final = ("sender", "receiver")
+_IDENTIFIERS: Final = ("journal", "flow", "origin")
+_NAMES: Final = ("sender", "receiver", "sort")
 
 
 def write_results(
@@ -93,8 +93,12 @@ def first_violations(folder: OutFolder, per_rule: int) -> Iterator[Violation]:
 
 
 def drawn_violations(folder: OutFolder) -> list[Violation]:
-    """The violations that are drawn: the first ones of messages, of each rule."""
-    of_messages = (one for one in first_violations(folder, SCENES_PER_RULE) if one.seq)
+    """Those that are drawn: of each rule the first ones of messages of channels."""
+    of_messages = (
+        one
+        for one in first_violations(folder, SCENES_PER_RULE)
+        if one.seq and one.origin is None
+    )
     return list(itertools.islice(of_messages, SCENES_MAX))
 
 

@@ -18,12 +18,16 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from bus.journal.format import Kind
 from bus.journal.rules import RULES, Basis, Verdict
-from bus.pipeline.silver import is_kind, of_channel
+from bus.pipeline.bus_rules import b1, b2, b3, b5, deliveries, sort_name
+from bus.pipeline.bus_silver import LINE
+from bus.pipeline.silver import any_died, is_kind, of_channel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, WindowSpec
+
+    from bus.pipeline.bus_rules import Candidates
 
 __all__ = ["CHUNK_RECORDS", "Tables", "overtaken", "violations"]
 
@@ -32,19 +36,24 @@ __all__ = ["CHUNK_RECORDS", "Tables", "overtaken", "violations"]
 FLOW_RECEIVES_MAX: Final = 5_000_000
 CHUNK_RECORDS: Final = 262_144
 
-_PLACE: Final = ("flow", "seq", "n", "journal", "mono", "other_n")
+_PLACE: Final = ("flow", "seq", "n", "journal", "mono", "other_n", "origin")
+_NAMES: Final = ("sort", "sender", "receiver")
 _Cases = dict[str, tuple["Column", dict[str, "Column"]]]
 
 
 @attrs.frozen
 class Tables:
-    """What the rules read: bronze and silver."""
+    """What the rules read: bronze and silver.
+
+    transfers: None if nothing of a bus was recorded.
+    """
 
     events: DataFrame
     journals: DataFrame
     messages: DataFrame
     sessions: DataFrame
     flows: DataFrame
+    transfers: DataFrame | None = None
 
 
 def violations(
@@ -66,19 +75,29 @@ def violations(
     found = _j1(tables)
     for rule in rules.values():
         found = found.unionByName(rule(tables))
+    if tables.transfers is not None:
+        for name, given in _of_bus(tables.events, tables.transfers).items():
+            place = given.place | {"sort": sort_name()}
+            rows = _found(name, given.rows, given.cases, place, given.verdict)
+            found = found.unionByName(rows)
     return _judged(found, tables.sessions)
 
 
-def overtaken(receives: DataFrame, chunk_records: int | None = None) -> DataFrame:
+def overtaken(
+    receives: DataFrame,
+    chunk_records: int | None = None,
+    flow_columns: Sequence[str] = ("flow",),
+) -> DataFrame:
     """The receives that came after a later message of their flow.
 
     That message is `other_seq`, `other_n`: the one with the greatest number.
 
-    receives: journal, flow, n, seq and anything else.
+    receives: journal, n, seq, ``flow_columns`` and anything else.
     chunk_records: cut each flow into pieces of so many record numbers, and carry the
       greatest number of all earlier pieces into each; None to take flows whole.
+    flow_columns: what tells a flow.
     """
-    flow = ["flow", "journal"]
+    flow = [*flow_columns, "journal"]
     if chunk_records is None:
         window = _before(Window.partitionBy(*flow).orderBy("n"))
         marked = receives.withColumns(
@@ -118,7 +137,7 @@ def _j1(tables: Tables) -> DataFrame:
         "lost": (F.col("lost") > 0, facts),
         "gaps": (F.col("gaps") > 0, facts),
         "beginning": (F.col("first_n") > 0, facts),
-        "open": (~F.col("closed"), {}),
+        "open": (~F.col("ended"), {}),
     }
     broken = F.when(F.col("damaged") > 0, Verdict.FAIL.value)
     verdict = broken.otherwise(Verdict.UNKNOWN.value)
@@ -160,7 +179,9 @@ def _q1(tables: Tables) -> DataFrame:
         "journal": F.coalesce("accept_journal", "connect_journal"),
         "mono": F.coalesce("accept_mono", "connect_mono", "first_mono"),
     }
-    return _found("Q1", tables.sessions, cases, place)
+    # Killed between the two records.
+    halves = F.col("died") & (F.col("accepts") + F.col("connects") == 1)
+    return _found("Q1", tables.sessions.where(~halves), cases, place)
 
 
 def _q2(tables: Tables, flow_receives_max: int) -> DataFrame:
@@ -182,19 +203,29 @@ def _q3(tables: Tables) -> DataFrame:
 
 
 def _q4(tables: Tables) -> DataFrame:
-    cases: _Cases = {"foreign": (F.expr("receives > 0 AND sends = 0"), {})}
-    return _found("Q4", tables.messages, cases, _first("received"))
+    foreign = tables.messages.where("receives > 0 AND sends = 0")
+    if not any_died(tables.journals):
+        always: _Cases = {"foreign": (F.lit(True), {})}
+        return _found("Q4", foreign, always, _first("received"))
+    last_sent = F.coalesce("last_sent", F.lit(0))
+    # A sender that died may have been in one send, done and not yet recorded.
+    under_way = _sender_died() & (F.col("seq") == last_sent + 1)
+    rows = foreign.join(tables.flows.select("flow", "last_sent"), "flow", "left").join(
+        _deaths(tables), "channel"
+    )
+    cases: _Cases = {"foreign": (~under_way, {})}
+    return _found("Q4", rows, cases, _first("received"))
 
 
 def _q5(tables: Tables) -> DataFrame:
     missing = tables.messages.where("sends > 0 AND receives = 0 AND drops = 0")
     rows = missing.join(
         tables.flows.select("flow", "last_received", "receiver_left"), "flow"
-    ).join(tables.sessions.select("channel", "ended"), "channel")
+    ).join(_deaths(tables), "channel")
     last = F.col("last_received")
     cases: _Cases = {
         "overtaken": (last > F.col("seq"), {"other_seq": last}),
-        "unaccounted": (F.col("receiver_left"), {}),
+        "unaccounted": (F.col("receiver_left") & ~_sender_died(), {}),
         "unexplained": (~F.col("ended"), {}),
     }
     return _found("Q5", rows, cases, _first("sent"))
@@ -234,6 +265,16 @@ def _q8(tables: Tables) -> DataFrame:
     return _found("Q8", tables.messages, {"size": (differ, facts)}, _first("received"))
 
 
+def _of_bus(events: DataFrame, transfers: DataFrame) -> dict[str, Candidates]:
+    late = overtaken(deliveries(events), flow_columns=LINE)
+    return {
+        "B1": b1(transfers),
+        "B2": b2(transfers),
+        "B3": b3(transfers),
+        "B5": b5(late, transfers),
+    }
+
+
 def _before(ordered: WindowSpec) -> WindowSpec:
     """Everything before the row itself."""
     return ordered.rowsBetween(Window.unboundedPreceding, -1)
@@ -268,7 +309,7 @@ def _found(
     if verdict is None and definition.basis is Basis.PRESENCE:
         verdict = F.lit(Verdict.FAIL.value)
     place = dict(place or {})
-    for name in _PLACE:
+    for name in (*_PLACE, *_NAMES):
         present = F.col(name) if name in candidates.columns else F.lit(None)
         place.setdefault(name, present)
     return candidates.select(
@@ -277,6 +318,7 @@ def _found(
         case.alias("case"),
         explanation.alias("explanation"),
         *(place[name].cast("bigint").alias(name) for name in _PLACE),
+        *(place[name].cast("string").alias(name) for name in _NAMES),
     ).where("case IS NOT NULL")
 
 
@@ -290,17 +332,17 @@ def _judged(found: DataFrame, sessions: DataFrame) -> DataFrame:
         F.coalesce("accept_port", "connect_port").alias("port"),
     )
     to_acceptor = F.col("flow").bitwiseAND(1) == 0
+    one, other = F.col("acceptor"), F.col("connector")
     names = {
-        "sender": F.when(to_acceptor, F.col("connector")).otherwise(F.col("acceptor")),
-        "receiver": F.when(to_acceptor, F.col("acceptor")).otherwise(
-            F.col("connector")
-        ),
+        "sender": F.coalesce("sender", F.when(to_acceptor, other).otherwise(one)),
+        "receiver": F.coalesce("receiver", F.when(to_acceptor, one).otherwise(other)),
     }
+    channel = F.shiftrightunsigned("flow", 1)
     settled = F.when(F.col("settled"), Verdict.FAIL.value).otherwise(
         Verdict.UNKNOWN.value
     )
     return (
-        found.withColumn("channel", F.shiftrightunsigned("flow", 1))
+        found.withColumn("channel", F.when(F.isnull("origin"), channel))
         .join(ends, "channel", "left")
         .select(
             "rule",
@@ -310,8 +352,20 @@ def _judged(found: DataFrame, sessions: DataFrame) -> DataFrame:
             *_PLACE,
             *(column.alias(name) for name, column in names.items()),
             "port",
+            "sort",
         )
     )
+
+
+def _deaths(tables: Tables) -> DataFrame:
+    """How the journals of each channel ended."""
+    return tables.sessions.select("channel", "ended", "sender_died_0", "sender_died_1")
+
+
+def _sender_died() -> Column:
+    """Whether the sender of the row's flow did."""
+    to_acceptor = F.col("flow").bitwiseAND(1) == 0
+    return F.when(to_acceptor, F.col("sender_died_0")).otherwise(F.col("sender_died_1"))
 
 
 def _first(prefix: str) -> dict[str, Column]:

@@ -108,7 +108,7 @@ def _ingest(spark: SparkSession, journals: Path, folder: OutFolder) -> list[str]
 
 
 def _refine(spark: SparkSession, folder: OutFolder) -> Tables:
-    from bus.pipeline import silver  # noqa: PLC0415 - needs Spark
+    from bus.pipeline import bus_silver, silver  # noqa: PLC0415 - needs Spark
     from bus.pipeline.rules import Tables  # noqa: PLC0415 - needs Spark
 
     def keep(name: str, rows: DataFrame) -> DataFrame:
@@ -120,9 +120,12 @@ def _refine(spark: SparkSession, folder: OutFolder) -> Tables:
     journals = keep("journals", silver.journals(tallies, segments))
     flows = keep("flows", silver.flows(tallies))
     sessions = keep("sessions", silver.sessions(tallies, events, journals))
+    transfers = None
+    if bus_silver.any_of_bus(tallies):
+        transfers = keep("transfers", bus_silver.transfers(events, tallies, journals))
     tallies.unpersist()
     messages = keep("messages", silver.messages(events, journals))
-    return Tables(events, journals, messages, sessions, flows)
+    return Tables(events, journals, messages, sessions, flows, transfers)
 
 
 def _judge(

@@ -72,6 +72,7 @@ SEGMENTS: Final = (
     Column("journal", "int64", "number of the journal; null if it cannot be told"),
     Column("machine", "string", "machine that wrote it"),
     Column("process", "string", "incarnation of the process that wrote it"),
+    Column("pid", "int64", "that process, as its system numbers it"),
     Column("program", "string", "what that process ran"),
     Column("boot", "string", "boot of the machine: one monotonic clock"),
     Column("path", "string", "where the segment is"),

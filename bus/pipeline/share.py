@@ -103,6 +103,7 @@ class Share:
             journal.refresh()
             problems += [*journal.problems, *contents]
             row |= {"machine": journal.machine, "program": journal.meta.program}
+            row["pid"] = journal.meta.pid
             row["late"] = journal.meta.late
         row["problems"] = "\n".join(problems) or None
         texts = {name: storable(it) for name, it in row.items() if isinstance(it, str)}

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from bus.journal.bus_events import BusReason
 from bus.journal.format import Kind
+from bus.journal.wording import reason_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -22,6 +24,12 @@ __all__ = ["flows", "journals", "messages", "sessions", "tally"]
 
 # What `bus.journal.rules` calls channel records, by number.
 CHANNEL_KINDS: Final = (int(Kind.BIND), int(Kind.DROP))
+
+# And what tells of the bus, but for its links; of its messages.
+BUS_KINDS: Final = (int(Kind.REGISTER), int(Kind.IN_DOUBT))
+MESSAGE_KINDS: Final = (int(Kind.COMMAND), int(Kind.IN_DOUBT))
+
+_DIED: Final = reason_name(BusReason.DIED)
 
 
 def is_kind(*kinds: Kind) -> Column:
@@ -36,8 +44,11 @@ def of_channel() -> Column:
 
 def tally(events: DataFrame) -> DataFrame:
     """Events counted by journal, flow, kind, names and port: small, and made once."""
+    # Messages of the bus have their number where others have a port.
+    of_bus = F.col("code").between(*MESSAGE_KINDS)
+    port = F.when(~of_bus, F.col("port")).alias("port")
     return events.groupBy(
-        "journal", "channel", "flow", "code", "task", "peer", "port"
+        "journal", "channel", "flow", "code", "task", "peer", port, "reason"
     ).agg(
         F.count("*").alias("records"),
         F.count(F.when(F.col("seq") != 0, 1)).alias("messages"),
@@ -58,8 +69,8 @@ def tally(events: DataFrame) -> DataFrame:
 def journals(tallies: DataFrame, segments: DataFrame) -> DataFrame:
     """One row for each journal: what it holds, what it lacks, whether to rely on it.
 
-    `complete` and `conclusive` are those of `bus.journal.rules`. A journal of which no
-    segment could be read is here too, without records.
+    `died`, `complete` and `conclusive` are those of `bus.journal.rules`. A journal of
+    which no segment could be read is here too, without records.
     """
     records = tallies.groupBy("journal").agg(
         F.sum("records").alias("records"),
@@ -80,6 +91,7 @@ def journals(tallies: DataFrame, segments: DataFrame) -> DataFrame:
         F.max("lost").alias("lost"),
         F.sum("damaged").alias("damaged"),
         F.max("late").alias("late"),
+        F.max("pid").alias("pid"),
     )
     count = F.coalesce("records", F.lit(0)).alias("records")
     closed = F.coalesce("closed", F.lit(False)).alias("closed")
@@ -93,9 +105,40 @@ def journals(tallies: DataFrame, segments: DataFrame) -> DataFrame:
         *records.drop("journal", "records", "closed").columns,
     )
     return (
-        joined.withColumn("lossy", lossy)
-        .withColumn("complete", F.expr("closed AND NOT lossy"))
+        _with_deaths(joined, tallies)
+        .withColumn("lossy", lossy)
+        .withColumn("ended", F.expr("closed OR died"))
+        .withColumn("complete", F.expr("ended AND NOT lossy"))
         .withColumn("conclusive", F.expr("complete AND NOT late"))
+    )
+
+
+def _with_deaths(joined: DataFrame, tallies: DataFrame) -> DataFrame:
+    """The journals, with `died`: whether another one tells of their process's death."""
+    told = tallies.where(is_kind(Kind.LINK_DOWN)).where(F.col("reason") == _DIED)
+    if told.isEmpty():  # most often, and then nothing need be planned
+        return joined.withColumn("died", F.lit(False))
+    boots = joined.select(F.col("journal").alias("witness"), "boot")
+    deaths = told.select(
+        F.col("journal").alias("witness"),
+        F.col("port").alias("pid"),
+        F.coalesce("peer", F.lit("")).alias("machine"),
+        F.col("last_mono").alias("death_mono"),
+    ).join(F.broadcast(boots), "witness")
+    open_ones = joined.where("NOT closed").select(
+        "journal", "pid", "machine", "boot", "last_mono"
+    )
+    dead = (
+        open_ones.join(F.broadcast(deaths), ["pid", "machine", "boot"])
+        .where("witness <> journal AND last_mono <= death_mono")
+        .select("journal", F.lit(True).alias("dead"))
+        .distinct()
+    )
+    died = F.coalesce("dead", F.lit(False))
+    return (
+        joined.join(F.broadcast(dead), "journal", "left")
+        .withColumn("died", died)
+        .drop("dead")
     )
 
 
@@ -130,15 +173,23 @@ def messages(events: DataFrame, journals: DataFrame) -> DataFrame:
     return _with_latency(rows, journals).withColumn("outcome", _outcome())
 
 
+def any_died(journals: DataFrame) -> bool:
+    """Whether any did; if not, much need not be planned."""
+    return not journals.where("died").isEmpty()
+
+
 def sessions(tallies: DataFrame, events: DataFrame, journals: DataFrame) -> DataFrame:
     """One row for each channel: both ends, when they met, who hung up, which journals.
 
     `settled`: all its journals are conclusive, so that what is not there did not
-    happen. `ended`: all its journals were closed. The facts of an end are meant only
-    where exactly one accept and one connect ended on the channel.
+    happen. `ended`: all its journals have. `died`: one of them did; `sender_died_0` and
+    `sender_died_1`: one did that is not the receiver's of the flow to that side. The
+    facts of an end are meant only where exactly one accept and one connect ended on
+    the channel.
     """
     ends = tallies.where(of_channel()).join(
-        F.broadcast(journals.select("journal", "closed", "conclusive")), "journal"
+        F.broadcast(journals.select("journal", "ended", "died", "conclusive")),
+        "journal",
     )
     rows = ends.groupBy("channel").agg(
         *_end_facts("accept", Kind.ACCEPT_END),
@@ -146,7 +197,9 @@ def sessions(tallies: DataFrame, events: DataFrame, journals: DataFrame) -> Data
         *_hang_ups(),
         *_names_by_side(),
         F.min("conclusive").alias("settled"),
-        F.min("closed").alias("ended"),
+        F.min("ended").alias("ended"),
+        F.max("died").alias("died"),
+        *(_dead_senders() if any_died(journals) else _no_dead_senders()),
         F.min("first_mono").alias("first_mono"),
         F.max("last_mono").alias("last_mono"),
     )
@@ -192,6 +245,7 @@ def flows(tallies: DataFrame) -> DataFrame:
             F.coalesce(F.sum(F.when(which, F.col(column))), F.lit(0)).alias(name)
             for name, which, column in sums
         ),
+        F.max(F.when(sent, F.col("last_seq"))).alias("last_sent"),
         F.max(F.when(received, F.col("last_seq"))).alias("last_received"),
         F.max(left).alias("receiver_left"),
         F.max(F.when(carried, F.col("depth"))).alias("depth_max"),
@@ -265,6 +319,32 @@ def _names_by_side() -> list[Column]:
         F.min(
             F.when(spoke & (side == number), F.col("task")).when(spoke, F.col("peer"))
         ).alias(f"name_{number}")
+        for number in (0, 1)
+    ]
+
+
+def _no_dead_senders() -> list[Column]:
+    return [F.lit(False).alias(f"sender_died_{number}") for number in (0, 1)]
+
+
+def _dead_senders() -> list[Column]:
+    """Whether, for each flow, a journal died that is not its receiver's."""
+    took = is_kind(Kind.RECEIVE) & (F.col("messages") > 0)
+    received = took | is_kind(Kind.CLOSE_LOCAL)
+    side = F.col("flow").bitwiseAND(1)
+    dead = F.collect_set(F.when(F.col("died"), F.col("journal")))
+    return [
+        (
+            F.size(
+                F.array_except(
+                    dead,
+                    F.collect_set(
+                        F.when(received & (side == number), F.col("journal"))
+                    ),
+                )
+            )
+            > 0
+        ).alias(f"sender_died_{number}")
         for number in (0, 1)
     ]
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from bus.journal.rules import RULES, RuleVerdict, Verdict
 from bus.journal.wording import counted
+from bus.pipeline.bus_silver import is_answer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -64,6 +65,27 @@ def _checked(tables: Tables) -> dict[str, int]:
         "Q5": messages["sent"],
         "Q7": records["both"] or 0,
         "Q8": messages["both"],
+        **_checked_of_bus(tables),
+    }
+
+
+def _checked_of_bus(tables: Tables) -> dict[str, int]:
+    if tables.transfers is None:
+        return dict.fromkeys(("B1", "B2", "B3", "B5"), 0)
+    crossings = F.size("out") + F.size("into")
+    counts = _only(
+        tables.transfers.agg(
+            F.count(F.when(F.size("delivered") > 0, 1)).alias("delivered"),
+            F.count(F.when(crossings > 0, 1)).alias("relayed"),
+            F.count("accepted").alias("accepted"),
+            F.sum(F.when(~is_answer(), F.size("delivered"))).alias("deliveries"),
+        )
+    )
+    return {
+        "B1": counts["delivered"],
+        "B2": counts["relayed"],
+        "B3": counts["accepted"],
+        "B5": counts["deliveries"] or 0,
     }
 
 

@@ -16,6 +16,7 @@ from bus.cli import main
 from bus.cli.check import show_result
 from bus.journal.results import Result
 from bus.journal.rules import RULES, Verdict, Violation
+from tests.journal.bus_by_hand import BUS_BROKEN
 from tests.journal.histories import Condition, clean, journal_id, plant, store
 
 if TYPE_CHECKING:
@@ -61,6 +62,19 @@ def test_a_violation_is_named_with_exit_code_1(tmp_path: Path) -> None:
     assert "client-" in line
     assert " -> " in line
     assert line.endswith(f"of journal {journal_id(0):016x})")
+
+
+def test_a_violation_of_the_bus_names_who_sent_what_to_whom(tmp_path: Path) -> None:
+    _, _, history, (origin, _, _, destination) = BUS_BROKEN["delivered twice"]
+    store(history, tmp_path)
+
+    result = invoke(tmp_path)
+
+    assert result.exit_code == 1
+    way = f"command 1 of task-{origin} -> task-{destination}"
+    assert f"B1 FAIL: {way}, registration {destination:016x}, delivered 2 times" in (
+        result.stdout
+    )
 
 
 def test_an_incomplete_journal_is_unknown_with_exit_code_3(tmp_path: Path) -> None:

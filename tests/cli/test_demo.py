@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner, Result
 
+from bus import Role, open_bus
 from bus.cli import main
 from bus.demo import judge
 from bus.demo.files import FileList
@@ -89,12 +90,51 @@ def test_every_fault_says_what_it_does() -> None:
 def test_a_planted_fault_that_nobody_finds_is_not_passed_over(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bus.demo.run.plant", lambda *_: None)
+    monkeypatch.setattr("bus.demo.threads.plant", lambda *_: None)
 
     ran = _demo(folder, "--out", tmp_path / "out", "--plant", "lost")
 
     assert "planted on purpose: lost, NOT FOUND" in ran.output
     assert ran.exit_code == 1
+
+
+def test_processes_are_told_of_and_what_becomes_of_them(
+    folder: Path, tmp_path: Path
+) -> None:
+    ran = _demo(folder, "--out", tmp_path / "out", "--processes", "4")
+
+    assert ran.exit_code == 0, ran.output
+    lines = ran.output.splitlines()
+    assert lines[1] == (
+        "4 processes on bus demo: worker/1 is to be killed, worker/2 to hang up"
+    )
+    told = [line for line in lines if line.startswith("worker/1 was killed; told of ")]
+    assert told
+    for line in told:
+        assert ": peer lost (begun, " in line or ": in doubt (not ack" in line
+        assert line.endswith(" did the file instead")
+    assert "the pass is equal" in ran.output
+    verdicts = json.loads((tmp_path / "out" / "verdicts.json").read_text())
+    assert verdicts["verdict"] == "PASS"
+
+
+def test_who_has_one_worker_is_told_that_it_is_let_live(
+    folder: Path, tmp_path: Path
+) -> None:
+    ran = _demo(folder, "--out", tmp_path / "out", "--processes", "2")
+
+    assert ran.exit_code == 0, ran.output
+    assert "with one worker nobody is killed or hangs up\n" in ran.output
+    assert "was killed" not in ran.output
+
+
+def test_two_at_a_time_are_one_line(folder: Path, tmp_path: Path) -> None:
+    with open_bus("demo", role=Role.MASTER):
+        ran = _demo(folder, "--out", tmp_path / "out", "--processes", "2")
+
+    assert ran.exit_code == 4
+    last = ran.output.splitlines()[-1]
+    assert last.startswith("bus: cannot open bus 'demo': another demo is running on it")
 
 
 def test_one_file_is_one_file(tmp_path: Path) -> None:
@@ -179,7 +219,10 @@ def test_a_folder_that_is_not_ours_is_refused(folder: Path, tmp_path: Path) -> N
         ("--plant", "gremlin"),
         ("--seconds", "-1"),
         ("--seconds", "soon"),
-        ("--processes", "4"),
+        ("--processes", "1"),
+        ("--processes", "65"),
+        ("--processes", "some"),
+        ("--processes", "4", "--plant", "lost"),
     ],
 )
 def test_a_wrong_argument_is_a_usage_error(

@@ -16,6 +16,7 @@ from bus.demo.messages import (
     Head,
     HungUp,
     PassDone,
+    Paused,
     Piece,
     Stored,
     Took,
@@ -47,6 +48,7 @@ class Scene:
     queue: MessageQueue  # the worker's end
     served: MessageQueue  # the collector's
     told: list[News]
+    paused: list[str]
 
     def send(self, *messages: Content) -> Receipt:
         """Send as that worker, and wait for the receipt."""
@@ -59,15 +61,16 @@ class Scene:
 def serving(files: int) -> Iterator[Scene]:
     """Give one; at the end the worker hangs up, and all news are in."""
     told: list[News] = []
+    paused: list[str] = []
     with demo_bus() as bus, pair("collector", "worker/1") as (far, near):
-        collector = Collector(bus, files=files, workers=1)
+        collector = Collector(bus, files=files, workers=1, paused=paused.append)
         console = bus.register("console", thread=bus.here())
         console.subscribe(
             "collector", lambda message: told.append(sent(message.payload))
         )
         with Threads() as threads:
             threads.start(collector.serve, far)
-            yield Scene(collector, near, far, told)
+            yield Scene(collector, near, far, told, paused)
             near.disconnect()
         serve(bus, lambda: not is_there(bus, "collector"), "it leaves with the last")
         while bus.here().poll(0):
@@ -150,3 +153,24 @@ def test_what_was_received_before_a_worker_hung_up_was_not_drained() -> None:
         until(lambda: scene.served.stats().received == 1, "it is received")
 
     assert scene.told == [HungUp("worker/1", 0, 0)]
+
+
+def test_who_pauses_in_mid_stream_is_reported_and_may_go_on() -> None:
+    with serving(files=1) as scene:
+        head, first, last = FILE
+        for message in (head, first, Paused()):
+            scene.queue.send(encode(message))
+        until(lambda: scene.paused == ["worker/1"], "it is told who pauses")
+
+        assert scene.send(last) == Stored()
+
+    assert scene.told == [Took(1, 0, 3), PassDone(1)]
+
+
+def test_a_worker_that_is_lost_did_not_hang_up() -> None:
+    with serving(files=1) as scene:
+        scene.queue.send(encode(HEAD))
+        until(lambda: not scene.served.pending, "it is received")
+        scene.queue.disconnect(error=ConnectionError("lost"))
+
+    assert scene.told == []

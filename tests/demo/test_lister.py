@@ -118,6 +118,54 @@ def test_what_one_had_in_hand_who_left_is_given_to_who_is_there() -> None:
     assert idle.given == []
 
 
+def test_each_has_as_many_in_hand_as_is_said() -> None:
+    with demo_bus() as bus:
+        agenda = Agenda(5, lambda: False)
+        Lister(bus, agenda, ahead=2)
+        slow = Hand(bus, "slow", bus.here(), "takes its time")
+
+        serve(bus, lambda: len(slow.given) == 2, "it has two")
+
+        assert info(bus, "lister").questions == 2
+    assert slow.given == [(1, 0), (1, 1)]
+
+
+def test_what_was_taken_back_is_done_in_the_old_order() -> None:
+    with demo_bus() as bus:
+        here = bus.here()
+        agenda = Agenda(3, lambda: False)
+        Lister(bus, agenda, ahead=2)
+        slow = Hand(bus, "slow", here, "takes its time")
+        serve(bus, lambda: len(slow.given) == 2, "it has two")
+        slow.leave()
+        serve(bus, lambda: not is_there(bus, "worker/slow"), "it has left")
+
+        other = Hand(bus, "other", here, "works")
+        serve(bus, lambda: not is_there(bus, "worker/other"), "all is done")
+
+        assert info(bus, "lister").questions == 0
+    assert other.given == [(1, 0), (1, 1), (1, 2)]
+
+
+def test_nobody_is_given_anything_before_all_are_there_who_are_awaited() -> None:
+    """And then it goes by their names, not by who came first."""
+    with demo_bus() as bus:
+        here = bus.here()
+        agenda = Agenda(2, lambda: False)
+        Lister(bus, agenda, awaited=("worker/a", "worker/b"))
+        second = Hand(bus, "b", here, "takes its time")
+        heard: list[bool] = []
+        seer = bus.register("seer", thread=here)
+        seer.watch("worker/b", lambda presence: heard.append(presence.here))
+        serve(bus, lambda: heard, "the first one is seen")
+        assert second.given == []
+
+        first = Hand(bus, "a", here, "takes its time")
+        serve(bus, lambda: first.given and second.given, "both have something")
+
+    assert (first.given, second.given) == ([(1, 0)], [(1, 1)])
+
+
 def test_every_file_is_done_once_though_one_leaves_with_a_file_in_hand() -> None:
     def program(_run: Run) -> None:
         with demo_bus() as bus:

@@ -10,9 +10,11 @@ from bus.api.bus import _joined
 from bus.config import BusConfig
 from bus.demo.files import list_files
 from bus.demo.messages import Damaged, HungUp, News, PassDone, Took
+from bus.demo.outcome import Outcome
 from bus.demo.plant import FAULTS
-from bus.demo.run import LEAVER, WORKERS, Outcome, take_stock
+from bus.demo.run import take_stock
 from bus.demo.stock import Stock
+from bus.demo.threads import LEAVER
 from bus.journal.checker import check
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
@@ -48,7 +50,8 @@ def test_a_run_is_equal_to_the_serial_one_and_keeps_every_promise(
     assert not any(isinstance(each, Took) for each in told[told.index(PassDone(1)) :])
     result = check(open_journals(tmp_path / "journal"))
     assert result.verdict is Verdict.PASS
-    assert all(each.checked for each in result.verdicts)
+    # Those on the bus have nothing to check: what goes over it is not recorded.
+    assert all(each.checked for each in result.verdicts if each.rule[0] != "B")
 
 
 def test_the_worker_that_hangs_up_is_told_of_and_its_file_done_by_another(
@@ -174,4 +177,4 @@ def test_the_record_covers_the_queues_that_carry_content(
 
     result = check(open_journals(tmp_path / "journal"))
     checked = {each.rule: each.checked for each in result.verdicts}
-    assert checked["Q1"] == len(WORKERS)
+    assert checked["Q1"] == 3

@@ -14,6 +14,7 @@ from bus.demo.messages import (
     Give,
     Head,
     Leave,
+    Paused,
     Piece,
     Stored,
     Unread,
@@ -50,11 +51,14 @@ def files(tmp_path: Path) -> FileList:
 
 @contextmanager
 def at_work(
-    files: FileList, leave_at: int | None = None
+    files: FileList,
+    leave_at: int | None = None,
+    pause_after_s: float | None = None,
 ) -> Iterator[tuple[Bus, MessageQueue]]:
     """Give a bus on which a worker is registered, and the collector's end."""
     with demo_bus() as bus, BrokerManager() as manager:
-        worker = Worker(QueueBroker("worker/1", manager=manager), files, leave_at)
+        broker = QueueBroker("worker/1", manager=manager)
+        worker = Worker(broker, files, leave_at, pause_after_s)
         thread = bus.thread("worker/1")
         thread.call_soon(lambda: worker.connect("collector", 1))
         with QueueBroker("collector", manager=manager).accept(1) as queue:
@@ -166,3 +170,38 @@ def test_hangs_up_in_the_middle_of_the_file_it_is_to(files: FileList) -> None:
     head, *pieces = got
     assert isinstance(head, Head)
     assert [_is_last(each) for each in pieces] == [False, False]  # of five
+
+
+@pytest.mark.parametrize(("index", "pieces"), [(0, 0), (2, 2)])
+def test_who_is_to_pause_does_so_in_the_middle_of_any_file(
+    files: FileList, index: int, pieces: int
+) -> None:
+    with at_work(files, pause_after_s=0.0) as (bus, queue):
+        give(bus, index)
+
+        assert isinstance(decode_content(queue.receive()), Head)
+        got = [decode_content(queue.receive()) for _ in range(pieces + 1)]
+
+        assert all(isinstance(each, Piece) and not each.last for each in got[:-1])
+        assert got[-1] == Paused()
+        queue.disconnect()  # it would wait for ever
+        serve(bus, lambda: not is_there(bus, "worker/1"), "it leaves")
+
+
+def test_who_is_to_pause_does_so_also_at_a_file_that_cannot_be_read(
+    files: FileList,
+) -> None:
+    with at_work(files, pause_after_s=0.0) as (bus, queue):
+        give(bus, 3)
+
+        assert decode_content(queue.receive()) == Paused()
+        queue.disconnect()
+        serve(bus, lambda: not is_there(bus, "worker/1"), "it leaves")
+
+
+def test_who_is_to_pause_later_works_until_then(files: FileList) -> None:
+    with at_work(files, pause_after_s=3600.0) as (bus, queue):
+        outcome = give(bus, 0)
+        receive(queue, Stored())
+
+        assert outcome().error is None

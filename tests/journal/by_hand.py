@@ -12,6 +12,7 @@ import attrs
 
 from bus.journal.format import Kind
 from queuebroker.observer import Reason
+from tests.journal.deaths import death
 from tests.journal.history import Entry, History
 
 if TYPE_CHECKING:
@@ -21,10 +22,12 @@ __all__ = [
     "A_LEAVES",
     "BROKEN",
     "CLEAN",
+    "DEATHS",
     "FLOW",
     "at_a",
     "at_b",
     "dropped",
+    "killed_with",
     "met",
     "received",
     "sent",
@@ -218,4 +221,90 @@ BROKEN: Mapping[str, tuple[str, str, History, int | None, str]] = {
         1,
         "sizes from 8 to 9",
     ),
+}
+
+
+def apart(*entries: Entry) -> History:
+    """They meet, a in journal 0, whose process died, b in journal 1, which knows."""
+    history = met(*map(attrs.evolve, entries))
+    history.journals = 2
+    for entry in history.entries:
+        sends = entry.kind is Kind.SEND
+        entry.journal = 1 - entry.side if sends else entry.side
+    history.entries.append(death(0, 1))
+    history.number()
+    return history
+
+
+def killed_with(*entries: Entry) -> History:
+    """A channel within the process of journal 0; the entries are as they are."""
+    history = met(*sent(1, 2), *received(1, 2))
+    history.entries += entries
+    history.journals = 2
+    history.number()
+    return history
+
+
+def from_a(*seqs: int) -> list[Entry]:
+    """Sent by a, who dies."""
+    return [at_b(Kind.SEND, seq=seq, size=8) for seq in seqs]
+
+
+def by_b(*seqs: int) -> list[Entry]:
+    """Received by b, who lives."""
+    return [at_b(Kind.RECEIVE, seq=seq, size=8) for seq in seqs]
+
+
+def without(kind: Kind, history: History) -> History:
+    """The same but for the records of a kind."""
+    history.entries = [entry for entry in history.entries if entry.kind is not kind]
+    history.number()
+    return history
+
+
+# history, what is found: rule, case, seq
+DEATHS: Mapping[str, tuple[History, list[tuple[str, str, int | None]]]] = {
+    "all within the dead one": (killed_with(death(0, 1)), []),
+    "nothing was under way": (apart(*from_a(1), *by_b(1), *sent(1), *received(1)), []),
+    "what was sent to the dead one": (apart(*sent(1, 2, 3), *received(1)), []),
+    "what the dead one sent last": (apart(*from_a(1, 2), *by_b(1, 2, 3)), []),
+    "the first thing it sent": (apart(*by_b(1)), []),
+    "what never left it": (apart(*from_a(1, 2), *by_b(1), B_LEAVES), []),
+    "one end, within the dead one": (
+        without(Kind.CONNECT_END, killed_with(death(0, 1))),
+        [],
+    ),
+    "two more than it had sent": (
+        apart(*from_a(1), *by_b(1, 2, 3)),
+        [("Q4", "foreign", 3)],
+    ),
+    "one left out of what it had sent": (
+        apart(*from_a(1), *by_b(1, 3)),
+        [("Q4", "foreign", 3)],
+    ),
+    "what the living one never sent": (
+        apart(*sent(1), *received(1, 2)),
+        [("Q4", "foreign", 2)],
+    ),
+    "a message that the dead one passed over": (
+        apart(*sent(1, 2), *received(2)),
+        [("Q5", "overtaken", 1)],
+    ),
+    "a message that the living one passed over": (
+        apart(*from_a(1, 2), *by_b(2)),
+        [("Q5", "overtaken", 1)],
+    ),
+    "what the living one sent, and the dead one forgot": (
+        apart(*sent(1), A_LEAVES),
+        [("Q5", "unaccounted", 1)],
+    ),
+    "no end at all": (
+        without(Kind.ACCEPT_END, without(Kind.CONNECT_END, killed_with(death(0, 1)))),
+        [("Q1", "count", None)],
+    ),
+    "another port": (
+        apart(attrs.evolve(at_b(Kind.CONNECT_END), port=6)),
+        [("Q1", "count", None)],
+    ),
+    "received twice": (apart(*from_a(1), *by_b(1, 1)), [("Q3", "twice", 1)]),
 }

@@ -22,14 +22,20 @@ if TYPE_CHECKING:
 
     from tests.journal.history import History
 
-__all__ = ["Condition", "journal_id", "store"]
+__all__ = ["MACHINE", "Condition", "journal_id", "process_id", "store"]
 
+MACHINE: Final = "machine"
 _MONO: Final = 10**12
 
 
 def journal_id(index: int) -> int:
     """The number of a history's journal."""
     return 0x5EED_0000_0000 + index
+
+
+def process_id(index: int) -> int:
+    """The process that wrote a history's journal."""
+    return 1 + index
 
 
 @attrs.frozen
@@ -64,7 +70,7 @@ def store(
     stored = []
     for index in range(history.journals):
         condition = (conditions or {}).get(index, Condition())
-        path = folder / "machine" / f"journal-{index}"
+        path = folder / MACHINE / f"journal-{index}"
         path.mkdir(parents=True)
         entries = [entry for entry in history.entries if entry.journal == index]
         records = _records(index, entries, path, condition)
@@ -85,8 +91,8 @@ def _records(
         {
             "is": "journal",
             "journal": f"{journal_id(index):016x}",
-            "machine": "machine",
-            "pid": 1 + index,
+            "machine": MACHINE,
+            "pid": process_id(index),
             "program": "history",
             "boot_id": bytes(16).hex(),
             "mono": _MONO,
@@ -108,9 +114,10 @@ def _records(
 
 def _pack(n: int, entry: Entry, names: Mapping[str, int]) -> bytes:
     who = names[entry.task], names[entry.peer]
-    mono = _MONO + 1000 * n
-    head = entry.kind, 0, entry.reason, entry.size, n, mono, entry.flow, entry.seq
-    return RECORD.pack(*head, 0, entry.port, *who, 0, 0, 0, 0, RECORD_VERSION, mark(n))
+    mono = _MONO + 1000 * n + entry.late
+    head = entry.kind, entry.flags, entry.reason, entry.size, n, mono
+    what = entry.flow, entry.seq, entry.origin, entry.port, *who
+    return RECORD.pack(*head, *what, 0, 0, 0, entry.hop, RECORD_VERSION, mark(n))
 
 
 def _write_segments(

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FAULTS", "Key", "plant"]
 
-# (rule, flow, seq, n, journal), None for what is not part of a violation's identity.
-Key = tuple[str, int | None, int | None, int | None, int | None]
+# What a violation's `key` is.
+Key = tuple[str | int | None, ...]
 
 # Faults. Each changes the history and tells the violation, as a rule, the entry whose
 # flow it is, and which of `seq` and `n` identify it; None where there is no place.

@@ -1,13 +1,15 @@
 """Made-up traffic for every checker: clean or with planted faults, on the disk.
 
 General layout: `history` runs the model, `faults` breaks a promise and tells which,
-`disk` writes journals in a given condition::
+`deaths` kills a process in the midst of it, `disk` writes journals in a given
+condition::
 
     history = clean(seed, channels=3, steps=200)
     key = plant(history, "duplicate", rng)
     store(history, folder, conditions={0: Condition(closed=False)})
 """
 
+from tests.journal.deaths import kill, split
 from tests.journal.disk import Condition, journal_id, store
 from tests.journal.faults import FAULTS, Key, plant
 from tests.journal.history import Entry, History, clean
@@ -20,6 +22,8 @@ __all__ = [
     "Key",
     "clean",
     "journal_id",
+    "kill",
     "plant",
+    "split",
     "store",
 ]

@@ -7,12 +7,15 @@ keeps every promise. Nothing here uses the library's channels, the writer or a c
 from __future__ import annotations
 
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from bus.journal.format import Kind
 from queuebroker.observer import Reason
+
+if TYPE_CHECKING:
+    from bus.journal.bus_events import BusReason
 
 __all__ = ["Entry", "History", "clean"]
 
@@ -22,7 +25,11 @@ _CAPACITY: Final = 4
 
 @attrs.define(eq=False)
 class Entry:
-    """One record; `n` is given by `History.number`."""
+    """One record; `n` is given by `History.number`.
+
+    late: nanoseconds by which its time is later than its place tells.
+    origin, destination, hop, flags: of a message of the bus, whose number is `port`.
+    """
 
     kind: Kind
     channel: int = 0
@@ -32,13 +39,20 @@ class Entry:
     port: int = 0
     task: str = ""
     peer: str = ""
-    reason: Reason = Reason.NONE
+    reason: Reason | BusReason = Reason.NONE
     journal: int = 0
     n: int = -1
+    late: int = 0
+    origin: int = 0
+    destination: int = 0
+    hop: int = 0
+    flags: int = 0
 
     @property
     def flow(self) -> int:
         """As it stands in the record."""
+        if self.kind >= Kind.REGISTER:
+            return self.destination
         return (_BASE + self.channel) << 1 | self.side if self.channel else self.side
 
 

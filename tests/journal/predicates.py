@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from bus.journal.bus_events import BusReason
 from bus.journal.format import Kind
+from bus.journal.reader import JournalFacts
 from bus.journal.rules import RULES, Basis, Verdict
+from tests.journal.bus_predicates import Seen, of_the_bus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bus.journal.format import Record
-    from bus.journal.reader import JournalFacts, StoredJournal
+    from bus.journal.reader import StoredJournal
     from tests.journal.histories import Key
 
 __all__ = ["would_be_violations"]
@@ -26,24 +28,15 @@ __all__ = ["would_be_violations"]
 _CHANNEL_KINDS: Final = range(16, 39)
 
 
-@attrs.frozen
-class Seen:
-    """A record and its journal, names resolved."""
-
-    journal: int
-    record: Record
-    task: str
-    peer: str
-
-
 def would_be_violations(journals: list[StoredJournal]) -> set[tuple[Key, Verdict]]:
     """What any checker has to find."""
-    facts = {journal.id: journal.facts() for journal in journals}
     seen = [
         Seen(journal.id, r, journal.name(r.task), journal.name(r.peer))
         for journal in journals
         for r in journal.records()
     ]
+    facts = {journal.id: journal.facts() for journal in journals}
+    facts = {one: _with_death(each, seen, facts) for one, each in facts.items()}
     channel_records = [
         s for s in seen if s.record.kind in _CHANNEL_KINDS and s.record.flow >> 1
     ]
@@ -54,8 +47,9 @@ def would_be_violations(journals: list[StoredJournal]) -> set[tuple[Key, Verdict
         for verdict in [Verdict.FAIL if each.damaged else Verdict.UNKNOWN]
     }
     everything = [
-        *_q1(seen, channel_records),
-        *_q2_to_q4(channel_records),
+        *_q1(seen, channel_records, facts),
+        *_q2_q3(channel_records),
+        *_q4(channel_records, facts),
         *_q5(channel_records, facts),
         *_q7(channel_records),
         *_q8(channel_records),
@@ -66,17 +60,52 @@ def would_be_violations(journals: list[StoredJournal]) -> set[tuple[Key, Verdict
         fails = RULES[rule].basis is Basis.PRESENCE or settled
         verdict = Verdict.FAIL if fails else Verdict.UNKNOWN
         found.add(((rule, flow, seq, n, None), verdict))
-    return found
+    return found | of_the_bus(seen, facts)
 
 
 Part = tuple[str, int, int | None, int | None]
+Facts = dict[int, JournalFacts]
 
 
-def _q1(seen: list[Seen], channel_records: list[Seen]) -> Iterator[Part]:
+def _with_death(one: JournalFacts, seen: list[Seen], facts: Facts) -> JournalFacts:
+    """Its facts, with `died`."""
+    own = [s.record.mono for s in seen if s.journal == one.journal]
+    died = [
+        s
+        for s in seen
+        if s.record.kind == Kind.LINK_DOWN
+        and s.record.reason == BusReason.DIED
+        and s.journal != one.journal
+        and facts[s.journal].boot == one.boot
+        and (s.record.mid, s.peer) == (one.pid, one.machine)
+        and own
+        and s.record.mono >= max(own)
+    ]
+    return attrs.evolve(one, died=bool(died) and not one.closed)
+
+
+def _sender_died(flow: int, records: list[Seen], facts: Facts) -> bool:
+    of = {s.journal for s in records if s.record.flow >> 1 == flow >> 1}
+    receivers = {
+        s.journal
+        for s in records
+        if s.record.flow == flow
+        and (
+            (s.record.kind == Kind.RECEIVE and s.record.seq)
+            or s.record.kind == Kind.CLOSE_LOCAL
+        )
+    }
+    return any(facts[journal].died for journal in of - receivers)
+
+
+def _q1(seen: list[Seen], channel_records: list[Seen], facts: Facts) -> Iterator[Part]:
     for channel in {s.record.flow >> 1 for s in channel_records}:
         mine = [s for s in channel_records if s.record.flow >> 1 == channel]
         accepts = [s for s in mine if s.record.kind == Kind.ACCEPT_END]
         connects = [s for s in mine if s.record.kind == Kind.CONNECT_END]
+        died = any(facts[s.journal].died for s in mine)
+        if died and len(accepts) + len(connects) == 1:
+            continue
         if (
             len(accepts) != 1
             or len(connects) != 1
@@ -125,7 +154,7 @@ def _messages(records: list[Seen], kind: Kind) -> set[tuple[int, int]]:
     }
 
 
-def _q2_to_q4(records: list[Seen]) -> Iterator[Part]:
+def _q2_q3(records: list[Seen]) -> Iterator[Part]:
     receives = [s for s in records if s.record.kind == Kind.RECEIVE and s.record.seq]
     for s in receives:
         r = s.record
@@ -140,11 +169,19 @@ def _q2_to_q4(records: list[Seen]) -> Iterator[Part]:
     for flow, seq in _messages(records, Kind.RECEIVE):
         if len(_of(records, Kind.RECEIVE, flow, seq)) > 1:
             yield "Q3", flow, seq, None
-        if not _of(records, Kind.SEND, flow, seq):
+
+
+def _q4(records: list[Seen], facts: Facts) -> Iterator[Part]:
+    for flow, seq in _messages(records, Kind.RECEIVE):
+        if _of(records, Kind.SEND, flow, seq):
+            continue
+        sends = [s for f, s in _messages(records, Kind.SEND) if f == flow]
+        following = seq == max(sends, default=0) + 1
+        if not (following and _sender_died(flow, records, facts)):
             yield "Q4", flow, seq, None
 
 
-def _q5(records: list[Seen], facts: dict[int, JournalFacts]) -> Iterator[Part]:
+def _q5(records: list[Seen], facts: Facts) -> Iterator[Part]:
     for flow, seq in _messages(records, Kind.SEND):
         if _of(records, Kind.RECEIVE, flow, seq) or _of(records, Kind.DROP, flow, seq):
             continue
@@ -155,8 +192,9 @@ def _q5(records: list[Seen], facts: dict[int, JournalFacts]) -> Iterator[Part]:
             s.record.kind == Kind.CLOSE_LOCAL and s.record.flow == flow for s in records
         )
         of = {s.journal for s in records if s.record.flow >> 1 == flow >> 1}
-        ended = all(facts[journal].closed for journal in of)
-        if overtaken or left or not ended:
+        ended = all(facts[journal].ended for journal in of)
+        unaccounted = left and not _sender_died(flow, records, facts)
+        if overtaken or unaccounted or not ended:
             yield "Q5", flow, seq, None
 
 

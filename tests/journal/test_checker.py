@@ -141,6 +141,10 @@ def test_each_rule_says_how_much_it_checked() -> None:
         "Q5": 3,
         "Q7": 6,
         "Q8": 2,
+        "B1": 0,
+        "B2": 0,
+        "B3": 0,
+        "B5": 0,
     }
 
 

@@ -28,6 +28,7 @@ from tests.mutants.ours import OURS, WITHOUT
 from tests.mutants.receive_any import RECEIVE_ANY
 from tests.mutants.seen_elsewhere import SEEN_ELSEWHERE
 from tests.mutants.streams import STREAMS
+from tests.mutants.traffic_rules import TRAFFIC_RULES
 from tests.mutants.trial import Result, run_trial
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 CATALOGUE = (
     *(*SEEN_ELSEWHERE, *OURS, *LANES, *RECEIVE_ANY, *AIO),
-    *(*STREAMS, *BUS_ROUTING, *BUS_RELAYS, *BUS_ENDS, *BUS_LINKS),
+    *(*STREAMS, *BUS_ROUTING, *BUS_RELAYS, *BUS_ENDS, *BUS_LINKS, *TRAFFIC_RULES),
 )
 HARD = (
     *("QB-RDV", "QB-SEND", "QB-RECV", "QB-FIFO", "QB-DISC", "QB-TIME", "QB-CONC"),

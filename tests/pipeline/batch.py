@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "Case", "Judged", "judge"]
 
-_CHANNELS: Final = 1000  # for one history
+_CHANNELS: Final = 1000  # for one history, and as many registrations
 _BASE: Final = (Entry(Kind.SEND, channel=1).flow >> 1) - 1
 
 
 @attrs.frozen
 class Case:
-    """One history's place in a batch: its journals, and what its channels start at."""
+    """One history's place in a batch: its journals, what its channels start at.
+
+    Its registrations on a bus start there, too.
+    """
 
     journals: range
     channels: range
@@ -39,8 +42,14 @@ class Case:
         """What a flow of the history is in the batch."""
         return flow + (self.channels.start << 1)
 
+    def registration(self, number: int) -> int:
+        """What a registration of the history is in the batch."""
+        return self.channels[number]
+
     def owns(self, violation: Violation) -> bool:
         """Whether a violation lies in this history."""
+        if violation.origin is not None:
+            return violation.origin in self.channels
         if violation.flow is None:
             return violation.journal in [journal_id(one) for one in self.journals]
         return (violation.flow >> 1) - _BASE in self.channels
@@ -67,15 +76,25 @@ class Batch:
     conditions: list[Condition] = attrs.field(factory=list)
     cases: int = 0
 
-    def add(self, history: History, condition: Condition | None = None) -> Case:
-        """Take a copy of a history in; its journals are all in one condition."""
+    def add(self, history: History, *conditions: Condition) -> Case:
+        """Take a copy of a history in.
+
+        conditions: of its journals, one after the other; one alone is meant for all.
+        """
         channels = range(self.cases * _CHANNELS, (self.cases + 1) * _CHANNELS)
         first = len(self.conditions)
         for entry in history.entries:
             channel = channels[entry.channel] if entry.channel else 0
             journal = entry.journal + first
-            self.entries.append(attrs.evolve(entry, channel=channel, journal=journal))
-        self.conditions += [condition or Condition()] * history.journals
+            # What a death names is the process of a journal.
+            port = entry.port + first * (entry.kind is Kind.LINK_DOWN)
+            copy = attrs.evolve(entry, channel=channel, journal=journal, port=port)
+            if entry.destination:
+                copy.origin = channels[entry.origin]
+                copy.destination = channels[entry.destination]
+            self.entries.append(copy)
+        given = conditions or (Condition(),)
+        self.conditions += given * history.journals if len(given) == 1 else given
         self.cases += 1
         return Case(range(first, len(self.conditions)), channels)
 

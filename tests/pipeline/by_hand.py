@@ -49,6 +49,7 @@ def violation(rule: str, **columns: Any) -> Row:
     row: Row = {"rule": rule, "verdict": "FAIL", "case": "twice", "explanation": "why"}
     row |= {"flow": 2, "seq": 3, "n": 9, "journal": 1, "mono": 9000, "other_n": 8}
     row |= {"sender": "near", "receiver": "far", "port": 5}
+    row |= {"origin": None, "sort": None}
     return row | columns
 
 

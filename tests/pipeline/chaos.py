@@ -11,8 +11,12 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from bus.journal.format import Kind
+import attrs
+
+from bus.journal.bus_events import BusReason
+from bus.journal.format import Flag, Kind
 from queuebroker.observer import Reason
+from tests.journal.deaths import death
 from tests.journal.histories import Entry, History
 
 __all__ = ["chaos"]
@@ -25,6 +29,7 @@ _KINDS: Final = (
     *[Kind.DROP] * 3,
     *[Kind.CLOSE_LOCAL] * 2,
     *[kind for kind in Kind if kind is not Kind.OPEN],
+    *[kind for kind in Kind if kind >= Kind.REGISTER],
 )
 _ENDS: Final = (Kind.ACCEPT_END, Kind.CONNECT_END)
 _BEGINS: Final = (Kind.ACCEPT_BEGIN, Kind.CONNECT_BEGIN)
@@ -42,11 +47,21 @@ def chaos(seed: int, *, journals: int = 1, records: int = 60) -> History:
         if rng.random() < 0.7:
             entries += [_entry(rng, kind, channel, journals) for kind in _ENDS]
         entries += [_entry(rng, kind, 0, journals) for kind in _BEGINS]
+    entries += [
+        attrs.evolve(
+            death(rng.randrange(journals), rng.randrange(journals)),
+            late=rng.choice([0, 10**9]),
+            reason=rng.choice([BusReason.DIED, BusReason.DIED, BusReason.LEFT]),
+        )
+        for _ in range(rng.randrange(3))
+    ]
     rng.shuffle(entries)
     return History(entries, journals)
 
 
 def _entry(rng: Random, kind: Kind, channel: int, journals: int) -> Entry:
+    if kind >= Kind.REGISTER:
+        return _entry_of_bus(rng, kind, journals)
     meets = kind in _ENDS + _BEGINS
     return Entry(
         kind,
@@ -59,4 +74,20 @@ def _entry(rng: Random, kind: Kind, channel: int, journals: int) -> Entry:
         peer=rng.choice(_NAMES),
         reason=rng.choice(list(Reason)),
         journal=rng.randrange(journals),
+    )
+
+
+def _entry_of_bus(rng: Random, kind: Kind, journals: int) -> Entry:
+    return Entry(
+        kind,
+        size=rng.randrange(3),
+        port=rng.randrange(1, 5),
+        task=rng.choice(_NAMES),
+        peer=rng.choice(_NAMES),
+        reason=rng.choice(list(BusReason)),
+        journal=rng.randrange(journals),
+        origin=rng.randrange(1, 3),
+        destination=rng.randrange(1, 3),
+        hop=rng.randrange(3),
+        flags=rng.choice([0, 0, 0, *map(int, Flag)]),
     )

@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 
 from bus.journal.checker import check
 from bus.journal.reader import open_journals
-from tests.journal.histories import FAULTS, Condition, History, clean, plant
+from tests.journal.bus_faults import BUS_FAULTS, plant_on_bus
+from tests.journal.bus_history import clean_bus, kill_on_bus
+from tests.journal.histories import FAULTS, Condition, clean, kill, plant, split
 from tests.pipeline.batch import Batch, judge
 from tests.pipeline.chaos import chaos
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from bus.journal.rules import Violation
 
 HISTORIES = 60
+BOTH = 2
 
 pytestmark = pytest.mark.spark
 
@@ -40,20 +43,47 @@ class Recipe:
 
     faults: planted into clean traffic one after the other, each where there is a
       place for it; None for traffic that is absurd from end to end.
+    killed: which share of what happened the process of the first of two journals lived
+      to see; None if it was not killed.
+    apart: whether the ends of each channel are in two journals, if there are two.
+    on_bus: planted into clean traffic of a bus instead.
     """
 
     seed: int
     journals: int
     faults: tuple[str, ...] | None
     condition: Condition
+    killed: float | None = None
+    apart: bool = False
+    on_bus: tuple[str, ...] | None = None
 
-    def history(self) -> History:
+    def add_to(self, batch: Batch) -> None:
+        if self.on_bus is not None:
+            self._add_bus_to(batch, self.on_bus)
+            return
         if self.faults is None:
-            return chaos(self.seed, journals=self.journals)
+            batch.add(chaos(self.seed, journals=self.journals), self.condition)
+            return
         history = clean(self.seed, channels=2, steps=50, journals=self.journals)
         for fault in self.faults:
             plant(history, fault, Random(self.seed))
-        return history
+        if self.apart and self.journals == BOTH:
+            split(history)
+        if self.killed is None or self.journals != BOTH:
+            batch.add(history, self.condition)
+        else:
+            killed = kill(history, 0, int(self.killed * len(history.entries)))
+            batch.add(history, killed[0], self.condition)
+
+    def _add_bus_to(self, batch: Batch, faults: tuple[str, ...]) -> None:
+        history = clean_bus(self.seed, journals=self.journals, steps=40)
+        for fault in faults:
+            plant_on_bus(history, fault, Random(self.seed))
+        if self.killed is None or self.journals != BOTH:
+            batch.add(history, self.condition)
+        else:
+            killed = kill_on_bus(history, 0, int(self.killed * len(history.entries)))
+            batch.add(history, killed[0], self.condition)
 
 
 conditions = st.builds(
@@ -73,9 +103,13 @@ faults = st.sampled_from(list(FAULTS)).map(lambda fault: [fault]) | companions
 recipes = st.builds(
     Recipe,
     seed=st.integers(0, 2**32),
-    journals=st.sampled_from([1, 1, 2]),
+    journals=st.sampled_from([1, 2, 2]),
     faults=st.none() | faults.map(tuple),
     condition=st.just(Condition()) | conditions,
+    killed=st.none() | st.floats(0, 1),
+    apart=st.booleans(),
+    on_bus=st.none()
+    | st.lists(st.sampled_from(list(BUS_FAULTS)), max_size=2).map(tuple),
 )
 
 
@@ -98,7 +132,7 @@ def test_both_checkers_agree_on_every_history(
     assume(len(set(batch)) > HISTORIES // 2)
     together = Batch()
     for recipe in batch:
-        together.add(recipe.history(), recipe.condition)
+        recipe.add_to(together)
     with tempfile.TemporaryDirectory() as folder:
         journals = Path(folder) / "journals"
         together.store(journals)

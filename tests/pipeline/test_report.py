@@ -121,6 +121,20 @@ def test_a_violation_names_its_message(tmp_path: Path) -> None:
     assert "to far" in told
 
 
+def test_a_violation_of_the_bus_names_its_message_and_has_no_drawing(
+    tmp_path: Path,
+) -> None:
+    on_bus = violation("B1", origin=7, sort="notification", port=None)
+    tables: dict[str, Any] = gold() | {"violations": [on_bus]}
+    del tables["scenes"]
+
+    page = Page(render(results(tmp_path, verdict="FAIL", **tables)))
+
+    told = " ".join(page.text.split())
+    assert "B1 at most once Notification 3 of near → far, on the bus: why." in told
+    assert "from near" not in told
+
+
 def test_a_violation_of_a_journal_or_a_channel_names_it(tmp_path: Path) -> None:
     nowhere: dict[str, Any] = {"n": None, "other_n": None, "mono": None, "seq": None}
     tables: dict[str, Any] = gold() | {

@@ -13,7 +13,9 @@ import pytest
 
 from bus.journal.rules import RULES, Basis, Verdict
 from bus.pipeline.rules import overtaken
-from tests.journal.by_hand import BROKEN, CLEAN, FLOW
+from tests.journal.bus_by_hand import BUS_BROKEN, BUS_CLEAN
+from tests.journal.by_hand import BROKEN, CLEAN, DEATHS, FLOW
+from tests.journal.deaths import KILLED
 from tests.journal.histories import FAULTS, Condition, clean, journal_id, plant
 from tests.pipeline.batch import Batch, Judged, judge
 
@@ -59,14 +61,9 @@ class Everything:
         return self.judged.of(self.cases[name])
 
     def expected(self, name: str) -> Key:
-        rule, flow, seq, n, journal = self.keys[name]
-        return (
-            rule,
-            None if flow is None else self.cases[name].flow(flow),
-            seq,
-            n,
-            journal,
-        )
+        rule, flow, *rest = self.keys[name]
+        assert isinstance(flow, int)
+        return rule, self.cases[name].flow(flow), *rest
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +71,12 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Eve
     batch = Batch()
     cases = {name: batch.add(history) for name, history in CLEAN.items()}
     cases |= {name: batch.add(told[2]) for name, told in BROKEN.items()}
+    for name, (history, _) in DEATHS.items():
+        cases[f"killed, {name}"] = batch.add(history, KILLED, Condition())
+    for name, history in BUS_CLEAN.items():
+        cases[f"on a bus, {name}"] = batch.add(history)
+    for name, (_, _, history, _) in BUS_BROKEN.items():
+        cases[f"on a bus, {name}"] = batch.add(history)
     keys = {}
     for fault in FAULTS:
         history, keys[fault] = faulty(fault)
@@ -110,6 +113,40 @@ def test_a_broken_promise_is_told_with_its_case_and_nothing_else(
     if seq is not None:
         assert violation.flow == judged.cases[name].flow(FLOW)
         assert violation.seq == seq
+
+
+@pytest.mark.parametrize("name", DEATHS)
+def test_a_death_explains_what_was_under_way_and_nothing_else(
+    judged: Everything, name: str
+) -> None:
+    _, expected = DEATHS[name]
+
+    found = judged.of(f"killed, {name}")
+
+    assert [(one.rule, one.case, one.seq) for one in found] == expected
+    assert {one.verdict for one in found} <= {Verdict.FAIL}
+
+
+@pytest.mark.parametrize("name", BUS_CLEAN)
+def test_what_keeps_every_promise_of_the_bus_has_no_violation(
+    judged: Everything, name: str
+) -> None:
+    assert judged.of(f"on a bus, {name}") == []
+
+
+@pytest.mark.parametrize("name", BUS_BROKEN)
+def test_a_broken_promise_of_the_bus_names_its_message_and_nothing_else(
+    judged: Everything, name: str
+) -> None:
+    rule, case, _, (origin, sort, mid, destination) = BUS_BROKEN[name]
+    named = judged.cases[f"on a bus, {name}"].registration
+
+    (one,) = judged.of(f"on a bus, {name}")
+
+    assert (one.rule, one.case, one.sort, one.seq) == (rule, case, sort, mid)
+    assert (one.origin, one.flow) == (named(origin), named(destination))
+    assert (one.sender, one.receiver) == (f"task-{origin}", f"task-{destination}")
+    assert one.verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -43,6 +43,24 @@ def test_all_learn_that_a_task_is_gone() -> None:
     assert set(stage.relays("s2")) == {"g"}
 
 
+@clause("BUS-ENT-17")
+def test_however_many_tasks_have_left_nothing_of_them_is_kept() -> None:
+    """By a process where each of them took something from another one."""
+    stage = Stage()
+    d = stage.task("d", "s2")
+    for number in range(30):
+        task = stage.task(f"f{number}", "s3")
+        stage.soon()
+        [letter] = stage.send(d, f"f{number}")
+        stage.soon()
+        assert letter.taken_by is not None
+        task.process.deregister(task)
+        stage.soon()
+
+    peers = stage.process("s3").remote.neighbours.peers.values()
+    assert [len(each.session.extracted) for each in peers] == [0] * len(peers)
+
+
 @clause("BUS-DEREG-4", "BUS-DEREG-8", "BUS-MOVE-4")
 @pytest.mark.parametrize("to", ["s1", "s2", "s3", "s4"])
 @pytest.mark.parametrize("seed", range(5))

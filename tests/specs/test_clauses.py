@@ -35,6 +35,8 @@ NUMBERS = {
     "QB-WAIT": (1,),
     # 17, 18 and 20 come with a process's storage and its rivals.
     "AMO": (*range(1, 17), 19, *range(21, 30)),
+    # 4 and 6, who is to hear and what is found, are not built yet.
+    "B": (1, 2, 3, 5),
     "QB-SOCK": range(1, 10),
     # Of these what processes decide; the rest comes with sockets and discovery.
     # 7, to send past the comm thread, is only for want of speed.
@@ -49,7 +51,7 @@ NUMBERS = {
     "BUS-RELAY": range(1, 13),
     # 16, messages by way of the masters, may be built or not.
     "BUS-ROUTE": (*range(1, 16), 17, 18, 19, 20),
-    "BUS-SEC": (1, 2, 3, 4, 7),
+    "BUS-SEC": (1, 2, 3, 4, 7, 8, 9, 10),
     "BUS-WIRE": range(1, 5),
     "J": (1,),
     "OPEN": (1, 2, 21),

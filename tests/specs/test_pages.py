@@ -89,7 +89,9 @@ def test_the_index_lists_every_page() -> None:
 
 def test_the_rules_of_traffic_are_those_that_are_checked() -> None:
     rules = {
-        each.id: each for each in load_clauses().values() if each.group in {"J", "Q"}
+        each.id: each
+        for each in load_clauses().values()
+        if each.group in {"J", "Q", "B"}
     }
 
     assert rules.keys() == RULES.keys()

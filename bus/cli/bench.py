@@ -1,0 +1,220 @@
+"""``bus bench``: how fast commands go between two processes here.
+
+The other process is this file, run as a program: it joins the same bus, takes and
+answers what it gets, and ends when whoever started it does. Where no bus runs there is
+one of their own, in a directory that is removed afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import click
+
+from bus.access import AccessList
+from bus.api.bus import open_bus
+from bus.cli.live import Target, fail, joined, live_options, to_json
+from bus.cli.text import show_table
+from bus.config import BusConfig
+from bus.core.routing_table import Visibility
+from bus.errors import BusError, CommandTimeoutError
+from bus.links.run_directory import RunDirectory, run_base
+from bus.role import Role
+from queuebroker import _net, _sync
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus.api.bus import Bus
+    from bus.api.task import Task
+    from bus.message import Incoming
+
+__all__ = ["bench"]
+
+_LOOK: Final = 100  # messages between two looks at the clock
+_TRIPS_MIN: Final = 10  # what there is a 99th percentile of
+_END_S: Final = 5.0  # for the partner to leave by itself
+_BYTES_MAX: Final = 2**20
+
+
+@attrs.frozen
+class _Measured:
+    """What came of it; times in seconds."""
+
+    per_s: float
+    p50_s: float
+    p99_s: float
+    trips: int
+
+
+@click.command()
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.0, 3600.0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="How long to measure each way.",
+)
+@click.option(
+    "--bytes",
+    "size",
+    type=click.IntRange(0, _BYTES_MAX),
+    default=64,
+    show_default=True,
+    help="How long a message is.",
+)
+@live_options(10.0)
+def bench(target: Target, seconds: float, size: int) -> None:
+    """Measure commands between two processes of a bus, one way and there and back.
+
+    Starts a process that joins the bus; where none runs, both have one of their own.
+    --timeout is how long to wait for that process, and for each of its answers.
+    """
+    live = _is_served(target.bus)
+    with ExitStack() as stack:
+        if live:
+            bus, folder = stack.enter_context(joined(target)), None
+        else:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bus-"))
+            bus = stack.enter_context(_own(target, folder))
+        name = f"bench{os.getpid()}"
+        stack.enter_context(_partner(target, bus, name, folder))
+        measured = _measure(target, bus, name, seconds, bytes(size))
+    _show(target, measured, size, live=live)
+
+
+def _is_served(bus: str) -> bool:
+    """Whether somebody is on a bus; nothing is made where there is none."""
+    place = run_base() / bus
+    try:
+        return place.is_dir() and RunDirectory(bus, AccessList()).is_served()
+    except ValueError as error:
+        fail(str(error))
+
+
+def _own(target: Target, folder: str) -> Bus:
+    return open_bus(
+        target.bus,
+        role=Role.MASTER,
+        process=f"cli{os.getpid()}",
+        machine=target.machine,
+        config=BusConfig(run_directory=folder),
+    )
+
+
+# The partner.
+
+
+@contextmanager
+def _partner(target: Target, bus: Bus, name: str, folder: str | None) -> Iterator[None]:
+    """Let there be another process, whose tasks have a name, until the end of this."""
+    place = {} if folder is None else {"BUS_RUN_DIR": folder}
+    command = [sys.executable, "-m", __name__, target.bus, bus.machine, name]
+    process = _net.start_process(command, {**os.environ, **place})
+    try:
+        try:
+            bus.wait_for(f"{name}/echo", target.timeout_s)
+        except CommandTimeoutError:
+            if (code := _net.exit_code_of(process, 0)) is not None:
+                fail(f"the other process could not join, and ended with {code}")
+            raise
+        yield
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        if _net.exit_code_of(process, _END_S) is None:
+            process.kill()
+            process.wait()
+
+
+def _be_partner(bus_name: str, machine: str, name: str) -> None:
+    with open_bus(bus_name, role=Role.SLAVE, process=name, machine=machine) as bus:
+        bus.register(f"{name}/sink", overflow="block", on_command=_take)
+        bus.register(f"{name}/echo", on_command=_answer)
+        sys.stdin.read()
+
+
+def _take(_: Incoming) -> None:
+    """Take a command, and do nothing."""
+
+
+def _answer(message: Incoming) -> object:
+    return message.payload
+
+
+# What is measured.
+
+
+def _measure(
+    target: Target, bus: Bus, name: str, seconds: float, message: bytes
+) -> _Measured:
+    task = bus.register("bench", visibility=Visibility.PRIVATE)
+    per_s = _one_way(target, task, f"{name}/sink", seconds, message)
+    trips_ns = _round_trips(target, task, f"{name}/echo", seconds, message)
+    p99_ns = statistics.quantiles(trips_ns, n=100, method="inclusive")[-1]
+    p50_ns = statistics.median(trips_ns)
+    return _Measured(per_s, p50_ns / 1e9, p99_ns / 1e9, len(trips_ns))
+
+
+def _one_way(
+    target: Target, task: Task, to: str, seconds: float, message: bytes
+) -> float:
+    """Return commands a second, all of them taken."""
+    task.call(to, timeout=target.timeout_s)
+    sent, began = 0, _sync.monotonic()
+    while _sync.monotonic() - began < seconds:
+        for _ in range(_LOOK):
+            task.command(to, message, timeout=target.timeout_s)
+        sent += _LOOK
+    task.call(to, timeout=target.timeout_s)
+    return sent / (_sync.monotonic() - began)
+
+
+def _round_trips(
+    target: Target, task: Task, to: str, seconds: float, message: bytes
+) -> list[int]:
+    """Return what each command took until its answer was there, in nanoseconds."""
+    task.call(to, timeout=target.timeout_s)
+    taken: list[int] = []
+    began = _sync.monotonic()
+    while len(taken) < _TRIPS_MIN or _sync.monotonic() - began < seconds:
+        start = _sync.monotonic_ns()
+        task.call(to, message, timeout=target.timeout_s)
+        taken.append(_sync.monotonic_ns() - start)
+    return taken
+
+
+def _show(target: Target, measured: _Measured, size: int, *, live: bool) -> None:
+    if target.as_json:
+        told = {
+            "bus": target.bus,
+            "live": live,
+            "bytes": size,
+            "one_way_per_s": measured.per_s,
+            "round_trip_p50_s": measured.p50_s,
+            "round_trip_p99_s": measured.p99_s,
+            "round_trips": measured.trips,
+        }
+        click.echo(to_json(told))
+        return
+    which = f"bus {target.bus}" if live else "a bus of its own, since none runs"
+    click.echo(f"two processes on {which}; messages of {size} bytes")
+    rows = [
+        ["one way", f"{measured.per_s:,.0f} messages/s"],
+        ["there and back, median", f"{measured.p50_s * 1e6:,.0f} us"],
+        ["there and back, 99 of 100", f"{measured.p99_s * 1e6:,.0f} us"],
+    ]
+    show_table(["what", "how fast"], rows)
+
+
+if __name__ == "__main__":
+    try:
+        _be_partner(*sys.argv[1:])
+    except BusError as error:
+        fail(str(error))

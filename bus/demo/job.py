@@ -1,0 +1,78 @@
+"""`Job`: what a worker process is told by who starts it, first of all on its stdin."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+import msgspec
+
+from bus.demo.files import FileList
+
+if TYPE_CHECKING:
+    from bus.demo.crew import Part
+
+__all__ = ["Job"]
+
+_LENGTH: Final = struct.Struct("<Q")
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One worker's.
+
+    journals: where it records. address, channel: of its queue to the collector.
+    root, paths: the list of files, as the system has their names.
+    """
+
+    name: str
+    leave_at: int | None
+    pause_after_s: float | None
+    journals: bytes
+    address: str
+    channel: int
+    root: bytes
+    paths: list[bytes]
+
+    @classmethod
+    def of(
+        cls, part: Part, files: FileList, journals: Path, address: str, channel: int
+    ) -> Job:
+        """Make one."""
+        return cls(
+            part.name,
+            part.leave_at,
+            part.pause_after_s,
+            os.fsencode(journals.absolute()),
+            address,
+            channel,
+            os.fsencode(files.root.absolute()),
+            [os.fsencode(path) for path in files.paths],
+        )
+
+    @property
+    def files(self) -> FileList:
+        """The same list as in all other processes."""
+        paths = tuple(map(os.fsdecode, self.paths))
+        return FileList(Path(os.fsdecode(self.root)), "", paths)
+
+    def write(self, pipe: IO[bytes]) -> None:
+        """Tell it.
+
+        Raises:
+            BrokenPipeError: nobody reads.
+        """
+        data = msgspec.msgpack.encode(self)
+        pipe.write(_LENGTH.pack(len(data)) + data)
+        pipe.flush()
+
+    @classmethod
+    def read(cls, pipe: IO[bytes]) -> Job | None:
+        """Be told; None if whoever was to tell has gone."""
+        head = pipe.read(_LENGTH.size)
+        if len(head) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack(head)
+        data = pipe.read(length)
+        return None if len(data) < length else msgspec.msgpack.decode(data, type=cls)

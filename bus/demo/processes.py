@@ -1,0 +1,199 @@
+"""`Processes`: each worker in a process of its own, and queues between processes.
+
+One of them hangs up, and another is killed: while it pauses in the middle of a file, so
+that this happens for certain, however long its files are, and once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bus.access import AccessList
+from bus.demo.collector import COLLECTOR, CONTENT
+from bus.demo.crew import BUS, parts_of
+from bus.demo.job import Job
+from bus.demo.recorded_queue import RecordedQueue, new_channel
+from bus.errors import CommandTimeoutError, DemoError
+from bus.links.run_directory import RunDirectory
+from queuebroker import BrokerManager, RendezvousTimeoutError, _net, _sync
+from queuebroker.sockets import SocketQueueBroker
+
+if TYPE_CHECKING:
+    from bus.api.bus import Bus
+    from bus.demo.collector import Collector
+    from bus.demo.files import FileList
+    from bus.journal.writer import Journal
+
+__all__ = ["Processes"]
+
+# With one unread behind the one at work, a worker need not wait for the lister; and if
+# it is killed, the bus has to say more than one thing.
+AHEAD: Final = 2
+LOOK_S: Final = 0.1  # between two looks whether a process that is awaited still lives
+END_S: Final = 10.0  # for a process that was told to end
+
+_COMMAND: Final = (sys.executable, "-P", "-m", "bus.demo.worker_process")
+
+
+class Processes:
+    """A `bus.demo.crew.Crew`.
+
+    Args:
+        journals: where each process records, this one by ``journal``.
+        workers: how many there are to be.
+        seconds: how long the run is to last.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        journal: Journal,
+        journals: Path,
+        files: FileList,
+        workers: int,
+        seconds: float,
+    ) -> None:
+        self._bus: Final = bus
+        self._journal: Final = journal
+        self._journals: Final = journals
+        self._files: Final = files
+        self._parts: Final = parts_of(workers, seconds)
+        self._manager: Final = BrokerManager()
+        self._directory: Final = RunDirectory(BUS, AccessList())
+        self._running: Final[dict[str, _net.Process[bytes]]] = {}
+        self._servers: Final[list[_sync.Thread]] = []
+        self.names: tuple[str, ...] = tuple(part.name for part in self._parts)
+        self.ahead: int = AHEAD
+
+    @property
+    def settled(self) -> bool:
+        """Whether nobody is to be killed any more; see `Crew`."""
+        dying = [self._running.get(part.name) for part in self._parts if part.dies]
+        return all(process is None or process.poll() is not None for process in dying)
+
+    # Starting.
+
+    def start(self, collector: Collector) -> None:
+        """Start each worker in a process; see `Crew`.
+
+        Raises:
+            DemoError: one of them ended before it was at work.
+            OSError: one of them cannot be started.
+        """
+        address = f"ipc://{self._directory.path / 'content'}"
+        broker = SocketQueueBroker(
+            COLLECTOR, listen=address, manager=self._manager, strict_half=True
+        )
+        channels = {name: new_channel() for name in self.names}
+        for name in self.names:
+            self._running[name] = _net.start_process(_COMMAND, _environment())
+        for part in self._parts:
+            channel = channels[part.name]
+            job = Job.of(part, self._files, self._journals, address, channel)
+            self._tell(part.name, job)
+        while channels:
+            queue = self._accept(broker, channels)
+            server = _sync.Thread(
+                target=collector.serve, args=(queue,), name=queue.remote_name
+            )
+            server.start()
+            self._servers.append(server)
+        for name in self.names:
+            self._await(name)
+
+    def _tell(self, name: str, job: Job) -> None:
+        pipe = self._running[name].stdin
+        assert pipe is not None
+        try:
+            job.write(pipe)
+        except BrokenPipeError:
+            self._check_running()
+
+    def _accept(
+        self, broker: SocketQueueBroker, channels: dict[str, int]
+    ) -> RecordedQueue:
+        """Wait for the next worker to connect, and take its channel."""
+        began = _sync.monotonic_ns()
+        while True:
+            try:
+                queue = broker.accept(CONTENT, timeout=LOOK_S)
+            except RendezvousTimeoutError:
+                self._check_running()
+                continue
+            channel = channels.pop(queue.remote_name, None)
+            if channel is not None:
+                waited_ns = _sync.monotonic_ns() - began
+                return RecordedQueue(queue, self._journal, channel, 0, waited_ns)
+            queue.disconnect()  # a stranger
+
+    def _await(self, name: str) -> None:
+        """Wait until a worker is on the bus."""
+        while True:
+            try:
+                self._bus.wait_for(name, timeout=LOOK_S)
+            except CommandTimeoutError:
+                self._check_running()
+            else:
+                return
+
+    def _check_running(self) -> None:
+        for name, process in self._running.items():
+            code = process.poll()
+            if code is not None:
+                msg = f"cannot start {name}: its process ended with exit code {code}"
+                raise DemoError(msg)
+
+    # Ending.
+
+    def paused(self, worker: str) -> None:
+        """Kill a process, now that it is in the middle of a file."""
+        self._running[worker].kill()
+        self._see_end(worker)
+
+    def end(self) -> None:
+        """Wait until all who were started have ended; see `Crew`."""
+        for server in self._servers:
+            server.join()
+        self._dismiss()
+
+    def abandon(self) -> None:
+        """Let whoever waits know, so that threads and processes end; see `Crew`."""
+        self._manager.close(disconnect=True)
+        self._dismiss()
+
+    def _dismiss(self) -> None:
+        self._manager.close()
+        running = list(self._running.items())
+        for _, process in running:
+            _close(process)
+        for name, _ in running:
+            self._see_end(name)
+
+    def _see_end(self, name: str) -> None:
+        """Wait for the end of a process; if it was no end in order, record that."""
+        process = self._running.pop(name)
+        code = _net.exit_code_of(process, END_S)
+        if code is None:
+            process.kill()
+            code = process.wait()
+        _close(process)
+        if code:
+            self._journal.record_death(process.pid, process=name)
+            self._directory.sweep()  # the sockets that it had no time to remove
+
+
+def _close(process: _net.Process[bytes]) -> None:
+    """Let a process know that it is to end."""
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):  # it ended before it was told all
+        process.stdin.close()
+
+
+def _environment() -> dict[str, str]:
+    """Return that of this process, in which the same packages are found."""
+    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}

@@ -1,0 +1,80 @@
+"""`Threads`: workers in threads of this process, and queues between threads."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from bus.demo.collector import COLLECTOR, CONTENT
+from bus.demo.crew import Part
+from bus.demo.plant import plant
+from bus.demo.worker import Worker
+from queuebroker import BrokerManager, QueueBroker, Task
+
+if TYPE_CHECKING:
+    from bus.api.bus import Bus
+    from bus.demo.collector import Collector
+    from bus.demo.files import FileList
+    from bus.journal.writer import Journal
+
+__all__ = ["LEAVER", "Threads"]
+
+# It hangs up in the middle of one of its files; what is planted strikes its queue,
+# since it is certain to be given a file.
+LEAVER: Final = "worker/1"
+_PARTS: Final = (Part(LEAVER, leave_at=2), Part("worker/2"), Part("worker/3"))
+
+
+class Threads:
+    """A `bus.demo.crew.Crew`.
+
+    Args:
+        fault: what to put into one queue on purpose, a key of `plant.FAULTS`.
+    """
+
+    def __init__(
+        self, bus: Bus, journal: Journal, files: FileList, fault: str | None
+    ) -> None:
+        self._bus: Final = bus
+        self._files: Final = files
+        self._fault: Final = fault
+        self._manager: Final = BrokerManager(observer=journal.observe)
+        self._servers: Final[list[Task]] = []
+        self.names: tuple[str, ...] = tuple(part.name for part in _PARTS)
+        self.ahead: int = 1
+
+    @property
+    def settled(self) -> bool:
+        """Nobody is killed here; see `Crew`."""
+        return True
+
+    def paused(self, worker: str) -> None:
+        """Nobody pauses here."""
+
+    def start(self, collector: Collector) -> None:
+        """Start each worker in a thread of the bus; see `Crew`."""
+        broker = QueueBroker(COLLECTOR, manager=self._manager)
+        for part in _PARTS:
+            own = QueueBroker(part.name, manager=self._manager)
+            worker = Worker(own, self._files, part.leave_at)
+            thread = self._bus.thread(part.name)
+            thread.call_soon(partial(worker.connect, COLLECTOR, CONTENT))
+            queue = broker.accept(CONTENT)
+            if self._fault is not None and part.name == LEAVER:
+                plant(self._fault, queue)
+            server = Task(broker, collector.serve, queue)
+            server.start()
+            self._servers.append(server)
+            # Only now: before the first message can come, all is in its place. That
+            # its thread is done with connecting is certain once it calls back.
+            worker.register(self._bus, thread)
+
+    def end(self) -> None:
+        """Wait until all who were started have ended; see `Crew`."""
+        for server in self._servers:
+            server.join()
+        self._manager.close()
+
+    def abandon(self) -> None:
+        """Let whoever waits know, so that the threads end; see `Crew`."""
+        self._manager.close(disconnect=True)

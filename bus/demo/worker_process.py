@@ -1,0 +1,57 @@
+"""A process with one worker: ``python -m bus.demo.worker_process``.
+
+It reads its `Job` from stdin, and ends when that ends: whoever started it has closed
+it, or is gone itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import IO, Final
+
+from bus.api.bus import open_bus
+from bus.config import BusConfig
+from bus.demo.collector import CONTENT
+from bus.demo.crew import BUS
+from bus.demo.job import Job
+from bus.demo.recorded_queue import RecordedConnector
+from bus.demo.worker import Worker
+from bus.journal.writer import Journal
+from bus.role import Role
+from queuebroker import BrokerManager
+from queuebroker.sockets import SocketQueueBroker
+
+__all__ = ["main"]
+
+# Who gives files out is to know at once which of them were begun.
+_CONFIG: Final = BusConfig(ack_delay_s=0.0)
+
+
+def main(pipe: IO[bytes]) -> None:
+    """Work until the pipe ends."""
+    job = Job.read(pipe)
+    if job is None:
+        return
+    manager = BrokerManager()
+    with (
+        Journal(Path(os.fsdecode(job.journals))) as journal,
+        open_bus(
+            BUS, role=Role.SLAVE, process=job.name.replace("/", "-"), config=_CONFIG
+        ) as bus,
+        SocketQueueBroker(job.name, manager=manager, strict_half=True) as broker,
+    ):
+        try:
+            own = RecordedConnector(broker, journal, job.channel)
+            worker = Worker(own, job.files, job.leave_at, job.pause_after_s)
+            worker.connect(job.address, CONTENT)
+            worker.register(bus, bus.thread(job.name))
+            pipe.read()
+        finally:
+            # If it is at work still, it learns so that nobody waits for that.
+            manager.close(disconnect=True)
+
+
+if __name__ == "__main__":
+    main(sys.stdin.buffer)

@@ -1,0 +1,268 @@
+"""`BusTraffic`: what the small checker remembers of messages of the bus, and finds.
+
+Rules B1, B2, B3 and B5. A message may pass through any journal, and they are read one
+after the other: all but the order within one journal is judged at the end. The
+predicates are those of `bus.journal.rules`, in its terms.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.journal.finding import Finding, Place
+from bus.journal.format import Flag, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from bus.journal.format import Record
+    from bus.journal.reader import JournalFacts
+
+__all__ = ["BusTraffic", "sort_of"]
+
+_ACCEPTS: Final = frozenset({int(Kind.COMMAND), int(Kind.RESPOND), int(Kind.NOTIFY)})
+_EXPLAINS: Final = frozenset(
+    {int(Kind.DISCARD), int(Kind.UNDELIVERED), int(Kind.IN_DOUBT)}
+)
+_KINDS: Final = (
+    _ACCEPTS
+    | _EXPLAINS
+    | {int(Kind.RELAY_OUT), int(Kind.RELAY_IN), int(Kind.EXTRACT), int(Kind.DELIVER)}
+)
+_SORT: Final = int(Flag.MULTICAST | Flag.ANSWER)
+
+_Key = tuple[int, int, int, int]  # origin, sort, mid, destination
+_Line = tuple[int, int, int]  # origin, sort, destination
+
+
+def sort_of(flags: int) -> int:
+    """Which of the sorts of messages a record tells of: a command's is 0."""
+    return flags & _SORT
+
+
+@attrs.frozen
+class Crossing:
+    """A RELAY_OUT or RELAY_IN record."""
+
+    place: Place
+    hop: int
+
+
+@attrs.define
+class Message:
+    """All records of one message for one destination.
+
+    accepted: the first that says so. explained: some record tells why it was not
+    delivered. out, into: each time it was put on a link, was read from one.
+    journals: those that hold a record of it.
+    """
+
+    accepted: Place | None = None
+    explained: bool = False
+    delivered: list[Place] = attrs.field(factory=list)
+    out: list[Crossing] = attrs.field(factory=list)
+    into: list[Crossing] = attrs.field(factory=list)
+    journals: set[int] = attrs.field(factory=set)
+
+
+@attrs.define
+class Line:
+    """All messages of one sort from one registration to another.
+
+    peak: the greatest number delivered in the journal being read, and its record.
+    delivered, arrived: the greatest that was delivered, was read from a link, anywhere.
+    """
+
+    peak: tuple[int, int] = (0, 0)
+    delivered: int = 0
+    arrived: int = 0
+
+
+class BusTraffic:
+    """Everything that was read so far.
+
+    deliveries: how many records of one, of anything but answers.
+    messages: by origin, sort, number and destination.
+    names: of registrations.
+    """
+
+    def __init__(self) -> None:
+        self.deliveries = 0
+        self.messages: dict[_Key, Message] = {}
+        self.names: dict[int, str] = {}
+        self._lines: dict[_Line, Line] = {}
+        self._homes: dict[int, set[int]] = {}
+        self._left: set[int] = set()
+        self._journals: set[int] = set()
+        self._findings: list[Finding] = []
+
+    def enter(self) -> None:
+        """The records that follow are of another journal."""
+        for line in self._lines.values():
+            line.peak = 0, 0
+
+    def take(self, journal: int, record: Record, task: str) -> None:
+        """Go on with a record of the bus; ``task`` is the name it tells."""
+        kind = record.kind
+        self._journals.add(journal)
+        if kind == Kind.REGISTER:
+            self._homes.setdefault(record.flow, set()).add(journal)
+            if task:
+                known = self.names.get(record.flow, task)
+                self.names[record.flow] = min(known, task)
+        elif kind == Kind.DEREGISTER:
+            self._left.add(record.flow)
+        elif kind in _KINDS:
+            self._of_message(journal, record)
+
+    def checked(self) -> dict[str, int]:
+        """How many of each rule's units there were."""
+        messages = self.messages.values()
+        return {
+            "B1": sum(bool(each.delivered) for each in messages),
+            "B2": sum(bool(each.out or each.into) for each in messages),
+            "B3": sum(each.accepted is not None for each in messages),
+            "B5": self.deliveries,
+        }
+
+    def settled(self, finding: Finding, facts: Mapping[int, JournalFacts]) -> bool:
+        """Whether what is missing of a message did not happen."""
+        known = finding.flow in self._homes and finding.origin in self._homes
+        return known and all(facts[each].conclusive for each in self._journals)
+
+    def findings(self, facts: Mapping[int, JournalFacts]) -> Iterator[Finding]:
+        """What does not hold, given what became of each journal."""
+        yield from self._findings
+        ended = all(facts[journal].ended for journal in self._journals)
+        dead = {journal for journal, each in facts.items() if each.died}
+        for key, message in self.messages.items():
+            origin, sort, _, destination = key
+            if len(message.delivered) > 1:
+                count = {"count": len(message.delivered)}
+                first, second = sorted(message.delivered, key=_order)[:2]
+                yield _finding("B1", "twice", key, second, first.n, count)
+            homes = self._homes.get(origin, set()) | self._homes.get(destination, set())
+            died = not dead.isdisjoint(message.journals | homes)
+            line = self._lines[origin, sort, destination]
+            case = _wrong_way(message)
+            if case is None and not died:
+                case = _one_ended(key, message, line, ended=ended)
+            if case is not None:
+                crossings = sorted(
+                    (each.place for each in message.out + message.into), key=_order
+                )
+                other = {"other_seq": line.arrived}
+                yield _finding("B2", case, key, crossings[0], None, other)
+            case = None if died else self._loss_case(key, message, line, ended=ended)
+            if case is not None:
+                other = {"other_seq": line.delivered}
+                yield _finding("B3", case, key, message.accepted, None, other)
+
+    def _of_message(self, journal: int, record: Record) -> None:
+        kind, mid, destination = record.kind, record.mid, record.flow
+        sort = sort_of(record.flags)
+        key = record.origin, sort, mid, destination
+        message = self.messages.get(key)
+        if message is None:
+            message = self.messages[key] = Message()
+        line = self._lines.get((record.origin, sort, destination))
+        if line is None:
+            line = self._lines[record.origin, sort, destination] = Line()
+        message.journals.add(journal)
+        place = Place(journal, record.n, record.mono)
+        if kind in _ACCEPTS:
+            message.accepted = min(message.accepted or place, place, key=_order)
+        elif kind == Kind.DELIVER:
+            message.delivered.append(place)
+            line.delivered = max(line.delivered, mid)
+            if not sort & Flag.ANSWER:
+                self._in_turn(key, line, place)
+        elif kind == Kind.RELAY_OUT:
+            message.out.append(Crossing(place, record.hop))
+        elif kind == Kind.RELAY_IN:
+            message.into.append(Crossing(place, record.hop))
+            line.arrived = max(line.arrived, mid)
+        elif kind in _EXPLAINS:
+            message.explained = True
+
+    def _in_turn(self, key: _Key, line: Line, place: Place) -> None:
+        """B5."""
+        self.deliveries += 1
+        mid = key[2]
+        peak, peak_n = line.peak
+        if mid > peak:
+            line.peak = mid, place.n
+        elif mid < peak:
+            found = _finding("B5", "overtaken", key, place, peak_n, {"other_seq": peak})
+            self._findings.append(found)
+
+    def _loss_case(
+        self, key: _Key, message: Message, line: Line, *, ended: bool
+    ) -> str | None:
+        """B3."""
+        _, sort, mid, destination = key
+        if message.accepted is None or message.delivered or message.explained:
+            return None
+        if line.delivered > mid and not sort & Flag.ANSWER:
+            return "overtaken"
+        if destination in self._left:
+            return "unaccounted"
+        return None if ended else "unexplained"
+
+
+def _wrong_way(message: Message) -> str | None:
+    """B2, what is proven by records that are there."""
+    if _repeats(message.out) or _repeats(message.into):
+        return "again"
+    if any(_turns_back(came, went) for came in message.into for went in message.out):
+        return "back"
+    return None
+
+
+def _one_ended(key: _Key, message: Message, line: Line, *, ended: bool) -> str | None:
+    """B2, what rests on a record that is not there."""
+    out, into = ({each.hop for each in of} for of in (message.out, message.into))
+    if into - out:
+        return "foreign"
+    if message.explained or not out - into:
+        return None
+    _, sort, mid, _ = key
+    if line.arrived > mid and not sort & Flag.ANSWER:
+        return "overtaken"
+    return None if ended else "unexplained"
+
+
+def _repeats(crossings: list[Crossing]) -> bool:
+    """Whether two have one hop, or one journal."""
+    hops = {each.hop for each in crossings}
+    journals = {each.place.journal for each in crossings}
+    return min(len(hops), len(journals)) < len(crossings)
+
+
+def _turns_back(came: Crossing, went: Crossing) -> bool:
+    """Whether it was sent on from where it came, under a hop that is not greater."""
+    return (
+        came.place.journal == went.place.journal
+        and came.place.n < went.place.n
+        and went.hop <= came.hop
+    )
+
+
+def _finding(
+    rule: str,
+    case: str,
+    key: _Key,
+    place: Place | None,
+    other_n: int | None,
+    facts: Mapping[str, object],
+) -> Finding:
+    origin, sort, mid, destination = key
+    return Finding(
+        rule, case, destination, mid, place, other_n, facts, origin=origin, sort=sort
+    )
+
+
+def _order(place: Place) -> tuple[int, int]:
+    return place.journal, place.n

@@ -1,0 +1,141 @@
+"""The promises of the bus as DataFrame expressions: transfers -> candidates and cases.
+
+As `bus.pipeline.rules`, which asks this for B1, B2, B3 and B5 and makes violations of
+what it is given. What each rule means is written in `bus.journal.rules`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from bus.journal.format import Kind
+from bus.journal.rules import SORTS, Verdict
+from bus.pipeline.bus_silver import MESSAGE, is_answer, steps
+from bus.pipeline.silver import is_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["Candidates", "b1", "b2", "b3", "b5", "deliveries", "sort_name"]
+
+_FAIL: Final = Verdict.FAIL.value
+_UNKNOWN: Final = Verdict.UNKNOWN.value
+
+
+@attrs.frozen
+class Candidates:
+    """Rows, when each case holds and with which facts, where, and how sure."""
+
+    rows: DataFrame
+    cases: dict[str, tuple[Column, dict[str, Column]]]
+    place: dict[str, Column]
+    verdict: Column
+
+
+def b1(transfers: DataFrame) -> Candidates:
+    """Delivered twice."""
+    count = F.size("delivered")
+    place = _at(F.col("delivered")[1]) | {"other_n": F.col("delivered")[0]["n"]}
+    cases = {"twice": (count > 1, {"count": count})}
+    return Candidates(transfers.where(count > 1), cases, place, F.lit(_FAIL))
+
+
+def b2(transfers: DataFrame) -> Candidates:
+    """On a link twice, backwards, or at one end of it only."""
+    rows = transfers.where((F.size("out") > 0) | (F.size("into") > 0))
+    again = _repeats("out") | _repeats("into")
+    back = F.exists("into", lambda came: F.exists("out", _turns_back(came)))
+    lonely = ~F.col("struck")
+    foreign = F.size(F.array_except(_hops("into"), _hops("out"))) > 0
+    unread = (F.size(F.array_except(_hops("out"), _hops("into"))) > 0) & ~F.col(
+        "explained"
+    )
+    later = F.col("line_arrived")
+    cases: dict[str, tuple[Column, dict[str, Column]]] = {
+        "again": (again, {}),
+        "back": (back, {}),
+        "foreign": (lonely & foreign, {}),
+        "overtaken": (
+            lonely & unread & ~is_answer() & (later > F.col("mid")),
+            {"other_seq": later},
+        ),
+        "unexplained": (lonely & unread & ~F.col("ended"), {}),
+    }
+    verdict = F.when(again | back, _FAIL).otherwise(_settled())
+    return Candidates(rows, cases, _at(F.col("crossed")), verdict)
+
+
+def b3(transfers: DataFrame) -> Candidates:
+    """Accepted, and neither delivered nor explained."""
+    rows = transfers.where(
+        "accepted IS NOT NULL AND size(delivered) = 0 AND NOT explained AND NOT struck"
+    )
+    later = F.col("line_delivered")
+    cases: dict[str, tuple[Column, dict[str, Column]]] = {
+        "overtaken": (~is_answer() & (later > F.col("mid")), {"other_seq": later}),
+        "unaccounted": (F.col("left"), {}),
+        "unexplained": (~F.col("ended"), {}),
+    }
+    return Candidates(rows, cases, _at(F.col("accepted")), _settled())
+
+
+def deliveries(events: DataFrame) -> DataFrame:
+    """The records DELIVER of anything but answers, `mid` as `seq`."""
+    rows = steps(events).where(is_kind(Kind.DELIVER) & ~is_answer())
+    return rows.withColumn("seq", F.col("mid")).select(
+        *MESSAGE, "journal", "n", "mono", "seq"
+    )
+
+
+def b5(overtaken: DataFrame, transfers: DataFrame) -> Candidates:
+    """Delivered after a later one; ``overtaken`` are those `deliveries`."""
+    names = transfers.select(*MESSAGE, "sender", "receiver")
+    rows = overtaken.join(names, list(MESSAGE))
+    cases = {"overtaken": (F.lit(True), {"other_seq": F.col("other_seq")})}
+    place = {name: F.col(name) for name in ("journal", "n", "mono", "other_n")}
+    return Candidates(rows, cases, place | _message(), F.lit(_FAIL))
+
+
+def sort_name() -> Column:
+    """The sort of the row's message, for people."""
+    names = [F.when(F.col("sort") == bits, name) for bits, name in SORTS.items()]
+    return F.coalesce(*names)
+
+
+def _settled() -> Column:
+    return F.when(F.col("settled"), _FAIL).otherwise(_UNKNOWN)
+
+
+def _at(place: Column) -> dict[str, Column]:
+    """The columns of a violation that tell where, and of which message."""
+    return {name: place[name] for name in ("journal", "n", "mono")} | _message()
+
+
+def _message() -> dict[str, Column]:
+    return {"flow": F.col("destination"), "seq": F.col("mid")}
+
+
+def _hops(crossings: str) -> Column:
+    return F.transform(crossings, lambda one: one["hop"])
+
+
+def _repeats(crossings: str) -> Column:
+    """Whether two have one hop, or one journal."""
+    journals = F.transform(crossings, lambda one: one["journal"])
+    distinct = [F.size(F.array_distinct(each)) for each in (_hops(crossings), journals)]
+    return F.least(*distinct) < F.size(crossings)
+
+
+def _turns_back(came: Column) -> Callable[[Column], Column]:
+    """Whether it was sent on from where it came, under a hop that is not greater."""
+
+    def turned(went: Column) -> Column:
+        here = came["journal"] == went["journal"]
+        return here & (came["n"] < went["n"]) & (went["hop"] <= came["hop"])
+
+    return turned

@@ -1,0 +1,46 @@
+"""What a worker process is told: it gets it whole, or not at all."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+from bus.demo.crew import Part
+from bus.demo.files import FileList
+from bus.demo.job import Job
+
+ODD = os.fsdecode(b"caf\xe9")  # no UTF-8
+
+
+def _told() -> bytes:
+    files = FileList(Path("/root of it"), "files", ("one", ODD))
+    part = Part("worker/7", leave_at=2, pause_after_s=1.5)
+    pipe = io.BytesIO()
+    Job.of(part, files, Path("/journals"), "ipc:///there", 2**62 - 1).write(pipe)
+    return pipe.getvalue()
+
+
+def test_a_job_is_read_as_it_was_written() -> None:
+    job = Job.read(io.BytesIO(_told()))
+
+    assert job is not None
+    assert (job.name, job.leave_at, job.pause_after_s) == ("worker/7", 2, 1.5)
+    assert (job.journals, job.address) == (b"/journals", "ipc:///there")
+    assert job.channel == 2**62 - 1
+    assert (job.files.root, job.files.paths) == (Path("/root of it"), ("one", ODD))
+
+
+def test_what_follows_a_job_is_left_in_the_pipe() -> None:
+    pipe = io.BytesIO(_told() + b"more")
+
+    assert Job.read(pipe) is not None
+    assert pipe.read() == b"more"
+
+
+def test_half_a_job_is_none() -> None:
+    whole = _told()
+
+    halves = [Job.read(io.BytesIO(whole[:size])) for size in range(len(whole))]
+
+    assert halves == [None] * len(whole)

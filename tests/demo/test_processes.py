@@ -1,0 +1,209 @@
+"""The whole run in processes, of which one is killed in the middle of a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import bus
+from bus import Role, open_bus
+from bus.demo import processes
+from bus.demo.files import FileList, list_files
+from bus.demo.messages import HungUp, News, Rescued, Took
+from bus.demo.run import take_stock
+from bus.errors import DemoError
+from bus.journal.checker import CheckResult, check
+from bus.journal.reader import open_journals
+from bus.journal.rules import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.demo.outcome import Outcome
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Twenty files: some alike, one empty, some of several pieces."""
+    root = tmp_path / "files"
+    root.mkdir()
+    for number in range(20):
+        content = b"%d" % (number % 12) * (number * 997)
+        (root / f"{number:02}").write_bytes(content)
+    return root
+
+
+def _run(
+    files: FileList,
+    tmp_path: Path,
+    count: int,
+    *,
+    seconds: float = 0.0,
+    news: Callable[[News], None] = lambda _: None,
+) -> tuple[Outcome, CheckResult, list[News]]:
+    told: list[News] = []
+
+    def tell(each: News) -> None:
+        told.append(each)
+        news(each)
+
+    journals = tmp_path / "journal"
+    outcome = take_stock(files, journals, processes=count, seconds=seconds, news=tell)
+    return outcome, check(open_journals(journals)), told
+
+
+def _left_behind() -> list[str]:
+    folder = Path(os.environ["BUS_RUN_DIR"], "demo")
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_all_is_done_and_kept_though_one_leaves_and_one_is_killed(
+    folder: Path, tmp_path: Path
+) -> None:
+    outcome, result, told = _run(list_files(folder), tmp_path, 4)
+
+    assert [comparison.equal for comparison in outcome.comparisons] == [True]
+    assert outcome.stocks[0].files == 20
+    [left] = [news for news in told if isinstance(news, HungUp)]
+    assert left.worker == "worker/2"
+    rescued = [news for news in told if isinstance(news, Rescued)]
+    assert {news.worker for news in rescued} == {"worker/1"}
+    assert {news.told for news in rescued} <= {"in doubt", "peer lost"}
+    assert all(news.by in {"worker/2", "worker/3"} for news in rescued)
+    assert all(news.index in outcome.stocks[0].digests for news in rescued)
+
+    assert result.verdict is Verdict.PASS, result.violations
+    checked = {each.rule: each.checked for each in result.verdicts}
+    assert (checked["J1"], checked["Q1"]) == (4, 3)
+    open_ended = [each for each in result.facts if not each.closed]
+    assert len(open_ended) == 1  # that of the one who was killed
+    # The lock file stays, and is locked by nobody.
+    assert _left_behind() == ["lock"]
+
+
+def test_one_worker_alone_is_let_live(folder: Path, tmp_path: Path) -> None:
+    outcome, result, told = _run(list_files(folder), tmp_path, 2)
+
+    assert outcome.equal
+    assert result.verdict is Verdict.PASS
+    assert all(each.closed for each in result.facts)
+    assert not any(isinstance(news, HungUp | Rescued) for news in told)
+
+
+@pytest.mark.parametrize("content", [b"", b"x"], ids=["empty", "short"])
+def test_one_file_is_enough_to_be_killed_in(tmp_path: Path, content: bytes) -> None:
+    root = tmp_path / "files"
+    root.mkdir()
+    (root / "only").write_bytes(content)
+
+    outcome, result, told = _run(list_files(root), tmp_path, 3)
+
+    assert outcome.equal
+    assert result.verdict is Verdict.PASS, result.violations
+    [rescued] = [news for news in told if isinstance(news, Rescued)]
+    assert (rescued.worker, rescued.index, rescued.by) == ("worker/1", 0, "worker/2")
+
+
+def test_files_that_nobody_can_read_are_enough_too(
+    folder: Path, tmp_path: Path
+) -> None:
+    files = list_files(folder)
+    for path in folder.iterdir():
+        path.unlink()
+
+    outcome, result, told = _run(files, tmp_path, 3)
+
+    assert len(outcome.stocks[0].unread) == 20
+    assert result.verdict is Verdict.PASS, result.violations
+    assert any(isinstance(news, Rescued) for news in told)
+
+
+def test_in_many_passes_one_is_killed_once(folder: Path, tmp_path: Path) -> None:
+    outcome, result, told = _run(list_files(folder), tmp_path, 3, seconds=1.5)
+
+    assert len(outcome.stocks) > 1
+    assert outcome.equal
+    assert result.verdict is Verdict.PASS, result.violations
+    rescued = [news for news in told if isinstance(news, Rescued)]
+    assert 1 <= len(rescued) <= 2  # as many as it had in hand
+    assert len([each for each in result.facts if not each.closed]) == 1
+
+
+def test_others_can_look_at_its_bus(folder: Path, tmp_path: Path) -> None:
+    seen: list[dict[str, object]] = []
+
+    def look(news: News) -> None:
+        if not seen and isinstance(news, Took):
+            command = [sys.executable, "-m", "bus", "tree", "--bus", "demo", "--json"]
+            path = str(Path(bus.__file__).parents[1])
+            printed = subprocess.run(
+                command,
+                check=True,
+                stdout=subprocess.PIPE,
+                timeout=30,
+                env={**os.environ, "PYTHONPATH": path},
+            )
+            seen.append(json.loads(printed.stdout))
+
+    _run(list_files(folder), tmp_path, 2, news=look)
+
+    [tree] = seen
+    assert '"worker/1"' in json.dumps(tree)
+    assert '"collector"' in json.dumps(tree)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, BrokenPipeError])
+def test_whoever_interrupts_it_gets_all_threads_and_processes_back(
+    folder: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    error: type[BaseException],
+) -> None:
+    def interrupt(_: News) -> None:
+        raise error
+
+    with pytest.raises(error):
+        _run(list_files(folder), tmp_path, 4, news=interrupt)
+
+    # That no thread, no process and no descriptor is left is seen to after every test.
+    assert caplog.records == []
+    assert capfd.readouterr().err == ""
+    assert _left_behind() == ["lock"]
+
+
+def test_two_at_a_time_are_one_error(folder: Path, tmp_path: Path) -> None:
+    with (
+        open_bus("demo", role=Role.MASTER),
+        pytest.raises(DemoError, match="cannot open bus 'demo': another demo is"),
+    ):
+        _run(list_files(folder), tmp_path, 3)
+
+
+def test_a_process_that_does_not_start_is_named(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = (sys.executable, "-c", "raise SystemExit(3)")
+    monkeypatch.setattr(processes, "_COMMAND", command)
+
+    with pytest.raises(DemoError, match=r"cannot start worker/\d: .* exit code 3"):
+        _run(list_files(folder), tmp_path, 3)
+
+    assert _left_behind() == ["lock"]
+
+
+def test_a_process_that_comes_to_nothing_is_named(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told everything, and then ends without a word."""
+    command = (sys.executable, "-c", "import sys; sys.stdin.buffer.read(64)")
+    monkeypatch.setattr(processes, "_COMMAND", command)
+
+    with pytest.raises(DemoError, match=r"cannot start worker/\d: .* exit code"):
+        _run(list_files(folder), tmp_path, 2)

@@ -1,0 +1,227 @@
+"""Traffic of a bus written by hand: task A of journal 0 and tasks B, C of journal 1.
+
+`BUS_CLEAN` keeps every promise; each history of `BUS_BROKEN` breaks one, and the table
+says which, in which case, with which message.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from bus.journal.bus_events import BusReason
+from bus.journal.format import Flag, Kind
+from tests.journal.bus_history import process, step, task
+from tests.journal.history import Entry, History
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["BUS_BROKEN", "BUS_CLEAN", "A", "B", "C", "arrives", "bus", "gone", "sent"]
+
+A, B, C = task(0), task(1, 0), task(1, 1)
+_NOTE, _ANSWER = int(Flag.MULTICAST), int(Flag.ANSWER)
+
+
+def bus(*entries: Entry) -> History:
+    """All are registered, and then."""
+    registers = [
+        Entry(
+            Kind.REGISTER,
+            task="" if number % 100 == 0 else f"task-{number}",
+            journal=number // 100 - 1,
+            origin=number,
+            destination=number,
+        )
+        for number in (process(0), process(1), A, B, C)
+    ]
+    history = History([*registers, *map(attrs.evolve, entries)], journals=2)
+    history.number()
+    return history
+
+
+def sent(mid: int, *, to: int = B, flags: int = 0, hop: int = 1) -> list[Entry]:
+    """A sends something to another process."""
+    kind = Kind.NOTIFY if flags & _NOTE else Kind.COMMAND
+    return [
+        step(kind, A, mid, to, flags=flags),
+        step(Kind.RELAY_OUT, A, mid, to, hop=hop, flags=flags),
+    ]
+
+
+def arrives(mid: int, *, to: int = B, flags: int = 0) -> list[Entry]:
+    """It is read from the link and delivered."""
+    return [
+        step(kind, A, mid, to, journal=1, hop=1, flags=flags)
+        for kind in (Kind.RELAY_IN, Kind.EXTRACT, Kind.DELIVER)
+    ]
+
+
+def gone(kind: Kind, mid: int, reason: BusReason, *, journal: int = 0) -> Entry:
+    """It will not be delivered, and why."""
+    return step(kind, A, mid, B, journal=journal, hop=1, reason=reason)
+
+
+def leaves(registration: int = B) -> Entry:
+    return Entry(
+        Kind.DEREGISTER, origin=registration, destination=registration, journal=1
+    )
+
+
+def inside(*mids: int) -> list[Entry]:
+    """C sends B commands: within their process."""
+    return [step(Kind.COMMAND, C, mid, B, journal=1) for mid in mids]
+
+
+def taken(*mids: int) -> list[Entry]:
+    """B takes them."""
+    return [
+        step(kind, C, mid, B, journal=1)
+        for mid in mids
+        for kind in (Kind.EXTRACT, Kind.DELIVER)
+    ]
+
+
+def answered(mid: int) -> list[Entry]:
+    """B answers C."""
+    return [
+        step(kind, B, mid, C, journal=1, flags=_ANSWER)
+        for kind in (Kind.RESPOND, Kind.EXTRACT, Kind.DELIVER)
+    ]
+
+
+def heard() -> list[Entry]:
+    """A notifies; in the other process B and C hear it."""
+    there = process(1)
+    arrival = [
+        step(kind, A, 1, there, journal=1, hop=1, flags=_NOTE)
+        for kind in (Kind.RELAY_IN, Kind.DELIVER)
+    ]
+    copies = [
+        step(kind, A, 1, each, journal=1, hop=1, flags=_NOTE)
+        for each in (B, C)
+        for kind in (Kind.NOTIFY, Kind.DELIVER)
+    ]
+    return [*sent(1, to=there, flags=_NOTE), *arrival, *copies]
+
+
+BUS_CLEAN: Mapping[str, History] = {
+    "nobody sent anything": bus(),
+    "all within a process": bus(*inside(1, 2), *taken(1, 2)),
+    "over a link": bus(*sent(1), *sent(2), *arrives(1), *arrives(2)),
+    "a notification that two hear": bus(*heard()),
+    "answers in another order": bus(
+        *inside(1, 2), *taken(1, 2), *answered(2), *answered(1)
+    ),
+    "a notification before a command": bus(
+        *inside(1),
+        *[
+            step(kind, C, 2, B, journal=1, flags=_NOTE)
+            for kind in (Kind.NOTIFY, Kind.DELIVER)
+        ],
+        *taken(1),
+    ),
+    "something is unread": bus(*inside(1, 2), *taken(1)),
+    "something is on the link": bus(*sent(1), *arrives(1), *sent(2)),
+    "the oldest was dropped": bus(
+        *inside(1, 2),
+        step(Kind.DISCARD, C, 1, B, journal=1, reason=BusReason.OLDEST),
+        *taken(2),
+    ),
+    "the link was lost": bus(
+        *sent(1), gone(Kind.IN_DOUBT, 1, BusReason.PROCESS_LOST), *sent(2), *arrives(2)
+    ),
+    "the receiver left": bus(
+        *inside(1),
+        step(Kind.UNDELIVERED, C, 1, B, journal=1, reason=BusReason.ADDRESSEE_GONE),
+        leaves(),
+    ),
+}
+
+# rule, case, history, (origin, sort, number, destination)
+BUS_BROKEN: Mapping[str, tuple[str, str, History, tuple[int, str, int, int]]] = {
+    "delivered twice": (
+        "B1",
+        "twice",
+        bus(*inside(1), *taken(1, 1)),
+        (C, "command", 1, B),
+    ),
+    "a notification delivered twice": (
+        "B1",
+        "twice",
+        bus(*heard(), step(Kind.DELIVER, A, 1, C, journal=1, hop=1, flags=_NOTE)),
+        (A, "notification", 1, C),
+    ),
+    "an answer delivered twice": (
+        "B1",
+        "twice",
+        bus(*inside(1), *taken(1), *answered(1), answered(1)[-1]),
+        (B, "answer to a command", 1, C),
+    ),
+    "put on a link twice": (
+        "B2",
+        "again",
+        bus(*sent(1), sent(1, hop=2)[1], *arrives(1)),
+        (A, "command", 1, B),
+    ),
+    "read from a link twice": (
+        "B2",
+        "again",
+        bus(*sent(1), *arrives(1), arrives(1)[0]),
+        (A, "command", 1, B),
+    ),
+    "two places under one hop": (
+        "B2",
+        "again",
+        bus(*sent(1), *arrives(1), step(Kind.RELAY_OUT, A, 1, B, journal=1, hop=1)),
+        (A, "command", 1, B),
+    ),
+    "sent on under a lower hop": (
+        "B2",
+        "back",
+        bus(
+            *sent(1, hop=2),
+            step(Kind.RELAY_IN, A, 1, B, journal=1, hop=2),
+            step(Kind.RELAY_OUT, A, 1, B, journal=1, hop=1),
+            step(Kind.DELIVER, A, 1, B, journal=1, hop=2),
+        ),
+        (A, "command", 1, B),
+    ),
+    "read from a link on which nobody put it": (
+        "B2",
+        "foreign",
+        bus(sent(1)[0], *arrives(1)),
+        (A, "command", 1, B),
+    ),
+    "not read, though delivered, and a later one was": (
+        "B2",
+        "overtaken",
+        bus(*sent(1), *sent(2), *arrives(1)[1:], *arrives(2)),
+        (A, "command", 1, B),
+    ),
+    "lost, and a later one was delivered": (
+        "B3",
+        "overtaken",
+        bus(*inside(1, 2), *taken(2)),
+        (C, "command", 1, B),
+    ),
+    "lost when its receiver left": (
+        "B3",
+        "unaccounted",
+        bus(*inside(1), leaves()),
+        (C, "command", 1, B),
+    ),
+    "an answer lost when its asker left": (
+        "B3",
+        "unaccounted",
+        bus(*inside(1), *taken(1), answered(1)[0], leaves(C)),
+        (B, "answer to a command", 1, C),
+    ),
+    "delivered in another order": (
+        "B5",
+        "overtaken",
+        bus(*inside(1, 2), *taken(2, 1)),
+        (C, "command", 1, B),
+    ),
+}

@@ -1,0 +1,141 @@
+"""Faults for recorded traffic of a bus, each in a place that is known.
+
+As `tests.journal.faults`: `plant_on_bus` says which violation a checker has to find.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.journal.format import Flag, Kind
+from bus.journal.rules import SORTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from random import Random
+
+    from tests.journal.faults import Key
+    from tests.journal.history import Entry, History
+
+__all__ = ["BUS_FAULTS", "plant_on_bus"]
+
+_Told = tuple[str, "Entry", bool]  # rule, a record of the message, whether n matters
+
+
+def _message(entry: Entry) -> tuple[int, ...]:
+    return entry.origin, entry.flags, entry.port, entry.destination
+
+
+def _line(entry: Entry) -> tuple[int, ...]:
+    return entry.origin, entry.flags, entry.destination
+
+
+def _choose(history: History, rng: Random, *kinds: Kind) -> Entry | None:
+    found = [entry for entry in history.entries if entry.kind in kinds]
+    return rng.choice(found) if found else None
+
+
+def _followed(history: History, rng: Random, kind: Kind) -> Entry | None:
+    """A record after which there is one like it of a later message of its line."""
+    found = history.of_kind(kind)
+    followed = [
+        entry
+        for place, entry in enumerate(found)
+        if not entry.flags & Flag.ANSWER
+        and any(
+            _line(later) == _line(entry) and later.port > entry.port
+            for later in found[place + 1 :]
+        )
+    ]
+    return rng.choice(followed) if followed else None
+
+
+def _twice(history: History, rng: Random) -> _Told | None:
+    entry = _choose(history, rng, Kind.DELIVER)
+    if entry is None:
+        return None
+    history.after(entry, attrs.evolve(entry))
+    return "B1", entry, False
+
+
+def _again(history: History, rng: Random) -> _Told | None:
+    entry = _choose(history, rng, Kind.RELAY_OUT, Kind.RELAY_IN)
+    if entry is None:
+        return None
+    history.after(entry, attrs.evolve(entry))
+    return "B2", entry, False
+
+
+def _from_nowhere(history: History, rng: Random) -> _Told | None:
+    entry = _choose(history, rng, Kind.RELAY_IN)
+    if entry is None:
+        return None
+    (out,) = [
+        other
+        for other in history.of_kind(Kind.RELAY_OUT)
+        if _message(other) == _message(entry)
+    ]
+    history.entries.remove(out)
+    return "B2", entry, False
+
+
+def _never_read(history: History, rng: Random) -> _Told | None:
+    entry = _followed(history, rng, Kind.RELAY_IN)
+    explained = (Kind.DISCARD, Kind.UNDELIVERED, Kind.IN_DOUBT)
+    if entry is None or any(
+        other.kind in explained and _message(other) == _message(entry)
+        for other in history.entries
+    ):
+        return None
+    history.entries.remove(entry)
+    return "B2", entry, False
+
+
+def _lost(history: History, rng: Random) -> _Told | None:
+    entry = _followed(history, rng, Kind.DELIVER)
+    if entry is None:
+        return None
+    history.entries.remove(entry)
+    return "B3", entry, False
+
+
+def _reorder(history: History, rng: Random) -> _Told | None:
+    """A delivery is told right after the next one of its line."""
+    entry = _followed(history, rng, Kind.DELIVER)
+    if entry is None:
+        return None
+    at = history.entries.index(entry)
+    later = next(
+        other
+        for other in history.entries[at + 1 :]
+        if other.kind is Kind.DELIVER and _line(other) == _line(entry)
+    )
+    history.entries.remove(entry)
+    history.after(later, entry)
+    return "B5", entry, True
+
+
+BUS_FAULTS: Final[Mapping[str, Callable[[History, Random], _Told | None]]] = {
+    "twice": _twice,
+    "again": _again,
+    "from nowhere": _from_nowhere,
+    "never read": _never_read,
+    "lost": _lost,
+    "reorder": _reorder,
+}
+
+
+def plant_on_bus(history: History, fault: str, rng: Random) -> Key | None:
+    """Plant a fault, if there is a place for it; return the violation it makes."""
+    try:
+        told = BUS_FAULTS[fault](history, rng)
+    except ValueError:
+        told = None  # an earlier fault took away what this one needs
+    history.number()
+    if told is None:
+        return None
+    rule, entry, by_n = told
+    place = entry.destination, entry.port, entry.n if by_n else None, None
+    return rule, *place, entry.origin, SORTS[entry.flags]

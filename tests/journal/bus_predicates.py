@@ -1,0 +1,165 @@
+"""The predicates of B1 to B5, word for word, over whole lists of records.
+
+As `tests.journal.predicates`, of which this is the part about the bus.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.journal.format import Flag, Kind
+from bus.journal.rules import RULES, SORTS, Basis, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus.journal.format import Record
+    from bus.journal.reader import JournalFacts
+    from tests.journal.histories import Key
+
+__all__ = ["Seen", "of_the_bus"]
+
+_ACCEPTED: Final = (Kind.COMMAND, Kind.RESPOND, Kind.NOTIFY)
+_EXPLAINED: Final = (Kind.DISCARD, Kind.UNDELIVERED, Kind.IN_DOUBT)
+_STEPS: Final = (
+    *_ACCEPTED,
+    *_EXPLAINED,
+    *(Kind.RELAY_OUT, Kind.RELAY_IN, Kind.EXTRACT, Kind.DELIVER),
+)
+
+
+@attrs.frozen
+class Seen:
+    """A record and its journal, names resolved."""
+
+    journal: int
+    record: Record
+    task: str
+    peer: str
+
+    @property
+    def line(self) -> tuple[int, int, int]:
+        """(origin, sort, destination)."""
+        r = self.record
+        return r.origin, r.flags & (Flag.MULTICAST | Flag.ANSWER), r.flow
+
+    @property
+    def is_answer(self) -> bool:
+        return bool(self.record.flags & Flag.ANSWER)
+
+
+Facts = dict[int, "JournalFacts"]
+# rule, case, one of the message's records, n
+Part = tuple[str, str, Seen, int | None]
+
+
+def of_the_bus(seen: list[Seen], facts: Facts) -> set[tuple[Key, Verdict]]:
+    """What any checker has to find."""
+    homes: dict[int, set[int]] = {}
+    for s in seen:
+        if s.record.kind == Kind.REGISTER:
+            homes.setdefault(s.record.flow, set()).add(s.journal)
+    steps = [s for s in seen if s.record.kind in _STEPS]
+    found: set[tuple[Key, Verdict]] = set()
+    left = {s.record.flow for s in seen if s.record.kind == Kind.DEREGISTER}
+    of_bus = [facts[s.journal] for s in seen if 64 <= s.record.kind <= 88]
+    ended = all(each.ended for each in of_bus)
+    for line, mid in {(s.line, s.record.mid) for s in steps}:
+        mine = [s for s in steps if (s.line, s.record.mid) == (line, mid)]
+        theirs = [s for s in steps if s.line == line]
+        where = {s.journal for s in mine}
+        where |= homes.get(line[0], set()) | homes.get(line[2], set())
+        struck = any(facts[journal].died for journal in where)
+        known = line[0] in homes and line[2] in homes
+        settled = known and all(each.conclusive for each in of_bus)
+        for rule, case, s, n in (
+            *_b1(mine),
+            *_b2(mine, theirs, struck, ended),
+            *_b3(mine, theirs, struck, ended, left),
+            *_b5(mine, theirs),
+        ):
+            fails = settled or RULES[rule].basis_of(case) is Basis.PRESENCE
+            r = s.record
+            key = rule, r.flow, r.mid, n, None, r.origin, SORTS[line[1]]
+            found.add((key, Verdict.FAIL if fails else Verdict.UNKNOWN))
+    return found
+
+
+def _only(kind: Kind, of: list[Seen]) -> list[Seen]:
+    return [s for s in of if s.record.kind == kind]
+
+
+def _b1(mine: list[Seen]) -> Iterator[Part]:
+    delivers = _only(Kind.DELIVER, mine)
+    if len(delivers) > 1:
+        yield "B1", "twice", delivers[0], None
+
+
+def _twice(crossings: list[Seen]) -> bool:
+    return any(
+        a is not b and (a.journal == b.journal or a.record.hop == b.record.hop)
+        for a in crossings
+        for b in crossings
+    )
+
+
+def _later(kind: Kind, one: Seen, theirs: list[Seen]) -> bool:
+    return not one.is_answer and any(
+        s.record.mid > one.record.mid for s in _only(kind, theirs)
+    )
+
+
+def _b2(
+    mine: list[Seen], theirs: list[Seen], struck: bool, ended: bool
+) -> Iterator[Part]:
+    out, into = _only(Kind.RELAY_OUT, mine), _only(Kind.RELAY_IN, mine)
+    hops_out, hops_into = ({s.record.hop for s in each} for each in (out, into))
+    if _twice(out) or _twice(into):
+        yield "B2", "again", mine[0], None
+    elif any(
+        i.journal == o.journal
+        and i.record.n < o.record.n
+        and o.record.hop <= i.record.hop
+        for i in into
+        for o in out
+    ):
+        yield "B2", "back", mine[0], None
+    elif struck:
+        return
+    elif hops_into - hops_out:
+        yield "B2", "foreign", mine[0], None
+    elif not hops_out - hops_into or any(s.record.kind in _EXPLAINED for s in mine):
+        return
+    elif _later(Kind.RELAY_IN, mine[0], theirs):
+        yield "B2", "overtaken", mine[0], None
+    elif not ended:
+        yield "B2", "unexplained", mine[0], None
+
+
+def _b3(
+    mine: list[Seen], theirs: list[Seen], struck: bool, ended: bool, left: set[int]
+) -> Iterator[Part]:
+    kinds = {s.record.kind for s in mine}
+    if not kinds & {*_ACCEPTED} or struck:
+        return
+    if kinds & {Kind.DELIVER, *_EXPLAINED}:
+        return
+    if _later(Kind.DELIVER, mine[0], theirs):
+        yield "B3", "overtaken", mine[0], None
+    elif mine[0].record.flow in left:
+        yield "B3", "unaccounted", mine[0], None
+    elif not ended:
+        yield "B3", "unexplained", mine[0], None
+
+
+def _b5(mine: list[Seen], theirs: list[Seen]) -> Iterator[Part]:
+    for s in _only(Kind.DELIVER, mine):
+        if not s.is_answer and any(
+            o.journal == s.journal
+            and o.record.n < s.record.n
+            and o.record.mid > s.record.mid
+            for o in _only(Kind.DELIVER, theirs)
+        ):
+            yield "B5", "overtaken", s, s.record.n

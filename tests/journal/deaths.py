@@ -1,0 +1,75 @@
+"""Processes that are killed in the midst of recorded traffic.
+
+`split` gives each side of the channels to a process of its own; `kill` ends one of two
+journals where it stands at some moment, lets the other one go on with what can still
+happen, and has it record the death. What results keeps every promise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.journal.bus_events import BusReason
+from bus.journal.format import Kind
+from tests.journal.disk import MACHINE, Condition, process_id
+from tests.journal.history import Entry
+
+if TYPE_CHECKING:
+    from tests.journal.history import History
+
+__all__ = ["KILLED", "death", "kill", "split"]
+
+KILLED: Final = Condition(closed=False, sealed=False)
+_MEETING: Final = (Kind.ACCEPT_END, Kind.CONNECT_END)
+_LATE: Final = 10**9  # later than all records of a history
+
+
+def death(dead: int, witness: int, *, late: int = _LATE) -> Entry:
+    """The record of a journal's process's death in another journal."""
+    return Entry(
+        Kind.LINK_DOWN,
+        port=process_id(dead),
+        task="dead",
+        peer=MACHINE,
+        reason=BusReason.DIED,
+        journal=witness,
+        late=late,
+    )
+
+
+def split(history: History) -> None:
+    """Let side 0 of each channel be of journal 0 and side 1 of journal 1."""
+    history.journals = 2
+    for entry in history.entries:
+        sends = entry.kind is Kind.SEND or (entry.kind is Kind.DROP and not entry.seq)
+        entry.journal = 1 - entry.side if sends else entry.side
+    history.number()
+
+
+def kill(
+    history: History, dead: int, at: int, *, unrecorded: bool = False
+) -> dict[int, Condition]:
+    """Kill the process of journal ``dead`` of two after ``at`` entries of the history.
+
+    All channels must be connected by then. What it would have done does not happen, and
+    the other one receives only what had been sent. Returns the conditions in which the
+    journals are found.
+
+    unrecorded: whether the last thing it did is not on record.
+    """
+    before, after = history.entries[:at], history.entries[at:]
+    after = [entry for entry in after if entry.journal != dead]
+    sent = {(e.flow, e.seq) for e in before + after if e.kind is Kind.SEND}
+    mine = [entry for entry in before if entry.journal == dead]
+    if unrecorded and mine and mine[-1].kind not in _MEETING:
+        before.remove(mine[-1])
+    survives = [
+        entry
+        for entry in after
+        if entry.kind not in (Kind.RECEIVE, Kind.DROP)
+        or not entry.seq
+        or (entry.flow, entry.seq) in sent
+    ]
+    history.entries = [*before, *survives, death(dead, 1 - dead)]
+    history.number()
+    return {dead: KILLED}

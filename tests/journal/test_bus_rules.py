@@ -1,0 +1,251 @@
+"""B1, B2, B3 and B5 in the small checker: clean traffic, one fault, any traffic."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bus.journal.bus_events import BusOperation
+from bus.journal.bus_recorder import BusRecorder
+from bus.journal.checker import CheckResult, check
+from bus.journal.format import Kind
+from bus.journal.reader import open_journals
+from bus.journal.rules import RULES, Verdict
+from bus.journal.writer import Journal
+from specs.clauses import clause
+from tests.journal.bus_by_hand import BUS_BROKEN, BUS_CLEAN, A, B, arrives, bus, sent
+from tests.journal.bus_faults import BUS_FAULTS, plant_on_bus
+from tests.journal.bus_history import clean_bus, kill_on_bus
+from tests.journal.checking import checked, found, verdicts
+from tests.journal.deaths import KILLED, death
+from tests.journal.histories import Condition, History, store
+from tests.journal.predicates import would_be_violations
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HELD = dict.fromkeys(RULES, Verdict.PASS)
+
+
+def judged(history: History, conditions: Mapping[int, Condition]) -> CheckResult:
+    with tempfile.TemporaryDirectory() as folder:
+        store(history, Path(folder), conditions=conditions)
+        result = check(open_journals(folder))
+        assert found(result) == would_be_violations(open_journals(folder))
+    return result
+
+
+@clause("B1", "B2", "B3", "B5")
+@pytest.mark.parametrize("history", BUS_CLEAN.values(), ids=BUS_CLEAN)
+def test_what_keeps_every_promise_passes(history: History) -> None:
+    """On a bus of two processes, also with nothing to check."""
+    result = judged(history, {})
+
+    assert result.violations == ()
+    assert verdicts(result) == HELD
+
+
+@clause("B1", "B2", "B3", "B5")
+@pytest.mark.parametrize(
+    ("rule", "case", "history", "message"), BUS_BROKEN.values(), ids=BUS_BROKEN
+)
+def test_a_broken_promise_is_named_and_nothing_else(
+    rule: str, case: str, history: History, message: tuple[int, str, int, int]
+) -> None:
+    """One fault is one violation: its rule, its case, its message."""
+    result = judged(history, {})
+
+    (one,) = result.violations
+    assert (one.rule, one.case, one.verdict) == (rule, case, Verdict.FAIL)
+    assert (one.origin, one.sort, one.seq, one.flow) == message
+    assert (one.sender, one.receiver) == (f"task-{message[0]}", f"task-{message[3]}")
+    assert verdicts(result) == HELD | {rule: Verdict.FAIL}
+
+
+def test_each_rule_says_how_much_it_checked() -> None:
+    result = checked(bus(*sent(1), *sent(2), *arrives(1), *sent(3)))
+
+    counts = {each.rule: each.checked for each in result.verdicts}
+    assert (counts["B1"], counts["B2"], counts["B3"], counts["B5"]) == (1, 3, 3, 1)
+
+
+def test_a_violation_tells_where_and_beside_which_record() -> None:
+    _, _, history, _ = BUS_BROKEN["delivered in another order"]
+    (one,) = checked(history).violations
+
+    delivers = [entry.n for entry in history.of_kind(Kind.DELIVER)]
+    assert (one.other_n, one.n) == tuple(delivers)
+    assert one.explanation == "delivered after message 2 of its sender"
+
+
+@clause("B2", "B3")
+def test_what_is_under_way_where_a_journal_has_no_end_is_unknown() -> None:
+    """It may be that its process lives, and will tell."""
+    result = judged(bus(*sent(1)), {1: KILLED})
+
+    assert {(one.rule, one.case) for one in result.violations} == {
+        ("J1", "open"),
+        ("B2", "unexplained"),
+        ("B3", "unexplained"),
+    }
+    assert result.verdict is Verdict.UNKNOWN
+
+
+@clause("B2", "B3")
+@pytest.mark.parametrize("name", ["lost when its receiver left", "read from a link on"])
+def test_what_is_missing_is_unknown_if_the_journal_of_a_process_is(name: str) -> None:
+    """Nobody gave the checker what its receiver, or its sender, recorded."""
+    (name,) = [each for each in BUS_BROKEN if each.startswith(name)]
+    rule, _, history, message = BUS_BROKEN[name]
+    unknown = message[0]
+    history = History(
+        [
+            entry
+            for entry in history.entries
+            if entry.kind is not Kind.REGISTER or entry.destination != unknown
+        ],
+        journals=2,
+    )
+    history.number()
+
+    assert verdicts(judged(history, {}))[rule] is Verdict.UNKNOWN
+
+
+@clause("B3")
+@pytest.mark.parametrize("dead", [0, 1])
+def test_a_death_explains_the_loss_of_what_went_through_its_process(dead: int) -> None:
+    """From it or to it; though a later message was delivered."""
+    history = bus(*sent(1), *sent(2), *arrives(2), death(dead, 1 - dead))
+
+    result = judged(history, {dead: KILLED})
+
+    assert verdicts(result) == HELD
+
+
+@clause("B1")
+def test_a_death_explains_no_second_delivery() -> None:
+    """What is on record was done."""
+    history = bus(*sent(1), *arrives(1), arrives(1)[-1], death(1, 0))
+
+    result = judged(history, {1: KILLED})
+
+    assert [(one.rule, one.verdict) for one in result.violations] == [
+        ("B1", Verdict.FAIL)
+    ]
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 10**6), journals=st.integers(1, 3))
+def test_what_a_bus_does_passes(seed: int, journals: int) -> None:
+    result = checked(clean_bus(seed, journals=journals))
+
+    assert result.violations == ()
+    assert verdicts(result) == HELD
+
+
+@clause("B2", "B3")
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 10**6),
+    dead=st.integers(0, 1),
+    at=st.integers(0, 150),
+    unrecorded=st.booleans(),
+)
+def test_what_a_bus_does_passes_whoever_is_killed(
+    seed: int, dead: int, at: int, unrecorded: bool
+) -> None:
+    """Whatever was under way, also if the last thing it did is not on record."""
+    history = clean_bus(seed, steps=80)
+
+    result = judged(history, kill_on_bus(history, dead, at, unrecorded=unrecorded))
+
+    assert result.violations == ()
+    assert verdicts(result) == HELD
+
+
+@clause("B1", "B2", "B3", "B5")
+@settings(max_examples=60)
+@given(fault=st.sampled_from(sorted(BUS_FAULTS)), seed=st.integers(0, 10**6))
+def test_a_planted_fault_is_found_and_nothing_else(fault: str, seed: int) -> None:
+    """Somewhere in traffic of a bus, whatever else goes on."""
+    history = clean_bus(seed)
+    key = plant_on_bus(history, fault, Random(seed))
+
+    expected = set() if key is None else {(key, Verdict.FAIL)}
+    assert found(checked(history)) == expected
+
+
+CONDITIONS = [
+    Condition(),
+    Condition(),
+    KILLED,
+    Condition(lost=2),
+    Condition(holes=(7, 8, 30)),
+    Condition(late=True),
+]
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 10**6),
+    faults=st.lists(st.sampled_from(sorted(BUS_FAULTS)), max_size=4),
+    conditions=st.lists(st.sampled_from(CONDITIONS), min_size=2, max_size=2),
+    died=st.booleans(),
+    crossing=st.booleans(),
+)
+def test_traffic_that_breaks_much_at_once_is_judged_word_for_word(
+    seed: int,
+    faults: list[str],
+    conditions: list[Condition],
+    died: bool,
+    crossing: bool,
+) -> None:
+    history = clean_bus(seed, steps=70)
+    rng = Random(seed)
+    for fault in faults:
+        plant_on_bus(history, fault, rng)
+    if crossing:
+        for entry in history.entries:
+            if rng.random() < 0.1:
+                entry.journal = 1 - entry.journal
+    if died:
+        history.entries.append(death(0, 1))
+    history.number()
+
+    judged(history, dict(enumerate(conditions)))  # it compares
+
+
+@clause("B1")
+def test_what_a_recorder_was_told_is_held_to_the_rules(tmp_path: Path) -> None:
+    """From the call to the verdict."""
+    with Journal(tmp_path) as journal:
+        recorder = BusRecorder(journal)
+        recorder.registered(A, "a")
+        recorder.registered(B, "b")
+        for mid in (1, 2):
+            recorder(BusOperation.COMMAND, A, mid, B, 0, 64)
+            recorder(BusOperation.EXTRACT, A, mid, B, 0, 64)
+            recorder(BusOperation.DELIVER, A, mid, B, 0, 64)
+        recorder(BusOperation.DELIVER, A, 2, B, 0, 64)
+
+    result = check(open_journals(tmp_path))
+
+    (one,) = result.violations
+    assert (one.rule, one.sender, one.receiver, one.seq) == ("B1", "a", "b", 2)
+
+
+def test_two_names_of_one_registration_do_not_matter() -> None:
+    history = bus(*sent(1), *arrives(1), arrives(1)[-1])
+    again = attrs.evolve(history.entries[3], task="another")
+    history.entries.append(again)
+    history.number()
+
+    (one,) = checked(history).violations
+    assert one.receiver == "another"

@@ -1,0 +1,114 @@
+"""The cycles: a process joins a bus and leaves it, a task registers and deregisters.
+
+Both processes of a bus are in this one, joined by real sockets, so what either keeps is
+seen. In each cycle a message goes to what has just come, so there are relays, streams,
+searches and links to be forgotten.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from bus import BusConfig, Role
+from tests.bus.support import socket_bus, unbalanced
+from tests.leaks.growth import Growth, name_of
+from tests.support import LIMIT_S, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    from bus import Bus
+    from tests.leaks.growth import Look
+
+__all__ = ["KINDS", "repeated"]
+
+# How many lives of others that have ended are remembered, so as to know what comes late
+# of them: fewer than by default, since that many have to come before nothing grows.
+_ENDED: Final = 20
+# For so long the clock of a handshake holds on to who has joined; shorter likewise.
+_AUTH_S: Final = 1.0
+
+
+@contextmanager
+def _cycles_of_connecting(folder: str) -> Iterator[Growth]:
+    config = _config(folder)
+    with socket_bus("near", role=Role.MASTER, config=config) as near:
+        near.register("echo", on_command=lambda message: message.payload)
+
+        def cycle(number: int) -> None:
+            name = name_of(number)
+            with socket_bus(name, role=Role.SLAVE, config=config) as brief:
+                brief.register(name, on_command=lambda message: message.payload)
+                assert near.call(name, number, timeout=LIMIT_S) == number
+                assert brief.call("echo", number, timeout=LIMIT_S) == number
+
+        threads = threading.active_count()
+        yield Growth(cycle, lambda: _settled(near, threads))
+
+
+@contextmanager
+def _cycles_of_registering(folder: str) -> Iterator[Growth]:
+    config = _config(folder)
+    with (
+        socket_bus("near", role=Role.MASTER, config=config) as near,
+        socket_bus("far", role=Role.SLAVE, config=config) as far,
+    ):
+        far.register("echo", on_command=lambda message: message.payload)
+        assert near.call("echo", 0, timeout=LIMIT_S) == 0
+        caller = near.register("caller")
+
+        def cycle(number: int) -> None:
+            name = name_of(number)
+            task = far.register(name, on_command=lambda message: message.payload)
+            assert caller.call(name, number, timeout=LIMIT_S) == number
+            subscription = caller.subscribe(name, lambda _: None)
+            watch = caller.watch(name, lambda _: None)
+            task.notify(number)
+            subscription.cancel()
+            watch.cancel()
+            task.deregister()
+
+        threads = threading.active_count()
+        yield Growth(cycle, lambda: _settled(near, threads))
+
+
+def _config(folder: str) -> BusConfig:
+    return BusConfig(run_directory=folder, ended_streams=_ENDED, auth_timeout_s=_AUTH_S)
+
+
+def _settled(near: Bus, threads: int) -> None:
+    """Wait until all that has left is forgotten; check that no message is missing."""
+
+    def quiet() -> bool:
+        told: Any = near.call(f"_bus/{near.process}", timeout=LIMIT_S)
+        relays = (each["name"] for each in told["relays"])
+        known = {*told["processes"], *told["users"], *relays}
+        return (
+            not any("brief" in name for name in known)
+            and not told["parked"]
+            and threading.active_count() <= threads
+        )
+
+    until(quiet, "all that has left is forgotten")
+    assert unbalanced(near.inspect()) == []
+
+
+KINDS: Final[Mapping[str, Callable[[str], AbstractContextManager[Growth]]]] = {
+    "connect and disconnect": _cycles_of_connecting,
+    "register and deregister": _cycles_of_registering,
+}
+
+
+def repeated(
+    kind: str, cycles: int, *, looks: int, see: Callable[[Look], object]
+) -> list[str]:
+    """Do cycles of a kind on a bus of their own; say what has grown."""
+    with (
+        tempfile.TemporaryDirectory(prefix="qb-") as folder,
+        KINDS[kind](folder) as growth,
+    ):
+        return growth.run(cycles, looks=looks, see=see)

@@ -1,0 +1,165 @@
+"""`Growth`: what a process holds, looked at again and again while it repeats something.
+
+It is counted, not timed: descriptors, threads, the objects that the collector knows by
+their type, and the bytes that Python has allocated. What is made once, and caches that
+fill, have their time before the first look; after that nothing may grow with the
+cycles. A look is taken when a collection has been made and what was told to end has
+ended.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import threading
+import tracemalloc
+from collections import Counter
+from itertools import pairwise
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.address import Address
+from bus.core.specification import Specification
+from tests.leaks.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Growth", "Look", "grown", "name_of"]
+
+_FIRST_MIN: Final = 50  # cycles before the first look
+# Several times as many as are remembered anywhere, and none of a cycle.
+_NAMES: Final = 10_000
+_FIRST_NAME: Final = 900_000
+_WHILE_S: Final = 10.0
+_LOOK_S: Final = 0.1
+
+# What may be there once more in this many cycles and is no leak: a list that has been
+# made longer, an object of the interpreter. A leak is at least one in each.
+_CYCLES_EACH: Final = 2
+# Likewise bytes, each cycle; and in all, since what is freed leaves gaps.
+_BYTES_EACH: Final = 8
+_BYTES: Final = 256 * 2**10
+
+
+@attrs.frozen
+class Look:
+    """What there was after so many cycles.
+
+    objects: how many of each type; memory: in bytes.
+    """
+
+    cycles: int
+    held: Snapshot
+    objects: Counter[str]
+    memory: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.cycles:>6} cycles: {len(self.held.descriptors)} descriptors, "
+            f"{len(self.held.threads)} threads, {self.objects.total()} objects, "
+            f"{self.memory / 1024:.0f} KiB"
+        )
+
+
+class Growth:
+    """Looks at what there is while something is done many times.
+
+    Args:
+        cycle: does it once; is told its number.
+        settled: returns when nothing of it is under way.
+    """
+
+    def __init__(
+        self, cycle: Callable[[int], object], settled: Callable[[], object]
+    ) -> None:
+        self._cycle: Final = cycle
+        self._settled: Final = settled
+        self._done = 0
+
+    def run(
+        self, cycles: int, *, looks: int, see: Callable[[Look], object]
+    ) -> list[str]:
+        """Do it so often after a first part that is not counted; say what has grown.
+
+        looks: how many there are, the first one apart. see: is shown each.
+        """
+        tracemalloc.start()
+        try:
+            _remember()
+            self._repeat(max(cycles // looks, _FIRST_MIN))
+            seen = [self._look()]
+            see(seen[0])
+            for number in range(1, looks + 1):
+                self._repeat(cycles * number // looks - cycles * (number - 1) // looks)
+                seen.append(self._look())
+                see(seen[-1])
+            return self._left(seen)
+        finally:
+            tracemalloc.stop()
+
+    def _left(self, seen: list[Look]) -> list[str]:
+        """Say what has grown and does not go away."""
+        deadline = monotonic() + _WHILE_S
+        pause = threading.Event()
+        while (said := grown(seen)) and monotonic() < deadline:
+            pause.wait(_LOOK_S)
+            seen[-1] = self._look()
+        return said
+
+    def _repeat(self, cycles: int) -> None:
+        for _ in range(cycles):
+            self._cycle(self._done)
+            self._done += 1
+
+    def _look(self) -> Look:
+        self._settled()
+        gc.collect()
+        memory, _ = tracemalloc.get_traced_memory()
+        objects = Counter(type(each).__qualname__ for each in gc.get_objects())
+        return Look(self._done, Snapshot.take(), objects, memory)
+
+
+def grown(seen: Sequence[Look]) -> list[str]:
+    """Say what there is more of at the last look than at the first; a sentence each."""
+    first, last = seen[0], seen[-1]
+    cycles = last.cycles - first.cycles
+    said = [
+        f"{len(now)} {what}, were {len(before)}"
+        for what, before, now in (
+            ("descriptors", first.held.descriptors, last.held.descriptors),
+            ("threads", first.held.threads, last.held.threads),
+        )
+        if len(now) > len(before)
+    ]
+    said += [
+        f"{count} more of type {kind} after {cycles} cycles"
+        for kind, count in (last.objects - first.objects).most_common()
+        if count * _CYCLES_EACH >= cycles
+    ]
+    # A table that is made twice as long once is no leak: what counts is what most looks
+    # find.
+    steps = [after.memory - before.memory for before, after in pairwise(seen)]
+    more = statistics.median(steps) * len(steps)
+    if more > _BYTES + _BYTES_EACH * cycles:
+        said.append(f"{more / 1024:.0f} KiB more after {cycles} cycles")
+    return said
+
+
+def _remember() -> None:
+    """Fill what remembers names that were lately read; until it is as large as it gets.
+
+    With names as long as those of cycles, in whose place they are.
+    """
+    for number in range(_NAMES):
+        name = name_of(_FIRST_NAME + number)
+        for text in (name, f"ism://machine/{name}"):
+            Address.parse(text)
+            Specification.parse(text)
+
+
+def name_of(number: int) -> str:
+    """Return a name for what comes in a cycle."""
+    return f"brief{number:06}"
