@@ -208,6 +208,24 @@ class BusConfig:
         "BUS-FLOW-1",
         "How many searches of all others are kept by a process.",
     )
+    exports_per_process: int = _count(
+        100_000,
+        "tasks",
+        "BUS-FLOW-1",
+        "How many public tasks of one process its master knows.",
+    )
+    relays_per_process: int = _count(
+        100_000,
+        "relays",
+        "BUS-FLOW-1",
+        "How many tasks of one process have a relay in another.",
+    )
+    subscriptions_per_process: int = _count(
+        10_000,
+        "requests",
+        "BUS-FLOW-1",
+        "How many subscriptions and watches of one process are kept by another.",
+    )
 
     # Links.
     window: int = _count(
@@ -224,6 +242,22 @@ class BusConfig:
     )
     link_frames: int = _count(
         256, "frames", "BUS-CHAN-8", "How many frames may wait for a link."
+    )
+    backlog_frames: int = _count(
+        # More than a process that reads lets wait: each of as many tasks as a process
+        # may have is told of by four frames, from its export to its end, at worst all
+        # at once; messages are at most as many frames as a stream has numbers.
+        2**19,
+        "frames",
+        "BUS-CHAN-8",
+        "How many more may wait for a process before the link is given up.",
+    )
+    backlog_bytes: int = _count(
+        # The windows of 128 tasks of one process, full of what it does not read.
+        1024 * _MIB,
+        "bytes",
+        "BUS-CHAN-8",
+        "How long these may be before the link is given up.",
     )
     connect_timeout_s: float = _timeout(
         5.0, "BUS-CHAN-3", "How long the making of a link may take."

@@ -37,6 +37,8 @@ class Question:
     timeout_s, deadline: how long to wait, and until when on the monotonic clock in
       seconds; None for ever.
     gone: called if the asker leaves while it is open, for whoever waits.
+    direct: whether ``callback`` is no callback of the asker's, but rouses who waits in
+      another thread; any thread may call it.
     answers: how many have come that were not the last one.
     """
 
@@ -48,6 +50,7 @@ class Question:
     deadline: float | None
     message: Incoming | None = None
     gone: Callable[[], object] | None = None
+    direct: bool = False
     answers: int = 0
 
     def asked(self, machine: str | None) -> Address | None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable
 
+    from bus.api.questions import Question
     from bus.api.subscription import Subscription, Watch
     from bus.config import BusConfig
     from bus.core.routing_table import Entry
@@ -251,6 +252,24 @@ class Receiver:
             if type(answer) is Answer:
                 self.late += 1
             return
+        self._resolve(question, answer)
+
+    def hears(self, answer: Answer) -> bool:
+        """Give an answer to who waits for it in another thread; False if nobody does.
+
+        In any thread, while that of the task sleeps and nothing is on its way there: so
+        nothing is overtaken that came before (BUS-MSG-15).
+        """
+        question = self.questions.get(answer.number)
+        if question is None or not question.direct:
+            return False
+        question = self.questions.answer(answer.number, final=answer.final)
+        if question is None:
+            return False  # it has ended just now; so the answer is late
+        self._resolve(question, answer)
+        return True
+
+    def _resolve(self, question: Question, answer: Answer) -> None:
         responder, payload = answer.responder, answer.payload
         if responder is None:  # there is an error, or it is the end of a notification
             responder = question.asked(self.entry.address.machine)
@@ -306,7 +325,7 @@ class Receiver:
         if message._source.remote:
             self._exchange.answer(message, frozen, error)
             return
-        wanted = self._exchange.post(
+        wanted = self._exchange.answered(
             Answer(
                 _to=message._source,
                 number=message._id,

@@ -94,8 +94,8 @@ class TaskInfo:
 class ThreadInfo:
     """One thread.
 
-    busy_s: for how long it has been serving what it found, in seconds; None if it
-      waits.
+    busy_s: for how long its callback has been running, or it has looked for one, in
+      seconds; None if it waits.
     callbacks: how many have run. wakeups: how often it had to be woken.
     """
 

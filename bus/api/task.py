@@ -226,6 +226,8 @@ class Task:
         ref: object,
         timeout: float | None,
         gone: Callable[[], object] | None,
+        *,
+        direct: bool = False,
     ) -> CommandHandle:
         deadline = deadline_after(timeout)
         self._check()
@@ -257,6 +259,7 @@ class Task:
                         deadline,
                         message,
                         gone,
+                        direct,
                     )
                 )
                 numbers.append(message._id)
@@ -319,7 +322,9 @@ class Task:
         def over() -> bool:
             return bool(outcome) or self._entry.place is None
 
-        handle = self._command((to,), payload, bus, heard, None, timeout, rouse)
+        handle = self._command(
+            (to,), payload, bus, heard, None, timeout, rouse, direct=not drives
+        )
         question = self._receiver.questions.get(handle._numbers[0])
         try:
             if drives:

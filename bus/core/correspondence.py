@@ -223,7 +223,7 @@ class Correspondence:
     def _see_off(self, relay: Relay, parcels: Iterable[Parcel]) -> None:
         """Let no relay stay of senders that have left, once this was sent."""
         for parcel in parcels:
-            if not parcel.source.found:
+            if parcel.source not in self._manager.table:
                 relay.peer.farewell(parcel.relay, final=False)
 
     # What comes over links.

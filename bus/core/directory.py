@@ -12,7 +12,7 @@ from bus.core.actions import Evict
 from bus.core.routing_table import Visibility
 from bus.core.user_table import User, UserTable
 from bus.core.wire import Eliminate, Error, Export, Reason, Unexport
-from bus.errors import NameTakenError
+from bus.errors import NameTakenError, WireError
 
 if TYPE_CHECKING:
     from bus.core.neighbours import Neighbours
@@ -80,9 +80,18 @@ class Directory:
             self.users.claim(self._user(task))
 
     def exported(self, peer: Peer, frame: Export) -> bool:
-        """Note a name of a slave; whether that has it now."""
+        """Note a name of a slave; whether that has it now.
+
+        Raises:
+            WireError: it has as many as it may (BUS-FLOW-1).
+        """
         if not self._neighbours.is_master:
             return False
+        most = self._neighbours.limits.exports_per_process
+        present = self.users.find(frame.name)
+        more = present is None or present.owner != peer.key
+        if more and self.users.count(peer.key) >= most:
+            raise WireError(f"more than {most} tasks are exported")
         user = User(frame.id, frame.name, peer.key, frame.registered_ns)
         loser = self.users.claim(user)
         if loser is not None:

@@ -29,6 +29,11 @@ class Limits:
     message_life_s: how long it is remembered that a stream has ended; ended_streams: of
       how many (AMO-21).
     searches_per_process, searches_in_all: those of others that are kept (BUS-FLOW-1).
+    exports_per_process, relays_per_process, subscriptions_per_process: what else one
+      other process may let this one keep (BUS-FLOW-1).
+    backlog_frames: what is told to another process and not heard (BUS-CHAN-8).
+    auth_timeout_s: how long a link is kept whose peer does not greet;
+      unauthenticated_links: how many of these (BUS-SEC-9).
     eager_relays: whether a master is told at once how each task is reached
       (BUS-INIT-13).
     """
@@ -47,6 +52,12 @@ class Limits:
     ended_streams: int
     searches_per_process: int
     searches_in_all: int
+    exports_per_process: int
+    relays_per_process: int
+    subscriptions_per_process: int
+    backlog_frames: int
+    auth_timeout_s: float
+    unauthenticated_links: int
     eager_relays: bool
 
     @staticmethod
@@ -67,5 +78,11 @@ class Limits:
             ended_streams=config.ended_streams,
             searches_per_process=config.searches_per_process,
             searches_in_all=config.searches_in_all,
+            exports_per_process=config.exports_per_process,
+            relays_per_process=config.relays_per_process,
+            subscriptions_per_process=config.subscriptions_per_process,
+            backlog_frames=config.backlog_frames,
+            auth_timeout_s=config.auth_timeout_s,
+            unauthenticated_links=config.unauthenticated_links,
             eager_relays=config.eager_relays,
         )

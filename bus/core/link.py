@@ -92,6 +92,15 @@ class Link:
         )
         self.peer: Peer | None = None
 
+    @property
+    def who(self) -> str:
+        """Who is at the other end, in words; what it says itself counts."""
+        if self.identity is not None:
+            return f"{self.identity.machine}/{self.identity.process}"
+        if self.wanted is not None:
+            return "/".join(self.wanted)
+        return "somebody who has not greeted"
+
     def step(self, kind: FrameType) -> None:
         """Note which frame has come.
 

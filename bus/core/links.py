@@ -71,7 +71,15 @@ class Links:
         """Return when a link is given up that does not open; None for one that did."""
         if link.state is LinkState.OPEN:
             return None
-        return link.since + self._neighbours.limits.connect_timeout_s
+        limits = self._neighbours.limits
+        silent = link.state is LinkState.ACCEPTED
+        wait = limits.auth_timeout_s if silent else limits.connect_timeout_s
+        return link.since + wait
+
+    def is_unknown(self, number: int) -> bool:
+        """Whether nobody has greeted on a link that another process has made."""
+        link = self.by_number.get(number)
+        return link is not None and link.state is LinkState.ACCEPTED
 
     # New ones.
 
@@ -87,8 +95,20 @@ class Links:
         self._neighbours.send(number, greeting(self._neighbours, kind))
 
     def accepted(self, number: int, now: float) -> None:
-        """Take a link that another process has made."""
+        """Take a link that another process has made.
+
+        If too many are there whose peers do not greet, the oldest of these goes, since
+        who is in order greets at once (BUS-SEC-9).
+        """
         self.by_number[number] = Link(number, None, now)
+        silent = [
+            each for each in self.by_number.values() if each.state is LinkState.ACCEPTED
+        ]
+        if len(silent) > self._neighbours.limits.unauthenticated_links:
+            self._neighbours.complain(
+                f"the link with {silent[0].who} is closed: {len(silent)} of them"
+            )
+            self.hang_up(silent[0])
 
     def greeted(self, link: Link, frame: Hello, now: float) -> None:
         """Answer who greets: welcome it, or say why it is turned away."""
@@ -102,7 +122,7 @@ class Links:
             link.kind = frame.kind
             self.identify(link, frame.identity, now)
             return
-        self._refuse(link, reason)
+        self._refuse(link, reason, frame.identity)
 
     def _has_twin(self, peer: Peer, incarnation: int) -> bool:
         """Whether a process has a signalling link already (BUS-INIT-6).
@@ -119,7 +139,10 @@ class Links:
         own = peer.machine == self._neighbours.me.machine
         return own or peer.session.incarnation == incarnation
 
-    def _refuse(self, link: Link, reason: Reason) -> None:
+    def _refuse(self, link: Link, reason: Reason, who: Identity) -> None:
+        if reason is not Reason.BUSY:  # else it is well, and asks elsewhere
+            name = f"{who.machine}/{who.process}"
+            self._neighbours.complain(f"{name} is turned away: {reason.value}")
         versions = greeting(self._neighbours, LinkKind.DATA).versions
         self._neighbours.send(link.id, Refused(reason=reason, versions=versions))
         self.hang_up(link)
@@ -149,7 +172,7 @@ class Links:
             raise WireError(f"{key} answers for {link.wanted}")
         peer = self._relays.peer_for(key, identity.incarnation, now)
         if peer is None:
-            self._refuse(link, Reason.DUPLICATE)
+            self._refuse(link, Reason.DUPLICATE, identity)
             return
         link.state = LinkState.OPENING
         if link.kind is LinkKind.SIGNALLING:

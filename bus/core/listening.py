@@ -16,6 +16,7 @@ from bus.core.requests import Request, Requests
 from bus.core.routing_table import Visibility
 from bus.core.specification import Specification
 from bus.core.wire import AddRelay, RequestId, Subscribe
+from bus.errors import WireError
 
 if TYPE_CHECKING:
     from bus.core.interests import Interest
@@ -127,7 +128,19 @@ class Listening:
     # Others.
 
     def asked(self, peer: Peer, frame: Subscribe, now: float) -> None:
-        """Remember a request, pass it on, and answer with all that it means."""
+        """Remember a request, pass it on, and answer with all that it means.
+
+        One too many of who asks elsewhere is passed over (BUS-FLOW-1).
+
+        Raises:
+            WireError: it is one too many of the peer itself.
+        """
+        asker = (frame.id.machine, frame.id.process)
+        most = self._neighbours.limits.subscriptions_per_process
+        if self.ledger.get(frame.id) is None and self.ledger.count(asker) >= most:
+            if asker == peer.key:
+                raise WireError(f"more than {most} subscriptions are to be kept")
+            return
         specification = Specification.parse(frame.specification)
         machine = specification.machine or peer.machine
         # Said again, it is passed on again: somebody may have forgotten it.

@@ -88,6 +88,8 @@ class Neighbourhood:
         nonce: makes what tells rivals apart (AMO-17).
         addresses: where it listens, for its own machine and for others.
         master: where the master of its machine listens.
+        complain: takes a line about what another process did wrong, and keeps it: it
+          is called inside the lock.
     """
 
     def __init__(
@@ -101,9 +103,10 @@ class Neighbourhood:
         addresses: tuple[tuple[str, ...], tuple[str, ...]],
         master: tuple[str, ...],
         stand_in: Callable[[Characteristics], object] = lambda _: None,
+        complain: Callable[[str], object] = lambda _: None,
     ) -> None:
         self.neighbours: Final = Neighbours(
-            me, limits=limits, nonce=nonce, addresses=addresses
+            me, limits=limits, nonce=nonce, addresses=addresses, complain=complain
         )
         self.neighbours.lose = self.lose
         self.manager: Final = manager
@@ -299,11 +302,14 @@ class Neighbourhood:
 
     def _violated(self, link: Link, error: WireError, now: float) -> None:
         words = Error(reason=Reason.WIRE, text=str(error)[:_WORDS_MAX])
+        self.neighbours.complain(f"the link with {link.who} is closed: {error}")
         self.neighbours.send(link.id, words)
         self.links.drop(link, now)
 
     def flush(self, now: float) -> list[Action]:
-        """Put on the links all that is to be said."""
+        """Put on the links all that is to be said; end those that hear nothing."""
+        silent: list[Link] = []
+        most = self.neighbours.limits.backlog_frames
         for peer in self.neighbours.peers.values():
             link = peer.session.link
             if link is not None:
@@ -312,6 +318,11 @@ class Neighbourhood:
                     self.correspondence.pump(peer)
                 for frame in peer.session.flush(now):
                     self.neighbours.send(link, frame)
+                if peer.session.ready and peer.session.backlog > most:
+                    silent.append(self.links.by_number[link])
+        for each in silent:
+            error = WireError(f"more than {most} frames are not acknowledged")
+            self._violated(each, error, now)
         return self._drained()
 
     # Time.
@@ -448,6 +459,8 @@ class Neighbourhood:
                 self.directory.gone(frame, peer)
                 self.relays.eliminated(frame.id)
             case Subscribe():
+                if self.neighbours.is_master and peer in self.neighbours.slaves():
+                    self._check_own(peer, frame.id.machine, frame.id.process)
                 self.listening.asked(peer, frame, now)
             case Unsubscribe():
                 self.listening.cancelled(peer, frame.id)

@@ -35,12 +35,14 @@ class Neighbours:
     peers: all that are known, by machine and name.
     todo: what is to be done, in order.
     lose: gives a process up; given by whoever has all that is known of it.
+    complain: takes a line about what another process did wrong.
     """
 
     __slots__ = (
         "_epochs",
         "_nonce",
         "addresses",
+        "complain",
         "key",
         "limits",
         "lose",
@@ -58,11 +60,13 @@ class Neighbours:
         limits: Limits,
         nonce: Callable[[], int],
         addresses: tuple[tuple[str, ...], tuple[str, ...]],
+        complain: Callable[[str], object],
     ) -> None:
         self.me: Final = me
         self.key: Final[Key] = (me.machine, me.process)
         self.role: Role = me.role
         self.limits: Final = limits
+        self.complain: Final = complain
         self.addresses: Final = addresses
         self.peers: Final[dict[Key, Peer]] = {}
         self.todo: list[Action] = []

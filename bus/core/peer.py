@@ -153,10 +153,6 @@ class Peer:
             if farewell is not None:
                 self._leave(farewell)
 
-    def waiting(self, relay: int) -> int:
-        """How many messages of a task wait for the link, in whichever relay."""
-        return self._queued[relay]
-
     @property
     def notifying(self) -> bool:
         """Whether any notification waits for the link, which others may wait for."""
@@ -205,6 +201,7 @@ class Peer:
             if number == frame.relay:
                 del self._strays[task]
         self.session.tell(frame)
+        self.session.forget(frame.relay)
 
     def is_leaving(self, relay: int) -> bool:
         """Whether a task has left, and some of what it sent waits for the link."""
@@ -212,10 +209,7 @@ class Peer:
 
     def is_told(self, relay: int) -> bool:
         """Whether it will be told, or may just have been, that this task left."""
-        return relay in self._departing or any(
-            isinstance(frame, Unrelay) and frame.relay == relay
-            for frame in self.session.unheard()
-        )
+        return relay in self._departing or self.session.is_told(relay)
 
     def receipts(self, task: Entry) -> Receipts:
         """Return what came for a task of this process, to be noted there."""

@@ -182,7 +182,7 @@ class Relay:
         if (
             len(queue) <= room
             and length + self.queued_bytes <= window_bytes
-            and self.peer.waiting(number) == len(queue)
+            and all(each.relay == number for each in queue)
         ):
             # All that lies here, and nothing of another sender: mostly so.
             run += queue

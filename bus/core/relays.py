@@ -145,13 +145,21 @@ class Relays:
     ) -> Relay | None:
         """Let something stand for a task here, once (BUS-RELAY-3); None if it left.
 
-        hearsay: it was not its own process that said so, on a link to this one.
+        hearsay: it was not its own process that said so, on a link to this one; then
+          there is none either if that has as many as it may (BUS-FLOW-1).
+
+        Raises:
+            WireError: it was, and has.
         """
         relay = peer.relays.get(task.relay)
         if relay is None:
             if peer.has_departed(task.relay):
                 return None
             limits = self._neighbours.limits
+            if len(peer.relays) >= (most := limits.relays_per_process):
+                if hearsay:
+                    return None
+                raise WireError(f"more than {most} tasks are to have relays")
             relay = Relay(peer, task, now, limits=limits)
             machine, own = task.id.machine, self._neighbours.me.machine
             address = self._neighbours.address(machine, task.name)

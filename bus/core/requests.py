@@ -84,6 +84,10 @@ class Requests(Generic[Asked]):
         mine = self._by_asker[_asker(number)]
         return mine < limits.searches_per_process and others < limits.searches_in_all
 
+    def count(self, asker: Key) -> int:
+        """Return how many are known that one process asks."""
+        return self._by_asker[asker]
+
     def keep(self, request: Request[Asked]) -> None:
         """Remember one, in the place of what it repeats."""
         number: RequestId = request.frame.id

@@ -76,7 +76,7 @@ class Entry:
     audience: who hears what it notifies; exchanged as a whole, so read without a lock.
     remote: whether it stands for a task of another process; ``name`` is then how it is
       addressed from this one.
-    found: whether it is in the routing table of its process.
+    table: that of its process and bus, while it can be found.
     relay: the number by which other processes know a task of this one, 0 before any
       does.
     overflow: what becomes of commands that it has no room for (BUS-FLOW-6).
@@ -90,7 +90,7 @@ class Entry:
     box: Any
     audience: tuple[Audience, ...] = ()
     remote: bool = False
-    found: bool = False
+    table: RoutingTable | None = attrs.field(default=None, repr=False)
     relay: int = 0
     overflow: Overflow = "error"
 
@@ -118,7 +118,7 @@ class RoutingTable:
 
     def __contains__(self, entry: Entry) -> bool:
         """Whether a registration can be found."""
-        return entry.found
+        return entry.table is self
 
     def by_id(self, number: RegistrationId) -> Entry | None:
         """Return a registration that can be found."""
@@ -138,14 +138,14 @@ class RoutingTable:
     def add(self, entry: Entry) -> None:
         """Let a registration be found; its name must be free."""
         self._by_id[entry.id] = entry
-        entry.found = True
+        entry.table = self
         if self._has_name(entry):
             self._names(entry)[entry.name] = entry
 
     def remove(self, entry: Entry) -> None:
         """Let a registration be found no more; it must be one that can be."""
         del self._by_id[entry.id]
-        entry.found = False
+        entry.table = None
         if self._has_name(entry):
             del self._names(entry)[entry.name]
 

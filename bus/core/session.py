@@ -11,7 +11,7 @@ Only one link is listened to at a time. It decides nothing about what is said.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +24,7 @@ from bus.core.wire import (
     Batch,
     Message,
     OpenStream,
+    Unrelay,
 )
 from bus.core.wire.stream_frames import EXTRACTED_MAX
 from bus.errors import WireError
@@ -59,6 +60,7 @@ class Session:
         "_acked",
         "_acked_heard",
         "_controls",
+        "_farewells",
         "_held",
         "_limits",
         "_nonce",
@@ -95,6 +97,8 @@ class Session:
         # Each with the number of the message that was sent next.
         self._controls: deque[tuple[int, ControlFrame]] = deque()
         self._told: int = 0
+        # Of whom these say that they left, by relay number, and how often.
+        self._farewells: Final[Counter[int]] = Counter()
         self._held: int | None = None  # how much was told when it was held
         self._outbox: list[ControlFrame | tuple[int, int, Parcel]] = []
         self.heard: int = 0
@@ -153,6 +157,7 @@ class Session:
         """Begin anew, since the other side has: what it was told is void."""
         self.outgoing.abandon()
         self._controls.clear()
+        self._farewells.clear()
         self._told = self.heard = self._acked_heard = 0
         self.their_epoch = None
         self._received = Acknowledgement(1)
@@ -179,6 +184,15 @@ class Session:
         """Return what was told, or will be, and is not known to be heard."""
         return [frame for _, frame in self._controls]
 
+    @property
+    def backlog(self) -> int:
+        """How much was told, or will be, and is not known to be heard."""
+        return len(self._controls)
+
+    def is_told(self, relay: int) -> bool:
+        """Whether it is not known to be heard that the task of a relay left."""
+        return relay in self._farewells
+
     def hold(self) -> None:
         """Say nothing more on this link, since it may be closed."""
         self._held = self._told
@@ -194,6 +208,8 @@ class Session:
         """Say something, now or as soon as there is a link."""
         self._controls.append((self.outgoing.next, frame))
         self._told += 1
+        if isinstance(frame, Unrelay):
+            self._farewells[frame.relay] += 1
         if self.ready and self._held is None:
             self._outbox.append(frame)
 
@@ -263,6 +279,11 @@ class Session:
         if number - before >= self._limits.window // 2:
             self._ack_now = True
 
+    def forget(self, relay: int) -> None:
+        """Tell no more what a task took that has left: its farewell says it."""
+        for each in (self.extracted, self._taken, self._said):
+            each.pop(relay, None)
+
     def repeat_ack(self) -> None:
         """Acknowledge again, since something came again (AMO-24)."""
         self._ack_now = True
@@ -311,7 +332,11 @@ class Session:
         if heard > self._told:
             raise WireError(f"heard {heard} control frames of {self._told}")
         while len(self._controls) > self._told - heard:
-            self._controls.popleft()
+            _, frame = self._controls.popleft()
+            if isinstance(frame, Unrelay):
+                self._farewells[frame.relay] -= 1
+                if not self._farewells[frame.relay]:
+                    del self._farewells[frame.relay]
 
 
 def _packed(to: int, parcel: Parcel, now: float) -> Message:

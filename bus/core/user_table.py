@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -34,10 +35,11 @@ class UserTable:
     Invariant: names are unique, and the earliest registration has it.
     """
 
-    __slots__ = ("_by_name",)
+    __slots__ = ("_by_name", "_counts")
 
     def __init__(self) -> None:
         self._by_name: Final[dict[str, User]] = {}
+        self._counts: Final[Counter[Key]] = Counter()
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -53,13 +55,18 @@ class UserTable:
     def claim(self, user: User) -> User | None:
         """Let one have a name; return who has to give it up, it or another one."""
         present = self._by_name.get(user.name)
-        if present is None or present.id == user.id:
-            self._by_name[user.name] = user
+        if present is None:
+            self._put(user)
             return None
-        if user.goes_before(present):
-            self._by_name[user.name] = user
-            return present
-        return user
+        if present.id != user.id and not user.goes_before(present):
+            return user
+        self.remove(present.id, present.name)
+        self._put(user)
+        return None if present.id == user.id else present
+
+    def _put(self, user: User) -> None:
+        self._by_name[user.name] = user
+        self._counts[user.owner] += 1
 
     def remove(self, number: RegistrationId, name: str) -> bool:
         """Forget a registration, and no newer one of its name (BUS-DEREG-7)."""
@@ -67,7 +74,14 @@ class UserTable:
         if present is None or present.id != number:
             return False
         del self._by_name[name]
+        self._counts[present.owner] -= 1
+        if not self._counts[present.owner]:
+            del self._counts[present.owner]
         return True
+
+    def count(self, owner: Key) -> int:
+        """Return how many tasks of one process there are."""
+        return self._counts[owner]
 
     def of(self, owner: Key) -> list[User]:
         """Return the tasks of one process."""
@@ -76,3 +90,4 @@ class UserTable:
     def clear(self) -> None:
         """Forget all."""
         self._by_name.clear()
+        self._counts.clear()

@@ -85,7 +85,10 @@ class Arrivals:
 
     @staticmethod
     def answer(entry: Entry, answer: Delivery) -> None:
-        """Give an answer to a task, behind all that was given to it."""
+        """Give an answer to a task, behind all that was given to it; see `Exchange`."""
+        place = entry.place
+        if place is not None and place.inbox.idle and entry.box.client.hears(answer):
+            return
         while (place := entry.place) is not None:
             if place.inbox.offer(answer, place) is not Admission.GONE:
                 return

@@ -33,6 +33,7 @@ from bus.errors import (
     WireError,
 )
 from bus.links.arrivals import Arrivals
+from bus.links.complaints import Complaints
 from bus.links.joining import Joining
 from bus.links.lines import Lines
 from bus.links.relay_host import RelayHost, Said
@@ -61,6 +62,8 @@ _log: Final = logging.getLogger("bus")
 
 # How often a process may be told that its name is taken before that is believed.
 _REFUSALS: Final = 4
+# At most so late is what is due seen to.
+_REVIEW_S: Final = 0.005
 
 
 def _no_refusal(_: MessageQueue) -> None:
@@ -120,7 +123,11 @@ class CommThread:
             timeout_s=limits.connect_timeout_s,
             sleep=sleep,
             refusal=refusal,
+            backlog=(config.backlog_frames, config.backlog_bytes),
+            given_up=self._given_up,
         )
+        self._greeting_bytes: Final = config.unauthenticated_bytes
+        self._complaints: Final = Complaints()
         self._claim: Final = claim
         self._patient: Final = patient
         self._refusals: int = 0
@@ -138,6 +145,7 @@ class CommThread:
             addresses=((listens,), (listens,)),
             master=(master,),
             stand_in=self._host.stand_in,
+            complain=self._complaints.note,
         )
         self.audience: Final[Entry] = self._host.audience
         self.account: Final[Account] = self._host.account
@@ -162,7 +170,7 @@ class CommThread:
         # when it is to be looked at again, if anything happens.
         self._due_at: float | None = None
         self._review_at: float = 0.0
-        self._review_s: Final = config.ack_delay_s / 2
+        self._review_s: Final = min(config.ack_delay_s / 2, _REVIEW_S)
         # Whether this thread looks no more at what it is asked.
         self._ended: bool = False
 
@@ -385,7 +393,9 @@ class CommThread:
     def _round(self) -> None:
         # Before what was taken is looked at: who takes something later wakes this.
         self._nudged = self._armed = False
-        came = [(number, _read(data)) for number, data in self._lines.take()]
+        came = [
+            (number, self._read(number, data)) for number, data in self._lines.take()
+        ]
         posted, requests = self._host.take()
         now = _sync.monotonic()
         own_nudges = self._own_nudges
@@ -396,11 +406,25 @@ class CommThread:
         # were done, as when a task is cut off; that is to be said at once, too.
         if requests or self._own_nudges > own_nudges + 1:
             self._exchange.decide(lambda: self.remote.flush(now))
+        self._complaints.tell(now)
         self._carry_out()
         self._lines.resume()
         self._host.review()
         if not self.joining.settled:
             self._look_around()
+
+    def _read(self, number: int, data: bytes | None) -> _Read:
+        """Read what came by a link; a long frame only of who has greeted."""
+        if data is None:
+            return _Read(lost=True)
+        try:
+            most = self._greeting_bytes
+            if len(data) > most and self.remote.links.is_unknown(number):
+                # Nothing may come behind a greeting before that was answered.
+                raise WireError(f"frame has {len(data)} bytes, {most} before a HELLO")
+            return _Read(decode(data))
+        except WireError as error:
+            return _Read(error=error)
 
     def _decide(
         self,
@@ -426,6 +450,7 @@ class CommThread:
         if self._due_at is not None and self._due_at <= now:
             actions += self._exchange.manager.expire(now)
             actions += remote.tick(now)
+            self._review_at = 0.0  # what was due is not any more
         return actions + remote.flush(now)
 
     def _vacate(
@@ -470,6 +495,11 @@ class CommThread:
                 )
 
         self._lines.dial(dial.addresses, made, self._denied if to_master else None)
+
+    def _given_up(self, number: int) -> None:
+        link = self.remote.links.by_number.get(number)
+        if link is not None:
+            self._complaints.note(f"the link with {link.who} is given up: it is full")
 
     def _accepted(self, number: int) -> None:
         now = _sync.monotonic()
@@ -526,15 +556,6 @@ class _Read:
     frame: Frame | None = None
     error: WireError | None = None
     lost: bool = False
-
-
-def _read(data: bytes | None) -> _Read:
-    if data is None:
-        return _Read(lost=True)
-    try:
-        return _Read(decode(data))
-    except WireError as error:
-        return _Read(error=error)
 
 
 def _first(*times: float | None) -> float | None:

@@ -51,14 +51,20 @@ class Lines:
         sleep: how the owner waits for frames.
         refusal: says why this process wants no link with who was dialled; None if it
             does (BUS-SEC-2).
+        backlog: how many frames may wait for room in a link, and how many bytes, before
+            it is given up (BUS-CHAN-8).
+        given_up: told then, with the number of the link; that it is lost is told as
+            ever.
     """
 
     __slots__ = (
         "_ask",
+        "_backlog",
         "_brokers",
         "_capacity",
         "_closed",
         "_closing",
+        "_given_up",
         "_helpers",
         "_inbox",
         "_numbers",
@@ -67,6 +73,7 @@ class Lines:
         "_sleep",
         "_timeout_s",
         "_unsent",
+        "_weights",
     )
 
     def __init__(
@@ -78,6 +85,8 @@ class Lines:
         timeout_s: float,
         sleep: Sleep,
         refusal: Callable[[MessageQueue], str | None],
+        backlog: tuple[int, int],
+        given_up: Callable[[int], object],
     ) -> None:
         self._inbox: Final = inbox
         self._ask: Final = ask
@@ -85,10 +94,13 @@ class Lines:
         self._timeout_s: Final = timeout_s
         self._sleep: Final = sleep
         self._refusal: Final = refusal
+        self._backlog: Final = backlog
+        self._given_up: Final = given_up
         self._numbers = itertools.count(1)
         self._queues: Final[dict[int, MessageQueue]] = {}
         # What found a link full, and links that end once that was sent.
         self._unsent: Final[dict[int, deque[bytes]]] = {}
+        self._weights: Final[dict[int, int]] = {}  # of these, in bytes
         self._closing: Final[set[int]] = set()
         self._brokers: Final[list[LinkBroker]] = []
         self._helpers: Final[list[_sync.Thread]] = []
@@ -185,10 +197,23 @@ class Lines:
                 queue.send(frame, timeout=0)
             except SendTimeoutError:
                 self._unsent[number] = deque([frame])
+                self._weights[number] = len(frame)
             except DisconnectedError:
                 return  # that is told when what came before is read (BUS-CHAN-5)
         else:
             waiting.append(frame)
+            self._weights[number] += len(frame)
+            frames_max, bytes_max = self._backlog
+            if len(waiting) > frames_max or self._weights[number] > bytes_max:
+                # Who is there reads nothing. If it does after all, it makes another
+                # link, or this process does; nothing is lost by that.
+                self._given_up(number)
+                self._forget_unsent(number)
+                queue.disconnect()
+
+    def _forget_unsent(self, number: int) -> None:
+        self._unsent.pop(number, None)
+        self._weights.pop(number, None)
 
     def hang_up(self, number: int) -> None:
         """Close a link, behind all that was sent on it."""
@@ -209,12 +234,12 @@ class Lines:
             try:
                 while waiting:
                     queue.send(waiting[0], timeout=0)
-                    waiting.popleft()
+                    self._weights[number] -= len(waiting.popleft())
             except SendTimeoutError:
                 continue
             except DisconnectedError:
                 waiting.clear()
-            del self._unsent[number]
+            self._forget_unsent(number)
             if number in self._closing:
                 self._let_go(number)
 
@@ -238,7 +263,7 @@ class Lines:
         return came
 
     def _let_go(self, number: int) -> None:
-        self._unsent.pop(number, None)
+        self._forget_unsent(number)
         self._closing.discard(number)
         queue = self._queues.pop(number, None)
         if queue is not None:

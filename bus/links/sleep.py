@@ -109,12 +109,13 @@ class PolledSleep:
             try:
                 # Also if there is something to do: else who posts without end would
                 # keep this thread from ever reading.
-                rest_s = 0 if look() else _rest_s(deadline)
+                due = look()
+                rest_s = 0 if due else _rest_s(deadline)
                 self._driver.poll(rest_s)
             finally:
                 with inbox.lock:
                     inbox.arrived.leave(bell)
-            if look():
+            if due or look():
                 return
 
     def join(self, helpers: Iterable[_sync.Thread]) -> None:

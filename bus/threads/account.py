@@ -169,13 +169,17 @@ class Account:
         """
         if self._unread is not None or self.gap:
             return 0
-        room = self._messages_max - self.unread
-        count = min(room, len(messages))
-        size = sum([message._size for message in messages[:count]])
-        if count <= 0 or self.unread_bytes + size > self._bytes_max:
+        count = min(self._messages_max - self.unread, len(messages))
+        if count <= 0:
             return 0
+        size = sum([message._size for message in messages[:count]])
+        # First added, then looked at: another one may be added inside meanwhile.
         self._outside += count
         self._outside_bytes += size
+        if self.unread > self._messages_max or self.unread_bytes > self._bytes_max:
+            self._outside -= count
+            self._outside_bytes -= size
+            return 0
         return count
 
     def admit_inside(

@@ -253,6 +253,20 @@ class Exchange:
             if admission is not Admission.GONE:
                 return True
 
+    def answered(self, answer: Answer) -> bool:
+        """Give an answer to who asked, behind all that was given to it; False if gone.
+
+        Where somebody waits for it in a thread of its own, that of the task need not
+        be woken, only to wake that one.
+        """
+        entry: Entry = answer._to
+        place = entry.place
+        if place is not None and place.inbox.idle:
+            client: Client = entry.box.client
+            if client.hears(answer):
+                return True
+        return self.post(answer)
+
     def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
         """Send the answer to what came from another process."""
         assert self.comm is not None

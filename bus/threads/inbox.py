@@ -65,6 +65,12 @@ class Inbox:
 
     # For everybody.
 
+    @property
+    def idle(self) -> bool:
+        """Whether the owner sleeps, having dealt with all that ever was here."""
+        with self.lock:
+            return self.arrived.asleep and not self.items
+
     def push(self, request: object) -> None:
         """Post a request to the owner."""
         with self.lock:
@@ -84,7 +90,7 @@ class Inbox:
                 admission = message._account.admit_locked(message, dropped)
             if admission is Admission.ACCEPTED:
                 self.items.append(message)
-                if self.arrived.asleep:
+                if self.arrived.asleep:  # as in `_rouse_locked`, for each message
                     self.wakeups += 1
                     self.arrived.wake_one()
                 if dropped:
@@ -105,8 +111,8 @@ class Inbox:
                 return 0
             count = account.admit_run_locked(messages)
             if count:
-                self._append_locked(messages[0])
-                self.items += messages[1:count]
+                self.items += messages[:count]
+                self._rouse_locked()
             return count
 
     def offer_until(
@@ -158,6 +164,9 @@ class Inbox:
 
     def _append_locked(self, item: object) -> None:
         self.items.append(item)
+        self._rouse_locked()
+
+    def _rouse_locked(self) -> None:
         if self.arrived.asleep:
             self.wakeups += 1
             self.arrived.wake_one()

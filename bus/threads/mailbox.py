@@ -60,6 +60,9 @@ class Client(Protocol):
     def failed(self, message: Incoming, error: BusError) -> None:
         """Note that nobody gets what this task has sent."""
 
+    def hears(self, answer: Answer) -> bool:
+        """Give an answer to who waits for it in a thread of its own; False if none."""
+
     def was_dropped(self, message: Incoming) -> None:
         """Note that what this task has sent was dropped for something newer."""
 

@@ -51,8 +51,8 @@ class ThreadManager:
     name: of the thread, for people.
     ident: the thread that runs it; None before one has adopted it.
     running: the task whose callback runs, None between callbacks.
-    since: when it last began to serve what was here, on the monotonic clock in seconds;
-      None while it waits.
+    since: when it began with the callback that runs, or to look for one, on the
+      monotonic clock in seconds; None while it waits.
 
     Invariants, between two callbacks:
     I1. ``_ready`` holds, once each, the mailboxes that are not held and not empty.

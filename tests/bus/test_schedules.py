@@ -18,6 +18,7 @@ from bus import (
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.bus.support import memory_bus, unbalanced, unwanted
+from tests.support import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -255,3 +256,47 @@ def test_a_script_cancels_while_it_is_notified() -> None:
             assert all(not each.subscriptions for each in bus.tasks())
 
     under_every_schedule(program)
+
+
+@clause("BUS-MSG-15")
+def test_what_was_told_before_an_answer_is_dealt_with_before_a_call_returns() -> None:
+    """Who waits elsewhere is roused at once only if nothing is on its way there."""
+
+    def program(run: Run) -> None:
+        with memory_bus() as bus:
+            heard: list[Any] = []
+            there = bus.thread()
+            doer = bus.register("doer", thread=there)
+
+            def tell(message: Incoming) -> Any:
+                bus.command("caller", message.payload)
+                doer.notify(message.payload)
+                return message.payload
+
+            doer.on_command(tell)
+            caller = bus.register(
+                "caller",
+                thread=bus.thread(),
+                on_command=lambda message: heard.append(message.payload),
+            )
+            caller.subscribe("doer", lambda message: heard.append(message.payload))
+            asking = run.spawn(lambda: caller.call("doer", 5, timeout=NEVER))
+            asking.join()
+            assert heard == [5, 5]
+
+    under_every_schedule(program)
+
+
+@clause("BUS-MSG-11")
+def test_who_waits_in_a_thread_of_its_own_is_roused_by_who_answers() -> None:
+    """The thread of the asking task sleeps on."""
+    with memory_bus() as bus:
+        hosting = bus.thread("hosting")
+        caller = bus.register("caller", thread=hosting)
+        bus.register("doer", thread=bus.thread(), on_command=echo)
+        assert caller.call("doer", 0) == 0
+        inbox = hosting._manager.inbox
+        until(lambda: inbox.idle, "all of the beginning is done")
+        wakeups = inbox.wakeups
+        assert [caller.call("doer", n) for n in range(1, 4)] == [1, 2, 3]
+        assert inbox.wakeups == wakeups

@@ -30,6 +30,7 @@ def neighbours(process: str, **about: Any) -> Neighbours:
         limits=Limits.of(BusConfig()),
         nonce=lambda: 1,
         addresses=((), ()),
+        complain=lambda _: None,
     )
 
 

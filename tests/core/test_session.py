@@ -180,6 +180,27 @@ def test_what_was_taken_is_acknowledged_soon_or_at_half_the_window() -> None:
     assert [type(each) for each in one.flush(NOW + 1)] == [Ack]
 
 
+@clause("BUS-ENT-17")
+def test_of_a_task_that_left_nothing_is_kept_but_its_farewell() -> None:
+    """Which says what it took, also on the next link, and is known until heard."""
+    one = session()
+    linked(one)
+    for relay in range(1, 101):
+        one.took(relay, 1, NOW)
+        one.tell(gone(relay))
+        one.forget(relay)
+    assert one.extracted == one._taken == one._said == {}
+
+    linked(one, 2, known=5, heard=99)
+    frames = one.flush(NOW + LIMITS.ack_delay_s)
+
+    assert said(frames) == [100]
+    assert all(each.extracted == () for each in frames if isinstance(each, Ack))
+    assert [one.is_told(relay) for relay in (99, 100)] == [False, True]
+    one.acknowledged(Ack(epoch=5, incarnation=2, last=0, heard=100))
+    assert not one.is_told(100)
+
+
 def test_what_was_never_said_cannot_have_been_heard() -> None:
     one = session()
     linked(one)

@@ -40,3 +40,18 @@ def test_a_registration_that_is_gone_takes_no_other_along() -> None:
     assert not table.remove(RegistrationId("m", "p1", 3), "g")
     assert [each.id.number for each in table.of(("m", "p1"))] == [2]
     assert len(table) == 1
+
+
+@clause("BUS-FLOW-1")
+def test_the_tasks_of_each_process_are_counted() -> None:
+    """Whoever has a name, and however it came by it."""
+    table = UserTable()
+    first, earlier = user("p1", 1, 10), user("p2", 1, 5)
+    for each in (first, first, user("p1", 2, 10, "g"), earlier, first):
+        table.claim(each)
+    assert [table.count(("m", name)) for name in ("p1", "p2", "p3")] == [1, 1, 0]
+
+    table.remove(earlier.id, "f")
+    assert table.count(("m", "p2")) == 0
+    table.clear()
+    assert table.count(("m", "p1")) == 0

@@ -1,4 +1,4 @@
-"""The frames that a test puts on links."""
+"""The frames that a test puts on links; a bus that somebody hostile may join."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bus import BusConfig, Role
 from bus.core.wire import encode
 from bus.links import comm_thread
+from tests.bus.support import socket_bus
+from tests.links.hostile import is_known, served
+from tests.support import until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from bus import Bus
     from bus.core.wire import Frame
 
 
@@ -24,3 +32,34 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
 
     monkeypatch.setattr(comm_thread, "encode", tapped)
     return seen
+
+
+@pytest.fixture
+def place(own_run_directory: Path) -> Path:
+    """Give where the processes of the bus meet."""
+    return own_run_directory / "bus1"
+
+
+@pytest.fixture
+def config() -> BusConfig:
+    """Give what the master is configured to; a test may have its own."""
+    return BusConfig()
+
+
+@pytest.fixture
+def near(config: BusConfig) -> Iterator[Bus]:
+    """Give the master of a bus, with a task ``echo``."""
+    with socket_bus("near", role=Role.MASTER, config=config) as bus:
+        bus.register("echo", on_command=lambda message: message.payload)
+        yield bus
+
+
+@pytest.fixture
+def other(near: Bus) -> Iterator[Bus]:
+    """Give a slave, with a task ``far``; at the end all is as if nobody had come."""
+    with socket_bus("other", role=Role.SLAVE) as bus:
+        bus.register("far", on_command=lambda message: message.payload)
+        served(near, bus)
+        yield bus
+        served(near, bus)
+        until(lambda: not is_known(near), "the hostile one is forgotten")

@@ -23,10 +23,18 @@ class Desk:
 
     came: frames by link, None for the loss of one. made: numbers of links that were
     made, None for one that was not. far: the other ends of those that were let in.
+    gave_up: links that were full for too long.
     """
 
-    def __init__(self, *, capacity: int = 8, timeout_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        *,
+        capacity: int = 8,
+        timeout_s: float = 5.0,
+        backlog: tuple[int, int] = (100, 1000),
+    ) -> None:
         self.inbox: Final = Inbox()
+        self.gave_up: Final[list[int]] = []
         self.lines: Final = Lines(
             self.inbox,
             self.inbox.push,
@@ -34,6 +42,8 @@ class Desk:
             timeout_s=timeout_s,
             sleep=ParkedSleep(),
             refusal=lambda _: None,
+            backlog=backlog,
+            given_up=self.gave_up.append,
         )
         self.manager: Final = BrokerManager()
         self.here: Final = QueueBroker("here", manager=self.manager)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 
 from bus import BusConfig
@@ -31,6 +32,7 @@ from tests.support import LIMIT_S, until
 if TYPE_CHECKING:
     from bus import Bus, Response
     from bus.core.wire import Frame
+    from bus.links.comm_thread import CommThread
     from queuebroker.testing import Run
 
 
@@ -106,6 +108,33 @@ def test_a_lone_message_waits_for_none_that_is_under_way() -> None:
                 lambda: account.unread == number,  # noqa: B023 # it is called here
                 f"message {number} is there",
             )
+
+
+@clause("BUS-FLOW-5", "BUS-RELAY-9")
+def test_what_is_due_is_seen_to_in_time_however_long_acknowledgements_wait() -> None:
+    """And then the thread sleeps again."""
+    slow = attrs.evolve(PATIENT, window=1, ack_delay_s=1_000.0)
+    with processes(2, slow) as [bus, other], Holder.holding(other):
+        books = comm_of(bus).remote.relays.books
+        rounds = _counted(comm_of(bus))
+        sender = bus.register("sender")
+        sender.command("holder", 1)
+        sender.command("holder", 2, timeout=0.05)
+        until(lambda: books.failed == 1, "the second is too late")
+        assert len(rounds) < 40
+
+
+def _counted(comm: CommThread) -> list[None]:
+    """Return what grows by one with each round of a comm thread."""
+    rounds: list[None] = []
+    round_of = comm._round
+
+    def counted() -> None:
+        rounds.append(None)
+        round_of()
+
+    comm._round = counted  # type: ignore[method-assign]
+    return rounds
 
 
 @clause("BUS-CHAN-3", "BUS-RELAY-6")

@@ -338,6 +338,38 @@ def test_what_waits_for_room_is_given_up_with_its_link() -> None:
     under_some_schedules(program)
 
 
+@clause("BUS-CHAN-8")
+@pytest.mark.parametrize("frame", [b"x", bytes(400)], ids=["frames", "bytes"])
+@pytest.mark.parametrize("waiting", [3, 4], ids=["fits", "too much"])
+def test_too_much_that_waits_for_room_ends_the_link(frame: bytes, waiting: int) -> None:
+    """As if it were lost; another link is not concerned."""
+
+    def program(_run: Run) -> None:
+        desk = Desk(capacity=1, backlog=(3, 1_000_000 if len(frame) == 1 else 1200))
+        desk.open()
+        far, other = desk.connected(2)
+        desk.lines.send(2, b"y")
+        for _ in range(1 + waiting):
+            desk.lines.send(1, frame)
+        given_up = list(desk.gave_up)
+        if given_up:
+            desk.until(lambda: desk.came)
+            desk.lines.send(1, frame)  # goes nowhere
+        else:
+            assert far.receive() == frame
+            desk.turn()
+            desk.lines.send(1, frame)
+            assert desk.gave_up == []
+        sending, told = desk.lines.sending, list(desk.came)
+        assert other.receive() == b"y"
+        desk.close()
+        assert given_up == ([1] if waiting > 3 else [])
+        assert told == [(each, None) for each in given_up]
+        assert sending == (not given_up)
+
+    under_some_schedules(program)
+
+
 @clause("BUS-CHAN-5")
 def test_what_was_sent_before_a_loss_is_told_before_it() -> None:
     """BUS-CHAN-5: all of it, in order, and then the loss, once."""

@@ -519,3 +519,28 @@ def test_a_lock_that_was_removed_does_not_make_a_second_master(
     with pytest.raises(BusyError, match="the master's place"):
         open_bus(role=Role.MASTER)
     assert near.machine
+
+
+@clause("BUS-ENT-14", "BUS-MSG-1")
+def test_who_sends_on_two_buses_is_itself_on_both() -> None:
+    """By which number a task is known on one bus means another one elsewhere."""
+    with (
+        open_bus("bus1", process="near", machine="machine") as near,
+        open_bus("two", process="near", machine="machine") as two,
+        Far("far", bus="two") as far,
+    ):
+        far.started()
+        far("made.update(who=[])")
+        heard = "lambda message: made['who'].append(message.sender.module)"
+        far(f"made.update(f=bus.register('f', on_command={heard}))")
+        with Far("beside") as beside:
+            beside.started()
+            beside("counter('g')")
+            sender = near.register("sender")
+            other = two.register("other")
+            assert sender.call("g", 1) == 1
+            other.call("f")
+            sender.command("f", bus="two")
+            until(lambda: len(far("made['who']")) == 2, "both have come")
+
+        assert far("made['who']") == ["other", "sender"]

@@ -310,4 +310,148 @@ BUS_LINKS: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "L25",
+        "what a task took is told again and again, long after it has left",
+        ("BUS-ENT-17",),
+        (
+            Edit(
+                "bus/core/peer.py",
+                "        self.session.forget(frame.relay)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "L26",
+        "frames wait for a link without any bound",
+        ("BUS-CHAN-8",),
+        (
+            Edit(
+                "bus/links/lines.py",
+                "            if len(waiting) > frames_max or self._weights[number] > bytes_max:\n",
+                "            if len(waiting) > 10 * frames_max:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L27",
+        "who acknowledges nothing keeps its link",
+        ("BUS-CHAN-8",),
+        (
+            Edit(
+                "bus/core/neighbourhood.py",
+                "peer.session.ready and peer.session.backlog > most:",
+                "peer.session.backlog > 10 * most:",
+            ),
+        ),
+    ),
+    Mutant(
+        "L28",
+        "who does not greet has as long as who dials",
+        ("BUS-SEC-9",),
+        (
+            Edit(
+                "bus/core/links.py",
+                "        wait = limits.auth_timeout_s if silent else limits.connect_timeout_s\n        return link.since + wait\n",
+                "        return link.since + limits.connect_timeout_s\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L29",
+        "links of those who do not greet are not counted",
+        ("BUS-SEC-9",),
+        (
+            Edit(
+                "bus/core/links.py",
+                "        if len(silent) > self._neighbours.limits.unauthenticated_links:\n",
+                "        if not silent:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L30",
+        "of those who do not greet, the newest link goes",
+        ("BUS-SEC-9",),
+        (
+            Edit(
+                "bus/core/links.py",
+                "            self.hang_up(silent[0])\n",
+                "            self.hang_up(silent[-1])\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L31",
+        "a frame before the greeting may be as long as any other",
+        ("BUS-SEC-9",),
+        (
+            Edit(
+                "bus/links/comm_thread.py",
+                "            if len(data) > most and self.remote.links.is_unknown(number):\n",
+                "            if len(data) > 1000 * most and self.remote.links.is_unknown(number):\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L32",
+        "a process has as many names as it likes",
+        ("BUS-FLOW-1",),
+        (
+            Edit(
+                "bus/core/directory.py",
+                "        if more and self.users.count(peer.key) >= most:\n",
+                "        if more and self.users.count(peer.key) > 2 * most:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L33",
+        "a process has as many relays as it likes",
+        ("BUS-FLOW-1",),
+        (
+            Edit(
+                "bus/core/relays.py",
+                "            if len(peer.relays) >= (most := limits.relays_per_process):\n",
+                "            if len(peer.relays) >= 2 * (most := limits.relays_per_process):\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L34",
+        "a process subscribes to as much as it likes",
+        ("BUS-FLOW-1",),
+        (
+            Edit(
+                "bus/core/listening.py",
+                "self.ledger.count(asker) >= most:",
+                "self.ledger.count(asker) > 2 * most:",
+            ),
+        ),
+    ),
+    Mutant(
+        "L35",
+        "nobody is told why a link was closed",
+        ("BUS-SEC-10",),
+        (
+            Edit(
+                "bus/core/neighbourhood.py",
+                '        self.neighbours.complain(f"the link with {link.who} is closed: {error}")\n',
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "L36",
+        "the log is filled by whoever misbehaves often enough",
+        ("BUS-SEC-10",),
+        (
+            Edit(
+                "bus/links/complaints.py",
+                "            if self._told >= _LINES_MAX:\n",
+                "            if self._told >= 100 * _LINES_MAX:\n",
+            ),
+        ),
+    ),
 )

@@ -413,7 +413,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/relay.py",
-                "            and self.peer.waiting(number) == len(queue)\n",
+                "            and all(each.relay == number for each in queue)\n",
                 "",
             ),
         ),
@@ -456,13 +456,30 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "N54",
+        "of a run the bound is looked at before, not after, it is added",
+        ("BUS-FLOW-1",),
+        (
+            Edit(
+                "bus/threads/account.py",
+                "        if self.unread > self._messages_max or self.unread_bytes > self._bytes_max:\n            self._outside -= count\n            self._outside_bytes -= size\n            return 0\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "N57",
         "a run is posted though there is no room for all of it",
         ("BUS-FLOW-1", "BUS-CHAN-6"),
         (
             Edit(
                 "bus/threads/account.py",
-                "        count = min(room, len(messages))\n",
+                "        count = min(self._messages_max - self.unread, len(messages))\n",
                 "        count = len(messages)\n",
+            ),
+            Edit(
+                "bus/threads/account.py",
+                "        if self.unread > self._messages_max or self.unread_bytes > self._bytes_max:\n            self._outside -= count\n",
+                "        if self.unread_bytes > self._bytes_max:\n            self._outside -= count\n",
             ),
         ),
     ),
@@ -475,6 +492,18 @@ BUS_RELAYS: tuple[Mutant, ...] = (
                 "bus/links/comm_thread.py",
                 "            if not self._armed or len(self._taken) >= self._taken_max:\n                self._wake()\n",
                 "",
+            ),
+        ),
+    ),
+    Mutant(
+        "N56",
+        "who is known on one bus is taken to be known on another",
+        ("BUS-ENT-14", "BUS-MSG-1"),
+        (
+            Edit(
+                "bus/core/routing_table.py",
+                "        return entry.table is self\n",
+                "        return entry.table is not None\n",
             ),
         ),
     ),

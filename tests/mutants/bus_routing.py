@@ -296,4 +296,28 @@ BUS_ROUTING: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "R25",
+        "an answer overtakes what was told before it",
+        ("BUS-MSG-15",),
+        (
+            Edit(
+                "bus/threads/exchange.py",
+                "        if place is not None and place.inbox.idle:\n",
+                "        if place is not None:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "R26",
+        "the thread of a task is woken for who waits in another one",
+        ("BUS-MSG-11",),
+        (
+            Edit(
+                "bus/threads/exchange.py",
+                "            if client.hears(answer):\n",
+                "            if False:\n",
+            ),
+        ),
+    ),
 )

@@ -224,6 +224,23 @@ def test_what_several_tasks_send_together_is_of_each_of_them(*, known: bool) -> 
     assert seen == list("ababaaac")
 
 
+@clause("BUS-MSG-1", "BUS-CHAN-6", "BUS-FLOW-7")
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_a_sender_is_announced_though_others_send_to_more_relays(seed: int) -> None:
+    """What waits for the first link, of two tasks, and of one of them elsewhere too."""
+    stage = Stage(seed=seed)
+    stage.task("f", "s3")
+    stage.task("g", "s3")
+    a, b = stage.task("a", "s2"), stage.task("b", "s2")
+    stage.soon()
+
+    sent = stage.send(a, "f") + stage.send(b, "f") + stage.send(a, "g")
+    stage.soon()
+
+    assert all(letter.taken_by is not None for letter in sent)
+    assert stage.process("s2").remote.relays.waiting == 0
+
+
 @clause("BUS-RELAY-2", "BUS-CHAN-6")
 def test_what_comes_together_for_several_tasks_is_for_each_of_them() -> None:
     stage = Stage()

@@ -55,6 +55,9 @@ class Clerk:
     def unclaimed(self) -> list[Incoming]:
         return []
 
+    def hears(self, answer: Any) -> bool:
+        return False
+
     def unheard(self, answer: Any) -> None:
         raise AssertionError(answer)
 

@@ -1,0 +1,237 @@
+"""F3: a peer that speaks the bus's wire as well as it likes, over a real socket.
+
+`raw` is a bare connection to where a process listens, for who does not even speak the
+protocol of links. `Hostile` has a link, and says on it whatever a test wants. `served`
+and `is_known` say what others notice of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import time
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from msgspec.structs import replace
+
+from bus.core import wire
+from bus.core.routing_table import RegistrationId, Visibility
+from bus.links.lines import PORT
+from bus.links.socket_network import _machine_id
+from bus.message import Kind
+from bus.payload import encode as encoded
+from queuebroker.errors import DisconnectedError
+from queuebroker.sockets import SocketQueueBroker
+from tests.bus.support import unbalanced
+from tests.support import LIMIT_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bus import Bus
+    from bus.core.wire import Frame
+    from queuebroker.message_queue import MessageQueue
+
+__all__ = ["NAME", "TASK", "Hostile", "is_known", "raw", "served", "told"]
+
+NAME: Final = "rogue"  # what it calls itself
+TASK: Final = "liar"  # and its task
+_RELAY: Final = 5  # what stands for that
+_numbers: Final = itertools.count(1)
+
+
+def raw(place: Path) -> socket.socket:
+    """Connect to a socket without a word of any protocol."""
+    made = socket.socket(socket.AF_UNIX)
+    made.connect(str(place))  # waits while too many do
+    made.settimeout(LIMIT_S)
+    return made
+
+
+class Hostile:
+    """A link to a process that listens in a run directory; a context manager.
+
+    epoch: of what it sends. told: the WELCOME and the OPEN_STREAM that it got, once it
+    has greeted. number: of its next message.
+    """
+
+    def __init__(self, place: Path, name: str = NAME) -> None:
+        self._name: Final = name
+        self._broker: Final = SocketQueueBroker(f"hostile {next(_numbers)}")
+        self._queue: Final[MessageQueue] = self._broker.connect(
+            f"ipc://{place}", PORT, timeout=LIMIT_S, required=True
+        )
+        self._incarnation: Final = time.time_ns()
+        self.epoch: Final = self._incarnation + 1
+        self.number: int = 1
+        self.welcome: wire.Welcome
+        self.opened: wire.OpenStream
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._queue.disconnect()
+        self._broker.close()
+
+    # What goes over its link.
+
+    def say(self, *frames: Frame | bytes) -> None:
+        """Put frames on the link, or bytes that are none."""
+        for frame in frames:
+            said = frame if isinstance(frame, bytes) else wire.encode(frame)
+            self._queue.send(said, timeout=LIMIT_S)
+
+    def hear(self) -> Frame | None:
+        """Return the next frame that comes; None for the end of the link."""
+        try:
+            return wire.decode(self._queue.receive(timeout=LIMIT_S))
+        except DisconnectedError:
+            return None
+
+    def hear_any(self, kind: type[Any]) -> Any:
+        """Return the next frame of a type, or None; pass over all before it."""
+        while (frame := self.hear()) is not None:
+            if isinstance(frame, kind):
+                return frame
+        return None
+
+    def last_word(self) -> Frame | None:
+        """Return the last frame before the end of the link, None if there is none."""
+        last = None
+        while (frame := self.hear()) is not None:
+            last = frame
+        return last
+
+    def is_heard(self) -> bool:
+        """Whether the link is there, and all that was said has been taken in."""
+        self.say(wire.Ping(number=self.number))
+        return bool(self.hear_any(wire.Pong) == wire.Pong(number=self.number))
+
+    # The first words.
+
+    def hello(
+        self,
+        *,
+        kind: wire.LinkKind = wire.LinkKind.SIGNALLING,
+        versions: tuple[int, int] = wire.VERSIONS,
+        **identity: Any,
+    ) -> wire.Hello:
+        """Return a greeting that is in order, but for what is given."""
+        one = wire.Identity(
+            bus="bus1",
+            machine="machine",
+            machine_id=_machine_id(),
+            process=self._name,
+            process_id=os.getpid(),
+            incarnation=self._incarnation,
+            role=wire.Role.SLAVE,
+        )
+        return wire.Hello(
+            versions=versions,
+            identity=replace(one, **identity),
+            kind=kind,
+            message_bytes_max=2**24,
+        )
+
+    def greet(self) -> Self:
+        """Greet as one should, and open the link."""
+        self.say(self.hello())
+        welcome, opened = self.hear(), self.hear()
+        assert isinstance(welcome, wire.Welcome)
+        assert isinstance(opened, wire.OpenStream)
+        self.welcome, self.opened = welcome, opened
+        self.say(self.stream())
+        return self
+
+    def stream(self, **changes: Any) -> wire.OpenStream:
+        """Return the frame that opens a link, but for what is given."""
+        frame = wire.OpenStream(
+            epoch=self.epoch,
+            nonce=1,
+            incarnation=self.welcome.identity.incarnation,
+            first=1,
+            window=4096,
+        )
+        return replace(frame, **changes)
+
+    # Later ones.
+
+    def id(self, number: int = 1, *, process: str | None = None) -> RegistrationId:
+        """Return a registration of its own, or of another process."""
+        return RegistrationId("machine", process or self._name, number)
+
+    def request(self, number: int = 1) -> wire.RequestId:
+        """Return the number of something that it asks for."""
+        return wire.RequestId(machine="machine", process=self._name, number=number)
+
+    def task(self, **changes: Any) -> wire.Characteristics:
+        """Return what stands for its task, but for what is given."""
+        one = wire.Characteristics(
+            relay=_RELAY,
+            id=self.id(),
+            name=TASK,
+            visibility=Visibility.PRIVATE,
+            incarnation=self._incarnation,
+        )
+        return replace(one, **changes)
+
+    def messages(self, *, count: int = 1, **changes: Any) -> wire.Batch:
+        """Return the next commands of its task, to relay ``to``, as is given."""
+        fields: dict[str, Any] = {
+            "to": 999,
+            "source": _RELAY,
+            "kind": Kind.COMMAND,
+            "flags": wire.WANTS_REPLY,
+            "id": self.number,
+            "milliseconds_left": wire.NO_DEADLINE,
+            "hop": 0,
+            "body": encoded("what is said"),
+        } | changes
+        first, self.number = self.number, self.number + count
+        return wire.Batch(
+            self.epoch,
+            self.welcome.identity.incarnation,
+            first,
+            first,
+            [wire.Message(**fields)] * count,
+        )
+
+    def found(self, name: str) -> int:
+        """Search for a name of the process at the other end; return its relay."""
+        self.say(
+            wire.Search(
+                id=self.request(),
+                machine="machine",
+                name=name,
+                sender=self.task(),
+                hops=3,
+            )
+        )
+        answer = self.hear_any(wire.AddRelay)
+        assert isinstance(answer, wire.AddRelay)
+        return answer.task.relay
+
+
+# What others notice.
+
+
+def served(bus: Bus, other: Bus) -> None:
+    """Check that two processes reach one another, and that no message is missing."""
+    assert bus.call("far", 1, timeout=LIMIT_S) == 1
+    assert other.call("echo", 2, timeout=LIMIT_S) == 2
+    assert unbalanced(bus.inspect()) == unbalanced(other.inspect()) == []
+
+
+def told(bus: Bus) -> Any:
+    """Return what a process tells of itself."""
+    return bus.call(f"_bus/{bus.process}", timeout=LIMIT_S)
+
+
+def is_known(bus: Bus) -> bool:
+    """Whether a process knows the hostile one, or has anything of it."""
+    seen = told(bus)
+    known = {*seen["processes"], *seen["users"].values()}
+    known.update(each["process"] for each in (*seen["links"], *seen["relays"]))
+    return NAME in known

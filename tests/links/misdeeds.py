@@ -1,0 +1,138 @@
+"""What a peer may do on a link that it opened in order, though it should not.
+
+`VIOLATIONS` end the link; each has words that the peer is told then. What is merely
+`STRANGE` may be said of something that has just ended, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+from bus.core import wire
+from bus.core.wire import Reason
+from bus.message import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bus.core.wire import Frame
+    from tests.links.hostile import Hostile
+
+__all__ = ["STRANGE", "VIOLATIONS"]
+
+
+def _after(*said: Callable[[Hostile], Frame]) -> Callable[[Hostile], None]:
+    """Return what says that its task is here, and then something else."""
+
+    def act(rogue: Hostile) -> None:
+        rogue.say(wire.AddRelay(task=rogue.task()))
+        for each in said:
+            rogue.say(each(rogue))
+
+    return act
+
+
+def _ack(rogue: Hostile, **fields: Any) -> wire.Ack:
+    defaults = {
+        "epoch": rogue.opened.epoch,
+        "incarnation": rogue.welcome.identity.incarnation,
+        "last": 0,
+    }
+    return wire.Ack(**(defaults | fields))
+
+
+def _batch(
+    rogue: Hostile, *, epoch: int | None = None, to: int | None = None
+) -> wire.Batch:
+    me = rogue.welcome.identity.incarnation
+    return wire.Batch(epoch or rogue.epoch, to or me, 1, 1, [])
+
+
+VIOLATIONS: Final[Mapping[str, tuple[Callable[[Hostile], None], str]]] = {
+    "no frame": (lambda r: r.say(b""), "frame is empty"),
+    "unknown type": (lambda r: r.say(b"\x60"), "unknown type"),
+    "cut off": (lambda r: r.say(wire.encode(r.messages())[:-1]), "announced: 13"),
+    "no map": (lambda r: r.say(b"\x05\xc1"), "EXPORT"),
+    "greets again": (lambda r: r.say(r.hello()), "HELLO must not come"),
+    "opens again": (lambda r: r.say(r.stream()), "OPEN_STREAM must not come"),
+    "refuses": (
+        lambda r: r.say(wire.Refused(reason=Reason.BUSY, versions=(1, 1))),
+        "REFUSED must not come",
+    ),
+    "unknown epoch": (lambda r: r.say(_batch(r, epoch=1)), "MSG of epoch 1"),
+    "another life": (lambda r: r.say(_batch(r, to=1)), "old incarnation"),
+    "acknowledges messages": (
+        lambda r: r.say(_ack(r, last=77)),
+        "acknowledged up to 77, sent up to 0",
+    ),
+    "acknowledges frames": (
+        lambda r: r.say(_ack(r, heard=77)),
+        "heard 77 control frames",
+    ),
+    "exports another's": (
+        lambda r: r.say(
+            wire.Export(id=r.id(process="other"), name="far", registered_ns=1)
+        ),
+        "speaks of a task",
+    ),
+    "eliminates another's": (
+        lambda r: r.say(wire.Eliminate(id=r.id(process="other"), name="far")),
+        "speaks of a task",
+    ),
+    "stands for another's": (
+        lambda r: r.say(wire.AddRelay(task=r.task(id=r.id(process="other")))),
+        "speaks of a task",
+    ),
+    "notifies one task": (
+        _after(lambda r: r.messages(to=r.found("echo"), kind=Kind.NOTIFICATION)),
+        "NOTIFICATION for relay",
+    ),
+    "no payload": (
+        _after(lambda r: r.messages(to=r.found("echo"), body=b"\xc1")),
+        "payload cannot be decoded",
+    ),
+    "no text": (
+        _after(lambda r: r.messages(to=r.found("echo"), body=b"\xa1\xff")),
+        "payload cannot be decoded",
+    ),
+    "too deep": (
+        _after(lambda r: r.messages(to=r.found("echo"), body=b"\x91" * 5000 + b"\x01")),
+        "payload",
+    ),
+    "too many messages": (
+        lambda r: r.say(_count_of(wire.encode(r.messages()), 2**16 - 1)),
+        "more than 4096 messages",
+    ),
+}
+
+
+def _count_of(frame: bytes, count: int) -> bytes:
+    """Let a frame of messages say that it has so many."""
+    at = struct.calcsize("!BQQIQ")
+    return frame[:at] + count.to_bytes(2) + frame[at + 2 :]
+
+
+STRANGE: Final[Mapping[str, Callable[[Hostile], None]]] = {
+    "a type that may be skipped": lambda r: r.say(b"\xe0abc"),
+    "a pong to nothing": lambda r: r.say(wire.Pong(number=7)),
+    "an error about nothing": lambda r: r.say(wire.Error(reason=Reason.WIRE)),
+    "a search that is not": lambda r: r.say(wire.Cancel(id=r.request(9))),
+    "a subscription that is not": lambda r: r.say(wire.Unsubscribe(id=r.request(9))),
+    "a task that is not": lambda r: r.say(wire.Unexport(id=r.id(9))),
+    "a relay that is not": lambda r: r.say(wire.Unrelay(relay=77, extracted=3)),
+    "another epoch": lambda r: r.say(_ack(r, epoch=1, last=77)),
+    "tasks that took nothing": lambda r: r.say(_ack(r, extracted=((1, 9), (77, 5)))),
+    "an answer to nothing": _after(
+        lambda r: r.messages(to=r.found("echo"), kind=Kind.COMMAND_RESPONSE)
+    ),
+    "shared memory": lambda r: r.say(
+        wire.Descriptor(lease=1, arena=2, epoch=3, buffers=(), size=0)
+    ),
+    "a place to dial": lambda r: r.say(
+        wire.ConnectOffer(
+            machine="machine", process="other", incarnation=3, addresses=("ipc:///x",)
+        )
+    ),
+    "the same twice": _after(lambda r: wire.AddRelay(task=r.task())),
+}

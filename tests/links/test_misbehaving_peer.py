@@ -1,0 +1,510 @@
+"""F3: whatever a peer does on a real link, the others are served, and nothing is left.
+
+`ROWS` says which tests stand for which row of the list of what local peers may try.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from bus import AccessDeniedError, AccessList, BusConfig, Role
+from bus.core import wire
+from bus.core.wire import Reason
+from bus.links.run_directory import RunDirectory
+from queuebroker.sockets import frames
+from queuebroker.sockets.frames import HEAD
+from specs.clauses import clause
+from tests.bus.support import socket_bus
+from tests.links.hostile import NAME, TASK, Hostile, is_known, raw, served, told
+from tests.links.misdeeds import STRANGE, VIOLATIONS
+from tests.processes import run
+from tests.support import LIMIT_S, Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from bus import Bus
+    from bus.core.wire import Frame
+
+# What may be tried, and what shows that it is of no use; a test of another file by
+# that file's name.
+ROWS: Final[Mapping[str, tuple[str, ...]]] = {
+    "who is local peer": (
+        "test_another_user_is_refused_wherever_files_are_open",
+        "tests.links.test_real:test_who_dials_is_looked_at",
+        "tests.links.test_real:test_who_listens_is_looked_at",
+    ),
+    "socket file": (
+        "test_a_directory_that_others_may_write_to_is_refused",
+        "tests.links.test_real:test_sockets_are_named_after_bus_and_process_and_go_with_them",
+        "tests.links.test_real:test_another_user_is_kept_out",
+        "tests.links.test_run_directory:test_one_that_others_can_enter_or_write_to_is_refused",
+    ),
+    "access list": (
+        "test_another_user_is_refused_wherever_files_are_open",
+        "tests.links.test_real:test_who_dials_is_looked_at",
+    ),
+    "wire format": (
+        "test_what_may_not_be_said_ends_the_link_and_no_other",
+        "test_what_is_strange_and_no_violation_changes_nothing",
+        "tests.core.test_wire_faults:test_a_frame_that_is_cut_short_is_refused",
+        "tests.test_imports:test_nothing_runs_a_string_or_unpacks_foreign_objects",
+    ),
+    "size limits": (
+        "test_who_does_not_speak_the_protocol_is_told_and_let_go",
+        "test_a_message_that_is_too_long_ends_the_link",
+    ),
+    "depth, and what is no text": (
+        "test_what_may_not_be_said_ends_the_link_and_no_other",
+    ),
+    "timeouts": (
+        "test_who_does_not_say_who_it_is_is_let_go",
+        "test_who_never_greets_on_a_link_is_let_go",
+        "test_who_reads_nothing_holds_up_nobody",
+    ),
+    "quotas per peer": (
+        "test_searches_of_one_peer_are_bounded",
+        "tests.links.test_quotas:test_who_lets_too_much_be_kept_loses_its_link",
+        "tests.links.test_quotas:test_who_reads_no_answers_loses_its_link",
+        "tests.links.test_quotas:test_who_acknowledges_nothing_loses_its_link",
+        "test_who_reads_nothing_holds_up_nobody",
+    ),
+    "load before authentication": (
+        "test_of_those_who_say_nothing_only_so_many_are_kept",
+        "test_a_slave_joins_though_hundreds_say_nothing",
+        "tests.links.test_quotas:test_of_those_who_do_not_greet_only_so_many_are_kept",
+        "tests.links.test_quotas:test_no_long_frame_is_read_before_a_greeting",
+    ),
+    "names": (
+        "test_who_greets_as_it_should_not_is_told_why",
+        "test_a_name_that_is_taken_is_not_given_to_another",
+    ),
+    "descriptors received": ("test_descriptors_that_nobody_wants_are_closed",),
+    "errors": (
+        "test_who_does_not_speak_the_protocol_is_told_and_let_go",
+        "tests.links.test_quotas:test_the_log_says_why_a_link_was_closed",
+        "tests.links.test_quotas:test_the_log_says_who_was_turned_away",
+        "tests.links.test_quotas:test_the_log_gets_only_so_many_lines",
+    ),
+}
+
+
+def test_each_row_has_its_tests() -> None:
+    for names in ROWS.values():
+        for name in names:
+            module, _, function = name.rpartition(":")
+            where = importlib.import_module(module or __name__)
+            assert callable(getattr(where, function)), name
+
+
+# Who does not even speak the protocol of links.
+
+_HELLO: Final = frames.encode(frames.Hello("x", 1, 100))
+
+
+@clause("QB-SOCK-5", "QB-SOCK-9", "BUS-SEC-4")
+@pytest.mark.parametrize("which", ["Master", "Slave*"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        bytes(64),
+        _HELLO.replace(frames.MAGIC, b"QUEUEBRX"),
+        frames.encode(frames.Hello("x", 1, 100, versions=(9, 9))),
+        frames.encode_message(1, wire.encode(wire.Ping(number=1))),
+        HEAD.pack(frames.Frame.HELLO, 4 * 2**10 + 1) + bytes(100),
+        HEAD.pack(frames.Frame.HELLO, 2**32 - 1),
+    ],
+    ids=["http", "zeros", "magic", "version", "no hello", "long hello", "4 GiB"],
+)
+def test_who_does_not_speak_the_protocol_is_told_and_let_go(
+    near: Bus, other: Bus, place: Path, which: str, said: bytes
+) -> None:
+    """And is told nothing of the bus."""
+    [path] = place.glob(which)
+    with raw(path) as peer:
+        peer.sendall(said)
+        answer = peer.recv(2**16)
+        assert answer[0] == frames.Frame.REFUSED
+        assert b"near" not in answer
+        assert peer.recv(1) == b""
+        served(near, other)
+
+
+@clause("QB-SOCK-9")
+@pytest.mark.parametrize("config", [BusConfig(auth_timeout_s=0.1)], ids=[""])
+@pytest.mark.parametrize("said", [b"", _HELLO[:1], _HELLO[:-1]], ids=[0, 1, "most"])
+def test_who_does_not_say_who_it_is_is_let_go(
+    near: Bus, other: Bus, place: Path, said: bytes
+) -> None:
+    """When the time for that is over, however much of it was said."""
+    with raw(place / "Master") as peer:
+        peer.sendall(said)
+        assert peer.recv(1) == b""
+
+
+@clause("QB-SOCK-9")
+@pytest.mark.parametrize("config", [BusConfig(unauthenticated_links=3)], ids=[""])
+def test_of_those_who_say_nothing_only_so_many_are_kept(
+    near: Bus, other: Bus, place: Path
+) -> None:
+    """Who comes next is let go at once; who had joined notices nothing."""
+    with ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(raw(place / "Master"))
+        one_more = stack.enter_context(raw(place / "Master"))
+        assert one_more.recv(1) == b""
+        served(near, other)
+
+
+@clause("QB-SOCK-9", "BUS-INIT-3")
+@pytest.mark.parametrize(
+    "config", [BusConfig(unauthenticated_links=8, auth_timeout_s=0.3)], ids=[""]
+)
+def test_a_slave_joins_though_hundreds_say_nothing(
+    near: Bus, other: Bus, place: Path
+) -> None:
+    with ExitStack() as stack:
+        for _ in range(500):
+            stack.enter_context(raw(place / "Master"))
+        late = stack.enter_context(socket_bus("late", role=Role.SLAVE))
+        assert late.call("echo", 3, timeout=LIMIT_S) == 3
+
+
+@clause("QB-SOCK-9")
+def test_descriptors_that_nobody_wants_are_closed(
+    near: Bus, other: Bus, place: Path
+) -> None:
+    """The kernel drops what a process that dials has put beside its words."""
+    reading, writing = os.pipe()
+    with raw(place / "Master") as peer:
+        socket.send_fds(peer, [_HELLO], [writing])
+        os.close(writing)
+        # Nobody else has it open, so this is the end of the pipe.
+        assert os.read(reading, 1) == b""
+    os.close(reading)
+
+
+_NOBODY = """
+    import os, socket, sys
+    from queuebroker.errors import QueueBrokerError
+    from queuebroker.sockets import SocketQueueBroker
+    from bus import BusError, Role, open_bus
+    place = sys.argv[1]
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+    try:
+        with socket.socket(socket.AF_UNIX) as bare:
+            bare.connect(place)
+        SocketQueueBroker("nobody").connect("ipc://" + place, 1, timeout=30)
+    except (OSError, QueueBrokerError) as error:
+        print(type(error).__name__, error)
+    try:
+        open_bus(role=Role.SLAVE)
+    except BusError as error:
+        print(type(error).__name__, error)
+"""
+
+
+@clause("BUS-SEC-1", "BUS-SEC-2", "BUS-SEC-3", "BUS-INIT-5")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("opened", [False, True], ids=["closed", "open"])
+def test_another_user_is_refused_wherever_files_are_open(
+    near: Bus, other: Bus, place: Path, *, opened: bool
+) -> None:
+    """By the directory, and by the kernel's word if somebody has opened that."""
+    if opened:
+        place.parent.chmod(0o755)
+        place.chmod(0o755)
+        (place / "Master").chmod(0o666)
+
+    exit_code, answer, complaints = run(_NOBODY, place / "Master")
+
+    assert exit_code == 0, complaints
+    dialled, joined = answer.splitlines()
+    if opened:
+        assert dialled.startswith("NotAdmittedError")
+        assert "uid 65534" in dialled
+    else:
+        assert dialled.startswith("PermissionError")
+    assert joined.startswith("AccessDeniedError")
+
+
+@clause("BUS-SEC-3")
+def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    base = tmp_path / "b"
+    base.mkdir(mode=0o700)
+    (base / "bus1").mkdir()
+    (base / "bus1").chmod(0o777)
+    with pytest.raises(AccessDeniedError, match="open to others: mode 0777"):
+        RunDirectory("bus1", AccessList(), str(base))
+
+
+# The first words on a link.
+
+
+@clause("BUS-INIT-4", "BUS-INIT-5", "BUS-INIT-6", "BUS-WIRE-3")
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"bus": "bus2"}, Reason.BUS),
+        ({"versions": (7, 9)}, Reason.VERSION),
+        ({"machine_id": "another"}, Reason.MACHINE_NAME),
+        ({"machine": "elsewhere"}, Reason.ACCESS),
+        ({"process": "near"}, Reason.DUPLICATE),
+        ({"process": "other"}, Reason.DUPLICATE),
+        ({"role": wire.Role.MASTER}, Reason.DUPLICATE),
+    ],
+    ids=["bus", "version", "machine", "place", "master", "slave", "two masters"],
+)
+def test_who_greets_as_it_should_not_is_told_why(
+    near: Bus, other: Bus, place: Path, changes: dict[str, Any], reason: Reason
+) -> None:
+    with Hostile(place / "Master") as rogue:
+        rogue.say(rogue.hello(**changes))
+        answer = rogue.hear()
+        assert isinstance(answer, wire.Refused)
+        assert (answer.reason, rogue.hear()) == (reason, None)
+        served(near, other)
+
+
+@clause("BUS-INIT-4", "BUS-WIRE-2", "BUS-WIRE-4")
+@pytest.mark.parametrize(
+    "said",
+    [
+        lambda rogue: wire.Export(id=rogue.id(), name=TASK, registered_ns=1),
+        lambda _: wire.Ping(number=1),
+        lambda _: wire.Batch(1, 1, 1, 1, []),
+        lambda _: wire.Bye(),
+        lambda _: b"",
+        lambda rogue: wire.encode(rogue.hello())[:-1],
+        lambda _: b"\x01" + bytes(9000),
+    ],
+    ids=["export", "ping", "messages", "bye", "nothing", "cut", "long"],
+)
+def test_whatever_comes_before_a_greeting_ends_the_link(
+    near: Bus, other: Bus, place: Path, said: Callable[[Hostile], Frame | bytes]
+) -> None:
+    with Hostile(place / "Master") as rogue:
+        rogue.say(said(rogue))
+        word = rogue.last_word()
+        assert isinstance(word, wire.Error)
+        assert word.reason is Reason.WIRE
+        assert TASK not in told(near)["users"]
+
+
+@clause("BUS-INIT-4", "BUS-SEC-9")
+@pytest.mark.parametrize(
+    ("greets", "config"),
+    [
+        (False, BusConfig(auth_timeout_s=0.2, connect_timeout_s=1e6)),
+        (True, BusConfig(auth_timeout_s=1e6, connect_timeout_s=0.2)),
+    ],
+    ids=["silent", "half way"],
+)
+def test_who_never_greets_on_a_link_is_let_go(
+    near: Bus, other: Bus, place: Path, *, greets: bool
+) -> None:
+    """Nor may it stop half way."""
+    with Hostile(place / "Master") as rogue:
+        if greets:
+            rogue.say(rogue.hello())
+        rogue.last_word()
+
+
+# After a greeting that was in order.
+
+
+@clause("BUS-WIRE-2", "BUS-WIRE-4", "BUS-SEC-7", "BUS-SEC-8")
+@pytest.mark.parametrize("what", VIOLATIONS)
+def test_what_may_not_be_said_ends_the_link_and_no_other(
+    near: Bus, other: Bus, place: Path, what: str
+) -> None:
+    """Who said it is told what was wrong; nobody else notices."""
+    act, words = VIOLATIONS[what]
+    with Hostile(place / "Master") as rogue:
+        rogue.greet()
+        act(rogue)
+        word = rogue.last_word()
+        assert isinstance(word, wire.Error)
+        assert word.reason is Reason.WIRE
+        assert words in word.text
+        served(near, other)
+
+
+@clause("BUS-WIRE-3", "BUS-WIRE-4")
+@pytest.mark.parametrize("what", STRANGE)
+def test_what_is_strange_and_no_violation_changes_nothing(
+    near: Bus, other: Bus, place: Path, what: str
+) -> None:
+    """What it speaks of may have ended meanwhile, so the link stays."""
+    with Hostile(place / "Master") as rogue:
+        rogue.greet()
+        STRANGE[what](rogue)
+        assert rogue.is_heard()
+        served(near, other)
+
+
+@clause("BUS-RELAY-4", "BUS-FLOW-7")
+def test_a_message_for_a_relay_that_is_not_is_told_not_to_be_taken(
+    near: Bus, other: Bus, place: Path
+) -> None:
+    with Hostile(place / "Master") as rogue:
+        rogue.greet()
+        rogue.say(wire.AddRelay(task=rogue.task()), rogue.messages(to=999))
+        answer = rogue.hear_any(wire.Unrelay)
+        assert answer == wire.Unrelay(relay=999, extracted=0)
+        assert rogue.is_heard()
+
+
+@clause("BUS-NAME-7")
+def test_a_name_that_is_taken_is_not_given_to_another(
+    near: Bus, other: Bus, place: Path
+) -> None:
+    """Neither one of the master nor one of a slave."""
+    with Hostile(place / "Master") as rogue:
+        rogue.greet()
+        for number, name in enumerate(("echo", "far"), 1):
+            late = wire.Export(
+                id=rogue.id(number), name=name, registered_ns=2**62 + number
+            )
+            rogue.say(late)
+            answer = rogue.hear_any(wire.Error)
+            assert answer.reason is Reason.NAME_TAKEN
+            assert answer.id == rogue.id(number)
+        assert told(near)["users"]["far"] == "other"
+        served(near, other)
+
+
+# What it may do to a process's memory and time.
+
+
+@clause("BUS-CHAN-8", "BUS-WIRE-4", "BUS-SEC-8")
+@pytest.mark.parametrize("config", [BusConfig(message_bytes_max=2**16)], ids=[""])
+def test_a_message_that_is_too_long_ends_the_link(
+    near: Bus, other: Bus, place: Path
+) -> None:
+    """Whoever announces it, before a byte of it is kept."""
+    with raw(place / "Master") as peer:
+        peer.sendall(frames.encode(frames.Hello("x", 1, 2**32 - 1)))
+        assert peer.recv(2**16)[0] == frames.Frame.WELCOME
+        peer.sendall(HEAD.pack(frames.Frame.MESSAGE, 2**32 - 1) + bytes(100))
+        while peer.recv(2**16):
+            pass
+
+
+@clause("BUS-WIRE-4", "BUS-ENT-17")
+@pytest.mark.parametrize("length", [1, 4, 30])
+def test_who_ends_in_the_middle_of_a_frame_is_lost(
+    near: Bus, other: Bus, place: Path, length: int
+) -> None:
+    """And of the frame nothing is taken."""
+    with Hostile(place / "Master") as rogue:
+        hello = rogue.hello()
+    with raw(place / "Master") as peer:
+        peer.sendall(frames.encode(frames.Hello("x", 1, 2**24)))
+        assert peer.recv(2**16)[0] == frames.Frame.WELCOME
+        peer.sendall(frames.encode_message(1, wire.encode(hello)))
+        until(partial(is_known, near), "it has joined")
+        last = wire.Export(id=Hostile.id(rogue), name=TASK, registered_ns=1)
+        peer.sendall(frames.encode_message(2, wire.encode(last))[:length])
+    until(lambda: not is_known(near), "it is lost")
+    served(near, other)
+
+
+@clause("BUS-FLOW-3", "BUS-FLOW-7", "BUS-CHAN-3", "BUS-DEREG-12")
+def test_who_reads_nothing_holds_up_nobody(near: Bus, other: Bus, place: Path) -> None:
+    """Though a whole window, a link and a relay are full of what it shall read."""
+    notifier = near.register("news")
+    heard: list[object] = []
+    other.subscribe("news", lambda message: heard.append(message.payload))
+    with Hostile(place / "Master") as rogue:
+        rogue.greet()
+        rogue.say(
+            wire.Subscribe(
+                id=rogue.request(),
+                specification="news",
+                subscriber=rogue.task(),
+                hops=3,
+            )
+        )
+        assert rogue.is_heard()
+
+        def is_heard() -> bool:
+            notifier.notify("first")
+            return bool(heard)
+
+        until(is_heard, "the other one hears it")
+        for number in range(6000):
+            notifier.notify(number)
+        notifier.notify("last")
+        until(lambda: heard[-1] == "last", "the other one hears the last")
+        served(near, other)
+
+
+@clause("BUS-FLOW-1")
+@pytest.mark.parametrize("config", [BusConfig(searches_per_process=20)], ids=[""])
+def test_searches_of_one_peer_are_bounded(near: Bus, other: Bus, place: Path) -> None:
+    """What is too much is refused; searches of others are answered."""
+    with Hostile(place / "Master") as rogue:
+        rogue.greet()
+        for number in range(1, 30):
+            rogue.say(
+                wire.Search(
+                    id=rogue.request(number),
+                    machine="machine",
+                    name=f"nobody{number}",
+                    sender=rogue.task(),
+                    hops=3,
+                )
+            )
+        answer = rogue.hear_any(wire.Error)
+        assert answer.reason is Reason.BUSY
+        near.register("late", on_command=lambda message: message.payload)
+        assert other.call("late", 4, timeout=LIMIT_S) == 4
+
+
+@clause("QB-SOCK-9", "BUS-INIT-4", "BUS-ENT-17")
+@pytest.mark.parametrize("config", [BusConfig(unauthenticated_links=999)], ids=[""])
+def test_hundreds_who_are_turned_away_leave_nothing(
+    near: Bus, other: Bus, place: Path
+) -> None:
+    """Neither descriptor nor name; whether they end early, late or not at all."""
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(300):
+        with raw(place / "Master") as peer:
+            peer.sendall(bytes(5) if number % 2 else _HELLO[: number % 20])
+    for number in range(300):
+        with Hostile(place / "Master") as rogue:
+            rogue.say((b"", wire.Ping(number=1), rogue.hello(bus="bus2"))[number % 3])
+            if number % 2:
+                rogue.last_word()
+    served(near, other)
+    until(lambda: len(os.listdir("/proc/self/fd")) <= before, "all is closed")
+
+
+@clause("BUS-CHAN-2", "BUS-WIRE-4")
+def test_several_at_a_time_hold_up_nobody(near: Bus, other: Bus, place: Path) -> None:
+    """While they say what may not be said, others are served all the time."""
+
+    def misbehave(name: str) -> None:
+        for act, _ in list(VIOLATIONS.values())[:5]:
+            with Hostile(place / "Master", name) as rogue:
+                rogue.greet()
+                act(rogue)
+                rogue.last_word()
+            until(lambda: name not in told(near)["processes"], "it is forgotten")
+
+    with Threads() as threads:
+        running = [threads.start(misbehave, f"{NAME}{number}") for number in range(3)]
+        while not all(each.done for each in running):
+            served(near, other)

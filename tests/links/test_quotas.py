@@ -1,0 +1,230 @@
+"""F3: how much of a process's memory a peer may have, and who is told of it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from bus import BusConfig
+from bus.core import wire
+from bus.core.wire import Reason
+from bus.links.complaints import Complaints
+from queuebroker.errors import DisconnectedError
+from specs.clauses import clause
+from tests.links.hostile import NAME, TASK, Hostile, is_known, served
+from tests.support import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from bus import Bus
+    from bus.core.wire import Frame
+
+_FEW: Final = 20
+
+
+# Before anybody has greeted.
+
+
+@clause("BUS-SEC-9")
+@pytest.mark.parametrize("config", [BusConfig(unauthenticated_links=4)], ids=[""])
+def test_of_those_who_do_not_greet_only_so_many_are_kept(
+    near: Bus, other: Bus, place: Path
+) -> None:
+    """Who came first goes, and who greets is let in all the same."""
+    with ExitStack() as stack:
+        silent = [
+            stack.enter_context(Hostile(place / "Master", f"silent{number}"))
+            for number in range(5)
+        ]
+        assert silent[0].hear() is None
+        last = stack.enter_context(Hostile(place / "Master"))
+        assert silent[1].hear() is None
+        last.greet()
+        silent[4].greet()
+        assert last.is_heard()
+        assert silent[4].is_heard()
+        served(near, other)
+
+
+@clause("BUS-SEC-9")
+@pytest.mark.parametrize("config", [BusConfig(unauthenticated_bytes=260)], ids=[""])
+def test_no_long_frame_is_read_before_a_greeting(
+    near: Bus, other: Bus, place: Path
+) -> None:
+    """Whatever it says; later it may come."""
+    long = wire.Error(reason=Reason.WIRE, text="x" * 250)
+    with Hostile(place / "Master") as rogue:
+        rogue.say(long)
+        word = rogue.last_word()
+        assert isinstance(word, wire.Error)
+        assert "260 before a HELLO" in word.text
+    with Hostile(place / "Master") as rogue:
+        rogue.greet().say(long)
+        assert rogue.is_heard()
+
+
+# After that.
+
+
+def _exports(rogue: Hostile, number: int) -> Frame:
+    id_ = rogue.id(number)
+    return wire.Export(id=id_, name=f"{TASK}{number}", registered_ns=2**62)
+
+
+def _relays(rogue: Hostile, number: int) -> Frame:
+    return wire.AddRelay(task=rogue.task(relay=number, id=rogue.id(number)))
+
+
+def _subscribes(rogue: Hostile, number: int) -> Frame:
+    return wire.Subscribe(
+        id=rogue.request(number),
+        specification=f"nobody{number}",
+        subscriber=rogue.task(),
+        presence=bool(number % 2),
+        hops=3,
+    )
+
+
+_KEPT: Final[Mapping[str, tuple[Callable[[Hostile, int], Frame], str]]] = {
+    "exports": (_exports, "tasks are exported"),
+    "relays": (_relays, "tasks are to have relays"),
+    "subscriptions": (_subscribes, "subscriptions are to be kept"),
+}
+
+
+@clause("BUS-FLOW-1")
+@pytest.mark.parametrize("what", _KEPT)
+@pytest.mark.parametrize(
+    "config",
+    [
+        BusConfig(
+            exports_per_process=_FEW,
+            relays_per_process=_FEW,
+            subscriptions_per_process=_FEW,
+        )
+    ],
+    ids=[""],
+)
+def test_who_lets_too_much_be_kept_loses_its_link(
+    near: Bus, other: Bus, place: Path, what: str
+) -> None:
+    """Not before it is too much; and what is said again counts once."""
+    say, words = _KEPT[what]
+    with Hostile(place / "Master") as rogue:
+        rogue.greet()
+        for number in (*range(1, _FEW + 1), 1, _FEW):
+            rogue.say(say(rogue, number))
+        assert rogue.is_heard()
+        rogue.say(say(rogue, _FEW + 1))
+        word = rogue.last_word()
+        assert isinstance(word, wire.Error)
+        assert word.text == f"more than {_FEW} {words}"
+        served(near, other)
+
+
+@clause("BUS-FLOW-1", "BUS-SEC-7")
+def test_nobody_subscribes_for_another(near: Bus, other: Bus, place: Path) -> None:
+    """Else it could let as much be kept as it likes."""
+    with Hostile(place / "Master") as rogue:
+        rogue.greet()
+        number = wire.RequestId(machine="machine", process="other", number=1)
+        rogue.say(
+            wire.Subscribe(
+                id=number, specification="echo", subscriber=rogue.task(), hops=3
+            )
+        )
+        word = rogue.last_word()
+        assert isinstance(word, wire.Error)
+        assert "speaks of a task" in word.text
+
+
+@clause("BUS-CHAN-8")
+@pytest.mark.parametrize("config", [BusConfig(backlog_frames=1000)], ids=[""])
+def test_who_reads_no_answers_loses_its_link(
+    near: Bus, other: Bus, place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before more of them are kept than may be."""
+    with Hostile(place / "Master") as rogue:
+        rogue.greet().is_heard()
+        until(lambda: is_known(near), "it has joined")
+        pings = [wire.Ping(number=number) for number in range(5000)]
+        with suppress(DisconnectedError):  # or what it says then is swallowed
+            rogue.say(*pings)
+        until(lambda: bool(caplog.records), "the link is given up")
+        line = f"the link with machine/{NAME} is given up: it is full"
+        assert caplog.messages[0] == line
+        served(near, other)
+
+
+@clause("BUS-CHAN-8")
+@pytest.mark.parametrize("config", [BusConfig(backlog_frames=100)], ids=[""])
+def test_who_acknowledges_nothing_loses_its_link(
+    near: Bus, other: Bus, place: Path
+) -> None:
+    """Though it reads all that it is told, which is kept until it says so."""
+    with Hostile(place / "Master") as rogue:
+        rogue.greet().say(wire.AddRelay(task=rogue.task()))
+        for number in range(101):
+            rogue.say(rogue.messages(to=10_000 + number))
+        word = rogue.last_word()
+        assert isinstance(word, wire.Error)
+        assert word.text == "more than 100 frames are not acknowledged"
+        served(near, other)
+
+
+# Who is told.
+
+
+@clause("BUS-SEC-10")
+def test_the_log_says_why_a_link_was_closed(
+    near: Bus, other: Bus, place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And of whom, if it has said who it is."""
+    for greets in (False, True):
+        with Hostile(place / "Master") as rogue:
+            if greets:
+                rogue.greet()
+            rogue.say(b"")
+            rogue.last_word()
+    until(lambda: len(caplog.messages) == 2, "both are told")
+    whom = ("somebody who has not greeted", f"machine/{NAME}")
+    for name, line in zip(whom, caplog.messages, strict=True):
+        assert line == f"the link with {name} is closed: frame is empty"
+    assert {each.levelname for each in caplog.records} == {"WARNING"}
+
+
+@clause("BUS-SEC-10", "BUS-INIT-5")
+def test_the_log_says_who_was_turned_away(
+    near: Bus, other: Bus, place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In one line, whatever it calls itself."""
+    with Hostile(place / "Master") as rogue:
+        rogue.say(rogue.hello(process="other"))
+        rogue.last_word()
+    until(lambda: bool(caplog.messages), "it is told")
+    assert caplog.messages == ["machine/other is turned away: duplicate"]
+
+
+@clause("BUS-SEC-10")
+def test_the_log_gets_only_so_many_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """In each minute; of all others it is said how many there were."""
+    complaints = Complaints()
+    for number in range(1000):
+        complaints.note(f"bad {number}")
+        complaints.tell(number / 1000)
+    assert caplog.messages == [f"bad {number}" for number in range(20)]
+    complaints.tell(59.0)
+    assert len(caplog.messages) == 20
+
+    complaints.note("a\nline\x1b " + "x" * 1000)
+    complaints.tell(60.0)
+
+    counted, last = caplog.messages[20:]
+    assert counted == "980 more such warnings were left out"
+    assert last.isprintable()
+    assert last.startswith("'a\\nline\\x1b x")
+    assert len(last) == 400
