@@ -362,9 +362,11 @@ class Neighbourhood:
         ]
         for peer in self.neighbours.peers.values():
             session = peer.session
-            lost = session.link is None
             times.append(session.ack_at)
-            times.append(self._lost_at(peer) if lost else self.parting.due_at(peer))
+            if session.link is None:
+                times.append(self._lost_at(peer))
+            elif peer.idle_since is not None:
+                times.append(self.parting.due_at(peer))
             for relay in peer.relays.values():
                 if relay.queue or relay.asked:
                     times.append(relay.next_deadline())

@@ -81,7 +81,7 @@ class LedgerEntry:
     asked: frozenset[str] = frozenset()
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class Process:
     """One process. searches: its own, that are open; ledger: those of others.
 
@@ -130,7 +130,8 @@ class Release:
     said: RegistrationId
 
 
-@attrs.frozen
+# Not frozen: one is made for each step of each simulated machine, which takes less so.
+@attrs.define(eq=False)
 class Snapshot:
     """A bus, between two steps.
 
