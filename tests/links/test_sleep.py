@@ -8,6 +8,7 @@ import pytest
 
 from bus.links.sleep import PolledSleep
 from bus.threads.inbox import Inbox
+from specs.clauses import clause
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +49,7 @@ def test_who_posts_wakes_who_sleeps_at_the_sockets() -> None:
     assert not inbox.arrived.asleep
 
 
+@clause("BUS-ROUTE-4")
 def test_a_wake_up_for_nothing_does_not_cost_the_next_one() -> None:
     """It may be for what was seen to before this slept; a bell rings once only."""
     inbox = Inbox()

@@ -75,7 +75,12 @@ BUS_ROUTING: tuple[Mutant, ...] = (
             Edit(
                 "bus/threads/inbox.py",
                 "        if self.arrived.asleep:\n            self.wakeups += 1\n            self.arrived.wake_one()\n",
-                "",
+                "        pass\n",
+            ),
+            Edit(
+                "bus/threads/inbox.py",
+                "                if self.arrived.asleep:  # as in `_rouse_locked`, for each message\n",
+                "                if False:\n",
             ),
         ),
     ),
