@@ -8,21 +8,30 @@ import sys
 import textwrap
 from pathlib import Path
 
-__all__ = ["run", "start"]
+import bus
 
-_ROOT = Path(__file__).parents[1]
+__all__ = ["import_path", "run", "start"]
+
+
+def import_path() -> str:
+    """Return a PYTHONPATH by which a program imports what this process imported.
+
+    The library under test comes first: pytest puts the tree of the tests before all
+    else, and a mutant would be tried with the library that is not mutated.
+    """
+    library, tests = Path(bus.__file__).parents[1], Path(__file__).parents[1]
+    return os.pathsep.join([str(library), *filter(None, sys.path), str(tests)])
 
 
 def start(code: str, *arguments: str | Path) -> subprocess.Popen[str]:
     """Start a Python program; its answers come on a pipe."""
-    path = os.pathsep.join([str(_ROOT), *filter(None, sys.path)])
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": import_path()},
     )
 
 

@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from tests.kills.load import PUBLIC
 from tests.kills.worker import is_client
+from tests.processes import import_path
 from tests.support import until
 
 __all__ = ["Member", "MemberError"]
 
-_ROOT: Final = Path(__file__).parents[2]
 _LIMIT_S: Final = 20.0
 
 
@@ -47,7 +47,6 @@ class Member:
         self.hosted: set[str] = (
             set() if self.client else {f"{each}/{name}" for each in PUBLIC}
         )
-        path = os.pathsep.join([str(_ROOT), *filter(None, sys.path)])
         self._process: Final = subprocess.Popen(
             [
                 sys.executable,
@@ -60,7 +59,11 @@ class Member:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
-            env={**os.environ, "PYTHONPATH": path, "BUS_RUN_DIR": str(folder / "run")},
+            env={
+                **os.environ,
+                "PYTHONPATH": import_path(),
+                "BUS_RUN_DIR": str(folder / "run"),
+            },
         )
         self._rest = b""
 

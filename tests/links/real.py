@@ -11,11 +11,11 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from tests.processes import import_path
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
@@ -25,21 +25,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Far"]
 
-_ROOT: Final = Path(__file__).parents[2]
-
 
 class Far:
     """A process on a bus; a context manager that kills what is left of it."""
 
     def __init__(self, name: str, *, role: str = "auto", bus: str = "bus1") -> None:
         self.name: Final = name
-        path = os.pathsep.join([str(_ROOT), *filter(None, sys.path)])
         self._process: Final = subprocess.Popen(
             [sys.executable, "-m", "tests.links.real", name, role, bus],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, "PYTHONPATH": import_path()},
         )
         self._lines: Final[SimpleQueue[str]] = SimpleQueue()
         self._reader: Final = Thread(target=self._read, daemon=True)

@@ -48,6 +48,7 @@ def run_trial(
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join((name, str(ROOT))),
+            "PYTHONSAFEPATH": "1",  # programs that tests start do not look here first
             "MUTANT_CLAUSES": " ".join(sorted(clauses)),
             "MUTANT_LIBRARY": name,
             "MUTANT_REPORT": str(report),
@@ -56,7 +57,7 @@ def run_trial(
             "TEST_LIMIT_S": "4",
         }
         command = [
-            *(sys.executable, "-P", "-m", "pytest", "-q", "--no-header", "--tb=short"),
+            *(sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=short"),
             *("-n", "0"),  # what `selection` notes, it notes in one process
             *("-p", "tests.mutants.selection", "-W", "ignore"),
             *(() if whole else ("-x",)),
