@@ -227,7 +227,7 @@ def _relay(relay: Relay) -> dict[str, Any]:
         "machine": address.machine,
         "process": relay.peer.key[1],
         "state": relay.state.value,
-        "queue": len(relay.queue),
-        "unacked": len(relay.unacked),
+        "queue": relay.queued,
+        "unacked": relay.under_way,
         "asked": len(relay.asked),
     }

@@ -47,7 +47,7 @@ class NoReply(enum.Enum):
 NOREPLY: Final = NoReply.NOREPLY
 
 
-class Incoming(msgspec.Struct, eq=False, kw_only=True):
+class Incoming(msgspec.Struct, eq=False):
     """A command or a notification, as its callback gets it (BUS-MSG-3).
 
     kind: `Kind.COMMAND` or `Kind.NOTIFICATION`.
@@ -59,19 +59,13 @@ class Incoming(msgspec.Struct, eq=False, kw_only=True):
     wants_reply: whether anybody waits for an answer.
     """
 
+    # In this order, so that what is made most is made by position, which is quicker.
     kind: Kind
     payload: Any  # of what types says `bus.payload`; nobody would check each use
     reference: Any = None
-    gap: int = 0
-    subscriptions: tuple[Any, ...] = ()
-    wants_reply: bool = False
-
     # By whom it was sent, as a routing entry: answers go there, whatever its name.
-    _source: Any
-    # Which of the sender's waits an answer belongs to.
-    _id: int
-    # To whom: by name for who has to be found, else the routing entry.
-    _name: str | None = None
+    _source: Any = None
+    # To whom, once that was found, as one, too.
     _to: Any = None
     # Whose capacity it takes while it is unread, and how many bytes of it.
     _account: Any = None
@@ -81,6 +75,13 @@ class Incoming(msgspec.Struct, eq=False, kw_only=True):
     # Whom to tell that it was taken, if it came from another process, and its number.
     _receipt: Any = None
     _number: int = 0
+    # Which of the sender's waits an answer belongs to.
+    _id: int = 0
+    # To whom, by the name as sent.
+    _name: str | None = None
+    gap: int = 0
+    subscriptions: tuple[Any, ...] = ()
+    wants_reply: bool = False
     # What became of it: dropped while it lay unread; answered already.
     _dropped: bool = False
     _answered: bool = False

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from bus.api.questions import Question
     from bus.api.subscription import Subscription, Watch
     from bus.config import BusConfig
+    from bus.core.command_run import CommandRun
     from bus.core.routing_table import Entry
     from bus.threads.account import Account
     from bus.threads.exchange import Exchange
@@ -141,6 +142,29 @@ class Receiver:
             assert isinstance(item, Returned)
             if self._on_undelivered is not None:
                 self._guarded(self._on_undelivered, item.undelivered)
+
+    @property
+    def commands_to(self) -> tuple[Callable[[Incoming], Any], Any] | None:
+        """What is called with commands, and the reference they get; None if nothing."""
+        callback = self._on_command
+        return None if callback is None else (callback, self._reference)
+
+    def begins(self, run: CommandRun) -> None:
+        """Note that it reads commands of which none wants an answer."""
+        if (comm := self._exchange.comm) is not None:
+            comm.reading(run)
+
+    def has_read(self, run: CommandRun) -> None:
+        """Note that it has read some of them just now."""
+        place: ThreadManager = self.entry.place
+        if place.inbox.room.asleep:
+            place.inbox.freed()
+        if (comm := self._exchange.comm) is not None:
+            comm.reading(run)
+
+    def raised(self, callback: object) -> None:
+        """Note that a callback raised what is being handled just now."""
+        self._failed_callback(callback)
 
     def listen(self, callback: Callable[[Incoming], Any], reference: Any) -> None:
         """Let commands go to a callback from now on, those first that had none.

@@ -26,6 +26,7 @@ from bus.errors import (
     CommandTimeoutError,
     UnknownTaskError,
 )
+from bus.links.burst import PAYLOAD_MAX
 from bus.message import Incoming, Kind, Response
 from bus.payload import freeze_within
 from bus.threads.account import Account, Overflow
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from bus.api.receiver import Receiver
     from bus.core.routing_table import Entry
     from bus.core.specification import Specification
+    from bus.links.burst import Burst
     from bus.message import Presence
     from bus.threads.exchange import Exchange
 
@@ -73,6 +75,7 @@ class CommandHandle:
 
 _UNASKED: Final = CommandHandle(None, ())  # no answer was asked for
 _COMMAND: Final = Kind.COMMAND
+_BURSTS_MAX: Final = 64  # addressees for which a task keeps one
 
 
 class Task:
@@ -83,13 +86,15 @@ class Task:
     the addressee is and whatever it does (BUS-MSG-10).
     """
 
-    __slots__ = ("_bus", "_entry", "_exchange", "_receiver")
+    __slots__ = ("_bursts", "_bus", "_entry", "_exchange", "_receiver")
 
     def __init__(self, bus: Bus, entry: Entry, receiver: Receiver) -> None:
         self._bus: Final = bus
         self._entry: Final = entry
         self._exchange: Final[Exchange] = bus._exchange
         self._receiver: Final = receiver
+        # By addressee; each ends by itself when anything is sent by another way.
+        self._bursts: dict[str, Burst] = {}
 
     def __repr__(self) -> str:
         left = self._receiver.leaving or self._entry.place is None
@@ -187,6 +192,16 @@ class Task:
             UnknownTaskError: this task is deregistered.
         """
         if on_response is None and type(to) is str:
+            if type(payload) is bytes and timeout is UNSET and bus is None:
+                burst = self._bursts.get(to)
+                if (
+                    burst is not None
+                    and burst.thread == _sync.get_ident()
+                    and len(payload) <= PAYLOAD_MAX
+                    and self._check()
+                    and burst.add(payload)
+                ):
+                    return _UNASKED
             return self._tell(to, payload, bus, timeout)
         check_optional_callable("on_response", on_response)
         names = addressees(to)
@@ -198,12 +213,16 @@ class Task:
     ) -> CommandHandle:
         """Send a command to one task, and wait for no answer: `_command`, but quick."""
         there, name, config = self._bus, to, self._bus._config
-        if timeout is UNSET:
-            timeout = config.command_timeout_s
-        deadline = deadline_after(timeout)
+        usual = timeout is UNSET
+        deadline = deadline_after(answer_timeout(config, timeout))
         self._check()
-        if bus is not None or self._exchange.find(to) is None:
+        entry = self._exchange.find(to) if bus is None else None
+        if entry is None:
             name, there = there._route(to, bus)
+        elif entry.remote and usual:
+            lasts_s = None if deadline is None else config.command_timeout_s
+            if self._burst(to, entry, payload, lasts_s):
+                return _UNASKED
         frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)
         message = Incoming(
             kind=_COMMAND,
@@ -216,6 +235,30 @@ class Task:
         )
         there._exchange.send(message)
         return _UNASKED
+
+    def _burst(
+        self, to: str, entry: Entry, payload: Any, timeout_s: float | None
+    ) -> bool:
+        """Begin to send to a task of another process in quick succession, if possible.
+
+        False if the command is to be sent by itself, behind what was sent before.
+        """
+        config = self._bus._config
+        self._bursts.pop(to, None)
+        if type(payload) is not bytes or len(payload) > PAYLOAD_MAX:
+            return False
+        place = entry.place
+        if place is None or config.message_bytes_max < PAYLOAD_MAX + 8:
+            return False
+        burst: Burst = place.burst(entry, self._entry, timeout_s)
+        if not burst.add(payload):
+            return False
+        if len(self._bursts) >= _BURSTS_MAX:
+            self._bursts = {}
+        # Another thread may have begun one just now: which was posted first?
+        if self._bursts.setdefault(to, burst) is not burst:
+            self._bursts.pop(to, None)
+        return True
 
     def _command(
         self,

@@ -11,6 +11,7 @@ import attrs
 
 if TYPE_CHECKING:
     from bus.address import Address
+    from bus.core.command_run import CommandRun
     from bus.core.peer import Key
     from bus.core.routing_table import Entry
     from bus.core.wire import Frame, LinkKind
@@ -69,7 +70,7 @@ class Post:
     """Post to a task of this process messages that came over a link, in order."""
 
     entry: Entry
-    messages: list[Incoming]
+    messages: list[Incoming | CommandRun]
 
 
 @attrs.frozen

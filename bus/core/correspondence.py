@@ -10,22 +10,22 @@ process is lost (BUS-MOVE-8).
 from __future__ import annotations
 
 import itertools
-from itertools import groupby
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from bus.core.actions import Fail, Post, Reply
+from bus.core.arriving import ArrivingCommands, numbered, numbered_singly, unpacked
 from bus.core.incoming_streams import IncomingStreams, Refusal
+from bus.core.parcel import Parcel, commands_of, packed
 from bus.core.receipts import Receipt
-from bus.core.relay import AUDIENCE, Parcel, Relay
+from bus.core.relay import AUDIENCE, Relay
 from bus.core.wire import (
     FAILED,
-    NO_DEADLINE,
+    RAW,
     WANTS_REPLY,
     Ack,
-    Message,
+    Run,
     Unrelay,
 )
 from bus.errors import (
@@ -38,15 +38,15 @@ from bus.errors import (
     WireError,
 )
 from bus.message import Incoming, Kind
-from bus.payload import decode, encode
+from bus.payload import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from bus.core.actions import Action
     from bus.core.neighbours import Neighbours
     from bus.core.peer import Peer
     from bus.core.process_manager import ProcessManager
+    from bus.core.receipts import Taken
     from bus.core.relays import Relays
     from bus.core.routing_table import Entry
     from bus.core.wire import Batch, OpenStream
@@ -54,9 +54,6 @@ if TYPE_CHECKING:
     from bus.payload import Payload
 
 __all__ = ["Correspondence"]
-
-_RECEIPT: Final = attrgetter("_receipt")
-_NUMBER: Final = attrgetter("_number")
 
 
 class Correspondence:
@@ -83,7 +80,7 @@ class Correspondence:
         self._manager: Final = manager
         self._relays: Final = relays
         self._books: Final = relays.books
-        self._streams: Final[IncomingStreams[tuple[int, Message]]] = IncomingStreams(
+        self._streams: Final[IncomingStreams[tuple[int, Run]]] = IncomingStreams(
             neighbours.me.incarnation,
             window=limits.stream_window,
             ranges_max=limits.missing_ranges,
@@ -98,32 +95,75 @@ class Correspondence:
     def post(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         """Send commands to a relay; what it has no room for fails (BUS-FLOW-1)."""
         relay: Relay = entry.box
-        limit = self._neighbours.limits.relay_queue
         at = 0
         while at < len(messages):
-            room = limit - len(relay.queue)
-            if room <= 0:
-                error = BusFullError(f"the relay of {entry.name!r}", limit)
-                if entry.overflow != "drop-oldest":
-                    self._fail(messages[at:], error)
-                    return
-                oldest = relay.drop_oldest_command()
-                self._books.failed += len(oldest)
-                self._fail(oldest, error)
-                room = 1
+            room = self._room(relay)
+            if not room:
+                self._fail(messages[at:], self._full(relay))
+                return
             # Of one sender, and no more than fits: the next may be let through by then.
             source = messages[at]._source
             end = min(len(messages), at + room)
             stop = at + 1
             while stop < end and messages[stop]._source is source:
                 stop += 1
-            run = messages[at:stop]
-            self._books.posted += len(run)
-            parcels = self._parcels(relay, source, run)
-            relay.append(parcels)
-            self._see_off(relay, parcels)
-            relay.pump()
+            self._post(relay, self._parcels(relay, source, messages[at:stop]))
             at = stop
+
+    def post_alike(
+        self,
+        entry: Entry,
+        source: Entry,
+        payloads: Sequence[bytes],
+        deadline: float | None,
+    ) -> None:
+        """Send commands of one task that differ in nothing but their bytes; see `post`.
+
+        deadline: when they are not worth delivering any more, in seconds.
+        """
+        relay: Relay = entry.box
+        while payloads:
+            room = self._room(relay)
+            if not room:
+                refused = commands_of(source, entry.name, payloads, deadline)
+                self._fail(refused, self._full(relay))
+                return
+            some, payloads = payloads[:room], payloads[room:]
+            parcel = Parcel(
+                Kind.COMMAND,
+                source,
+                self._number(relay, source),
+                0,
+                RAW,
+                next(self._turns),
+                deadline,
+                some,
+                sum(map(len, some)),
+                name=entry.name,
+            )
+            self._post(relay, [parcel])
+
+    def _room(self, relay: Relay) -> int:
+        """Return how many may be posted now; it may cost the oldest its place."""
+        room = self._neighbours.limits.relay_queue - relay.queued
+        if room > 0:
+            return room
+        if relay.entry.overflow != "drop-oldest":
+            return 0
+        oldest = relay.drop_oldest_command()
+        self._books.failed += len(oldest)
+        self._fail(oldest, self._full(relay))
+        return 1
+
+    def _full(self, relay: Relay) -> BusFullError:
+        limit = self._neighbours.limits.relay_queue
+        return BusFullError(f"the relay of {relay.entry.name!r}", limit)
+
+    def _post(self, relay: Relay, parcels: Sequence[Parcel]) -> None:
+        self._books.posted += sum([len(parcel.bodies) for parcel in parcels])
+        relay.append(parcels)
+        self._see_off(relay, parcels)
+        relay.pump()
 
     def open(self, entry: Entry, messages: Iterable[Incoming]) -> None:
         """Let a relay send: first what waited for its name."""
@@ -158,15 +198,17 @@ class Correspondence:
             return False
         command = question.kind is Kind.COMMAND
         source = self._relays.known(question._to)
+        flags, body = (FAILED, encode(error)) if error is not None else packed(payload)
         parcel = Parcel(
             kind=Kind.COMMAND_RESPONSE if command else Kind.NOTIFICATION_RESPONSE,
             source=source,
             relay=source.relay,
             id=question._id,
-            flags=0 if error is None else FAILED,
+            flags=flags,
             turn=next(self._turns),
             deadline=None,
-            body=encode(payload if error is None else error),
+            bodies=(body,),
+            size=len(body),
         )
         relay.append((parcel,))
         relay.pump()
@@ -179,46 +221,55 @@ class Correspondence:
 
         question: which of the sender's waits an answer belongs to; 0 for none.
         """
+        flags, body = packed(payload)
         parcel = Parcel(
             kind=Kind.NOTIFICATION,
             source=source,
             relay=self._relays.known(source).relay,
             id=question,
-            flags=WANTS_REPLY if question else 0,
+            flags=flags | WANTS_REPLY if question else flags,
             turn=next(self._turns),
             deadline=None,
-            body=encode(payload),
+            bodies=(body,),
+            size=len(body),
         )
         for peer in hearers:
-            if len(peer.audience.queue) >= self._neighbours.limits.relay_queue:
+            if peer.audience.queued >= self._neighbours.limits.relay_queue:
                 peer.audience.drop_oldest()  # (BUS-FLOW-3)
             peer.audience.append((parcel,))
             peer.audience.pump()
+
+    def _number(self, relay: Relay, source: Entry) -> int:
+        """Return by which number the far process knows who sends."""
+        if source in self._manager.table:
+            return self._relays.known(source).relay
+        # It has left, and its number with it.
+        return relay.peer.stray(source, self._relays.new_number)
 
     def _parcels(
         self, relay: Relay, source: Entry, messages: Iterable[Incoming]
     ) -> list[Parcel]:
         """Pack commands of one task."""
-        if source in self._manager.table:
-            number = self._relays.known(source).relay
-        else:
-            # It has left, and its number with it.
-            number = relay.peer.stray(source, self._relays.new_number)
+        number = self._number(relay, source)
         command, turns = Kind.COMMAND, self._turns
-        return [
-            Parcel(  # by position, which is quicker; the order is that of the class
-                command,
-                source,
-                number,
-                message._id,
-                WANTS_REPLY if message.wants_reply else 0,
-                next(turns),
-                message._deadline,
-                encode(message.payload),
-                message,
+        parcels = []
+        for message in messages:
+            flags, body = packed(message.payload)
+            parcels.append(
+                Parcel(  # by position, which is quicker; the order is that of the class
+                    command,
+                    source,
+                    number,
+                    message._id,
+                    flags | WANTS_REPLY if message.wants_reply else flags,
+                    next(turns),
+                    message._deadline,
+                    (body,),
+                    len(body),
+                    message,
+                )
             )
-            for message in messages
-        ]
+        return parcels
 
     def _see_off(self, relay: Relay, parcels: Iterable[Parcel]) -> None:
         """Let no relay stay of senders that have left, once this was sent."""
@@ -243,32 +294,38 @@ class Correspondence:
         session, sender = peer.session, "/".join(peer.key)
         if batch.epoch != session.their_epoch:
             raise WireError(f"MSG of epoch {batch.epoch}, open: {session.their_epoch}")
-        run = list(enumerate(batch.messages, batch.first))
-        accepted = self._streams.accept(
-            sender, batch.epoch, batch.incarnation, batch.first, run, batch.floor
-        )
-        if isinstance(accepted, Refusal):
-            raise WireError(f"MSG is refused: {accepted.value}")
+        count = batch.count
+        heading = (sender, batch.epoch, batch.incarnation, batch.first)
+        runs: Iterable[tuple[int, Run]]
+        if self._streams.accept_next(*heading, count, batch.floor):
+            runs = numbered(batch)
+        else:
+            singly = list(numbered_singly(batch))
+            accepted = self._streams.accept(*heading, singly, batch.floor)
+            if isinstance(accepted, Refusal):
+                raise WireError(f"MSG is refused: {accepted.value}")
+            if len(accepted) < count:
+                session.repeat_ack()
+            runs = accepted
         session.received(self._streams.acknowledgement(sender))
-        if len(accepted) < len(run):
-            session.repeat_ack()
         # Mostly they are commands of one task for another, one after the other: who
         # these are is looked up where that changes.
         kind, to, by, commands = Kind.COMMAND, AUDIENCE, AUDIENCE, None
-        for number, message in accepted:
-            if message.kind is not kind:
+        for number, run in runs:
+            if run.kind is not kind:
                 commands = None
-                self._deliver(peer, number, message, now)
+                for at in range(len(run.bodies)):
+                    self._deliver(peer, number + at, run, run.bodies[at], now)
                 continue
-            if commands is None or message.to != to or message.source != by:
-                to, by = message.to, message.source
-                commands = self._commands(peer, message)
+            if commands is None or run.to != to or run.source != by:
+                to, by = run.to, run.source
+                commands = self._commands(peer, run)
             if commands is not None:
-                commands.add(number, message, now)
+                commands.add(number, run, now)
 
-    def _commands(self, peer: Peer, message: Message) -> _Commands | None:
-        """Begin to deliver commands as this one; None if nobody is to get it."""
-        ends = self._ends(peer, message)
+    def _commands(self, peer: Peer, run: Run) -> ArrivingCommands | None:
+        """Begin to deliver commands as these; None if nobody is to get them."""
+        ends = self._ends(peer, run, len(run.bodies))
         if ends is None:
             return None
         relay, target = ends
@@ -276,49 +333,54 @@ class Correspondence:
         last = todo[-1] if todo else None
         if not isinstance(last, Post) or last.entry is not target:
             last = Post(target, [])
-        receipt = Receipt(peer, peer.session.their_epoch, message.to)
+        receipt = Receipt(peer, peer.session.their_epoch, run.to)
         expect = peer.receipts(target).expect
-        return _Commands(relay.entry, last, receipt, expect, todo)
+        return ArrivingCommands(relay.entry, last, receipt, expect, todo)
 
-    def _ends(self, peer: Peer, message: Message) -> tuple[Relay, Entry] | None:
-        """Return what stands for the sender of a message, and whom it is for."""
-        if message.to == AUDIENCE:
-            raise WireError(f"MSG has a {message.kind.name} for relay {message.to}")
-        relay = peer.relays.get(message.source)
-        target = self._relays.task(message.to)
+    def _ends(self, peer: Peer, run: Run, count: int) -> tuple[Relay, Entry] | None:
+        """Return what stands for the sender of messages, and whom they are for.
+
+        count: how many are strays if there is nobody.
+        """
+        if run.to == AUDIENCE:
+            raise WireError(f"MSG has a {run.kind.name} for relay {run.to}")
+        relay = peer.relays.get(run.source)
+        target = self._relays.task(run.to)
         if target is None or relay is None:
-            self.strays += 1
-            if target is None and not peer.is_told(message.to):
+            self.strays += count
+            if target is None and not peer.is_told(run.to):
                 # It left before this session, in which it has taken nothing.
-                peer.session.tell(Unrelay(relay=message.to, extracted=0))
+                peer.session.tell(Unrelay(relay=run.to, extracted=0))
             return None
         relay.users.add(target)
         return relay, target
 
-    def _deliver(self, peer: Peer, number: int, message: Message, now: float) -> None:
+    def _deliver(
+        self, peer: Peer, number: int, run: Run, body: bytes | memoryview, now: float
+    ) -> None:
         """Deliver what is no command."""
-        if message.kind is Kind.NOTIFICATION:
-            if message.to != AUDIENCE:
-                raise WireError(f"MSG has a NOTIFICATION for relay {message.to}")
-            self._notify(peer, number, message, peer.relays.get(message.source), now)
+        if run.kind is Kind.NOTIFICATION:
+            if run.to != AUDIENCE:
+                raise WireError(f"MSG has a NOTIFICATION for relay {run.to}")
+            self._notify(peer, number, run, body, now)
             return
-        ends = self._ends(peer, message)
+        ends = self._ends(peer, run, 1)
         if ends is None:
             return
         relay, target = ends
         source: Entry = relay.entry
-        payload = decode(message.body)
+        payload = unpacked(run, body)
         peer.receipts(target).expect(number)
-        peer.took(message.to, (number,), now)
-        final = message.kind is Kind.COMMAND_RESPONSE
+        peer.took(run.to, number, 1, now)
+        final = run.kind is Kind.COMMAND_RESPONSE
         if final:
-            relay.answered(target, message.id)
-        failed = bool(message.flags & FAILED)
+            relay.answered(target, run.id)
+        failed = bool(run.flags & FAILED)
         error = RemoteError(source.address.module, str(payload)) if failed else None
         self._neighbours.todo.append(
             Reply(
                 target,
-                message.id,
+                run.id,
                 source.address,
                 None if failed else payload,
                 error,
@@ -327,24 +389,25 @@ class Correspondence:
         )
 
     def _notify(
-        self, peer: Peer, number: int, message: Message, relay: Relay | None, now: float
+        self, peer: Peer, number: int, run: Run, body: bytes | memoryview, now: float
     ) -> None:
         """Give a notification to all who hear its sender here (BUS-RELAY-7)."""
         peer.session.took(AUDIENCE, number, now)
+        relay = peer.relays.get(run.source)
         if relay is None:
             self.strays += 1
             return
-        payload = decode(message.body)
+        payload = unpacked(run, body)
         for each in self._relays.audience(relay):
             incoming = Incoming(
                 kind=Kind.NOTIFICATION,
                 payload=payload,
                 subscriptions=each.subscriptions,
-                wants_reply=bool(message.flags & WANTS_REPLY),
+                wants_reply=bool(run.flags & WANTS_REPLY),
                 _source=relay.entry,
-                _id=message.id,
+                _id=run.id,
                 _to=each.entry,
-                _size=len(message.body),
+                _size=len(body),
             )
             self._neighbours.todo.append(Post(each.entry, [incoming]))
 
@@ -362,21 +425,21 @@ class Correspondence:
                 self._relays.drained(relay)
         self.pump(peer)
 
-    def extracted(self, messages: Iterable[Incoming], now: float) -> None:
+    def extracted(self, messages: Iterable[Taken], now: float) -> None:
         """Note that tasks took, or dropped, what came over links (BUS-RELAY-9)."""
-        for receipt, taken in groupby(messages, _RECEIPT):
+        for receipt, number, count in messages:
             peer: Peer = receipt.peer
             if receipt.epoch == peer.session.their_epoch:
-                peer.took(receipt.relay, map(_NUMBER, taken), now)
+                peer.took(receipt.relay, number, count, now)
 
     def pump(self, peer: Peer) -> None:
         """Put on the link whatever may be."""
         while True:
-            notifications = len(peer.audience.queue)
+            notifications = peer.audience.queued
             for relay in peer.all_relays():
                 if relay.queue:
                     relay.pump()
-            if len(peer.audience.queue) == notifications:
+            if peer.audience.queued == notifications:
                 return  # else what waited for them may go on
 
     # Departures.
@@ -452,50 +515,3 @@ class Correspondence:
 
     def _fail(self, messages: Iterable[Incoming], error: BusError) -> None:
         self._neighbours.todo += [Fail(each, error) for each in messages]
-
-
-class _Commands:
-    """Commands that came one after the other from one task for another one.
-
-    They join ``post``, which is to be done as soon as there is one.
-    """
-
-    __slots__ = ("_expect", "_post", "_receipt", "_source", "_todo")
-
-    def __init__(
-        self,
-        source: Entry,
-        post: Post,
-        receipt: Receipt,
-        expect: Callable[[int], object],
-        todo: list[Action],
-    ) -> None:
-        self._source: Final = source
-        self._post: Final = post
-        self._receipt: Final = receipt
-        self._expect: Final = expect
-        self._todo: Final = todo
-
-    def add(self, number: int, message: Message, now: float) -> None:
-        """Note one that came.
-
-        Raises:
-            WireError: its body is no payload.
-        """
-        left, body = message.milliseconds_left, message.body
-        incoming = Incoming(
-            kind=Kind.COMMAND,
-            payload=decode(body),
-            wants_reply=bool(message.flags & WANTS_REPLY),
-            _source=self._source,
-            _id=message.id,
-            _to=self._post.entry,
-            _size=len(body),
-            _deadline=None if left == NO_DEADLINE else now + left / 1000,
-            _receipt=self._receipt,
-            _number=number,
-        )
-        self._expect(number)
-        if not self._post.messages:
-            self._todo.append(self._post)
-        self._post.messages.append(incoming)

@@ -140,6 +140,24 @@ class IncomingStream(Generic[M]):
             heappush(self._held, numbered)  # by number, which no two share
         return self._released()
 
+    def accept_next(self, first: int, count: int, floor: int) -> bool:
+        """Record a run that follows what came without a gap, to be handed over whole.
+
+        False if it does not, or anything is held or missing, or it is to be refused;
+        then nothing is changed, and `accept` says what becomes of it.
+        """
+        stop = first + count
+        if (
+            first != self.next
+            or self._missing
+            or self._held
+            or not floor <= first <= stop <= NUMBERS
+            or (self._strict and count > self._span)
+        ):
+            return False
+        self.next = stop
+        return True
+
     def give_up_below(self, floor: int) -> list[M]:
         """Do as a floor says that came without messages; return what to hand over."""
         return self.accept(self.next, (), floor)

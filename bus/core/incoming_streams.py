@@ -137,6 +137,20 @@ class IncomingStreams(Generic[M]):
             return refusal
         return self._senders[sender].stream.accept(first, messages, floor)
 
+    def accept_next(
+        self,
+        sender: str,
+        epoch: int,
+        incarnation: int,
+        first: int,
+        count: int,
+        floor: int,
+    ) -> bool:
+        """Record a run to be handed over whole; see `IncomingStream.accept_next`."""
+        if self._refusal(sender, epoch, incarnation) is not None:
+            return False
+        return self._senders[sender].stream.accept_next(first, count, floor)
+
     def acknowledgement(self, sender: str) -> Acknowledgement:
         """Return what a known sender is to be told. KeyError if it never opened one."""
         return self._senders[sender].stream.acknowledgement

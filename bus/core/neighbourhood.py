@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from bus.core.link import Link
     from bus.core.peer import Key, Peer
     from bus.core.process_manager import ProcessManager
+    from bus.core.receipts import Taken
     from bus.core.routing_table import Entry
     from bus.core.wire import Characteristics, Frame, Identity
     from bus.message import Incoming
@@ -225,7 +226,17 @@ class Neighbourhood:
         hearers = self.listening.hearers(source)
         self.correspondence.notify(hearers, source, payload, question)
 
-    def extracted(self, messages: Iterable[Incoming], now: float) -> None:
+    def post_alike(
+        self,
+        entry: Entry,
+        source: Entry,
+        payloads: Sequence[bytes],
+        deadline: float | None,
+    ) -> None:
+        """Send commands that differ in nothing but their bytes to a relay."""
+        self.correspondence.post_alike(entry, source, payloads, deadline)
+
+    def extracted(self, messages: Iterable[Taken], now: float) -> None:
         """Note that tasks took, or dropped, what came over links."""
         self.correspondence.extracted(messages, now)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from bus.core.limits import Limits
-    from bus.core.relay import Parcel
+    from bus.core.parcel import Parcel
     from bus.core.routing_table import Entry
     from bus.core.session import Session
 
@@ -218,10 +218,10 @@ class Peer:
             receipts = self._receipts[task.relay] = Receipts()
         return receipts
 
-    def took(self, relay: int, numbers: Iterable[int], now: float) -> None:
-        """Note that a task of this process took messages."""
+    def took(self, relay: int, number: int, count: int, now: float) -> None:
+        """Note that a task of this process took messages, from this one on."""
         receipts = self._receipts.get(relay)
-        if receipts is not None and receipts.take(numbers):
+        if receipts is not None and receipts.take(number, count):
             self.session.took(relay, receipts.extracted, now)
 
     # Its own tasks.

@@ -8,14 +8,11 @@ the last one below which nothing is unread.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import attrs
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-__all__ = ["Receipt", "Receipts"]
+__all__ = ["Receipt", "Receipts", "Taken"]
 
 
 class Receipts:
@@ -27,26 +24,42 @@ class Receipts:
     __slots__ = ("_taken", "_unread", "extracted")
 
     def __init__(self) -> None:
-        self._unread: deque[int] = deque()
+        # Ranges of numbers: the first of each, and the first after it.
+        self._unread: deque[list[int]] = deque()
         self._taken: set[int] = set()
         self.extracted: int = 0
 
-    def expect(self, number: int) -> None:
-        """Note a message that came; its number is above all that came before."""
-        self._unread.append(number)
+    def expect(self, number: int, count: int = 1) -> None:
+        """Note messages that came, with this number and those that follow it.
 
-    def take(self, numbers: Iterable[int]) -> bool:
+        They are above all that came before.
+        """
+        unread = self._unread
+        if unread and unread[-1][1] == number:
+            unread[-1][1] += count
+        else:
+            unread.append([number, number + count])
+
+    def take(self, number: int, count: int = 1) -> bool:
         """Note that these were taken; whether `extracted` has risen by that."""
-        unread, taken, before = self._unread, self._taken, self.extracted
-        for number in numbers:
-            if unread and unread[0] == number:  # mostly: they are taken as they came
-                self.extracted = unread.popleft()
-            else:
-                taken.add(number)
-        while unread and unread[0] in taken:
-            self.extracted = unread.popleft()
-            taken.discard(self.extracted)
-        return self.extracted > before
+        unread, taken = self._unread, self._taken
+        if not unread or unread[0][0] != number:
+            # Mostly they are taken as they came; these were not.
+            taken.update(range(number, number + count))
+            return False
+        self._pass(count)
+        while unread and unread[0][0] in taken:
+            taken.discard(unread[0][0])
+            self._pass(1)
+        return True
+
+    def _pass(self, count: int) -> None:
+        """Note that nothing is unread up to a number; they are all of one range."""
+        first = self._unread[0]
+        first[0] += count
+        self.extracted = first[0] - 1
+        if first[0] == first[1]:
+            self._unread.popleft()
 
 
 @attrs.frozen(eq=False)
@@ -62,3 +75,7 @@ class Receipt:
     peer: Any
     epoch: int | None
     relay: int
+
+
+# Messages that were taken: of whom, the number of the first, and how many.
+Taken: TypeAlias = tuple[Receipt, int, int]

@@ -11,42 +11,19 @@ import enum
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import Struct
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from bus.core.limits import Limits
+    from bus.core.parcel import Parcel
     from bus.core.peer import Peer
     from bus.core.routing_table import Entry
     from bus.core.wire import Characteristics
-    from bus.message import Incoming, Kind
+    from bus.message import Incoming
 
-__all__ = ["AUDIENCE", "Parcel", "Relay", "RelayState"]
+__all__ = ["AUDIENCE", "Relay", "RelayState"]
 
 AUDIENCE: Final = 0  # the relay number of all who hear notifications in a process
-
-
-class Parcel(Struct, frozen=True, eq=False):
-    """A message on its way to another process.
-
-    source: the task that sends it; relay: the number by which others know that.
-    id, flags: as in `bus.core.wire.Message`.
-    turn: tells of two of one sender which was sent first.
-    deadline: on the clock of this process, in seconds.
-    message: the command it was made from, to be sent elsewhere or to fail; None for
-      what concerns nobody else.
-    """
-
-    kind: Kind
-    source: Entry
-    relay: int
-    id: int
-    flags: int
-    turn: int
-    deadline: float | None
-    body: bytes
-    message: Incoming | None = None
 
 
 class RelayState(enum.Enum):
@@ -68,8 +45,10 @@ class Relay:
     since: when it was made, in seconds.
     opened: whether what was sent before all that is posted to it lies in front.
     client: what stands for the task to those who post here; given by the driver.
-    queue: what was not put on any link; queued_bytes: how long the bodies of that are.
-    unacked: what was, with its number, and was not extracted.
+    queue: what was not put on any link; queued: how many messages that is;
+      queued_bytes: how long their bodies are.
+    unacked: what was, with the number of its first message, and was not extracted;
+      under_way: how many messages; unacked_bytes: how long their bodies are.
     asked: commands that were, by who asked and the number of the question, and are not
       answered.
     withdrawn: commands taken out of the queue, for whoever has the name now.
@@ -77,8 +56,8 @@ class Relay:
       and have not left (BUS-DEREG-10).
 
     Invariants:
-    I1. numbers in ``unacked`` rise; there are no more of them, and of their bytes, than
-        the window holds, but for the last one's.
+    I1. numbers in ``unacked`` rise; there are no more messages in it, and no more
+        bytes, than the window holds, but for the last one's.
     I2. commands are queued or withdrawn only while it is not unnamed.
     """
 
@@ -94,11 +73,13 @@ class Relay:
         "peer",
         "provisional",
         "queue",
+        "queued",
         "queued_bytes",
         "since",
         "state",
         "unacked",
         "unacked_bytes",
+        "under_way",
         "users",
         "withdrawn",
     )
@@ -124,8 +105,10 @@ class Relay:
         self.since: Final = now
         self.opened: bool = True
         self.queue: deque[Parcel] = deque()
+        self.queued: int = 0
         self.queued_bytes: int = 0
         self.unacked: deque[tuple[int, Parcel]] = deque()
+        self.under_way: int = 0
         self.unacked_bytes: int = 0
         self.asked: dict[tuple[Entry, int], Incoming] = {}
         self.withdrawn: list[Incoming] = []
@@ -140,14 +123,18 @@ class Relay:
     def append(self, parcels: Sequence[Parcel]) -> None:
         """Post something of one task, and of one kind, behind all that is here."""
         self.queue += parcels
-        self.queued_bytes += sum([len(parcel.body) for parcel in parcels])
-        self.peer.queued(parcels[0], len(parcels))
+        count = sum([len(parcel.bodies) for parcel in parcels])
+        self.queued += count
+        self.queued_bytes += sum([parcel.size for parcel in parcels])
+        self.peer.queued(parcels[0], count)
 
     def open(self, first: list[Parcel]) -> None:
         """Put in front what was sent before all that is here."""
         self.queue.extendleft(reversed(first))
         for parcel in first:
-            self._count(parcel)
+            self.queued += len(parcel.bodies)
+            self.queued_bytes += parcel.size
+            self.peer.queued(parcel, len(parcel.bodies))
         self.opened = True
 
     def pump(self) -> None:
@@ -162,39 +149,67 @@ class Relay:
             while self.queue and (run := self._take_run()):
                 self._send(run)
             return
-        session, held, at = self.peer.session, set[int](), 0
-        while at < len(self.queue) and self._room and session.room:
+        held, at = set[int](), 0
+        while at < len(self.queue) and (room := self._room) > 0:
             parcel = self.queue[at]
             if parcel.relay in held or self.peer.holds_back(self, parcel):
                 held.add(parcel.relay)
                 at += 1
                 continue
-            del self.queue[at]
-            self._send([parcel])
+            bytes_left = self.limits.window_bytes - self.unacked_bytes
+            self._send([self._take_fitting(at, room, bytes_left)])
 
     def _take_run(self) -> list[Parcel]:
         """Take out what goes first of one sender and may go now, as it lies there."""
-        queue, window_bytes = self.queue, self.limits.window_bytes
-        room = min(self.peer.session.room, self.limits.window - len(self.unacked))
-        length = self.unacked_bytes
+        queue, limits = self.queue, self.limits
         number = queue[0].relay
-        run: list[Parcel] = []
         if (
-            len(queue) <= room
-            and length + self.queued_bytes <= window_bytes
+            self.queued <= self._room
+            and self.unacked_bytes + self.queued_bytes <= limits.window_bytes
             and all(each.relay == number for each in queue)
         ):
             # All that lies here, and nothing of another sender: mostly so.
-            run += queue
+            run = list(queue)
             queue.clear()
             return run
-        while len(run) < room and queue and queue[0].relay == number:
-            if length >= window_bytes and (run or self.unacked):
+        room, bytes_left = self._room, limits.window_bytes - self.unacked_bytes
+        run = []
+        while room > 0 and queue and queue[0].relay == number:
+            if bytes_left <= 0 and (run or self.unacked):
                 break
-            parcel = queue.popleft()
+            parcel = self._take_fitting(0, room, bytes_left)
             run.append(parcel)
-            length += len(parcel.body)
+            room -= len(parcel.bodies)
+            bytes_left -= parcel.size
         return run
+
+    @property
+    def _room(self) -> int:
+        """How many more may be put on the link now; one may if nothing is under way."""
+        room = self.peer.session.room
+        if not self.unacked:
+            return min(room, self.limits.window)
+        if self.unacked_bytes >= self.limits.window_bytes:
+            return 0
+        return min(room, self.limits.window - self.under_way)
+
+    def _take_fitting(self, at: int, room: int, bytes_left: int) -> Parcel:
+        """Take a parcel out of the queue, or as many of its messages as may go now."""
+        parcel = self.queue[at]
+        if len(parcel.bodies) > room or parcel.size > bytes_left:
+            fits = room
+            if parcel.size > bytes_left:
+                fits = 0
+                for body in parcel.bodies[:room]:
+                    if bytes_left <= 0 and fits:
+                        break
+                    bytes_left -= len(body)
+                    fits += 1
+            if fits < len(parcel.bodies):
+                self.queue[at] = parcel.part(fits)
+                return parcel.part(0, fits)
+        del self.queue[at]
+        return parcel
 
     def _send(self, run: list[Parcel]) -> None:
         """Put on the link what was taken out, of one sender."""
@@ -203,18 +218,13 @@ class Relay:
         if not peer.is_leaving(first.relay):
             self.users.add(first.source)
         self.unacked += zip(peer.session.send(self.number, run), run, strict=True)
-        length = sum([len(parcel.body) for parcel in run])
-        self.unacked_bytes += length
-        self.queued_bytes -= length
-        peer.unqueued(first, len(run))
-
-    @property
-    def _room(self) -> bool:
-        """Whether one more may be under way; one always may if nothing is."""
-        return not self.unacked or (
-            len(self.unacked) < self.limits.window
-            and self.unacked_bytes < self.limits.window_bytes
-        )
+        count = sum([len(parcel.bodies) for parcel in run])
+        size = sum([parcel.size for parcel in run])
+        self.under_way += count
+        self.unacked_bytes += size
+        self.queued -= count
+        self.queued_bytes -= size
+        peer.unqueued(first, count)
 
     def drop_oldest(self) -> None:
         """Drop what has waited longest for a link."""
@@ -222,12 +232,16 @@ class Relay:
 
     def drop_oldest_command(self) -> list[Incoming]:
         """Take out the command that has waited longest, if any does."""
-        found = (each for each in self.queue if each.message is not None)
-        oldest = [each for each in [next(found, None)] if each is not None]
-        for each in oldest:
-            self.queue.remove(each)
-            self._uncount(each)
-        return _commands(oldest)
+        for at, parcel in enumerate(self.queue):
+            if parcel.is_command:
+                oldest = parcel.part(0, 1)
+                if oldest is parcel:
+                    del self.queue[at]
+                else:
+                    self.queue[at] = parcel.part(1)
+                self._uncount(oldest)
+                return oldest.commands()
+        return []
 
     def withdraw(self) -> None:
         """Keep back the commands that are not under way yet, in order."""
@@ -242,24 +256,26 @@ class Relay:
     @property
     def waiting(self) -> int:
         """How many commands wait here, or are under way."""
-        waiting = len(self.withdrawn)
-        if self.queue:
-            waiting += sum(each.message is not None for each in self.queue)
-        if self.unacked:
-            waiting += sum(each.message is not None for _, each in self.unacked)
-        return waiting
+        parcels = [*self.queue, *[parcel for _, parcel in self.unacked]]
+        commands = [len(each.bodies) for each in parcels if each.is_command]
+        return len(self.withdrawn) + sum(commands)
 
     def extracted(self, number: int) -> int:
         """Note that the task took all up to a number; return how many commands."""
         taken = 0
         while self.unacked and self.unacked[0][0] <= number:
-            _, parcel = self.unacked.popleft()
-            self.unacked_bytes -= len(parcel.body)
-            message = parcel.message
-            if message is None:
+            first, parcel = self.unacked.popleft()
+            if first + len(parcel.bodies) > number + 1:
+                rest = parcel.part(number + 1 - first)
+                self.unacked.appendleft((number + 1, rest))
+                parcel = parcel.part(0, number + 1 - first)
+            self.under_way -= len(parcel.bodies)
+            self.unacked_bytes -= parcel.size
+            if not parcel.is_command:
                 continue
-            taken += 1
-            if message.wants_reply:
+            taken += len(parcel.bodies)
+            message = parcel.message
+            if message is not None and message.wants_reply:
                 key = (parcel.source, parcel.id)
                 if key in self._answered:
                     self._answered.discard(key)
@@ -284,7 +300,7 @@ class Relay:
         """Take out the commands that are under way, in order; drop the rest."""
         parcels = [parcel for _, parcel in self.unacked]
         self.unacked.clear()
-        self.unacked_bytes = 0
+        self.under_way = self.unacked_bytes = 0
         self._answered.clear()
         return _commands(parcels)
 
@@ -310,22 +326,17 @@ class Relay:
         return min((at for at in waiting + asked if at is not None), default=None)
 
     def _take(self, *, commands_only: bool) -> list[Parcel]:
-        taken = [
-            each for each in self.queue if not commands_only or each.message is not None
-        ]
+        taken = [each for each in self.queue if not commands_only or each.is_command]
         for each in taken:
             self.queue.remove(each)
             self._uncount(each)
         return taken
 
-    def _count(self, parcel: Parcel) -> None:
-        self.queued_bytes += len(parcel.body)
-        self.peer.queued(parcel)
-
     def _uncount(self, parcel: Parcel) -> None:
-        self.queued_bytes -= len(parcel.body)
-        self.peer.unqueued(parcel)
+        self.queued -= len(parcel.bodies)
+        self.queued_bytes -= parcel.size
+        self.peer.unqueued(parcel, len(parcel.bodies))
 
 
 def _commands(parcels: Iterable[Parcel]) -> list[Incoming]:
-    return [each.message for each in parcels if each.message is not None]
+    return [command for each in parcels for command in each.commands()]

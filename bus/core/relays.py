@@ -220,7 +220,7 @@ class Relays:
         """Let those go on who wait behind a relay, if nothing of it is under way."""
         if relay.state is not RelayState.SUPERSEDED:
             return
-        if any(parcel.message is not None for _, parcel in relay.unacked):
+        if any(parcel.is_command for _, parcel in relay.unacked):
             return
         found = self._manager.table.find(relay.entry.name)
         back = found is relay.entry

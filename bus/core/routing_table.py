@@ -80,6 +80,8 @@ class Entry:
     relay: the number by which other processes know a task of this one, 0 before any
       does.
     overflow: what becomes of commands that it has no room for (BUS-FLOW-6).
+    order: exchanged after each thing that the task has sent to others and that nothing
+      it sends later may overtake; a burst that was begun before goes on no more.
     """
 
     id: RegistrationId
@@ -93,6 +95,7 @@ class Entry:
     table: RoutingTable | None = attrs.field(default=None, repr=False)
     relay: int = 0
     overflow: Overflow = "error"
+    order: object = attrs.field(default=None, repr=False)
 
 
 class RoutingTable:

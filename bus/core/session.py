@@ -12,31 +12,36 @@ Only one link is listened to at a time. It decides nothing about what is said.
 from __future__ import annotations
 
 from collections import Counter, deque
-from itertools import repeat
-from typing import TYPE_CHECKING, Final
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from bus.core.incoming_stream import Acknowledgement
 from bus.core.outgoing_stream import OutgoingStream
 from bus.core.wire import (
+    FOLLOWS_MIN,
     MESSAGES_MAX,
     NO_DEADLINE,
     Ack,
     Batch,
-    Message,
     OpenStream,
+    Run,
     Unrelay,
 )
 from bus.core.wire.stream_frames import EXTRACTED_MAX
 from bus.errors import WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from bus.core.limits import Limits
-    from bus.core.relay import Parcel
+    from bus.core.parcel import Parcel
     from bus.core.wire import ControlFrame, Frame
 
 __all__ = ["Session"]
+
+# A parcel on a link: by the number of its first message, and to which relay.
+_Numbered: TypeAlias = "tuple[int, int, Parcel]"
 
 _HEARD_MAX: Final = 64  # control frames heard and not acknowledged
 _BATCH_BYTES_MAX: Final = 64 * 2**10
@@ -88,7 +93,7 @@ class Session:
         self.own: Final = own
         self._nonce: Final = nonce
         self._limits: Final = limits
-        self.outgoing: OutgoingStream[tuple[int, Parcel]] = OutgoingStream(
+        self.outgoing: OutgoingStream[_Numbered] = OutgoingStream(
             epoch, window=limits.stream_window
         )
         self.their_epoch: int | None = None
@@ -100,7 +105,7 @@ class Session:
         # Of whom these say that they left, by relay number, and how often.
         self._farewells: Final[Counter[int]] = Counter()
         self._held: int | None = None  # how much was told when it was held
-        self._outbox: list[ControlFrame | tuple[int, int, Parcel]] = []
+        self._outbox: list[ControlFrame | _Numbered] = []
         self.heard: int = 0
         self._acked_heard: int = 0
         self._received = Acknowledgement(1)
@@ -147,10 +152,11 @@ class Session:
         # All again, in the order in which it was: what stands for a relay before what
         # is sent by it, and after that what ends it.
         controls = deque(self._controls)
-        for number, (to, parcel) in self.outgoing.outstanding():
-            while controls and controls[0][0] <= number:
-                self._outbox.append(controls.popleft()[1])
-            self._outbox.append((number, to, parcel))
+        for sent, messages in groupby(self.outgoing.outstanding(), itemgetter(1)):
+            for part in _parts(sent, [number for number, _ in messages]):
+                while controls and controls[0][0] <= part[0]:
+                    self._outbox.append(controls.popleft()[1])
+                self._outbox.append(part)
         self._outbox += [frame for _, frame in controls]
 
     def reset(self) -> None:
@@ -213,11 +219,22 @@ class Session:
         if self.ready and self._held is None:
             self._outbox.append(frame)
 
-    def send(self, to: int, parcels: Sequence[Parcel]) -> range:
-        """Send messages to a relay number; there must be room. Return their numbers."""
-        first = self.outgoing.send_all([(to, parcel) for parcel in parcels])
-        numbers = range(first, self.outgoing.next)
-        self._outbox += zip(numbers, repeat(to), parcels, strict=False)
+    def send(self, to: int, parcels: Sequence[Parcel]) -> list[int]:
+        """Send parcels to a relay number; there must be room for all.
+
+        Returns the number of the first message of each.
+        """
+        number = self.outgoing.next
+        numbers: list[int] = []
+        sent: list[_Numbered] = []
+        for parcel in parcels:
+            numbered = (number, to, parcel)
+            numbers.append(number)
+            count = len(parcel.bodies)
+            sent += (numbered,) * count
+            number += count
+            self._outbox.append(numbered)
+        self.outgoing.send_all(sent)
         return numbers
 
     def flush(self, now: float) -> list[Frame]:
@@ -225,36 +242,41 @@ class Session:
         if not self.ready or not (self._outbox or self._ack_due(now)):
             return []
         frames: list[Frame] = []
-        run: list[Message] = []
-        first = size = 0
+        runs: list[Run] = []
+        first = stop = size = 0
         for each in self._outbox:
             if not isinstance(each, tuple):
-                self._close_run(frames, first, run)
-                run, size = [], 0
+                self._close_batch(frames, first, runs)
+                runs, size = [], 0
                 frames.append(each)
                 continue
-            number, to, parcel = each
-            if run and (
-                number != first + len(run)
-                or len(run) == MESSAGES_MAX
-                or size > _BATCH_BYTES_MAX
-            ):
-                self._close_run(frames, first, run)
-                run, size = [], 0
-            if not run:
-                first = number
-            run.append(_packed(to, parcel, now))
-            size += len(parcel.body)
-        self._close_run(frames, first, run)
+            number, to, whole = each
+            for parcel in _cut(whole):
+                count = len(parcel.bodies)
+                long = count == 1 and parcel.size >= FOLLOWS_MIN  # travels by itself
+                if runs and (
+                    long
+                    or number != stop
+                    or stop - first + count > MESSAGES_MAX
+                    or size > _BATCH_BYTES_MAX
+                ):
+                    self._close_batch(frames, first, runs)
+                    runs, size = [], 0
+                if not runs:
+                    first = number
+                runs.append(_run(to, parcel, now))
+                size += parcel.size + _BATCH_BYTES_MAX * long
+                number = stop = number + count
+        self._close_batch(frames, first, runs)
         self._outbox.clear()
         if self._ack_due(now):
             frames += self._acks()
         return frames
 
-    def _close_run(self, frames: list[Frame], first: int, run: list[Message]) -> None:
-        if run:
+    def _close_batch(self, frames: list[Frame], first: int, runs: list[Run]) -> None:
+        if runs:
             floor = self.outgoing.floor
-            frames.append(Batch(self.epoch, self.incarnation, floor, first, run))
+            frames.append(Batch(self.epoch, self.incarnation, floor, first, runs))
 
     # What comes in.
 
@@ -339,14 +361,14 @@ class Session:
                     del self._farewells[frame.relay]
 
 
-def _packed(to: int, parcel: Parcel, now: float) -> Message:
+def _run(to: int, parcel: Parcel, now: float) -> Run:
     deadline, left = parcel.deadline, NO_DEADLINE
     if (
         deadline is not None
         and not 0 <= (left := int((deadline - now) * 1000)) < NO_DEADLINE
     ):
         left = 0 if left < 0 else NO_DEADLINE - 1
-    return Message(
+    return Run(
         to,
         parcel.relay,
         parcel.kind,
@@ -354,5 +376,30 @@ def _packed(to: int, parcel: Parcel, now: float) -> Message:
         parcel.id,
         left,
         0,
-        parcel.body,
+        parcel.bodies,
     )
+
+
+def _cut(parcel: Parcel) -> Iterator[Parcel]:
+    """Cut what is too much for one frame into pieces, of a message at least."""
+    count = len(parcel.bodies)
+    if count == 1 or (parcel.size <= _BATCH_BYTES_MAX and count <= MESSAGES_MAX):
+        yield parcel
+        return
+    start = size = 0
+    for at, body in enumerate(parcel.bodies):
+        if size > _BATCH_BYTES_MAX or at - start == MESSAGES_MAX:
+            yield parcel.part(start, at)
+            start, size = at, 0
+        size += len(body)
+    yield parcel.part(start)
+
+
+def _parts(sent: _Numbered, numbers: Sequence[int]) -> Iterator[_Numbered]:
+    """Return what is left of a parcel: its messages that still have these numbers."""
+    first, to, parcel = sent
+    start = numbers[0]
+    for number, after in zip(numbers, [*numbers[1:], 0], strict=True):
+        if after != number + 1:
+            yield start, to, parcel.part(start - first, number + 1 - first)
+            start = after

@@ -13,14 +13,16 @@ others goes through the inbox (BUS-MSG-15).
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, cast
 
 from bus.message import Incoming, Kind
 from bus.threads.account import Admission
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from bus.core.command_run import CommandRun
     from bus.core.routing_table import Entry
     from bus.threads.account import Account
     from bus.threads.delivery import Delivery
@@ -51,8 +53,19 @@ class Arrivals:
         """Whether anything is held back for a task; a look, from any thread."""
         return entry in self._held
 
-    def deliver(self, entry: Entry, messages: Sequence[Incoming]) -> None:
+    def deliver(self, entry: Entry, messages: Sequence[Incoming | CommandRun]) -> None:
         """Give messages to a task, or hold them back."""
+        for kind, some in groupby(messages, type):
+            if kind is Incoming:
+                self._deliver(entry, list(cast("Iterator[Incoming]", some)))
+                continue
+            for run in cast("Iterator[CommandRun]", some):
+                if entry not in self._held:
+                    _offer_commands(entry, run)
+                if len(run):
+                    self._deliver(entry, run.rest())
+
+    def _deliver(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         held = self._held.get(entry)
         given = 0 if held is not None else _offer_run(entry, messages)
         for message in messages[given:]:
@@ -138,6 +151,13 @@ def _offer_run(entry: Entry, messages: Sequence[Incoming]) -> int:
         if place is not None:
             given = place.inbox.offer_run(messages, account, place)
     return given
+
+
+def _offer_commands(entry: Entry, run: CommandRun) -> None:
+    """Post what a task has room for of commands that are kept as one."""
+    place = entry.place
+    if place is not None:
+        place.inbox.offer_commands(run, entry.box.client.account, place)
 
 
 def _offer(entry: Entry, message: Incoming) -> bool:

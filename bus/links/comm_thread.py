@@ -24,7 +24,7 @@ from bus.address import Address
 from bus.core.actions import Action, Dial, HangUp, Post, Reply, Resume, Send, Vacate
 from bus.core.neighbourhood import Neighbourhood
 from bus.core.routing_table import RegistrationId
-from bus.core.wire import VERSIONS, Reason, decode, encode
+from bus.core.wire import VERSIONS, FrameReader, Reason, pieces
 from bus.errors import (
     AccessDeniedError,
     BusyError,
@@ -36,7 +36,7 @@ from bus.links.arrivals import Arrivals
 from bus.links.complaints import Complaints
 from bus.links.joining import Joining
 from bus.links.lines import Lines
-from bus.links.relay_host import RelayHost, Said
+from bus.links.relay_host import Posted, RelayHost, Said
 from bus.threads.delivery import Answer
 from queuebroker import _sync
 
@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from bus.config import BusConfig
+    from bus.core.command_run import CommandRun
     from bus.core.limits import Limits
+    from bus.core.receipts import Taken
     from bus.core.routing_table import Entry
     from bus.core.wire import Frame, Identity, Refused
     from bus.errors import BusError
@@ -64,6 +66,8 @@ _log: Final = logging.getLogger("bus")
 _REFUSALS: Final = 4
 # At most so late is what is due seen to.
 _REVIEW_S: Final = 0.005
+# After so long a task that reads on has told what it reads, or hangs in a callback.
+_LOOK_S: Final = 0.005
 
 
 def _no_refusal(_: MessageQueue) -> None:
@@ -157,11 +161,18 @@ class CommThread:
         # that something is to be done with.
         self._nudged: bool = False
         self._own_nudges: int = 0
-        self._taken: Final[deque[Incoming]] = deque()
+        self._taken: Final[deque[Taken]] = deque()
+        # Of what a task reads; after that, what it may be reading still.
+        self._reading: Final[deque[CommandRun]] = deque()
+        self._read_on: list[CommandRun] = []
+        # When that is looked at once more, whatever else there is to do: a task that
+        # hangs in a callback tells nothing of what it has read just before.
+        self._look_at: float | None = None
         # Whether this thread wakes soon anyway to acknowledge what was taken: then it
         # is not woken for more of that, unless it is much (BUS-RELAY-9).
         self._armed: bool = False
         self._taken_max: Final = max(1, config.window // 4)
+        self._readers: Final[dict[int, FrameReader]] = {}  # by link
         self._outbox: Final[deque[Send | HangUp | Dial]] = deque()
         self._arrivals: Final = Arrivals(
             messages_max=config.task_fifo_messages, bytes_max=config.task_fifo_bytes
@@ -254,15 +265,28 @@ class CommThread:
 
     def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
         """Send the answer to what came from another process."""
-        self._host.inbox.push(Said(question, payload, error))
+        try:
+            self._host.inbox.push(Said(question, payload, error))
+        finally:
+            question._to.order = object()
 
     def taken(self, message: Incoming) -> None:
         """Note that a task took, or dropped, a message, wherever it came from."""
         if message._receipt is not None:
-            self._taken.append(message)
+            self._taken.append((message._receipt, message._number, 1))
             if not self._armed or len(self._taken) >= self._taken_max:
                 self._wake()
         self.left(message._to)
+
+    def reading(self, run: CommandRun) -> None:
+        """Note that a task reads, or has read, of what came from another process.
+
+        It counts itself how much that is, so that it need not be told for each message.
+        """
+        self._reading.append(run)
+        if not self._armed or run.at - run.told >= self._taken_max:
+            self._wake()
+        self.left(run._to)
 
     def left(self, entry: Entry) -> None:
         """Note that a task has room, or has gone from its place."""
@@ -346,13 +370,17 @@ class CommThread:
     def _due(self) -> bool:
         """Whether there is anything to do but for what comes by links."""
         return bool(
-            self._host.inbox.items
-            or self._outbox
-            or self._nudged
-            or (
-                self._taken and (not self._armed or len(self._taken) >= self._taken_max)
-            )
+            self._host.inbox.items or self._outbox or self._nudged or self._much_taken()
         )
+
+    def _much_taken(self) -> bool:
+        """Whether tasks have taken anything, and so much that it is not to wait."""
+        if not (self._taken or self._reading):
+            return False
+        if not self._armed:
+            return True
+        read = sum([run.at - run.told for run in self._reading.copy()])
+        return len(self._taken) + read >= self._taken_max
 
     def _deadline(self) -> float | None:
         """Return until when to sleep.
@@ -363,10 +391,10 @@ class CommThread:
         now = _sync.monotonic()
         if now < self._review_at:
             self._armed = self._end_at is None
-            return _first(self._due_at, self._review_at, self._end_at)
+            return _first(self._due_at, self._review_at, self._end_at, self._look_at)
         self._due_at = self._exchange.look(lambda: self._next_deadline(now))
         self._review_at = now + self._review_s
-        return _first(self._due_at, self._end_at)
+        return _first(self._due_at, self._end_at, self._look_at)
 
     def _next_deadline(self, now: float) -> float | None:
         parked = self._exchange.manager.parked.next_deadline()
@@ -416,20 +444,24 @@ class CommThread:
     def _read(self, number: int, data: bytes | None) -> _Read:
         """Read what came by a link; a long frame only of who has greeted."""
         if data is None:
+            self._readers.pop(number, None)
             return _Read(lost=True)
         try:
             most = self._greeting_bytes
             if len(data) > most and self.remote.links.is_unknown(number):
                 # Nothing may come behind a greeting before that was answered.
                 raise WireError(f"frame has {len(data)} bytes, {most} before a HELLO")
-            return _Read(decode(data))
+            reader = self._readers.get(number)
+            if reader is None:
+                reader = self._readers[number] = FrameReader()
+            return _Read(reader.read(data))
         except WireError as error:
             return _Read(error=error)
 
     def _decide(
         self,
         came: Iterable[tuple[int, _Read]],
-        posted: Iterable[Incoming | Said],
+        posted: Iterable[Posted],
         now: float,
     ) -> list[Action]:
         """Let the manager decide on all that happened; see `Neighbourhood`."""
@@ -442,8 +474,7 @@ class CommThread:
                 actions += remote.malformed(number, read.error, now)
             else:
                 actions += remote.receive(number, read.frame, now)
-        if self._taken:
-            taken = [self._taken.popleft() for _ in range(len(self._taken))]
+        if taken := self._take_taken(now):
             remote.extracted(taken, now)
         self._host.pass_on(posted, remote)
         # As of before all this; what is due by then is seen to in the next round.
@@ -452,6 +483,25 @@ class CommThread:
             actions += remote.tick(now)
             self._review_at = 0.0  # what was due is not any more
         return actions + remote.flush(now)
+
+    def _take_taken(self, now: float) -> list[Taken]:
+        """Take out what tasks have taken since, and what they have read by now."""
+        taken = [self._taken.popleft() for _ in range(len(self._taken))]
+        begun = [self._reading.popleft() for _ in range(len(self._reading))]
+        runs = dict.fromkeys([*self._read_on, *begun])
+        if begun:
+            self._look_at = now + _LOOK_S
+        elif self._look_at is not None and self._look_at <= now:
+            self._look_at = None
+        self._read_on = []
+        for run in runs:
+            told, read = run.told, run.at
+            if read > told:
+                taken.append((run.receipt, run.number + told, read - told))
+                run.told = read
+            if run:  # it may hang in a callback, and have gone on before that
+                self._read_on.append(run)
+        return taken
 
     def _vacate(
         self, entry: Entry, messages: Sequence[Incoming], *, final: bool
@@ -467,9 +517,11 @@ class CommThread:
         while self._outbox:
             match self._outbox.popleft():
                 case Send(link, frame):
-                    self._lines.send(link, encode(frame))
+                    for piece in pieces(frame):
+                        self._lines.send(link, piece)
                 case HangUp(link):
                     self._lines.hang_up(link)
+                    self._readers.pop(link, None)
                 case Dial() as dial:
                     self._dial(dial)
 

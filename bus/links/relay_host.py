@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from bus.core.routing_table import Entry, RegistrationId, Visibility
+from bus.links.burst import Burst, Salvo
 from bus.links.stand_in import StandIn
 from bus.threads.account import Account
 from bus.threads.inbox import Inbox
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from bus.threads.delivery import Delivery
 
 __all__ = ["RelayHost", "Said"]
+
+# What is posted here, once it was taken out.
+Posted: TypeAlias = "Incoming | Salvo | Said"
 
 _ADDRESSEE: Final = attrgetter("_to")
 
@@ -104,6 +108,7 @@ class RelayHost:
             address=here,
             place=self,
             box=None,
+            remote=True,
             overflow="drop-oldest",
         )
         # Of the comm thread alone: what was posted to relays that were given up since,
@@ -137,19 +142,28 @@ class RelayHost:
         """Post a message for a relay, or for the audience; see `Inbox.offer`."""
         return self.inbox.offer(message, self)
 
+    def burst(self, to: Entry, source: Entry, timeout_s: float | None) -> Burst:
+        """Begin to send commands to a relay in quick succession.
+
+        timeout_s: for how long each is worth delivering; None for ever.
+        """
+        return Burst(to, source, to.box.client, self, self.inbox, timeout_s)
+
     def ask(self, request: Callable[[], object]) -> None:
         """Let the comm thread call something, after what was posted before."""
         self.inbox.push(Request(request))
 
     # For the comm thread.
 
-    def take(self) -> tuple[list[Incoming | Said], list[Request]]:
+    def take(self) -> tuple[list[Posted], list[Request]]:
         """Take out what was posted, and what is asked, each in order."""
-        posted: list[Incoming | Said] = []
+        posted: list[Posted] = []
         requests: list[Request] = []
         for item in self.inbox.take_now():
             if type(item) is Request:
                 requests.append(item)
+            elif type(item) is Burst:
+                posted.append(item.take())
             elif (
                 (entry := item._to) is None
                 or entry.overflow != "drop-oldest"
@@ -176,19 +190,31 @@ class RelayHost:
                 for message in run:
                     remote.notify(message._source, message.payload, message._id)
             else:
-                self._pass_commands_on(entry, list(run), remote)
+                for kind, some in groupby(run, type):
+                    self._busy.add(entry.box)
+                    if kind is Salvo:
+                        for salvo in some:
+                            self._pass_salvo_on(entry, salvo, remote)
+                    else:
+                        self._pass_commands_on(entry, list(some), remote)
 
     def _pass_commands_on(
         self, entry: Entry, messages: list[Incoming], remote: Neighbourhood
     ) -> None:
-        relay: Relay = entry.box
-        stand_in: StandIn = relay.client
+        stand_in: StandIn = entry.box.client
         stand_in.moved(messages)
-        self._busy.add(relay)
         if entry.place is self:
             remote.post(entry, messages)
         else:
             self._strays.setdefault(entry, []).extend(messages)
+
+    def _pass_salvo_on(self, entry: Entry, salvo: Salvo, remote: Neighbourhood) -> None:
+        stand_in: StandIn = entry.box.client
+        stand_in.moved_alike(len(salvo.payloads), salvo.size)
+        if entry.place is self:
+            remote.post_alike(entry, salvo.source, salvo.payloads, salvo.deadline)
+        else:
+            self._strays.setdefault(entry, []).extend(salvo.commands())
 
     def put_back(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         """Keep what was to be sent first by a relay that was given up; any thread."""

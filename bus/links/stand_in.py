@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from bus.core.relay import Relay
     from bus.errors import BusError
+    from bus.links.burst import Burst
     from bus.message import Incoming
     from bus.threads.account import Account, Overflow
 
@@ -45,6 +46,7 @@ class StandIn:
     """
 
     __slots__ = (
+        "_bursts",
         "_bytes_max",
         "_coming",
         "_left",
@@ -82,6 +84,8 @@ class StandIn:
         self._coming: deque[Incoming] | None = (
             deque() if overflow == "drop-oldest" else None
         )
+        # Those for which room is taken; under that lock, too.
+        self._bursts: Final[set[Burst]] = set()
         # Guards the next, which any thread counts up: what came from there, and it
         # cannot be told that nobody got it.
         self._lock: Final[_thread.LockType] = _sync.Lock()
@@ -119,10 +123,9 @@ class StandIn:
         What was dropped for it joins ``dropped``.
         """
         size = message._size
-        unread = self._posted - self._left
-        if unread >= self._messages_max or (
-            unread and self._posted_bytes - self._left_bytes + size > self._bytes_max
-        ):
+        if self.full(size):
+            self._reclaim_locked()
+        if self.full(size):
             if self.overflow == "drop-newest":
                 return Admission.DROPPED
             if self._coming is None:
@@ -169,6 +172,51 @@ class StandIn:
         with lock:
             return self.admit_locked(message, dropped)
 
+    def reserve_locked(self, burst: Burst, need: int, most: int, size: int) -> int:
+        """Take room for a burst: for ``need`` messages, if possible for ``most``.
+
+        Each is counted as ``size`` bytes. Returns for how many, 0 if these do not fit.
+        Under the lock of the comm thread's inbox.
+        """
+        if self._coming is not None:
+            return 0
+        given = self._free(most, size)
+        if given < need:
+            self._reclaim_locked()
+            given = self._free(most, size)
+        if given < need:
+            return 0
+        self._bursts.add(burst)
+        # Last: no interrupt comes between this and that the burst has it.
+        self._posted += given
+        self._posted_bytes += given * size
+        return given
+
+    def release_locked(self, burst: Burst, unused: int, unused_bytes: int) -> None:
+        """Give room back that a burst did not need, and has no more; likewise."""
+        self._posted -= unused
+        self._posted_bytes -= unused_bytes
+        self._bursts.discard(burst)
+
+    def _free(self, most: int, size: int) -> int:
+        messages = self._messages_max - self.unread
+        length = self._bytes_max - (self._posted_bytes - self._left_bytes)
+        return min(most, messages, length // size)
+
+    def _reclaim_locked(self) -> None:
+        """Take back what bursts have and do not use: nobody is refused for that."""
+        for burst in list(self._bursts):
+            unused, unused_bytes = burst.reclaim_locked()
+            self._posted -= unused
+            self._posted_bytes -= unused_bytes
+            if not burst.room:  # its sender was interrupted, and may never use it
+                self._bursts.discard(burst)
+
+    def moved_alike(self, count: int, size: int) -> None:
+        """Note that messages of a burst went into the relay, and their size."""
+        self._moved += count
+        self._moved_bytes += size
+
     def moved(self, messages: Sequence[Incoming]) -> None:
         """Note that messages went from the inbox into the relay; their sizes, too."""
         self._moved += len(messages)
@@ -177,7 +225,7 @@ class StandIn:
     def review(self, relay: Relay) -> None:
         """See how much has left the relay since; in the comm thread."""
         # One assignment each: in between, too much seems to wait, never too little.
-        self._left = self._moved - len(relay.queue)
+        self._left = self._moved - relay.queued
         self._left_bytes = self._moved_bytes - relay.queued_bytes
 
     # The client, in any thread: what became of what the far task has sent.

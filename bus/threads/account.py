@@ -8,7 +8,7 @@ Each number has one writer, so that none needs a lock to be right:
 
 * ``_outside``, ``_dropped``: whoever holds the lock of the inbox of the thread that
   hosts the receiver;
-* ``_inside``, ``_extracted``: that thread.
+* ``_inside``, ``extracted``: that thread.
 
 A sender first adds, then looks whether that was too much, and takes it back if so. Of
 two who add at once, one under the lock and one without, at least one sees both; the one
@@ -54,14 +54,14 @@ class Account:
     Attributes:
         gap: messages dropped, of which no message that follows them tells yet
           (BUS-FLOW-3).
+        extracted, extracted_bytes: what was taken off; written by the thread that hosts
+          the receiver, here or where it reads many of them.
     """
 
     __slots__ = (
         "_bytes_max",
         "_dropped",
         "_dropped_bytes",
-        "_extracted",
-        "_extracted_bytes",
         "_inside",
         "_inside_bytes",
         "_messages_max",
@@ -69,6 +69,8 @@ class Account:
         "_outside_bytes",
         "_unread",
         "expired",
+        "extracted",
+        "extracted_bytes",
         "gap",
         "overflow",
         "returned",
@@ -84,7 +86,7 @@ class Account:
         # Plain numbers, not pairs of them: they are counted for every message.
         self._outside = self._outside_bytes = 0
         self._inside = self._inside_bytes = 0
-        self._extracted = self._extracted_bytes = 0
+        self.extracted = self.extracted_bytes = 0
         self._dropped = self._dropped_bytes = 0
         # Of those who drop the oldest: what is unread, oldest first, so that it is
         # found. Guarded by the inbox's lock; None for all others.
@@ -92,7 +94,7 @@ class Account:
             deque() if overflow == "drop-oldest" else None
         )
         self.gap: int = 0
-        # Extracted, but too late, or to be sent elsewhere; written as ``_extracted``.
+        # Extracted, but too late, or to be sent elsewhere; written as ``extracted``.
         self.expired: int = 0
         self.returned: int = 0
         # Never accepted; written under the lock.
@@ -114,7 +116,7 @@ class Account:
     @property
     def delivered(self) -> int:
         """How many were handed to a callback."""
-        return self._extracted - self.expired - self.returned
+        return self.extracted - self.expired - self.returned
 
     @property
     def dropped(self) -> int:
@@ -124,13 +126,13 @@ class Account:
     @property
     def unread(self) -> int:
         """How many messages are on it now."""
-        return self._outside + self._inside - self._extracted - self._dropped
+        return self._outside + self._inside - self.extracted - self._dropped
 
     @property
     def unread_bytes(self) -> int:
         """How many bytes these have."""
         posted = self._outside_bytes + self._inside_bytes
-        return posted - self._extracted_bytes - self._dropped_bytes
+        return posted - self.extracted_bytes - self._dropped_bytes
 
     def admit_locked(self, message: Incoming, dropped: list[Incoming]) -> Admission:
         """Put a message on the account; under the lock of the inbox.
@@ -139,8 +141,8 @@ class Account:
         """
         self._outside += 1
         self._outside_bytes += message._size
-        unread = self._outside + self._inside - self._extracted - self._dropped
-        most = self._outside_bytes + self._inside_bytes - self._extracted_bytes
+        unread = self._outside + self._inside - self.extracted - self._dropped
+        most = self._outside_bytes + self._inside_bytes - self.extracted_bytes
         fits = unread <= self._messages_max and most <= self._bytes_max
         if fits and self._unread is None and not self.gap:
             return Admission.ACCEPTED
@@ -161,18 +163,20 @@ class Account:
             message.gap, self.gap = self.gap, 0  # dropped before this one
         return Admission.ACCEPTED
 
-    def admit_run_locked(self, messages: Sequence[Incoming]) -> int:
-        """Put on the account as many of some messages as may be at no cost to others.
+    def admit_run_locked(self, sizes: Sequence[int]) -> int:
+        """Put on the account as many messages as may be at no cost to others.
 
         Under the lock of the inbox. Returns how many, from the first; for the next one
         there may be a way by `admit_locked`.
+
+        sizes: of each, in bytes.
         """
         if self._unread is not None or self.gap:
             return 0
-        count = min(self._messages_max - self.unread, len(messages))
+        count = min(self._messages_max - self.unread, len(sizes))
         if count <= 0:
             return 0
-        size = sum([message._size for message in messages[:count]])
+        size = sum(sizes[:count])
         # First added, then looked at: another one may be added inside meanwhile.
         self._outside += count
         self._outside_bytes += size
@@ -216,12 +220,12 @@ class Account:
                 # lies in the inbox.
                 self._unread.remove(message)
                 message.gap, self.gap = self.gap, 0
-        self._extracted += 1
-        self._extracted_bytes += message._size
+        self.extracted += 1
+        self.extracted_bytes += message._size
         return True
 
     def _over(self) -> bool:
-        unread = self._outside + self._inside - self._extracted - self._dropped
+        unread = self._outside + self._inside - self.extracted - self._dropped
         return unread > self._messages_max or (
             self.unread_bytes > self._bytes_max and unread > 1
         )

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from bus.core.actions import Action
+    from bus.core.command_run import CommandRun
     from bus.core.routing_table import Entry
     from bus.message import Incoming
     from bus.payload import Payload
@@ -44,6 +45,9 @@ class Comm(Protocol):
 
     def taken(self, message: Incoming) -> None:
         """Note that a task took, or dropped, what came from another process."""
+
+    def reading(self, run: CommandRun) -> None:
+        """Note that a task reads, or has read, of what came from another process."""
 
     def decide(self, event: Callable[[], list[Action]]) -> None:
         """Let something be decided after all that was posted before by this thread."""

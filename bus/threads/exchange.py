@@ -197,6 +197,7 @@ class Exchange:
                 with self._lock:
                     entry = self.manager.park(name, message, now)
                 if entry is None:
+                    message._source.order = object()
                     self._nudge()  # who has it is searched for elsewhere
                     place = message._source.place
                     if place is not None:
@@ -238,6 +239,14 @@ class Exchange:
             BusFullError: there is no room for a message (BUS-FLOW-2).
         """
         entry: Entry = message._to
+        if not (entry.remote and isinstance(message, Incoming)):
+            return self._post(message, entry)
+        try:
+            return self._post(message, entry)
+        finally:
+            message._source.order = object()
+
+    def _post(self, message: Delivery, entry: Entry) -> bool:
         while True:
             place = entry.place
             if place is None:

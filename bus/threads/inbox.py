@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Sequence
 
+    from bus.core.command_run import CommandRun
     from bus.message import Incoming
     from bus.threads.account import Account
     from bus.threads.delivery import Delivery
@@ -74,7 +75,7 @@ class Inbox:
     def push(self, request: object) -> None:
         """Post a request to the owner."""
         with self.lock:
-            self._append_locked(request)
+            self.append_locked(request)
 
     def offer(self, message: Delivery, place: object) -> Admission:
         """Post something for a task that ``place``, whose inbox this is, hosts.
@@ -109,9 +110,25 @@ class Inbox:
         with self.lock:
             if messages[0]._to.place is not place:
                 return 0
-            count = account.admit_run_locked(messages)
+            count = account.admit_run_locked([each._size for each in messages])
             if count:
                 self.items += messages[:count]
+                self._rouse_locked()
+            return count
+
+    def offer_commands(self, run: CommandRun, account: Account, place: object) -> int:
+        """Post commands that are kept as one, as many as there is room for.
+
+        Returns how many; they are taken out of ``run``.
+        """
+        with self.lock:
+            if run._to.place is not place:
+                return 0
+            count = account.admit_run_locked(list(map(len, run.payloads)))
+            if count:
+                some = run.take(count)
+                some._account = account
+                self.items.append(some)
                 self._rouse_locked()
             return count
 
@@ -127,7 +144,7 @@ class Inbox:
             admission = account.admit_locked(message, [])
             if admission is Admission.FULL:
                 return PENDING
-            self._append_locked(message)
+            self.append_locked(message)
             self.room.wake_one()  # there may be room for one more
             return admission
 
@@ -162,7 +179,8 @@ class Inbox:
             with self.lock:
                 self.room.wake_all()
 
-    def _append_locked(self, item: object) -> None:
+    def append_locked(self, item: object) -> None:
+        """Put something in, and wake the owner if it sleeps."""
         self.items.append(item)
         self._rouse_locked()
 

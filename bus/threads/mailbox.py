@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from bus.core.command_run import CommandRun
     from bus.core.routing_table import Entry
     from bus.errors import BusError
     from bus.message import Incoming
@@ -42,6 +43,19 @@ class Client(Protocol):
 
     def handle(self, item: Any) -> None:
         """Let the callback run that one item of the mailbox is for."""
+
+    @property
+    def commands_to(self) -> tuple[Callable[[Incoming], object], Any] | None:
+        """What is called with commands, and the reference they get; None if nothing."""
+
+    def begins(self, run: CommandRun) -> None:
+        """Note that it reads commands of which none wants an answer."""
+
+    def has_read(self, run: CommandRun) -> None:
+        """Note that it has read some of them just now."""
+
+    def raised(self, callback: object) -> None:
+        """Note that a callback raised what is being handled just now."""
 
     def arrived(self, entry: Entry, place: ThreadManager) -> None:
         """Note what it is registered as, and that it is at a new place."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -71,6 +72,76 @@ class IncomingStreamMachine(RuleBasedStateMachine):
 @clause("AMO-3", "AMO-4", "AMO-5", "AMO-9", "AMO-10", "AMO-12", "AMO-14")
 def test_it_accepts_what_the_model_accepts() -> None:
     run_state_machine_as_test(IncomingStreamMachine)
+
+
+def _state(stream: IncomingStream[int]) -> tuple[object, ...]:
+    return (
+        *(stream.next, stream.acknowledgement, stream.accepted, stream.given_up),
+        *(stream.held, stream.refused),
+    )
+
+
+@clause("AMO-3", "AMO-5", "AMO-9", "AMO-10", "AMO-14", "AMO-15")
+@settings(max_examples=300)
+@given(
+    first=st.sampled_from([1, 3, NUMBERS - 9]),
+    ordered=st.booleans(),
+    strict=st.booleans(),
+    runs=st.lists(
+        st.tuples(st.integers(-4, 4), st.integers(0, 2 * WINDOW + 1), st.integers()),
+        max_size=12,
+    ),
+)
+def test_a_run_that_follows_is_accepted_at_once_as_it_would_be_one_by_one(
+    first: int,
+    runs: list[tuple[int, int, int]],
+    *,
+    ordered: bool,
+    strict: bool,
+) -> None:
+    """Whatever came before; and what does not follow changes nothing that way."""
+    quick, slow = (
+        IncomingStream[int](
+            first, window=WINDOW, ranges_max=RANGES, ordered=ordered, strict=strict
+        )
+        for _ in range(2)
+    )
+    for ahead, count, lag in runs:
+        # Mostly right behind what came, and mostly with a floor that is right.
+        start = max(1, slow.next + (ahead if ahead % 3 else 0))
+        floor = start - lag % 9 + 2
+        messages = range(start, start + count)
+        try:
+            handed = slow.accept(start, messages, floor)
+        except WireError:
+            before = _state(quick)
+            assert not quick.accept_next(start, count, floor)
+            assert _state(quick) == before
+            continue
+        before = _state(quick)
+        if quick.accept_next(start, count, floor):
+            assert handed == [*messages]
+        else:
+            assert _state(quick) == before
+            assert quick.accept(start, messages, floor) == handed
+        assert _state(quick) == _state(slow)
+
+
+@clause("AMO-5", "AMO-10")
+def test_what_follows_without_a_gap_is_accepted_at_once() -> None:
+    """With a gap below it, or a floor that gives something up, it is looked at."""
+    stream: IncomingStream[int] = IncomingStream(window=WINDOW, ranges_max=RANGES)
+    assert stream.accept_next(1, 4, 1)
+    assert stream.accept_next(5, 3, 5)
+    assert not stream.accept_next(7, 3, 5)  # it was there before
+    assert not stream.accept_next(9, 3, 5)
+    assert not stream.accept_next(8, 3, 9)
+    assert (stream.next, stream.accepted, stream.given_up) == (8, 7, 0)
+
+    assert stream.accept(9, [9], 5) == []
+    assert not stream.accept_next(10, 1, 5)
+    assert stream.accept(8, [8], 5) == [8, 9]
+    assert stream.accept_next(10, 1, 5)
 
 
 @clause("AMO-14", "AMO-11")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bus.core.receipts import Receipts
 from specs.clauses import clause
@@ -23,7 +25,7 @@ def test_all_up_to_the_number_said_was_taken(seed: int) -> None:
 
     for number in random.sample(numbers, len(numbers)):
         before = receipts.extracted
-        rose = receipts.take([number])
+        rose = receipts.take(number)
         taken.add(number)
         below = [each for each in numbers if each <= receipts.extracted]
         assert set(below) <= taken
@@ -32,3 +34,35 @@ def test_all_up_to_the_number_said_was_taken(seed: int) -> None:
         assert not above or above[0] not in taken
 
     assert receipts.extracted == numbers[-1]
+
+
+@clause("BUS-RELAY-9")
+@given(
+    came=st.lists(st.tuples(st.integers(1, 6), st.integers(0, 3)), min_size=1),
+    data=st.data(),
+)
+def test_many_at_once_are_as_one_after_the_other(
+    came: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    """That came, and that were taken: in parts of what came together, in any order."""
+    together, singly = Receipts(), Receipts()
+    parts: list[tuple[int, int]] = []
+    number = 1
+    for count, gap in came:
+        together.expect(number, count)
+        for each in range(number, number + count):
+            singly.expect(each)
+        cut = data.draw(st.integers(0, count))
+        parts += [(number, cut), (number + cut, count - cut)]
+        number += count + gap
+    parts = [part for part in parts if part[1]]
+    if data.draw(st.booleans()):
+        parts = data.draw(st.permutations(parts))
+
+    for start, count in parts:
+        rose = [singly.take(each) for each in range(start, start + count)]
+        assert together.take(start, count) == any(rose)
+        assert together.extracted == singly.extracted
+
+    assert not together._unread
+    assert not together._taken

@@ -9,7 +9,7 @@ import pytest
 from bus.config import BusConfig
 from bus.core.incoming_stream import Acknowledgement
 from bus.core.limits import Limits
-from bus.core.relay import Parcel
+from bus.core.parcel import Parcel
 from bus.core.session import Session
 from bus.core.wire import Ack, Batch, Bye, Frame, OpenStream, Unrelay
 from bus.errors import WireError
@@ -34,7 +34,8 @@ def parcel(body: bytes, deadline: float | None = None) -> Parcel:
         flags=0,
         turn=0,
         deadline=deadline,
-        body=body,
+        bodies=(body,),
+        size=len(body),
     )
 
 
@@ -69,7 +70,12 @@ def said(frames: list[Frame]) -> list[object]:
         if isinstance(frame, Unrelay):
             words.append(frame.relay)
         elif isinstance(frame, Batch):
-            words += [(frame.first, [bytes(each.body) for each in frame.messages])]
+            words += [
+                (
+                    frame.first,
+                    [bytes(each) for run in frame.runs for each in run.bodies],
+                )
+            ]
     return words
 
 
@@ -220,4 +226,4 @@ def test_time_that_is_left_is_said_as_it_is_when_sent() -> None:
     (batch,) = one.flush(NOW)
 
     assert isinstance(batch, Batch)
-    assert [each.milliseconds_left for each in batch.messages] == [2500, 0]
+    assert [each.milliseconds_left for each in batch.runs] == [2500, 0]

@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from bus.core import wire
 from bus.core.wire import OPTIONAL, FrameType, decode, encode
 from bus.errors import WireError
 from specs.clauses import clause
 from tests.core.golden import FRAMES, VECTORS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from bus.core import wire
+    from collections.abc import Iterator, Sequence
 
 CONTROL = [name for name in FRAMES if not name.startswith("MSG")]
 BATCHES = [name for name in FRAMES if name.startswith("MSG")]
-HEADER_BYTES = 31
-FIXED_BYTES = 27
+HEADER_BYTES = 33
+HEAD_BYTES = 25
 
 
 def outcome(data: bytes) -> wire.Frame | WireError | None:
@@ -130,15 +129,19 @@ def test_every_length_in_a_control_frame_is_at_its_edges(name: str) -> None:
 @pytest.mark.parametrize("name", BATCHES)
 def test_every_length_in_a_batch_is_at_its_edges(name: str) -> None:
     data = VECTORS[name]
-    (count,) = struct.unpack_from("!H", data, HEADER_BYTES - 2)
+    runs, count = struct.unpack_from("!HH", data, HEADER_BYTES - 4)
+    lengths_at = HEADER_BYTES + runs * HEAD_BYTES
+    counts = [HEADER_BYTES - 4, HEADER_BYTES - 2]
+    counts += range(HEADER_BYTES + HEAD_BYTES - 2, lengths_at, HEAD_BYTES)
 
-    for wrong in {*edges(count), 2**16 - 1} - {2**16, 2**31 - 1, 2**32 - 1}:
-        changed = bytearray(data)
-        struct.pack_into("!H", changed, HEADER_BYTES - 2, wrong)
-        with pytest.raises(WireError):
-            decode(bytes(changed))
-    for each in range(count):
-        at = HEADER_BYTES + (each + 1) * FIXED_BYTES - 4
+    for at in counts:
+        (right,) = struct.unpack_from("!H", data, at)
+        for wrong in {*edges(right), 2**16 - 1} - {2**16, 2**31 - 1, 2**32 - 1}:
+            changed = bytearray(data)
+            struct.pack_into("!H", changed, at, wrong)
+            with pytest.raises(WireError):
+                decode(bytes(changed))
+    for at in range(lengths_at, lengths_at + 4 * count, 4):
         (right,) = struct.unpack_from("!I", data, at)
         for wrong in edges(right):
             changed = bytearray(data)
@@ -151,18 +154,25 @@ def test_every_length_in_a_batch_is_at_its_edges(name: str) -> None:
 
 
 def msg(
-    *,
+    *heads: bytes,
     floor: int = 0,
     first: int = 1,
-    count: int = 0,
-    fixed: bytes = b"",
+    runs: int | None = None,
+    count: int | None = None,
+    lengths: Sequence[int] = (),
     bodies: bytes = b"",
 ) -> bytes:
-    return struct.pack("!BQQIQH", 14, 1, 2, floor, first, count) + fixed + bodies
+    """Pack a batch; it counts what it is given, unless told what to say."""
+    runs = len(heads) if runs is None else runs
+    count = len(lengths) if count is None else count
+    header = struct.pack("!BQQIQHH", 14, 1, 2, floor, first, runs, count)
+    return (
+        header + b"".join(heads) + struct.pack(f"!{len(lengths)}I", *lengths) + bodies
+    )
 
 
-def part(*, kind: int = 1, flags: int = 0, length: int = 0) -> bytes:
-    return struct.pack("!IIBBQIBI", 1, 2, kind, flags, 3, 4, 5, length)
+def head(*, kind: int = 1, flags: int = 0, count: int = 1) -> bytes:
+    return struct.pack("!IIBBQIBH", 1, 2, kind, flags, 3, 4, 5, count)
 
 
 def control(kind: FrameType, /, **fields: object) -> bytes:
@@ -177,27 +187,49 @@ REGISTRATION = {"machine": "m", "process": "p", "number": 1}
     ("data", "fact"),
     [
         (b"", "frame is empty"),
-        (msg()[:30], "MSG is cut short: 30 of 31 bytes"),
+        (msg()[:32], "MSG is cut short: 32 of 33 bytes"),
         (msg(first=0), "numbers outside 64 bits: 0 from 0"),
         (
-            msg(first=2**64 - 1, count=2, fixed=part() * 2),
+            msg(head(count=2), first=2**64 - 1, lengths=[0, 0]),
             f"numbers outside 64 bits: 2 from {2**64 - 1}",
         ),
         (msg(first=5, floor=5), "a floor below 1: 5 below 5"),
-        (msg(count=4097, fixed=part() * 4097), "more than 4096 messages: 4097"),
-        (msg(count=2, fixed=part()), "MSG is cut short: 58 of 85 bytes"),
+        (msg(head(count=4097), lengths=[0] * 4097), "more than 4096 messages: 4097"),
+        (msg(*[head()] * 4097, lengths=[0] * 4097), "more than 4096 messages: 4097"),
+        (msg(head(), runs=2, lengths=[0]), "MSG is cut short: 62 of 87 bytes"),
+        (msg(head(), count=2, lengths=[0]), "MSG is cut short: 62 of 66 bytes"),
+        (msg(head(count=2), lengths=[0]), "runs of 2 messages, announced: 1"),
+        (msg(head(), head(), lengths=[0]), "runs of 2 messages, announced: 1"),
+        (msg(head(), lengths=[0, 0]), "runs of 1 messages, announced: 2"),
+        (msg(lengths=[0]), "runs of 0 messages, announced: 1"),
+        (msg(head(count=0)), "a run of no messages"),
+        (msg(head(), head(count=0), lengths=[0]), "a run of no messages"),
         (
-            msg(count=1, fixed=part(length=4), bodies=b"abc"),
+            msg(head(), lengths=[4], bodies=b"abc"),
             "bodies of 3 bytes, announced: 4",
         ),
         (
-            msg(count=3, fixed=part() + part(kind=5) + part()),
+            msg(head(count=2), lengths=[2, 2**32 - 1], bodies=b"a"),
+            f"bodies of 1 bytes, announced: {2**32 + 1}",
+        ),
+        (msg(bodies=b"a"), "bodies of 1 bytes, announced: 0"),
+        (
+            msg(head(), head(kind=5), head(), lengths=[0] * 3),
             "a message of unknown kind: 5",
         ),
-        (msg(count=1, fixed=part(kind=0)), "a message of unknown kind: 0"),
+        (msg(head(kind=0), lengths=[0]), "a message of unknown kind: 0"),
         (
-            msg(count=2, fixed=part() + part(flags=0x18)),
-            "a message with unknown flags: 0x18",
+            msg(head(), head(flags=0x28), lengths=[0, 0]),
+            "a message with unknown flags: 0x28",
+        ),
+        (msg(head(flags=0x20), lengths=[0]), "a message with unknown flags: 0x20"),
+        (
+            msg(head(flags=wire.RAW | wire.FAILED), lengths=[0]),
+            "both RAW and FAILED or LEASED: 0xa",
+        ),
+        (
+            msg(head(), head(flags=wire.RAW | wire.LEASED | 1), lengths=[0, 0]),
+            "both RAW and FAILED or LEASED: 0xd",
         ),
         (b"\x14" + bytes(8192), "PING is longer than 8192 bytes: 8193"),
         (b"\x14\x80", "PING cannot be decoded: Object missing required field `number`"),
@@ -346,8 +378,7 @@ def test_no_name_in_a_frame_is_an_illegal_one(name: str, at: int) -> None:
 
 @clause("BUS-WIRE-1")
 def test_a_body_may_be_as_long_as_was_agreed_and_no_longer() -> None:
-    fixed = part(length=6) + part(length=10)
-    data = msg(count=2, fixed=fixed, bodies=bytes(16))
+    data = msg(head(count=2), lengths=[6, 10], bodies=bytes(16))
 
     assert decode(data, message_bytes_max=10) is not None
     with pytest.raises(WireError, match="a body of 10 bytes, allowed: 9"):
@@ -389,10 +420,19 @@ def hostile() -> dict[str, bytes]:
     text = "a" * 8000 + "\N{GRINNING FACE}"  # four times as long once it is decoded
     gaps = [[2 * n + 1000, 2 * n + 1001] for n in range(128)]
     return {
-        "empty messages": msg(count=4096, fixed=part() * 4096),
-        "a long body": msg(count=1, fixed=part(length=2**22), bodies=bytes(2**22)),
-        "bodies that are not there": msg(count=4096, fixed=part(length=2**31) * 4096),
-        "a kind too many": msg(count=4096, fixed=part() * 4095 + part(kind=9)),
+        "empty messages": msg(head(count=4096), lengths=[0] * 4096),
+        "messages one by one": msg(*[head()] * 4096, lengths=[0] * 4096),
+        "short messages": msg(
+            head(flags=wire.RAW, count=4096), lengths=[2] * 4096, bodies=bytes(8192)
+        ),
+        "as many as are made at once": msg(*[head()] * 64, lengths=[0] * 64),
+        "a long body": msg(head(), lengths=[2**22], bodies=bytes(2**22)),
+        "a long payload of bytes": msg(
+            head(flags=wire.RAW), lengths=[2**22], bodies=bytes(2**22)
+        ),
+        "bodies that are not there": msg(head(count=4096), lengths=[2**31] * 4096),
+        "runs that are too many": msg(*[head(count=1)] * (2**16 - 1)),
+        "a kind too many": msg(*[head()] * 4095, head(kind=9), lengths=[0] * 4096),
         "a long text": control(FrameType.BYE, text=text),
         "a long name": control(FrameType.UNEXPORT, id=REGISTRATION | {"machine": text}),
         "a long key": control(FrameType.BYE, **{text: 1}),

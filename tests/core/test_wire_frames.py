@@ -17,7 +17,7 @@ from bus.core.wire.stream_frames import EXTRACTED_MAX, MISSING_MAX
 from bus.errors import WireError
 from bus.message import Kind
 from specs.clauses import clause
-from tests.core.golden import FRAMES, VECTORS
+from tests.core.golden import VECTORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,20 +63,20 @@ BUFFERS = st.lists(st.tuples(U32, U32, st.integers(0, 2**20), U32), max_size=9)
 HOPS = st.integers(0, 3)
 KIND = st.sampled_from(wire.LinkKind)
 REASON = st.sampled_from(wire.Reason)
-MESSAGES = st.lists(
+RUNS = st.lists(
     st.builds(
-        wire.Message,
+        wire.Run,
         to=U32,
         source=U32,
         kind=st.sampled_from(Kind),
-        flags=st.integers(0, 7),
+        flags=st.sampled_from([*range(8), wire.RAW, wire.RAW | wire.WANTS_REPLY]),
         id=U64,
         milliseconds_left=U32,
         hop=st.integers(0, 255),
-        body=st.binary(max_size=80),
+        bodies=st.lists(st.binary(max_size=80), min_size=1, max_size=4),
     ),
-    max_size=12,
-).map(tuple)
+    max_size=4,
+)
 
 OF_EACH_TYPE: dict[type, st.SearchStrategy[Any]] = {
     wire.Hello: st.builds(
@@ -189,11 +189,11 @@ OF_EACH_TYPE: dict[type, st.SearchStrategy[Any]] = {
         lambda first, above_floor, **rest: wire.Batch(
             floor=max(1, first - above_floor), first=first, **rest
         ),
-        first=st.integers(1, 2**64 - 12),
+        first=st.integers(1, 2**64 - 16),
         above_floor=U32,
         epoch=U64,
         incarnation=U64,
-        messages=MESSAGES,
+        runs=RUNS,
     ),
 }
 
@@ -249,18 +249,6 @@ def test_any_bytes_are_a_frame_or_an_error(data: bytes) -> None:
         assert encode(frame) == data
     else:
         assert decode(encode(frame)) == frame
-
-
-@clause("BUS-WIRE-1")
-def test_a_body_is_where_it_lay_in_the_frame() -> None:
-    data = VECTORS["MSG"]
-    batch = decode(data)
-    assert isinstance(batch, wire.Batch)
-
-    bodies = [message.body for message in batch.messages]
-
-    assert all(isinstance(body, memoryview) and body.obj is data for body in bodies)
-    assert b"".join(bodies) == data[-len(bodies[0]) :]
 
 
 @clause("AMO-23")
@@ -329,20 +317,9 @@ def test_the_longest_frames_are_short_enough() -> None:
         assert decode(encode(frame)) == frame
 
 
-_MESSAGE: wire.Message = wire.Message(
-    1, 2, Kind.COMMAND, 0, 3, wire.NO_DEADLINE, 0, b""
-)
-
-
 @pytest.mark.parametrize(
     ("fact", "make"),
     [
-        ("<= 4096 messages", lambda: _batch(messages=(_MESSAGE,) * 4097)),
-        ("floor <= first", lambda: _batch(floor=6)),
-        ("1 <= floor", lambda: _batch(floor=0)),
-        ("64 bits", lambda: _batch(first=2**64 - 1, messages=(_MESSAGE,) * 2)),
-        ("cannot be packed", lambda: _batch(epoch=2**64)),
-        ("cannot be packed", lambda: _batch(first=2**40)),
         ("PING cannot be encoded", lambda: wire.Ping(number=2**64)),
         ("BYE cannot be encoded", lambda: wire.Bye(text="\ud800")),
         ("BYE must be <= 8192 bytes", lambda: wire.Bye(text="x" * 9000)),
@@ -353,27 +330,3 @@ def test_what_does_not_fit_is_no_frame(
 ) -> None:
     with pytest.raises(ValueError, match=fact):
         encode(make())
-
-
-def _batch(**changes: Any) -> wire.Batch:
-    fields: dict[str, Any] = {
-        "epoch": 1,
-        "incarnation": 2,
-        "floor": 5,
-        "first": 5,
-        "messages": (_MESSAGE,),
-    }
-    return wire.Batch(**fields | changes)
-
-
-def test_messages_of_a_frame_are_a_collection() -> None:
-    batch = decode(VECTORS["MSG"])
-    assert isinstance(batch, wire.Batch)
-    given = FRAMES["MSG"]
-    assert isinstance(given, wire.Batch)
-
-    assert len(batch.messages) == 2
-    assert [*given.messages][1] in batch.messages
-    assert _MESSAGE not in batch.messages
-    assert batch.messages != (_MESSAGE, _MESSAGE)
-    assert batch.messages != object()

@@ -51,11 +51,23 @@ def u64(number: int) -> bytes:
 @clause("BUS-WIRE-1")
 def test_a_batch_is_packed_so() -> None:
     """Written by hand from the clause, and so independent of what packs it."""
-    body = b"\x93\xa3add\x01\xcb\x40\x04" + bytes(6)
-    header = b"\x0e" + u64(17) + u64(2**63 + 5) + u32(2) + u64(2**40) + u16(2)
-    asks = u32(7) + u32(3) + b"\x01\x01" + u64(2**64 - 1) + u32(10_000) + b"\x00"
-    fails = u32(7) + u32(2**32 - 1) + b"\x04\x02" + u64(1) + u32(2**32 - 1) + b"\xff"
+    header = b"\x0e" + u64(17) + u64(2**63 + 5) + u32(2) + u64(2**40) + u16(2) + u16(4)
+    tells = u32(0) + u32(3) + b"\x03\x00" + u64(9) + u32(2**32 - 1) + b"\x01" + u16(3)
+    fails = u32(7) + u32(2**32 - 1) + b"\x04\x02" + u64(1) + u32(2**32 - 1)
+    lengths = u32(4) + u32(1) + u32(5) + u32(0)
+    bodies = b"\xa3lit" + b"\xc0" + b"\xce" + u32(70_000)
 
-    packed = header + asks + u32(len(body)) + fails + u32(0) + body
+    packed = header + tells + fails + b"\xff" + u16(1) + lengths + bodies
 
-    assert packed.hex() == VECTORS["MSG"].hex()
+    assert packed.hex() == VECTORS["MSG two runs"].hex()
+
+
+@clause("BUS-WIRE-1")
+def test_payloads_of_bytes_are_packed_as_they_stand() -> None:
+    header = b"\x0e" + u64(17) + u64(5) + u32(1) + u64(41) + u16(1) + u16(3)
+    head = u32(7) + u32(3) + b"\x01\x09" + u64(2) + u32(2**32 - 2) + b"\x00" + u16(3)
+    bodies = [b"\xc1 as it stands", b"", b"\x00"]
+
+    packed = header + head + u32(14) + u32(0) + u32(1) + b"".join(bodies)
+
+    assert packed.hex() == VECTORS["MSG raw"].hex()

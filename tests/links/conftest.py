@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus import BusConfig, Role
-from bus.core.wire import encode
+from bus.core.wire import pieces
 from bus.links import comm_thread
 from tests.bus.support import socket_bus
 from tests.links.hostile import is_known, served
@@ -26,11 +26,11 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
     """Give all frames that are put on links from now on."""
     seen: list[Frame] = []
 
-    def tapped(frame: Frame) -> bytes:
+    def tapped(frame: Frame) -> tuple[bytes, ...]:
         seen.append(frame)
-        return encode(frame)
+        return pieces(frame)
 
-    monkeypatch.setattr(comm_thread, "encode", tapped)
+    monkeypatch.setattr(comm_thread, "pieces", tapped)
     return seen
 
 

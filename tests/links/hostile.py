@@ -38,6 +38,7 @@ __all__ = ["NAME", "TASK", "Hostile", "is_known", "raw", "served", "told"]
 NAME: Final = "rogue"  # what it calls itself
 TASK: Final = "liar"  # and its task
 _RELAY: Final = 5  # what stands for that
+_BODY: Final = encoded("what is said")
 _numbers: Final = itertools.count(1)
 
 
@@ -177,7 +178,9 @@ class Hostile:
         )
         return replace(one, **changes)
 
-    def messages(self, *, count: int = 1, **changes: Any) -> wire.Batch:
+    def messages(
+        self, *, count: int = 1, body: bytes = _BODY, **changes: Any
+    ) -> wire.Batch:
         """Return the next commands of its task, to relay ``to``, as is given."""
         fields: dict[str, Any] = {
             "to": 999,
@@ -187,7 +190,7 @@ class Hostile:
             "id": self.number,
             "milliseconds_left": wire.NO_DEADLINE,
             "hop": 0,
-            "body": encoded("what is said"),
+            "bodies": [body] * count,
         } | changes
         first, self.number = self.number, self.number + count
         return wire.Batch(
@@ -195,7 +198,7 @@ class Hostile:
             self.welcome.identity.incarnation,
             first,
             first,
-            [wire.Message(**fields)] * count,
+            [wire.Run(**fields)],
         )
 
     def found(self, name: str) -> int:

@@ -49,10 +49,18 @@ def _batch(
     return wire.Batch(epoch or rogue.epoch, to or me, 1, 1, [])
 
 
+def _another_body(rogue: Hostile) -> None:
+    """Announce the body of a message, and send something else."""
+    head, _ = wire.pieces(rogue.messages(body=bytes(wire.FOLLOWS_MIN)))
+    rogue.say(head)
+    rogue.say(b"!")
+
+
 VIOLATIONS: Final[Mapping[str, tuple[Callable[[Hostile], None], str]]] = {
     "no frame": (lambda r: r.say(b""), "frame is empty"),
     "unknown type": (lambda r: r.say(b"\x60"), "unknown type"),
     "cut off": (lambda r: r.say(wire.encode(r.messages())[:-1]), "announced: 13"),
+    "another body": (_another_body, "body has 1 bytes, announced: 16384"),
     "no map": (lambda r: r.say(b"\x05\xc1"), "EXPORT"),
     "greets again": (lambda r: r.say(r.hello()), "HELLO must not come"),
     "opens again": (lambda r: r.say(r.stream()), "OPEN_STREAM must not come"),
@@ -104,12 +112,34 @@ VIOLATIONS: Final[Mapping[str, tuple[Callable[[Hostile], None], str]]] = {
         lambda r: r.say(_count_of(wire.encode(r.messages()), 2**16 - 1)),
         "more than 4096 messages",
     ),
+    "a run of none": (
+        lambda r: r.say(_run_of(wire.encode(r.messages()), 0)),
+        "a run of no messages",
+    ),
+    "more in its runs": (
+        lambda r: r.say(_run_of(wire.encode(r.messages()), 2)),
+        "runs of 2 messages, announced: 1",
+    ),
+    "bytes that went wrong": (
+        lambda r: r.say(r.messages(flags=wire.RAW | wire.FAILED)),
+        "both RAW and FAILED or LEASED",
+    ),
+    "bytes that are elsewhere": (
+        lambda r: r.say(r.messages(flags=wire.RAW | wire.LEASED)),
+        "both RAW and FAILED or LEASED",
+    ),
 }
 
 
 def _count_of(frame: bytes, count: int) -> bytes:
     """Let a frame of messages say that it has so many."""
-    at = struct.calcsize("!BQQIQ")
+    at = struct.calcsize("!BQQIQH")
+    return frame[:at] + count.to_bytes(2) + frame[at + 2 :]
+
+
+def _run_of(frame: bytes, count: int) -> bytes:
+    """Let the first run of a frame of messages say that it has so many."""
+    at = struct.calcsize("!BQQIQHHIIBBQIB")
     return frame[:at] + count.to_bytes(2) + frame[at + 2 :]
 
 

@@ -107,7 +107,7 @@ class Reader:
 def commands(frames: list[Frame]) -> list[int]:
     """Return how many commands are in each frame that has any."""
     counts = [
-        sum(message.kind is Kind.COMMAND for message in frame.messages)
+        sum(len(run.bodies) for run in frame.runs if run.kind is Kind.COMMAND)
         for frame in frames
         if isinstance(frame, Batch)
     ]

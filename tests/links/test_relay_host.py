@@ -2,144 +2,22 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.address import Address
-from bus.config import BusConfig
 from bus.core.actions import Fail
-from bus.core.routing_table import Entry, RegistrationId, Visibility
-from bus.core.wire import Characteristics
 from bus.errors import BusFullError
-from bus.links.relay_host import RelayHost, Said
-from bus.message import Incoming, Kind
+from bus.links.relay_host import Said
 from bus.threads.account import Admission
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.links.posting import Process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from bus.links.stand_in import StandIn
-    from bus.threads.account import Overflow
     from queuebroker.testing import Run
-
-
-class FakeRelay:
-    """A relay, as the host of it sees it."""
-
-    def __init__(self) -> None:
-        self.queue: deque[Incoming] = deque()
-        self.client: StandIn
-
-    @property
-    def queued_bytes(self) -> int:
-        return sum(message._size for message in self.queue)
-
-
-class Remote:
-    """What a host passes on what was posted to; a neighbourhood, as far as this goes.
-
-    full: whether relays have no room for more.
-    """
-
-    def __init__(self) -> None:
-        self.full = False
-        self.todo: list[Fail] = []
-        self.notified: list[Any] = []
-        self.answered: list[Any] = []
-
-    def post(self, entry: Entry, messages: Sequence[Incoming]) -> None:
-        if self.full:
-            error = BusFullError("the relay", 1)
-            self.todo += [Fail(message, error) for message in messages]
-        else:
-            entry.box.queue.extend(messages)
-
-    def notify(self, source: Entry, payload: Any, question: int) -> None:
-        self.notified.append((payload, question))
-
-    def answer(self, question: Incoming, payload: Any, *, error: str | None) -> None:
-        self.answered.append((question.payload, payload, error))
-
-
-class Process:
-    """A host, one relay, and tasks that post to it."""
-
-    def __init__(self, overflow: Overflow = "error", **config: Any) -> None:
-        here = Address("audience", machine="here", bus="bus1")
-        self.host = RelayHost(
-            here,
-            RegistrationId("here", "p1", 0),
-            BusConfig(**config),
-            lambda message: None,
-        )
-        self.remote = Remote()
-        self.relay = FakeRelay()
-        about = Characteristics(
-            relay=1,
-            id=RegistrationId("there", "p2", 1),
-            name="far",
-            visibility=Visibility.PUBLIC,
-            incarnation=1,
-            overflow=overflow,
-        )
-        self.relay.client = self.host.stand_in(about)
-        self.entry = self.entry_of("far", self.relay)
-        self.lost: list[Any] = []
-
-    def entry_of(self, name: str, box: object) -> Entry:
-        return Entry(
-            id=RegistrationId("there", "p2", 1),
-            name=name,
-            visibility=Visibility.PUBLIC,
-            address=Address(name, machine="there", bus="bus1"),
-            place=self.host,
-            box=box,
-            remote=True,
-        )
-
-    def message(self, payload: Any, to: Entry | None = None) -> Incoming:
-        entry = self.entry if to is None else to
-        audience = entry is self.host.audience
-        return Incoming(
-            kind=Kind.NOTIFICATION if audience else Kind.COMMAND,
-            payload=payload,
-            _source=_Sender(self.lost),
-            _id=0,
-            _to=entry,
-            _account=self.host.account if audience else self.relay.client,
-            _size=1,
-        )
-
-    def post(self, payload: Any, to: Entry | None = None) -> Admission:
-        return self.host.post(self.message(payload, to))
-
-    def round(self) -> list[Any]:
-        """Do as the comm thread does; return what came back."""
-        posted, requests = self.host.take()
-        self.host.pass_on(posted, self.remote)  # type: ignore[arg-type]
-        for request in requests:
-            request.run()
-        self.host.review()
-        back, self.remote.todo = self.remote.todo, []
-        return back
-
-    @property
-    def waiting(self) -> list[Any]:
-        return [message.payload for message in self.relay.queue]
-
-
-class _Sender:
-    def __init__(self, lost: list[Any]) -> None:
-        self.box = self
-        self.client = self
-        self._lost = lost
-
-    def was_dropped(self, message: Incoming) -> None:
-        self._lost.append(message.payload)
 
 
 @clause("BUS-RELAY-6")

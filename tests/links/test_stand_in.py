@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from bus.address import Address
 from bus.core.routing_table import Entry, RegistrationId, Visibility
 from bus.errors import AddresseeGoneError, BusFullError
+from bus.links.burst import PAYLOAD_MAX
 from bus.links.stand_in import StandIn
 from bus.message import Incoming, Kind
 from bus.threads.account import Account, Admission
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.links.posting import FakeRelay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.errors import BusError
+    from bus.links.burst import Burst
     from bus.threads.account import Overflow
     from queuebroker.testing import Run
-
-
-class FakeRelay:
-    """What a stand-in looks at of a relay: what waits in it."""
-
-    def __init__(self) -> None:
-        self.queue: deque[Incoming] = deque()
-
-    @property
-    def queued_bytes(self) -> int:
-        return sum(message._size for message in self.queue)
 
 
 class Post:
@@ -190,6 +181,90 @@ def test_where_the_oldest_is_dropped_as_much_again_is_on_its_way(
     assert post.stand_in.unread == 2
     assert post.offer(size) is Admission.ACCEPTED
     assert post.dropped == []
+
+
+class FakeBurst:
+    """What has room for some messages, and uses it for some of them."""
+
+    def __init__(self, post: Post, used: int = 0) -> None:
+        self.room = 0
+        self.used = used
+        self._post = post
+
+    def reserve(self, need: int = 1, most: int = 256) -> int:
+        burst: Any = self  # as it looks
+        given = self._post.stand_in.reserve_locked(burst, need, most, PAYLOAD_MAX)
+        self.room += given
+        return given
+
+    def reclaim_locked(self) -> tuple[int, int]:
+        unused, self.room = self.room - self.used, self.used
+        return unused, unused * PAYLOAD_MAX
+
+    def is_taken(self) -> None:
+        """Go into the relay, as when the comm thread takes it."""
+        post, burst = self._post, cast("Burst", self)
+        unused = self.room - self.used
+        unused_bytes = self.room * PAYLOAD_MAX - self.used  # one byte each
+        post.stand_in.release_locked(burst, unused, unused_bytes)
+        post.stand_in.moved_alike(self.used, self.used)
+        post.relay.queue.extend(command(size=1) for _ in range(self.used))
+        post.review()
+
+
+def long(messages_max: int = 10, bytes_max: int = 10 * PAYLOAD_MAX) -> Post:
+    return Post(messages_max=messages_max, bytes_max=bytes_max)
+
+
+@clause("BUS-FLOW-1")
+def test_room_for_several_is_taken_at_once_and_given_back() -> None:
+    post = long()
+    burst = FakeBurst(post, used=2)
+    assert burst.reserve(most=6) == 6
+    assert post.stand_in.unread == 6
+    burst.is_taken()
+    assert post.stand_in.unread == 2
+    assert not post.stand_in.full(10 * PAYLOAD_MAX - 2)  # they are as long as they are
+    assert post.stand_in.full(10 * PAYLOAD_MAX - 1)
+    post.send(2)
+    assert post.stand_in.unread == 0
+
+
+@clause("BUS-FLOW-1")
+@pytest.mark.parametrize(
+    "bound", [{"messages_max": 3}, {"bytes_max": 4 * PAYLOAD_MAX - 1}]
+)
+def test_no_more_room_is_given_than_there_is(bound: dict[str, int]) -> None:
+    post = long(**bound)
+    assert FakeBurst(post, used=1).reserve(need=2) == 3
+    assert FakeBurst(post).reserve(need=3) == 0
+    assert post.stand_in.unread == 1  # what was not used was taken back all the same
+    assert FakeBurst(post).reserve(need=2) == 2
+    assert post.stand_in.unread == 3
+
+
+@clause("BUS-FLOW-1")
+def test_room_that_nobody_uses_is_taken_back_before_anybody_is_refused() -> None:
+    post = long(messages_max=4)
+    idle, busy = FakeBurst(post), FakeBurst(post, used=2)
+    assert busy.reserve(most=3) == 3
+    assert idle.reserve() == 1
+    assert [post.offer() for _ in range(3)] == [Admission.ACCEPTED] * 2 + [
+        Admission.FULL
+    ]
+    assert (idle.room, busy.room) == (0, 2)
+    busy.is_taken()
+    post.carry()
+    post.send(4)
+    assert post.stand_in.unread == 0
+    assert not post.stand_in._bursts
+
+
+@clause("BUS-FLOW-6")
+def test_where_the_oldest_is_dropped_no_room_is_kept() -> None:
+    post = Post(overflow="drop-oldest")
+    assert FakeBurst(post).reserve() == 0
+    assert post.stand_in.unread == 0
 
 
 def test_what_the_far_task_has_sent_and_nobody_gets_is_told_or_counted() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bus.core.actions import HangUp
+from bus.core.command_run import CommandRun
 from bus.core.limits import Limits
 from bus.core.wire import Identity, Role
 from bus.links.comm_thread import CommThread
@@ -23,7 +24,7 @@ from tests.threads.station import Station
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bus.message import Incoming
+    from bus.core.receipts import Taken
     from queuebroker.testing import Run
 
 
@@ -65,6 +66,9 @@ class Asleep:
             if comm._taken:
                 comm._taken.clear()
                 seen.add("taken")
+            if comm._reading:
+                comm._reading.clear()
+                seen.add("reading")
             if comm._host.take()[1]:
                 seen.add("asked")
 
@@ -72,7 +76,13 @@ class Asleep:
 @clause("BUS-ROUTE-4")
 @pytest.mark.parametrize(
     "wakers",
-    [("nudge", "asked"), ("link", "asked"), ("taken", "asked"), ("nudge", "link")],
+    [
+        ("nudge", "asked"),
+        ("link", "asked"),
+        ("taken", "asked"),
+        ("reading", "asked"),
+        ("nudge", "link"),
+    ],
 )
 def test_no_wake_up_is_lost(wakers: tuple[str, str]) -> None:
     """Whoever wakes it looks, without a lock, whether it sleeps (BUS-ROUTE-4)."""
@@ -84,6 +94,7 @@ def test_no_wake_up_is_lost(wakers: tuple[str, str]) -> None:
             "nudge": comm.nudge,
             "link": lambda: comm.do(HangUp(1)),
             "taken": lambda: comm.taken(_Taken()),  # type: ignore[arg-type]
+            "reading": lambda: comm.reading(_run_of(1)),
             "asked": lambda: comm._host.ask(list),
         }
         for each in wakers:
@@ -92,9 +103,8 @@ def test_no_wake_up_is_lost(wakers: tuple[str, str]) -> None:
 
     explore(program, bound=2, limit=1_000, random=100, seed=1)
     inside = [CommThread.nudge, CommThread._wake, CommThread.do, CommThread.taken]
-    explore(
-        program, bound=2, limit=500, random=100, seed=1, bytecode=[*inside, Lines.wait]
-    )
+    inside += [CommThread.reading, CommThread._due, Lines.wait]
+    explore(program, bound=2, limit=500, random=100, seed=1, bytecode=inside)
 
 
 @clause("BUS-RELAY-9", "BUS-ROUTE-4")
@@ -104,7 +114,7 @@ def test_what_is_taken_while_it_wakes_soon_anyway_is_not_forgotten() -> None:
     def program(run: Run) -> None:
         comm, seen = Asleep().comm, list[object]()
 
-        def extracted(messages: Iterable[Incoming], now: float) -> None:
+        def extracted(messages: Iterable[Taken], now: float) -> None:
             seen.extend(messages)
 
         comm.remote.extracted = extracted  # type: ignore[method-assign]
@@ -119,8 +129,66 @@ def test_what_is_taken_while_it_wakes_soon_anyway_is_not_forgotten() -> None:
     explore(program, bound=2, limit=1_000, random=100, seed=1, bytecode=inside)
 
 
+@clause("BUS-RELAY-9", "BUS-ROUTE-4")
+@pytest.mark.parametrize("armed", [False, True])
+def test_what_is_read_is_acknowledged_once_each(armed: bool) -> None:
+    """Whether it wakes soon anyway or not, and whenever it looks how far that is."""
+
+    def program(run: Run) -> None:
+        comm, seen, commands = Asleep().comm, list[int](), _run_of(3)
+
+        def extracted(messages: Iterable[Taken], now: float) -> None:
+            for receipt, number, count in messages:
+                assert receipt is commands.receipt
+                seen.extend(range(number, number + count))
+
+        def reads() -> None:
+            for count in (1, 2):
+                comm.reading(commands)
+                for _ in range(count):
+                    commands.at += 1
+                comm.reading(commands)
+
+        comm.remote.extracted = extracted  # type: ignore[method-assign]
+        if armed:
+            comm._review_at = _sync.monotonic() + 0.005
+        run.spawn(reads, name="reads")
+        while len(seen) < 3:
+            comm._lines.wait(comm._due, comm._deadline())
+            comm._round()
+        assert seen == [7, 8, 9]
+        run.join()
+        comm._round()
+        assert seen == [7, 8, 9]
+        assert not comm._read_on
+
+    explore(program, bound=2, limit=700, random=100, seed=1)
+    inside = [CommThread.reading, CommThread._take_taken, CommThread._round]
+    explore(program, bound=2, limit=700, random=100, seed=1, bytecode=inside)
+
+
+@clause("BUS-RELAY-9")
+def test_of_what_others_get_instead_nothing_is_acknowledged() -> None:
+    """As when the task leaves in the middle of it."""
+    comm, commands, seen = Asleep().comm, _run_of(3), list[object]()
+    comm.remote.extracted = lambda messages, now: seen.extend(messages)  # type: ignore[method-assign]
+    comm.reading(commands)
+    commands.at = 1
+    assert len(commands.rest()) == 2
+    comm._round()
+    assert seen == [(commands.receipt, 7, 1)]
+    assert not comm._read_on
+
+
 class _Taken:
     """A message from afar, as far as it matters that a task took it."""
 
     _receipt = object()
+    _number = 1
     _to = None
+
+
+def _run_of(count: int) -> CommandRun:
+    """Return commands that came together, the first with number 7."""
+    to: Any = None
+    return CommandRun(to, to, [b""] * count, object(), 7, None)  # type: ignore[arg-type]

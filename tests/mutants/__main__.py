@@ -22,6 +22,7 @@ from tests.mutants.bus_ends import BUS_ENDS
 from tests.mutants.bus_links import BUS_LINKS
 from tests.mutants.bus_relays import BUS_RELAYS
 from tests.mutants.bus_routing import BUS_ROUTING
+from tests.mutants.bus_runs import BUS_RUNS
 from tests.mutants.lanes import LANES
 from tests.mutants.mutant import Mutant, MutantError
 from tests.mutants.ours import OURS, WITHOUT
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 
 CATALOGUE = (
     *(*SEEN_ELSEWHERE, *OURS, *LANES, *RECEIVE_ANY, *AIO),
-    *(*STREAMS, *BUS_ROUTING, *BUS_RELAYS, *BUS_ENDS, *BUS_LINKS, *TRAFFIC_RULES),
+    *(*STREAMS, *BUS_ROUTING, *BUS_RELAYS, *BUS_ENDS, *BUS_RUNS, *BUS_LINKS),
+    *TRAFFIC_RULES,
 )
 HARD = (
     *("QB-RDV", "QB-SEND", "QB-RECV", "QB-FIFO", "QB-DISC", "QB-TIME", "QB-CONC"),

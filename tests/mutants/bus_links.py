@@ -168,7 +168,7 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/stand_in.py",
-                "        self._left = self._moved - len(relay.queue)\n",
+                "        self._left = self._moved - relay.queued\n",
                 "        self._left = self._moved\n",
             ),
         ),
@@ -216,7 +216,7 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/relay.py",
-                "            if length >= window_bytes and (run or self.unacked):\n                break\n",
+                "            if bytes_left <= 0 and (run or self.unacked):\n                break\n",
                 "",
             ),
         ),

@@ -49,9 +49,9 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         ("BUS-RELAY-9", "BUS-RELAY-11"),
         (
             Edit(
-                "bus/core/correspondence.py",
-                "        self._expect(number)\n",
-                "        self._expect(number)\n        self._receipt.peer.took(self._receipt.relay, [number], now)\n",
+                "bus/core/arriving.py",
+                "        self._expect(number, len(bodies))\n",
+                "        self._expect(number, len(bodies))\n        self._receipt.peer.took(self._receipt.relay, number, len(bodies), now)\n",
             ),
         ),
     ),
@@ -62,8 +62,8 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/relay.py",
-                "self.limits.window - len(self.unacked))",
-                "self.limits.window + 1 - len(self.unacked))",
+                "self.limits.window - self.under_way)",
+                "self.limits.window + 1 - self.under_way)",
             ),
         ),
     ),
@@ -161,7 +161,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/session.py",
-                "            self._outbox.append((number, to, parcel))\n        self._outbox +=",
+                "                self._outbox.append(part)\n        self._outbox +=",
                 "        self._outbox +=",
             ),
         ),
@@ -437,7 +437,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/correspondence.py",
-                "            if commands is None or message.to != to or message.source != by:\n",
+                "            if commands is None or run.to != to or run.source != by:\n",
                 "            if commands is None:\n",
             ),
         ),
@@ -449,8 +449,8 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/receipts.py",
-                "                taken.add(number)\n",
-                "                self.extracted = number\n",
+                "            taken.update(range(number, number + count))\n",
+                "            self.extracted = number + count - 1\n",
             ),
         ),
     ),
@@ -473,8 +473,8 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/account.py",
-                "        count = min(self._messages_max - self.unread, len(messages))\n",
-                "        count = len(messages)\n",
+                "        count = min(self._messages_max - self.unread, len(sizes))\n",
+                "        count = len(sizes)\n",
             ),
             Edit(
                 "bus/threads/account.py",

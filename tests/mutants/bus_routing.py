@@ -139,8 +139,8 @@ BUS_ROUTING: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/thread_manager.py",
-                "        if items:\n            self._ready.append(box)\n        else:\n            box.ready = False\n        self.callbacks",
-                "        if items:\n            self._ready.appendleft(box)\n        else:\n            box.ready = False\n        self.callbacks",
+                "        if box.items:\n            ready.rotate(-1)\n        else:\n",
+                "        if not box.items:\n",
             ),
         ),
     ),

@@ -7,6 +7,7 @@ them what happened. Tasks read one message at a time, some time after it came.
 from __future__ import annotations
 
 from collections import deque
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -25,6 +26,7 @@ from bus.core.actions import (
     Tell,
     Vacate,
 )
+from bus.core.command_run import CommandRun
 from bus.core.limits import Limits
 from bus.core.neighbourhood import Neighbourhood
 from bus.core.process_manager import ProcessManager
@@ -178,9 +180,16 @@ class SimProcess:
         self.settle()
 
     def _pass_on(self) -> None:
-        if self._posted:
-            posted, self._posted = self._posted, []
-            self.remote.post(posted[0]._to, posted)
+        posted, self._posted = self._posted, []
+        for about, some in groupby(posted, _alike):
+            messages = list(some)
+            to = messages[0]._to
+            if about is None:
+                self.remote.post(to, messages)
+            else:
+                payloads = [each.payload.to_bytes(8) for each in messages]
+                source, deadline = about
+                self.remote.post_alike(to, source, payloads, deadline)
 
     def received(self, number: int, data: bytes) -> None:
         """Take bytes from a link."""
@@ -252,20 +261,23 @@ class SimProcess:
                 world.network.send(link, encode(frame))
             case Post(entry, posted):
                 task = self._task(entry)
-                if task is not None:
-                    for each in posted:
-                        task.put(each)
+                for each in posted:
+                    run = each.rest() if isinstance(each, CommandRun) else [each]
+                    for message in run:
+                        if task is not None:
+                            task.put(_read(message))
             case Reply(entry, number, _, _, error, _):
                 self.say(lambda: f"answer to {number}: {error}")
                 if self._task(entry) is not None:
                     world.books.answered(number)
             case Fail(message, error):
+                _read(message)
                 self.say(lambda: f"told of {message.payload}: {error}")
                 world.books.told(message.payload, error)
             case Open(entry, messages):
                 return self._open(entry, list(messages))
             case Vacate(entry, messages, final):
-                self._sought(messages)
+                self._sought(map(_read, messages))
                 return self.manager.left(entry, messages, world.now, final=final)
             case Dial(key, kind, addresses):
                 world.network.dial(self, kind, key, addresses[0])
@@ -391,7 +403,7 @@ class SimProcess:
         """Let a callback run, unless the message is too late."""
         world, number = self.world, message.payload
         if message._receipt is not None:
-            self.remote.extracted([message], world.now)
+            self.remote.extracted([(message._receipt, message._number, 1)], world.now)
         if message.kind is Kind.NOTIFICATION:
             if any(each in task.subscriptions for each in message.subscriptions):
                 self.say(lambda: f"{task.name} hears {number}")
@@ -463,3 +475,20 @@ class SimProcess:
         self.world.network.die(self)
         self.world.books.ended(self.life)
         self.world.witness.ended(self)
+
+
+def _alike(message: Incoming) -> tuple[Entry, float | None] | None:
+    """Return what commands have in common that are sent as one; None for the others.
+
+    Of those that ask nothing, most: so that there are both.
+    """
+    if message.wants_reply or message.payload % 4 == 0:
+        return None
+    return message._source, message._deadline
+
+
+def _read(message: Incoming) -> Incoming:
+    """Make a number again of what was sent as bytes."""
+    if isinstance(message.payload, bytes):
+        message.payload = int.from_bytes(message.payload)
+    return message

@@ -35,15 +35,15 @@ def plausible(random: Random, me: SimProcess) -> list[Frame]:
         incarnation=random.choice((1, 10**9 + 1, 10**9 + 4, 2**60)),
     )
     request = wire.RequestId(machine=machine, process=name, number=number)
-    words = wire.Message(
+    words = wire.Run(
         to=random.randrange(3),
         source=random.randrange(3),
         kind=random.choice(list(Kind)),
-        flags=random.randrange(8),
+        flags=random.choice((*range(8), wire.RAW, wire.RAW | wire.WANTS_REPLY)),
         id=1,
         milliseconds_left=random.choice((0, wire.NO_DEADLINE)),
         hop=0,
-        body=b"\x01",
+        bodies=[b"\x01"] * random.randint(1, 2),
     )
     epoch = random.choice((1, 10**9, 10**9 + 1, 10**9 + 4))
     first = random.randrange(1, 4)

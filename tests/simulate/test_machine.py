@@ -98,14 +98,14 @@ def test_a_link_on_which_something_wrong_comes_is_closed() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        wire.Message(0, 1, Kind.COMMAND, 0, 1, wire.NO_DEADLINE, 0, b"\x01"),
-        wire.Message(1, 1, Kind.NOTIFICATION, 0, 1, wire.NO_DEADLINE, 0, b"\x01"),
-        wire.Message(1, 1, Kind.COMMAND, 0, 1, wire.NO_DEADLINE, 0, b"\xc1"),
+        wire.Run(0, 1, Kind.COMMAND, 0, 1, wire.NO_DEADLINE, 0, [b"\x01"]),
+        wire.Run(1, 1, Kind.NOTIFICATION, 0, 1, wire.NO_DEADLINE, 0, [b"\x01"]),
+        wire.Run(1, 1, Kind.COMMAND, 0, 1, wire.NO_DEADLINE, 0, [b"\xc1"]),
     ],
     ids=["a command for all", "a notification for one", "no payload"],
 )
 def test_a_message_that_no_correct_process_sends_closes_its_link(
-    wrong: wire.Message,
+    wrong: wire.Run,
 ) -> None:
     """It reaches nobody, and other processes go on."""
     stage = Stage()

@@ -336,7 +336,7 @@ def test_numbers_go_on_from_link_to_link() -> None:
     stage.soon()
 
     batches = [each for each in stage.frames("s2", "s3") if isinstance(each, Batch)]
-    assert [(each.first, len(each.messages)) for each in batches] == [(2, 1)]
+    assert [(each.first, each.count) for each in batches] == [(2, 1)]
 
 
 @clause("BUS-RELAY-12")

@@ -6,7 +6,15 @@ from enum import Enum
 from typing import Any
 
 from bus.core.routing_table import RegistrationId
-from bus.core.wire import Batch, Characteristics, Frame, Identity, RequestId
+from bus.core.wire import (
+    RAW,
+    Batch,
+    Characteristics,
+    Frame,
+    Identity,
+    RequestId,
+    Run,
+)
 from bus.payload import decode
 
 __all__ = ["words"]
@@ -19,9 +27,10 @@ def words(frame: Frame) -> str:
     """Say what a frame says."""
     if isinstance(frame, Batch):
         messages = ", ".join(
-            f"{each.kind.name.lower()} {decode(each.body)} from {each.source} "
-            f"to {each.to or 'all'}"
-            for each in frame.messages
+            f"{run.kind.name.lower()} {_said(run, body)} from {run.source} "
+            f"to {run.to or 'all'}"
+            for run in frame.runs
+            for body in run.bodies
         )
         return f"MSG {frame.first}, floor {frame.floor}: {messages}"
     facts = (
@@ -30,6 +39,10 @@ def words(frame: Frame) -> str:
         if name not in _DULL and (value := getattr(frame, name)) not in (None, (), "")
     )
     return f"{frame.type.name} {' '.join(facts)}"
+
+
+def _said(run: Run, body: bytes | memoryview) -> object:
+    return int.from_bytes(body) if run.flags & RAW else decode(body)
 
 
 def _fact(value: Any) -> str:

@@ -12,6 +12,7 @@ from bus.threads.exchange import Exchange
 from bus.threads.thread_manager import ThreadManager
 
 if TYPE_CHECKING:
+    from bus.core.command_run import CommandRun
     from bus.errors import BusError
 
 __all__ = ["Clerk", "Station"]
@@ -45,6 +46,19 @@ class Clerk:
             self.read.append(item.payload)
             self.threads.append(place.name)
             self.gaps.append(item.gap)
+
+    @property
+    def commands_to(self) -> None:
+        """Nothing: it takes each command by itself."""
+
+    def begins(self, run: CommandRun) -> None:
+        raise AssertionError(run)
+
+    def has_read(self, run: CommandRun) -> None:
+        raise AssertionError(run)
+
+    def raised(self, callback: object) -> None:
+        raise AssertionError(callback)
 
     def arrived(self, entry: Entry, place: ThreadManager) -> None:
         """Nothing here depends on where it is."""

@@ -11,14 +11,17 @@ Nothing here knows a link or its state: whether a frame may come now is for othe
 
 from bus.core.wire.batch import (
     FAILED,
+    FOLLOWS_MIN,
     LEASED,
     MESSAGES_MAX,
     NO_DEADLINE,
+    RAW,
     WANTS_REPLY,
     Batch,
-    Message,
+    Run,
 )
 from bus.core.wire.codec import CONTROL_BYTES_MAX, OPTIONAL, Frame, decode, encode
+from bus.core.wire.frame_reader import FrameReader, pieces
 from bus.core.wire.frames import ControlFrame, FrameType
 from bus.core.wire.link_frames import (
     Bye,
@@ -92,14 +95,19 @@ __all__ = [  # noqa: RUF022  # grouped by module
     "Descriptor",
     "OpenStream",
     "Release",
+    # frame_reader
+    "FrameReader",
+    "pieces",
     # batch
     "FAILED",
+    "FOLLOWS_MIN",
     "LEASED",
     "MESSAGES_MAX",
     "NO_DEADLINE",
+    "RAW",
     "WANTS_REPLY",
     "Batch",
-    "Message",
+    "Run",
     # codec
     "CONTROL_BYTES_MAX",
     "OPTIONAL",

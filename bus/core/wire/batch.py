@@ -1,17 +1,18 @@
 """`Batch`: messages with numbers that follow one another, as one frame (BUS-CHAN-6).
 
-Packed, in network order: the header, then of every message its fixed part, then all of
-the bodies. What a peer sent is looked through once, in constant memory, and refused as
-a whole or not at all; messages are made of it when somebody asks for them, and bodies
-stay where they lie in the frame until somebody decodes them.
+Packed, in network order: the header, of every run its head, of every message how long
+its body is, then all of the bodies. What a peer sent is looked through once, before
+anything is made of it but a list of those lengths, and refused as a whole or not at
+all; runs are made of it when somebody asks for one.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Iterator
-from operator import itemgetter
-from typing import Final
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -22,51 +23,71 @@ from bus.message import Kind
 
 __all__ = [
     "FAILED",
+    "FOLLOWS",
+    "FOLLOWS_MIN",
     "LEASED",
     "MESSAGES_MAX",
     "NO_DEADLINE",
+    "RAW",
     "WANTS_REPLY",
     "Batch",
-    "Message",
+    "Run",
     "decode_batch",
     "encode_batch",
 ]
 
-# Messages are some 20 times as large in memory as an empty one is on the wire.
+# An empty message is some 50 times as large in memory as on the wire.
 MESSAGES_MAX: Final = 4096
 
-NO_DEADLINE: Final = 2**32 - 1  # for `Message.milliseconds_left`
+# From how many bytes on a body may be a frame of its own: below that a second frame
+# costs more than to copy it.
+FOLLOWS_MIN: Final = 16 * 2**10
 
-# For `Message.flags`. Numbers, since to join members of an `IntFlag` costs more than
-# to decode the message does.
+# As many are made along with their batch, which is quicker; they are 32 KiB at most.
+_AT_ONCE: Final = 64
+
+NO_DEADLINE: Final = 2**32 - 1  # for `Run.milliseconds_left`
+
+# For `Run.flags`. Numbers, since to join members of an `IntFlag` costs more than to
+# decode the message does.
 WANTS_REPLY: Final = 1  # somebody waits for an answer (BUS-MSG-7)
 FAILED: Final = 2  # an answer that is no payload but says what went wrong (BUS-MSG-13)
 LEASED: Final = 4  # the body is the u64 of a lease: see `Descriptor`
+RAW: Final = 8  # the bodies are payloads of bytes as they stand, not MessagePack
+FOLLOWS: Final = 16  # the body of the only message is the next frame of the link
 
 _MSG: Final = FrameType.MSG.value
 
-# Type, epoch, incarnation, first - floor, first, count.
-_HEADER: Final = struct.Struct("!BQQIQH")
-# Destination, source, kind, flags, id, milliseconds left, hop, length.
-_FIXED: Final = struct.Struct("!IIBBQIBI")
-_KIND_AT: Final = 8
+# Type, epoch, incarnation, first - floor, first, runs, messages.
+_HEADER: Final = struct.Struct("!BQQIQHH")
+# Destination, source, kind, flags, id, milliseconds left, hop, messages.
+_HEAD: Final = struct.Struct("!IIBBQIBH")
+_CHECKED: Final = struct.Struct("!8xBB13xH")  # kind, flags and messages of a head
 _FLAGS_AT: Final = 9
-_LENGTH: Final = struct.Struct("!23xI")
-assert _LENGTH.size == _FIXED.size
+_LENGTH: Final = struct.Struct("!I")
+assert _CHECKED.size == _HEAD.size
+assert array("I").itemsize == _LENGTH.size
 
+_SWAPPED: Final = sys.byteorder == "little"  # so are numbers of the network for us
 _KINDS: Final = {each.value: each for each in Kind}  # quicker than to call `Kind`
-_KIND_BYTES: Final = bytes(_KINDS)
-_FLAG_BYTES: Final = bytes(range((WANTS_REPLY | FAILED | LEASED) + 1))
+_FLAGS_ALL: Final = WANTS_REPLY | FAILED | LEASED | RAW | FOLLOWS
+# With RAW the body is a payload, and so neither an error nor a lease.
+_FLAGS: Final = frozenset(
+    flags
+    for flags in range(_FLAGS_ALL + 1)
+    if not (flags & RAW and flags & (FAILED | LEASED))
+)
 
 
-class Message(Struct, frozen=True, gc=False):
-    """One message on a link; its number follows from its place in the batch.
+class Run(Struct, frozen=True, gc=False):
+    """Messages of one task for another, one after the other, alike but for the bodies.
 
     to, source: relay numbers, each chosen by the process of the task it means.
     id: which of the sender's waits an answer belongs to.
     milliseconds_left: `NO_DEADLINE` for ever; never a time of the clock (OPEN-7).
-    hop: how many processes have passed it on.
-    body: the encoded payload; as decoded, a part of the frame, which it keeps alive.
+    hop: how many processes have passed them on.
+    bodies: the encoded payloads, at least one. As decoded, `bytes` with `RAW`; else
+      parts of the frame, which they keep alive.
     """
 
     to: int
@@ -76,41 +97,53 @@ class Message(Struct, frozen=True, gc=False):
     id: int
     milliseconds_left: int
     hop: int
-    body: bytes | memoryview
+    bodies: Sequence[bytes | memoryview]
 
 
 class Batch(Struct, frozen=True, gc=False):
-    """MSG: a run of messages of one stream; with none of them it tells the floor alone.
+    """MSG: messages of one stream, run by run; with no run it tells the floor alone.
 
     epoch: of the stream's numbers; incarnation: of the receiver it is meant for.
     floor: no number below it will be sent again (AMO-12); at most ``first``.
-    first: the number of the first message, or of the next where there is none.
-    messages: at most `MESSAGES_MAX`. Of a batch that was decoded, each time they are
-      gone through they are made anew.
+    first: the number of the first message, or of the next where there is none; others
+      have the numbers after it, whatever run they are in.
+    runs: of at most `MESSAGES_MAX` messages together.
     """
 
     epoch: int
     incarnation: int
     floor: int
     first: int
-    messages: Collection[Message]
+    runs: Sequence[Run]
+
+    @property
+    def count(self) -> int:
+        """How many messages there are in all runs."""
+        return sum([len(run.bodies) for run in self.runs])
 
 
 def encode_batch(batch: Batch) -> bytes:
     """Return the frame of a batch.
 
     Raises:
-        ValueError: a field does not fit its place; the text says which bound.
+        ValueError: a field does not fit its place, or a run is empty; the text says
+          which bound.
     """
-    messages = batch.messages
+    runs = batch.runs
     first = batch.first
-    if len(messages) > MESSAGES_MAX:
-        msg = f"batch must have <= {MESSAGES_MAX} messages, got {len(messages)}"
+    bodies: list[bytes | memoryview] = []
+    for run in runs:
+        if not run.bodies:
+            raise ValueError("batch must have no run without a message")
+        bodies += run.bodies
+    count = len(bodies)
+    if count > MESSAGES_MAX:
+        msg = f"batch must have <= {MESSAGES_MAX} messages, got {count}"
         raise ValueError(msg)
-    if not 1 <= batch.floor <= first <= NUMBERS - max(1, len(messages)):
+    if not 1 <= batch.floor <= first <= NUMBERS - max(1, count):
         msg = (
             "batch must have numbers of 64 bits and 1 <= floor <= first, "
-            f"got {len(messages)} from {first}, floor {batch.floor}"
+            f"got {count} from {first}, floor {batch.floor}"
         )
         raise ValueError(msg)
     try:
@@ -120,103 +153,164 @@ def encode_batch(batch: Batch) -> bytes:
             batch.incarnation,
             first - batch.floor,
             first,
-            len(messages),
+            len(runs),
+            count,
         )
-        pack = _FIXED.pack
-        fixed = [
+        pack = _HEAD.pack
+        heads = [
             pack(
-                each.to,
-                each.source,
-                each.kind,
-                each.flags,
-                each.id,
-                each.milliseconds_left,
-                each.hop,
-                len(each.body),
+                run.to,
+                run.source,
+                run.kind,
+                run.flags,
+                run.id,
+                run.milliseconds_left,
+                run.hop,
+                len(run.bodies),
             )
-            for each in messages
+            for run in runs
         ]
+        if count == 1:  # most often, and then this is quicker by far
+            lengths = _LENGTH.pack(len(bodies[0]))
+        else:
+            lengths = struct.pack(f"!{count}I", *map(len, bodies))
     except struct.error as error:
         raise ValueError(f"batch cannot be packed: {error}") from error
-    return b"".join([header, *fixed, *[each.body for each in messages]])
+    if count == 1 and runs[0].flags & FOLLOWS:
+        bodies.clear()
+    return b"".join([header, *heads, lengths, *bodies])
 
 
-def decode_batch(frame: memoryview, message_bytes_max: int) -> Batch:
+def decode_batch(frame: bytes | memoryview, message_bytes_max: int) -> Batch:
     """Return the batch of a frame, whose first byte is known to be MSG.
 
     Raises:
         WireError: it is not the frame of one batch and nothing more, or a body in it is
           longer than ``message_bytes_max``.
     """
-    if len(frame) < _HEADER.size:
-        raise WireError(f"MSG is cut short: {len(frame)} of {_HEADER.size} bytes")
-    _, epoch, incarnation, above_floor, first, count = _HEADER.unpack_from(frame)
+    size = len(frame)
+    if size < _HEADER.size:
+        raise WireError(f"MSG is cut short: {size} of {_HEADER.size} bytes")
+    _, epoch, incarnation, above_floor, first, runs, count = _HEADER.unpack_from(frame)
     if first < 1 or first + count > NUMBERS:
         raise WireError(f"MSG has numbers outside 64 bits: {count} from {first}")
     if above_floor >= first:
         raise WireError(f"MSG has a floor below 1: {above_floor} below {first}")
     if count > MESSAGES_MAX:
         raise WireError(f"MSG has more than {MESSAGES_MAX} messages: {count}")
-    bodies_at = _HEADER.size + count * _FIXED.size
-    if len(frame) < bodies_at:
-        raise WireError(f"MSG is cut short: {len(frame)} of {bodies_at} bytes")
-    fixed = frame[_HEADER.size : bodies_at]
-    _check_fixed(fixed, len(frame) - bodies_at, message_bytes_max)
-    messages = _Packed(fixed, frame[bodies_at:], count)
-    return Batch(epoch, incarnation, first - above_floor, first, messages)
+    lengths_at = _HEADER.size + runs * _HEAD.size
+    bodies_at = lengths_at + count * _LENGTH.size
+    if size < bodies_at:
+        raise WireError(f"MSG is cut short: {size} of {bodies_at} bytes")
+    heads = frame[_HEADER.size : lengths_at]
+    _check_heads(heads, count)
+    # Not a tuple: peers may announce what would make large numbers of short frames.
+    lengths = array("I")
+    lengths.frombytes(frame[lengths_at:bodies_at])
+    if _SWAPPED:
+        lengths.byteswap()
+    if runs == 1 and heads[_FLAGS_AT] & FOLLOWS:
+        _check_alone(lengths, size - bodies_at)
+        _check_lengths(lengths, lengths[0], message_bytes_max)
+        return Batch(epoch, incarnation, first - above_floor, first, _bodiless(heads))
+    _check_lengths(lengths, size - bodies_at, message_bytes_max)
+    if count <= _AT_ONCE:
+        made: Sequence[Run] = _unpacked(frame, heads, lengths, bodies_at)
+    else:
+        made = _Packed(runs, frame, heads, lengths, bodies_at)
+    return Batch(epoch, incarnation, first - above_floor, first, made)
 
 
-def _check_fixed(fixed: memoryview, bodies: int, message_bytes_max: int) -> None:
-    announced = sum(_lengths(fixed))
+def _check_heads(heads: bytes | memoryview, count: int) -> None:
+    announced = 0
+    for kind, flags, messages in _CHECKED.iter_unpack(heads):
+        if kind not in _KINDS:
+            raise WireError(f"MSG has a message of unknown kind: {kind}")
+        if flags not in _FLAGS:
+            if flags > _FLAGS_ALL:
+                raise WireError(f"MSG has a message with unknown flags: {flags:#x}")
+            raise WireError(f"MSG is both RAW and FAILED or LEASED: {flags:#x}")
+        if not messages:
+            raise WireError("MSG has a run of no messages")
+        if flags & FOLLOWS and count > 1:
+            raise WireError("MSG has a body that follows, and another message")
+        announced += messages
+    if announced != count:
+        raise WireError(f"MSG has runs of {announced} messages, announced: {count}")
+
+
+def _check_lengths(lengths: array[int], bodies: int, message_bytes_max: int) -> None:
+    announced = sum(lengths)
     if announced != bodies:
         raise WireError(f"MSG has bodies of {bodies} bytes, announced: {announced}")
     if announced > message_bytes_max:
-        longest = max(_lengths(fixed))
+        longest = max(lengths)
         if longest > message_bytes_max:
             msg = f"MSG has a body of {longest} bytes, allowed: {message_bytes_max}"
             raise WireError(msg)
-    # One byte of each message, all of them at once.
-    if unknown := fixed[_KIND_AT :: _FIXED.size].tobytes().lstrip(_KIND_BYTES):
-        raise WireError(f"MSG has a message of unknown kind: {unknown[0]}")
-    if unknown := fixed[_FLAGS_AT :: _FIXED.size].tobytes().lstrip(_FLAG_BYTES):
-        raise WireError(f"MSG has a message with unknown flags: {unknown[0]:#x}")
 
 
-def _lengths(fixed: memoryview) -> Iterable[int]:
-    return map(itemgetter(0), _LENGTH.iter_unpack(fixed))
+def _check_alone(lengths: array[int], bodies: int) -> None:
+    if bodies:
+        raise WireError(f"MSG has a body that follows, and one of {bodies} bytes")
+    if lengths[0] < FOLLOWS_MIN:
+        raise WireError(f"MSG has a body that follows, of {lengths[0]} bytes only")
 
 
-class _Packed(Collection[Message]):
-    """The messages of a frame that was looked through."""
+def _bodiless(heads: bytes | memoryview) -> list[Run]:
+    to, source, kind, flags, id_, left, hop, _ = _HEAD.unpack(heads)
+    return [Run(to, source, _KINDS[kind], flags, id_, left, hop, ())]
 
-    __slots__ = ("_bodies", "_count", "_fixed")
 
-    def __init__(self, fixed: memoryview, bodies: memoryview, count: int) -> None:
-        self._fixed = fixed
-        self._bodies = bodies
-        self._count = count
+def _unpacked(
+    frame: bytes | memoryview,
+    heads: bytes | memoryview,
+    lengths: array[int],
+    bodies_at: int,
+) -> list[Run]:
+    views = memoryview(frame)
+    end = bodies_at
+    begun = 0
+    runs = []
+    for to, source, kind, flags, id_, left, hop, count in _HEAD.iter_unpack(heads):
+        own = lengths[begun : begun + count]
+        begun += count
+        place = frame if flags & RAW else views
+        # Each begins where the one before it ends; this is the hottest of loops.
+        bodies = [place[end : (end := end + length)] for length in own]
+        if flags & RAW and not isinstance(frame, bytes):
+            bodies = [bytes(body) for body in bodies]
+        runs.append(Run(to, source, _KINDS[kind], flags, id_, left, hop, bodies))
+    return runs
+
+
+class _Packed(Sequence[Run]):
+    """The runs of a frame that was looked through: made once, and kept."""
+
+    __slots__ = ("_made", "_parts", "_runs")
+
+    def __init__(self, runs: int, *parts: Any) -> None:
+        self._runs = runs
+        self._parts = parts
+        self._made: list[Run] | None = None
 
     def __len__(self) -> int:
-        return self._count
+        return self._runs
 
-    def __iter__(self) -> Iterator[Message]:
-        bodies = self._bodies
-        at = 0
-        for to, source, kind, flags, number, left, hop, length in _FIXED.iter_unpack(
-            self._fixed
-        ):
-            end = at + length
-            yield Message(
-                to, source, _KINDS[kind], flags, number, left, hop, bodies[at:end]
-            )
-            at = end
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self._list())
 
-    def __contains__(self, message: object) -> bool:
-        return any(each == message for each in self)
+    def __getitem__(self, index: Any) -> Any:
+        return self._list()[index]
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Collection):
+        if not isinstance(other, Sequence):
             return NotImplemented
-        return len(self) == len(other) and list(self) == list(other)
+        return self._list() == list(other)
 
     __hash__ = None  # type: ignore[assignment]  # equal to lists, which have none
+
+    def _list(self) -> list[Run]:
+        if self._made is None:
+            self._made = _unpacked(*self._parts)
+        return self._made

@@ -3,7 +3,7 @@
 The first byte is the type. After it MSG is packed (`bus.core.wire.batch`), and all else
 is one MessagePack map. Whatever the bytes are, nothing but `WireError` is raised, and
 what is made of them takes at most twice their length and 64 KiB: control frames are
-short, and batches are not unpacked here.
+short, and of long batches the runs are made when somebody asks for one.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def decode(
         raise WireError("frame is empty")
     kind = data[0]
     if kind == _MSG:
-        return decode_batch(memoryview(data), message_bytes_max)
+        return decode_batch(data, message_bytes_max)
     decoder = _DECODERS.get(kind)
     if decoder is None:
         if kind & OPTIONAL:

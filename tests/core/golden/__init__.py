@@ -106,8 +106,8 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
             incarnation=2**63 + 5,
             floor=2**40 - 2,
             first=2**40,
-            messages=(
-                wire.Message(
+            runs=[
+                wire.Run(
                     to=7,
                     source=3,
                     kind=Kind.COMMAND,
@@ -115,9 +115,27 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
                     id=2**64 - 1,
                     milliseconds_left=10_000,
                     hop=0,
-                    body=encode(("add", 1, 2.5)),
+                    bodies=[encode(("add", 1, 2.5))],
                 ),
-                wire.Message(
+            ],
+        ),
+        "MSG two runs": wire.Batch(
+            epoch=17,
+            incarnation=2**63 + 5,
+            floor=2**40 - 2,
+            first=2**40,
+            runs=[
+                wire.Run(
+                    to=0,
+                    source=3,
+                    kind=Kind.NOTIFICATION,
+                    flags=0,
+                    id=9,
+                    milliseconds_left=wire.NO_DEADLINE,
+                    hop=1,
+                    bodies=[encode("lit"), encode(None), encode(70_000)],
+                ),
+                wire.Run(
                     to=7,
                     source=2**32 - 1,
                     kind=Kind.NOTIFICATION_RESPONSE,
@@ -125,11 +143,29 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
                     id=1,
                     milliseconds_left=wire.NO_DEADLINE,
                     hop=255,
-                    body=b"",
+                    bodies=[b""],
                 ),
-            ),
+            ],
         ),
-        "MSG floor": wire.Batch(1, 2, 5, 5, ()),
+        "MSG raw": wire.Batch(
+            epoch=17,
+            incarnation=5,
+            floor=40,
+            first=41,
+            runs=[
+                wire.Run(
+                    to=7,
+                    source=3,
+                    kind=Kind.COMMAND,
+                    flags=wire.RAW | wire.WANTS_REPLY,
+                    id=2,
+                    milliseconds_left=2**32 - 2,
+                    hop=0,
+                    bodies=[b"\xc1 as it stands", b"", b"\x00"],
+                ),
+            ],
+        ),
+        "MSG floor": wire.Batch(1, 2, 5, 5, []),
         "ACK": wire.Ack(
             epoch=17,
             incarnation=5,

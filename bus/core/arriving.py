@@ -1,0 +1,113 @@
+"""`ArrivingCommands`: commands of a batch on their way to the task they are for.
+
+Mostly those of one batch come from one task and are for one other; who these are is
+looked up once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from msgspec.structs import replace
+
+from bus.core.command_run import CommandRun
+from bus.core.wire import NO_DEADLINE, RAW, WANTS_REPLY
+from bus.message import Incoming, Kind
+from bus.payload import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from bus.core.actions import Action, Post
+    from bus.core.receipts import Receipt
+    from bus.core.routing_table import Entry
+    from bus.core.wire import Batch, Run
+    from bus.payload import Payload
+
+__all__ = ["ArrivingCommands", "numbered", "numbered_singly", "unpacked"]
+
+
+class ArrivingCommands:
+    """Commands that came one after the other from one task for another one.
+
+    They join ``post``, which is to be done as soon as there is one.
+    """
+
+    __slots__ = ("_expect", "_post", "_receipt", "_source", "_todo")
+
+    def __init__(
+        self,
+        source: Entry,
+        post: Post,
+        receipt: Receipt,
+        expect: Callable[[int, int], object],
+        todo: list[Action],
+    ) -> None:
+        self._source: Final = source
+        self._post: Final = post
+        self._receipt: Final = receipt
+        self._expect: Final = expect
+        self._todo: Final = todo
+
+    def add(self, number: int, run: Run, now: float) -> None:
+        """Note some that came.
+
+        Raises:
+            WireError: the body of one is no payload.
+        """
+        left, bodies = run.milliseconds_left, run.bodies
+        deadline = None if left == NO_DEADLINE else now + left / 1000
+        target, messages = self._post.entry, self._post.messages
+        begun = bool(messages)
+        if len(bodies) > 1 and run.flags == RAW:
+            payloads = cast("Sequence[bytes]", bodies)  # as they stand
+            messages.append(
+                CommandRun(
+                    target, self._source, payloads, self._receipt, number, deadline
+                )
+            )
+        else:
+            messages += [
+                Incoming(
+                    Kind.COMMAND,
+                    unpacked(run, body),
+                    None,
+                    self._source,
+                    target,
+                    None,
+                    len(body),
+                    deadline,
+                    self._receipt,
+                    each,
+                    run.id,
+                    wants_reply=bool(run.flags & WANTS_REPLY),
+                )
+                for each, body in enumerate(bodies, number)
+            ]
+        self._expect(number, len(bodies))
+        if not begun:
+            self._todo.append(self._post)
+
+
+def unpacked(run: Run, body: bytes | memoryview) -> Payload:
+    """Return the payload of a message.
+
+    Raises:
+        WireError: the body is none.
+    """
+    return body if run.flags & RAW else decode(body)
+
+
+def numbered(batch: Batch) -> Iterator[tuple[int, Run]]:
+    """Return the runs of a batch, each with the number of its first message."""
+    number = batch.first
+    for run in batch.runs:
+        yield number, run
+        number += len(run.bodies)
+
+
+def numbered_singly(batch: Batch) -> Iterator[tuple[int, Run]]:
+    """Return the messages of a batch as runs of one, each with its number."""
+    for first, run in numbered(batch):
+        for number, body in enumerate(run.bodies, first):
+            yield number, replace(run, bodies=(body,))

@@ -1,0 +1,96 @@
+"""`Parcel`: messages on their way to another process.
+
+A parcel is of one task, for one relay. Mostly it holds one message. Commands that came
+one right after the other and differ in nothing but their payload share a parcel, since
+all that is done for each of them would be done alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bus.core.wire import RAW
+from bus.message import Incoming, Kind
+from bus.payload import encode, size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from bus.core.routing_table import Entry
+    from bus.payload import Payload
+
+__all__ = ["Parcel", "commands_of", "packed"]
+
+
+class Parcel(Struct, frozen=True, eq=False):
+    """One message or more on their way to another process.
+
+    source: the task that sends it; relay: the number by which others know that.
+    id, flags: as in `bus.core.wire.Run`.
+    turn: tells of two of one sender which was sent first.
+    deadline: on the clock of this process, in seconds.
+    bodies: one of each message, at least one.
+    size: how long they are together, in bytes.
+    message: the command it was made from, to be sent elsewhere or to fail; None for
+      what concerns nobody else, and for several.
+    name: of whom several commands are for; they are payloads of bytes, sent `RAW`.
+    """
+
+    kind: Kind
+    source: Entry
+    relay: int
+    id: int
+    flags: int
+    turn: int
+    deadline: float | None
+    bodies: Sequence[bytes]
+    size: int
+    message: Incoming | None = None
+    name: str | None = None
+
+    @property
+    def is_command(self) -> bool:
+        """Whether its messages go elsewhere, or fail, if nobody takes them here."""
+        return self.kind is Kind.COMMAND
+
+    def commands(self) -> list[Incoming]:
+        """Return the commands it holds, in order; none if it holds something else."""
+        if self.message is not None:
+            return [self.message]
+        if self.name is None:
+            return []
+        return commands_of(self.source, self.name, self.bodies, self.deadline)
+
+    def part(self, start: int, stop: int | None = None) -> Parcel:
+        """Return the messages from one place to another of a parcel of several."""
+        bodies = self.bodies[start:stop]
+        if len(bodies) == len(self.bodies):
+            return self
+        return replace(self, bodies=bodies, size=sum(map(len, bodies)))
+
+
+def commands_of(
+    source: Entry, name: str, payloads: Iterable[bytes], deadline: float | None
+) -> list[Incoming]:
+    """Return a message for each payload, to be sent elsewhere or to fail."""
+    return [
+        Incoming(
+            Kind.COMMAND,
+            payload,
+            _source=source,
+            _name=name,
+            _size=size_of(payload),
+            _deadline=deadline,
+        )
+        for payload in payloads
+    ]
+
+
+def packed(payload: Payload) -> tuple[int, bytes]:
+    """Return how a payload goes over a link: the flags that say so, and the body."""
+    if type(payload) is bytes:
+        return RAW, payload
+    return 0, encode(payload)

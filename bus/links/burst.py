@@ -1,0 +1,195 @@
+"""`Burst`: commands that one task sends to one of another process in quick succession.
+
+The first is posted to the comm thread; those that follow before it has been taken join
+it there, without a lock, a message object, or a wake-up for each. So a task that sends
+one by one is nearly as quick as one that could send many at once.
+
+Only the thread that made a burst adds to it. A task keeps one for each addressee, and
+gives it up as soon as it sends anything by another way, which must not be overtaken
+(BUS-MSG-15).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from bus.core.parcel import commands_of
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from bus.core.routing_table import Entry
+    from bus.links.stand_in import StandIn
+    from bus.message import Incoming
+    from bus.threads.inbox import Inbox
+
+__all__ = ["PAYLOAD_MAX", "Burst", "Salvo"]
+
+# How long a payload may be; each takes so much of the addressee's bytes, until what was
+# sent is counted.
+PAYLOAD_MAX: Final = 4096
+_ROOM: Final = 256  # messages for which room is taken at a time
+
+
+class Salvo(Struct, eq=False):
+    """What was sent of a burst, as the comm thread has taken it.
+
+    size: how long that is together, in bytes.
+    deadline: when it is not worth delivering any more, in seconds; None for never.
+    """
+
+    _to: Entry
+    source: Entry
+    payloads: list[bytes]
+    size: int
+    deadline: float | None
+
+    def commands(self) -> list[Incoming]:
+        """Return messages for it, to be sent elsewhere."""
+        return commands_of(self.source, self._to.name, self.payloads, self.deadline)
+
+
+class Burst:
+    """What was sent and not taken yet.
+
+    Attributes:
+        thread: the one that may add.
+        room: how many messages may lie here; room_bytes: as how long they count.
+        payloads: what does.
+        posted: whether it lies in the inbox, where the comm thread finds it.
+
+    Lock: that of the inbox guards ``room``, ``room_bytes``, ``posted``, and all that
+    takes out of ``payloads``. Who adds without it looks afterwards whether these are
+    still as they were: who takes changes them first.
+
+    Invariant, whenever that lock is free and nobody is adding: there is room for what
+    lies here, and it is posted if anything does.
+    """
+
+    __slots__ = (
+        "_deadline",
+        "_inbox",
+        "_order",
+        "_place",
+        "_stand_in",
+        "_timeout_s",
+        "_to",
+        "payloads",
+        "posted",
+        "room",
+        "room_bytes",
+        "source",
+        "thread",
+    )
+
+    def __init__(
+        self,
+        to: Entry,
+        source: Entry,
+        stand_in: StandIn,
+        place: object,
+        inbox: Inbox,
+        timeout_s: float | None,
+    ) -> None:
+        self._to: Final = to
+        self._stand_in: Final = stand_in
+        self._place: Final = place
+        self._inbox: Final = inbox
+        self._timeout_s: Final = timeout_s
+        # Of what it began with; the others come so soon after that it holds for them.
+        self._deadline: float | None = None
+        self._order: Final = source.order
+        self.source: Final = source
+        self.thread: Final = _sync.get_ident()
+        self.payloads: Final[list[bytes]] = []
+        self.room: int = 0
+        self.room_bytes: int = 0
+        self.posted: bool = False
+
+    # For the thread that made it.
+
+    def add(self, payload: bytes) -> bool:
+        """Send one more, at most `PAYLOAD_MAX` long; False if it is to go another way.
+
+        So it is if there is no room, or the addressee is there no more, or the task has
+        sent something by another way since this was begun.
+        """
+        payloads = self.payloads
+        if self._to.table is None or self.source.order is not self._order:
+            return False  # the name may be somebody else's by now
+        if len(payloads) < self.room:
+            payloads.append(payload)
+            if self.posted and len(payloads) <= self.room:
+                return True
+            return self._confirm()
+        with self._inbox.lock:
+            return self._add_locked(payload)
+
+    def _confirm(self) -> bool:
+        """Add anew what was added just as room for it, or all that lay here, was taken.
+
+        False if there is no room any more; then it is here no more.
+        """
+        with self._inbox.lock:
+            return not self.payloads or self._add_locked(self.payloads.pop())
+
+    def _add_locked(self, payload: bytes) -> bool:
+        if not self._admit_locked(len(self.payloads) + 1):
+            return False
+        # Last: an interrupt before leaves only room, which can be taken back.
+        self._post_locked()
+        self.payloads.append(payload)
+        return True
+
+    def _admit_locked(self, count: int) -> bool:
+        """See to it that there is room for so many, if possible for some more."""
+        if self._to.place is not self._place:
+            return False
+        need = count - self.room
+        if need > 0:
+            given = self._stand_in.reserve_locked(self, need, _ROOM, PAYLOAD_MAX)
+            self.room += given
+            self.room_bytes += given * PAYLOAD_MAX
+            return given >= need
+        return True
+
+    def _post_locked(self) -> None:
+        if not self.posted:
+            if self._timeout_s is not None:
+                self._deadline = _sync.monotonic() + self._timeout_s
+            self._inbox.append_locked(self)
+            self.posted = True
+
+    # For others.
+
+    def reclaim_locked(self) -> tuple[int, int]:
+        """Give up the room that is not used; return how many messages, and bytes."""
+        while True:
+            room, used = self.room, len(self.payloads)
+            if used > room:
+                return 0, 0
+            counted, size = self.room_bytes, sum(map(len, self.payloads[:used]))
+            # No call until this has returned: no interrupt comes before it is counted.
+            self.room, self.room_bytes = used, size
+            if not self.payloads[used:]:
+                return room - used, counted - size
+            # Some came meanwhile, of one who saw all of it.
+            self.room, self.room_bytes = room, counted
+
+    def take(self) -> Salvo:
+        """Take out what was sent; for the comm thread.
+
+        It counts as what waits for the addressee until it is said to have moved.
+        """
+        with self._inbox.lock:
+            self.posted = False
+            count = min(len(self.payloads), self.room)
+            payloads = self.payloads[:count]
+            size = sum(map(len, payloads))
+            self._stand_in.release_locked(
+                self, self.room - count, self.room_bytes - size
+            )
+            self.room = self.room_bytes = 0
+            del self.payloads[:count]  # not all: one more may be there by now
+            return Salvo(self._to, self.source, payloads, size, self._deadline)

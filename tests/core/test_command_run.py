@@ -1,0 +1,67 @@
+"""Commands that came together are taken out once each, in their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bus.core.command_run import CommandRun
+from bus.core.receipts import Receipt
+from bus.message import Incoming, Kind
+from specs.clauses import clause
+
+PAYLOADS = [str(number).encode() for number in range(12)]
+FIRST = 41
+TO: Any = "f"
+SOURCE: Any = "d"
+RECEIPT = Receipt(None, 7, 3)
+
+
+def whole() -> CommandRun:
+    run = CommandRun(TO, SOURCE, PAYLOADS, RECEIPT, FIRST, 9.5)
+    run._account = "account"
+    return run
+
+
+@clause("BUS-MSG-15", "AMO-8")
+@given(counts=st.lists(st.integers(0, 5), max_size=6))
+def test_however_it_is_taken_apart_each_comes_once_and_in_order(
+    counts: list[int],
+) -> None:
+    """Some as runs of their own, which are in nobody's account yet, and the rest."""
+    run, out = whole(), list[Incoming]()
+    for wanted in counts:
+        left, count = len(run), min(wanted, len(run))
+        some = run.take(count)
+        assert (len(some), len(run)) == (count, left - count)
+        assert (some.at, some.told, run.at) == (0, 0, 0)
+        assert some._account is None
+        out += some.rest()
+        assert not some
+    out += run.rest()
+
+    assert not run
+    assert [each.payload for each in out] == PAYLOADS
+    assert [each._number for each in out] == [*range(FIRST, FIRST + len(PAYLOADS))]
+    for each in out:
+        assert each.kind is Kind.COMMAND
+        assert (each._to, each._source, each._receipt) == (TO, SOURCE, RECEIPT)
+        assert (each._deadline, each._size) == (9.5, len(each.payload))
+        assert not each.wants_reply
+
+
+@clause("BUS-RELAY-9")
+def test_what_goes_elsewhere_does_not_count_as_read() -> None:
+    """Else its sender would be told that it was taken."""
+    run = whole()
+    run.at = 3  # as who has read these leaves it
+
+    rest = run.rest()
+
+    assert (run.at, len(run)) == (3, 0)
+    assert [each.payload for each in rest] == PAYLOADS[3:]
+    assert [each._number for each in rest] == [*range(FIRST + 3, FIRST + len(PAYLOADS))]
+    assert {each._account for each in rest} == {"account"}
+    assert run.rest() == []

@@ -1,0 +1,353 @@
+"""A relay whose parcels hold several messages, against lists of single ones.
+
+To whoever looks on, it makes no difference which messages share a parcel: what goes,
+what stays, and what is counted is the same as if each had one of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from bus.config import BusConfig
+from bus.core.incoming_stream import Acknowledgement
+from bus.core.limits import Limits
+from bus.core.parcel import Parcel
+from bus.core.peer import Peer
+from bus.core.relay import Relay
+from bus.core.routing_table import RegistrationId
+from bus.core.session import Session
+from bus.core.wire import RAW, Ack, Batch, Characteristics, OpenStream
+from bus.message import Incoming, Kind
+from specs.clauses import clause
+
+WINDOW = 6
+WINDOW_BYTES = 40
+STREAM_WINDOW = 9
+LIMITS = Limits.of(
+    BusConfig(window=WINDOW, window_bytes=WINDOW_BYTES, stream_window=STREAM_WINDOW)
+)
+ADDRESSEE = Characteristics(
+    relay=3, id=RegistrationId("m1", "s2", 1), name="f", incarnation=2
+)
+SENDERS = {1: "d", 2: "e"}  # by relay number
+
+senders = st.sampled_from(sorted(SENDERS))
+sizes = st.integers(4, 30)
+
+
+@attrs.frozen
+class Letter:
+    """One message, as the model has it."""
+
+    sender: int
+    turn: int
+    body: bytes
+    deadline: float | None
+
+
+def opened(peer: Peer) -> None:
+    """Let a peer have a link on which both sides know what has come: nothing."""
+    peer.session.attach(1)
+    frame = OpenStream(
+        epoch=7, nonce=1, incarnation=1, first=1, window=8, known=0, last=0, heard=0
+    )
+    peer.session.open(frame, Acknowledgement(1))
+
+
+def parcel_of(letters: list[Letter], *, alone: bool = False) -> Parcel:
+    """Pack messages that differ in nothing but their bodies.
+
+    alone: as a command is packed that was posted by itself.
+    """
+    first = letters[0]
+    source: Any = SENDERS[first.sender]
+    message = None
+    if alone:
+        message = Incoming(
+            Kind.COMMAND, first.body, _source=source, _deadline=first.deadline
+        )
+    return Parcel(
+        kind=Kind.COMMAND,
+        source=source,
+        relay=first.sender,
+        id=0,
+        flags=RAW,
+        turn=first.turn,
+        deadline=first.deadline,
+        bodies=[each.body for each in letters],
+        size=sum(len(each.body) for each in letters),
+        message=message,
+        name=None if alone else "f",
+    )
+
+
+def notification(sender: int, turn: int) -> Parcel:
+    """Pack something that goes by way of the audience."""
+    source: Any = SENDERS[sender]
+    return Parcel(Kind.NOTIFICATION, source, sender, 0, RAW, turn, None, (b"n",), 1)
+
+
+class RelayMachine(RuleBasedStateMachine):
+    """Parcels come, go in parts, are taken in parts, and are taken back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        session = Session(5, own=1, incarnation=2, nonce=0, limits=LIMITS)
+        self.peer = Peer(("m1", "s2"), session, 0.0, limits=LIMITS)
+        opened(self.peer)
+        self.peer.announced.update(SENDERS)
+        self.relay = Relay(self.peer, ADDRESSEE, 0.0, limits=LIMITS)
+        self.now = 0.0
+        self.made = 0
+        self.turns = 0
+        # What is where, one by one.
+        self.queued: list[Letter] = []
+        self.under_way: list[tuple[int, Letter]] = []
+        self.withdrawn: list[Letter] = []
+        self.notified: list[tuple[int, int]] = []  # sender and turn
+        self.unflushed: list[tuple[int, bytes]] = []
+        self.next = self.floor = 1
+
+    # What happens.
+
+    @rule(sender=senders, lengths=st.lists(sizes, min_size=1, max_size=9))
+    def several_are_posted(self, sender: int, lengths: list[int]) -> None:
+        letters = self._letters(sender, lengths, None)
+        self.relay.append([parcel_of(letters)])
+
+    @rule(sender=senders, lengths=st.lists(sizes, min_size=1, max_size=3))
+    def several_are_posted_that_are_soon_too_late(
+        self, sender: int, lengths: list[int]
+    ) -> None:
+        letters = self._letters(sender, lengths, self.now + 2)
+        self.relay.append([parcel_of(letters)])
+
+    @rule(sender=senders, lengths=st.lists(sizes, min_size=1, max_size=3))
+    def some_are_posted_one_by_one(self, sender: int, lengths: list[int]) -> None:
+        letters = self._letters(sender, lengths, None)
+        self.relay.append([parcel_of([each], alone=True) for each in letters])
+
+    @rule(sender=senders)
+    def its_sender_notifies(self, sender: int) -> None:
+        self.turns += 1
+        self.notified.append((sender, self.turns))
+        self.peer.audience.append([notification(sender, self.turns)])
+
+    @rule()
+    def a_notification_goes(self) -> None:
+        if self.notified:
+            self.notified.pop(0)
+            self.peer.audience.drop_oldest()
+
+    @rule()
+    def what_may_goes(self) -> None:
+        at, held = 0, set[int]()
+        while at < len(self.queued) and self._window_open():
+            letter = self.queued[at]
+            if letter.sender in held or self._is_overtaking(letter):
+                held.add(letter.sender)
+                at += 1
+                continue
+            del self.queued[at]
+            self.under_way.append((self.next, letter))
+            self.unflushed.append((self.next, letter.body))
+            self.next += 1
+
+        self.relay.pump()
+
+    @rule()
+    def it_is_put_on_the_link(self) -> None:
+        frames = self.peer.session.flush(self.now)
+        bodies = [
+            (number, body)
+            for frame in frames
+            if isinstance(frame, Batch)
+            for number, body in enumerate(
+                (bytes(body) for run in frame.runs for body in run.bodies), frame.first
+            )
+        ]
+        assert bodies == self.unflushed
+        self.unflushed = []
+
+    @rule(data=st.data())
+    def it_arrives(self, data: st.DataObject) -> None:
+        last = data.draw(st.integers(self.floor - 1, self.next - 1))
+        self.floor = last + 1
+        self.peer.session.acknowledged(Ack(epoch=5, incarnation=2, last=last, heard=0))
+
+    @rule(data=st.data())
+    def some_are_taken(self, data: st.DataObject) -> None:
+        """Also in the middle of a parcel, and of what was said before once more."""
+        number = data.draw(st.integers(0, self.next - 1))
+        taken = [each for each in self.under_way if each[0] <= number]
+        self.under_way = self.under_way[len(taken) :]
+
+        assert self.relay.extracted(number) == len(taken)
+
+    @rule()
+    def the_oldest_is_dropped(self) -> None:
+        oldest = self.queued[:1]
+        del self.queued[:1]
+        self._are(self.relay.drop_oldest_command(), oldest)
+
+    @rule()
+    def time_passes(self) -> None:
+        self.now += 1.0
+        late = [
+            each
+            for each in self.queued
+            if each.deadline is not None and each.deadline <= self.now
+        ]
+        self.queued = [each for each in self.queued if each not in late]
+        self._are(self.relay.expire(self.now), late)
+
+    @rule()
+    def they_are_withdrawn(self) -> None:
+        self.withdrawn += self.queued
+        self.queued = []
+        self.relay.withdraw()
+
+    @rule()
+    def what_was_not_sent_is_taken_back(self) -> None:
+        unsent = self.withdrawn + self.queued
+        self.withdrawn, self.queued = [], []
+        self._are(self.relay.take_unsent(), unsent)
+
+    @rule()
+    def what_is_in_doubt_is_taken_back(self) -> None:
+        doubtful = [letter for _, letter in self.under_way]
+        self.under_way = []
+        self._are(self.relay.take_unacked(), doubtful)
+
+    # What has to be so.
+
+    @invariant()
+    def all_is_where_it_would_be_one_by_one(self) -> None:
+        relay = self.relay
+        queued = [(each.relay, body) for each in relay.queue for body in each.bodies]
+        assert queued == [(each.sender, each.body) for each in self.queued]
+        unacked = [
+            (number, body)
+            for first, each in relay.unacked
+            for number, body in enumerate(each.bodies, first)
+        ]
+        assert unacked == [(number, each.body) for number, each in self.under_way]
+        self._are(relay.withdrawn, self.withdrawn)
+
+    @invariant()
+    def what_is_counted_is_there(self) -> None:
+        relay = self.relay
+        assert relay.queued == len(self.queued)
+        assert relay.queued_bytes == sum(len(each.body) for each in self.queued)
+        assert relay.under_way == len(self.under_way)
+        assert relay.unacked_bytes == sum(len(each.body) for _, each in self.under_way)
+        here = len(self.queued) + len(self.under_way) + len(self.withdrawn)
+        assert relay.waiting == here
+        assert relay.busy == bool(here)
+        deadlines = [each.deadline for each in self.queued if each.deadline is not None]
+        assert relay.next_deadline() == min(deadlines, default=None)
+        waiting = [each.sender for each in self.queued]
+        waiting += [sender for sender, _ in self.notified]
+        assert self.peer._queued == {each: waiting.count(each) for each in waiting}
+
+    @invariant()
+    def the_window_holds(self) -> None:
+        under_way = [len(each.body) for _, each in self.under_way]
+        assert self.relay.under_way <= WINDOW
+        assert sum(under_way[:-1]) < WINDOW_BYTES
+
+    # How the model does it.
+
+    def _letters(
+        self, sender: int, lengths: list[int], deadline: float | None
+    ) -> list[Letter]:
+        self.turns += 1
+        letters = []
+        for length in lengths:
+            self.made += 1
+            body = self.made.to_bytes(4).ljust(length, b".")
+            letters.append(Letter(sender, self.turns, body, deadline))
+        self.queued += letters
+        return letters
+
+    def _window_open(self) -> bool:
+        size = sum(len(each.body) for _, each in self.under_way)
+        return (
+            self.next - self.floor < STREAM_WINDOW
+            and len(self.under_way) < WINDOW
+            and size < WINDOW_BYTES
+        )
+
+    def _is_overtaking(self, letter: Letter) -> bool:
+        return any(
+            sender == letter.sender and turn < letter.turn
+            for sender, turn in self.notified
+        )
+
+    @staticmethod
+    def _are(messages: list[Incoming], letters: list[Letter]) -> None:
+        """Look whether these are commands of the same senders, in the same order."""
+        assert [
+            (each._source, each.payload, each._deadline, each.kind, each.wants_reply)
+            for each in messages
+        ] == [
+            (SENDERS[each.sender], each.body, each.deadline, Kind.COMMAND, False)
+            for each in letters
+        ]
+
+
+@clause("BUS-RELAY-9", "BUS-RELAY-11", "BUS-FLOW-1", "BUS-MSG-15")
+def test_which_messages_share_a_parcel_makes_no_difference() -> None:
+    run_state_machine_as_test(RelayMachine)
+
+
+@clause("BUS-RELAY-11")
+def test_a_window_is_filled_by_as_much_of_a_parcel_as_fits() -> None:
+    """In messages, and in bytes; the last one may reach beyond."""
+    machine = RelayMachine()
+    machine.several_are_posted(1, [4] * 9)
+    machine.what_may_goes()
+    machine.the_window_holds()
+    assert (machine.relay.under_way, machine.relay.queued) == (WINDOW, 3)
+
+    machine = RelayMachine()
+    machine.several_are_posted(1, [15] * 9)
+    machine.what_may_goes()
+    machine.the_window_holds()
+    assert (machine.relay.under_way, machine.relay.queued) == (3, 6)
+
+
+@clause("BUS-RELAY-9")
+def test_what_was_taken_of_a_parcel_is_kept_no_longer() -> None:
+    """And what was not is, with its number."""
+    machine = RelayMachine()
+    machine.several_are_posted(1, [4, 5, 6, 7])
+    machine.what_may_goes()
+
+    assert machine.relay.extracted(2) == 2
+
+    ((first, rest),) = machine.relay.unacked
+    assert (first, [len(each) for each in rest.bodies], rest.size) == (3, [6, 7], 13)
+    assert (machine.relay.under_way, machine.relay.unacked_bytes) == (2, 13)
+
+
+@clause("BUS-FLOW-6")
+def test_one_message_of_a_parcel_makes_room_for_another() -> None:
+    """The oldest; the others of its parcel stay where they are."""
+    machine = RelayMachine()
+    machine.several_are_posted(1, [4, 5, 6])
+
+    machine.the_oldest_is_dropped()
+
+    machine.all_is_where_it_would_be_one_by_one()
+    machine.what_is_counted_is_there()
+    assert machine.relay.queued == 2

@@ -1,0 +1,255 @@
+"""What goes to another process when messages share parcels: frame by frame, and again.
+
+After a link was lost each message goes once more that is not known to have come, with
+the number it had, and what was said in between keeps its place.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bus.config import BusConfig
+from bus.core.incoming_stream import Acknowledgement
+from bus.core.limits import Limits
+from bus.core.missing_table import MissingTable
+from bus.core.parcel import Parcel
+from bus.core.session import Session
+from bus.core.wire import (
+    MESSAGES_MAX,
+    NO_DEADLINE,
+    RAW,
+    Ack,
+    Batch,
+    Frame,
+    OpenStream,
+    Run,
+    Unrelay,
+    decode,
+    encode,
+)
+from bus.message import Kind
+from specs.clauses import clause
+
+NOW = 100.0
+STREAM_WINDOW = 20_000
+LIMITS = Limits.of(BusConfig(stream_window=STREAM_WINDOW))
+FRAME_BYTES: Final = 64 * 2**10
+SOURCE: Any = "d"
+
+
+def linked(one: Session, link: int = 1, *, last: int = 0) -> None:
+    """Let a session have a link, on which the other side says what has come."""
+    one.attach(link)
+    frame = OpenStream(
+        epoch=7,
+        nonce=1,
+        incarnation=1,
+        first=1,
+        window=8,
+        known=5,
+        last=last,
+        heard=0,
+    )
+    one.open(frame, Acknowledgement(1))
+
+
+def opened() -> Session:
+    one = Session(5, own=1, incarnation=2, nonce=0, limits=LIMITS)
+    linked(one)
+    return one
+
+
+def parcel(
+    bodies: list[bytes], relay: int = 1, deadline: float | None = None
+) -> Parcel:
+    return Parcel(
+        Kind.COMMAND,
+        SOURCE,
+        relay,
+        0,
+        RAW,
+        0,
+        deadline,
+        bodies,
+        sum(map(len, bodies)),
+        name="f",
+    )
+
+
+def bodies_of(count: int, start: int = 0) -> list[bytes]:
+    return [number.to_bytes(4) for number in range(start, start + count)]
+
+
+@attrs.frozen
+class Said:
+    """One message or one control frame of a link: which, by whom and for whom."""
+
+    number: int  # of a message; 0 for a control frame
+    what: bytes | int
+    ends: tuple[int, int] = (0, 0)
+
+
+def said(frames: list[Frame]) -> list[Said]:
+    """Take frames apart, as they come out at the other end."""
+    words = []
+    for each in frames:
+        frame = decode(encode(each))
+        if isinstance(frame, Unrelay):
+            words.append(Said(0, frame.relay))
+        elif isinstance(frame, Batch):
+            number = frame.first
+            for run in frame.runs:
+                for body in run.bodies:
+                    words.append(Said(number, bytes(body), (run.source, run.to)))
+                    number += 1
+    return words
+
+
+plans = st.lists(
+    st.one_of(
+        # Several for relay 3 or 4, of sender 1 or 2; or a control frame.
+        st.tuples(st.integers(1, 2), st.integers(3, 4), st.integers(1, 6)),
+        st.none(),
+    ),
+    max_size=8,
+)
+
+
+@clause("BUS-RELAY-10", "AMO-23", "BUS-MSG-15")
+@given(plan=plans, data=st.data())
+def test_a_new_link_carries_again_the_messages_that_did_not_come(
+    plan: list[tuple[int, int, int] | None], data: st.DataObject
+) -> None:
+    """No others of their parcels; and twice, if that link is lost as well."""
+    one, expected = opened(), list[Said]()
+    for at, step in enumerate(plan, 1):
+        if step is None:
+            one.tell(Unrelay(relay=at, extracted=0))
+            expected.append(Said(0, at))
+            continue
+        sender, relay, count = step
+        first = one.outgoing.next
+        bodies = bodies_of(count, first)
+        assert one.send(relay, [parcel(bodies, sender)]) == [first]
+        expected += [
+            Said(number, body, (sender, relay))
+            for number, body in enumerate(bodies, first)
+        ]
+    assert said(one.flush(NOW)) == expected
+
+    for link in (2, 3):
+        came = data.draw(st.sets(st.integers(1, max(1, one.outgoing.next - 1))))
+        next_ = min(max(came) + 1 if came else 1, one.outgoing.next)
+        missing = MissingTable()
+        for number in range(1, next_):
+            if number not in came:
+                missing.append(number, number + 1)
+        one.acknowledged(
+            Ack.of(
+                Acknowledgement(next_, tuple(missing)),
+                epoch=5,
+                incarnation=2,
+                extracted=(),
+                heard=0,
+            )
+        )
+        expected = [each for each in expected if each.number not in came]
+        one.detach()
+        linked(one, link)
+        frames = one.flush(NOW)
+
+        assert said(frames) == expected
+        floor = min([each.number for each in expected if each.number], default=None)
+        floors = {frame.floor for frame in frames if isinstance(frame, Batch)}
+        assert floors <= {floor}
+
+
+@clause("BUS-CHAN-6")
+def test_parcels_that_wait_together_are_one_frame_of_a_run_each() -> None:
+    """Their numbers follow one another; a control frame in between ends the frame."""
+    one = opened()
+    numbers = one.send(3, [parcel(bodies_of(2)), parcel(bodies_of(3), relay=2)])
+    numbers += one.send(4, [parcel(bodies_of(1))])
+    one.tell(Unrelay(relay=9, extracted=0))
+    numbers += one.send(3, [parcel(bodies_of(2))])
+
+    first, farewell, second = one.flush(NOW)
+
+    assert numbers == [1, 3, 6, 7]
+    assert isinstance(first, Batch)
+    assert isinstance(farewell, Unrelay)
+    assert isinstance(second, Batch)
+    assert (first.first, second.first) == (1, 7)
+    assert [(each.source, each.to, len(each.bodies)) for each in first.runs] == [
+        (1, 3, 2),
+        (2, 3, 3),
+        (1, 4, 1),
+    ]
+
+
+@clause("BUS-CHAN-6", "BUS-WIRE-2")
+@pytest.mark.parametrize(
+    ("count", "length", "frames_max"),
+    [
+        (MESSAGES_MAX, 4, 1),
+        (MESSAGES_MAX + 1, 4, 2),
+        (3 * MESSAGES_MAX + 5, 4, 4),
+        (64, 1024, 1),
+        (65, 1024, 2),
+        (1000, 1024, 16),
+        (3, FRAME_BYTES + 1, 3),
+    ],
+)
+def test_a_frame_holds_so_much_and_no_more(
+    count: int, length: int, frames_max: int
+) -> None:
+    """In messages, and in bytes but for the last one's; all of it comes, in order."""
+    one = opened()
+    bodies = [number.to_bytes(4).ljust(length) for number in range(count)]
+    one.send(3, [parcel(bodies)])
+
+    frames = one.flush(NOW)
+
+    assert len(frames) <= frames_max
+    number = 1
+    for frame in frames:
+        assert isinstance(frame, Batch)
+        assert (frame.first, frame.count <= MESSAGES_MAX) == (number, True)
+        lengths = [len(body) for run in frame.runs for body in run.bodies]
+        assert sum(lengths[:-1]) <= FRAME_BYTES
+        number += frame.count
+    assert [each.what for each in said(frames)] == bodies
+
+
+@clause("BUS-CHAN-6")
+def test_parcels_that_are_too_much_together_are_several_frames() -> None:
+    one = opened()
+    half = MESSAGES_MAX // 2 + 1
+    for start in range(3):
+        one.send(3, [parcel(bodies_of(half, start * half))])
+
+    frames = one.flush(NOW)
+
+    assert [each.count for each in frames if isinstance(each, Batch)] == [half] * 3
+    assert [each.what for each in said(frames)] == bodies_of(3 * half)
+
+
+def test_time_that_is_left_is_the_same_for_all_of_a_parcel() -> None:
+    """As it is when it is sent, on a new link too."""
+    one = opened()
+    one.send(3, [parcel(bodies_of(3), deadline=NOW + 2), parcel(bodies_of(1))])
+    one.flush(NOW)
+    one.detach()
+    linked(one, 2, last=1)
+
+    (batch,) = one.flush(NOW + 0.5)
+
+    assert isinstance(batch, Batch)
+    left = [(each.milliseconds_left, len(each.bodies)) for each in batch.runs]
+    assert left == [(1500, 2), (NO_DEADLINE, 1)]
+    assert all(isinstance(each, Run) for each in batch.runs)

@@ -1,0 +1,337 @@
+"""`Burst`: nothing is lost, twice, or out of order, and no bound is exceeded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import bus
+from bus.links.burst import PAYLOAD_MAX, Burst
+from bus.threads.account import Admission
+from queuebroker import _sync
+from queuebroker.testing import explore
+from specs.clauses import clause
+from tests.links.posting import Process
+from tests.strikes import Blow, everywhere
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bus.threads.account import Overflow
+    from queuebroker.testing import Run
+
+# Where who adds looks without a lock at what others change, and they at what it does.
+_LOOKS = [Burst.add, Burst._confirm, Burst.take, Burst.reclaim_locked]
+
+
+def under_every_schedule(program: Callable[[Run], object]) -> None:
+    explore(program, bound=2, limit=400, random=50, seed=1)
+    explore(program, bound=2, limit=2_000, random=150, seed=1, bytecode=_LOOKS)
+
+
+def adds(burst: Burst, payloads: Sequence[bytes]) -> list[bytes]:
+    """Add some; return what was taken on."""
+    return [payload for payload in payloads if burst.add(payload)]
+
+
+def all_is_given_back(process: Process) -> None:
+    """See that nothing waits, and that there is room for as much as ever."""
+    process.round()
+    process.leave()
+    stand_in = process.relay.client
+    assert stand_in.unread == 0
+    assert stand_in._posted == stand_in._moved == stand_in._left
+    assert stand_in._posted_bytes == stand_in._moved_bytes == stand_in._left_bytes
+    assert not stand_in._bursts
+
+
+# One thread.
+
+
+@clause("BUS-RELAY-6", "BUS-MSG-15")
+def test_what_is_added_before_it_is_taken_is_posted_once() -> None:
+    process = Process()
+    burst = process.burst()
+    assert adds(burst, [b"1", b"2", b"3"]) == [b"1", b"2", b"3"]
+    assert list(process.host.inbox.items) == [burst]
+    process.round()
+    assert process.waiting == [b"1", b"2", b"3"]
+    assert burst.add(b"4")
+    process.round()
+    assert process.waiting == [b"1", b"2", b"3", b"4"]
+    all_is_given_back(process)
+
+
+def test_what_was_sent_of_it_is_not_worth_delivering_for_ever() -> None:
+    process = Process()
+    for timeout_s in (None, 3.0):
+        before = _sync.monotonic()
+        burst = process.host.burst(process.entry, process.host.audience, timeout_s)
+        assert burst.add(b"1")
+        [salvo], _ = process.host.take()
+        deadline = salvo.deadline  # type: ignore[union-attr] # it is one
+        [command] = salvo.commands()  # type: ignore[union-attr]
+        assert command._deadline == deadline
+        if timeout_s is None or deadline is None:
+            assert deadline is timeout_s
+        else:
+            after = _sync.monotonic()
+            assert before + timeout_s <= deadline <= after + timeout_s
+
+
+@clause("BUS-FLOW-1")
+@pytest.mark.parametrize("overflow", ["block", "drop-newest", "error", "disconnect"])
+def test_so_many_fit_as_of_others(overflow: Overflow) -> None:
+    """What does not fit goes another way, which says what becomes of it."""
+    process = Process(overflow, task_fifo_messages=3)
+    burst = process.burst()
+    assert [burst.add(b"x") for _ in range(4)] == [True] * 3 + [False]
+    process.round()
+    assert not burst.add(b"x")
+    assert process.relay.client.unread == 3
+    process.leave()
+    assert burst.add(b"x")
+    all_is_given_back(process)
+
+
+@clause("BUS-FLOW-6")
+def test_where_the_oldest_is_dropped_each_goes_by_itself() -> None:
+    process = Process("drop-oldest")
+    assert not process.burst().add(b"x")
+    assert not process.host.inbox.items
+    all_is_given_back(process)
+
+
+@clause("BUS-FLOW-1")
+def test_each_counts_as_what_it_is_before_anything_is_refused() -> None:
+    """Room is taken for the longest; what was not needed of it is given back first."""
+    process = Process(task_fifo_bytes=2 * PAYLOAD_MAX)
+    burst, long = process.burst(), bytes(PAYLOAD_MAX)
+    assert all(burst.add(b"x") for _ in range(3))
+    assert [burst.add(long), burst.add(long)] == [True, False]
+    process.round()
+    assert not burst.add(long)
+    all_is_given_back(process)
+
+
+@clause("BUS-FLOW-1")
+def test_where_not_even_one_fits_it_goes_another_way() -> None:
+    process = Process(task_fifo_bytes=PAYLOAD_MAX - 1)
+    assert not process.burst().add(b"x")
+    assert process.post(b"x") is Admission.ACCEPTED
+
+
+@clause("BUS-FLOW-1")
+def test_nobody_is_refused_for_room_that_nobody_uses() -> None:
+    process = Process(task_fifo_messages=4)
+    first, second = process.burst(), process.burst()
+    assert first.add(b"1")
+    assert process.relay.client.unread == 4
+    assert second.add(b"2")
+    assert process.post(b"3") is Admission.ACCEPTED
+    assert first.add(b"4")
+    assert process.post(b"5") is Admission.FULL
+    assert not first.add(b"5")
+    assert not second.add(b"5")
+    process.round()
+    assert process.waiting == [b"1", b"4", b"2", b"3"]
+    all_is_given_back(process)
+
+
+@clause("BUS-DEREG-4")
+def test_who_has_no_relay_any_more_gets_no_more_of_it() -> None:
+    process = Process()
+    burst = process.burst()
+    assert burst.add(b"1")
+    process.entry.table = None
+    assert not burst.add(b"2")
+    process.entry.place = None
+    process.round()
+    assert [each.payload for each in process.host.strays(process.entry)] == [b"1"]
+    all_is_given_back(process)
+
+
+# In every schedule.
+
+
+@clause("BUS-RELAY-6", "BUS-MSG-15")
+def test_what_is_added_while_the_comm_thread_takes() -> None:
+    def program(run: Run) -> None:
+        process = Process()
+        burst = process.burst()
+        adding = run.spawn(lambda: adds(burst, [b"1", b"2", b"3"]), name="adds")
+        process.round()
+        process.round()
+        adding.join()
+        process.round()
+        assert adding.result == process.waiting == [b"1", b"2", b"3"]
+        all_is_given_back(process)
+
+    under_every_schedule(program)
+
+
+@clause("BUS-FLOW-1")
+def test_what_is_added_while_another_one_needs_room() -> None:
+    """As much is taken on as there is room for, whoever gets it; all of it arrives."""
+
+    def program(run: Run) -> None:
+        process = Process(task_fifo_messages=3)
+        burst = process.burst()
+        assert burst.add(b"1")
+        adding = run.spawn(lambda: adds(burst, [b"2", b"3"]), name="adds")
+        posted = [n for n in (4, 5) if process.post(n) is Admission.ACCEPTED]
+        adding.join()
+        process.round()
+        came = process.waiting
+        assert len(came) == 3 == process.relay.client.unread
+        assert [each for each in came if type(each) is bytes] == [b"1", *adding.result]
+        assert [each for each in came if type(each) is int] == posted
+        all_is_given_back(process)
+
+    under_every_schedule(program)
+
+
+@clause("BUS-FLOW-1", "BUS-MSG-15")
+@pytest.mark.parametrize("leaves", [False, True])
+def test_what_is_added_while_others_need_room_and_the_comm_thread_takes(
+    leaves: bool,
+) -> None:
+    """The bound holds at every moment, and nobody's turn changes."""
+
+    def program(run: Run) -> None:
+        process = Process(task_fifo_messages=2)
+        mine, others = process.burst(), process.burst()
+        came: list[Any] = []
+        accepted = run.spawn(lambda: adds(mine, [b"1", b"2"]), name="adds")
+        also = run.spawn(lambda: adds(others, [b"3"]), name="needs room")
+        for _ in range(2):
+            process.round()
+            assert len(process.waiting) <= 2
+            if leaves:
+                came += process.waiting
+                process.leave()
+        run.join()
+        process.round()
+        came += process.waiting
+        assert [each for each in came if each < b"3"] == accepted.result
+        assert [each for each in came if each == b"3"] == also.result
+        assert leaves or len(came) == 2
+        all_is_given_back(process)
+
+    under_every_schedule(program)
+
+
+@clause("BUS-DEREG-4", "BUS-MSG-15")
+def test_what_is_added_while_the_relay_is_given_up() -> None:
+    """It is in the relay, or comes back, or goes another way: in order each."""
+
+    def program(run: Run) -> None:
+        process = Process()
+        burst, back = process.burst(), list[Any]()
+
+        def vacate() -> None:
+            strays = process.host.strays(process.entry)
+            back.extend([*process.waiting, *(each.payload for each in strays)])
+            process.relay.queue.clear()
+
+        adding = run.spawn(lambda: adds(burst, [b"1", b"2", b"3"]), name="adds")
+        process.round()
+        with process.host.inbox.lock:
+            process.entry.place = None
+        process.host.ask(vacate)
+        process.round()
+        adding.join()
+        process.round()
+        assert back == adding.result
+        assert not process.host._strays
+        assert not burst.payloads
+        all_is_given_back(process)
+
+    under_every_schedule(program)
+
+
+# Interrupts.
+
+
+def is_as_ever(process: Process, burst: Burst, interrupted: bytes) -> None:
+    """See that at most what was interrupted is missing, and that no room is."""
+    assert burst.add(b"next")
+    process.round()
+    others = [each for each in process.waiting if each != interrupted]
+    assert others in ([b"before", b"next"], [b"next"])
+    assert len(process.waiting) - len(others) <= 1
+    process.leave()
+    assert [burst.add(b"x") for _ in range(4)] == [True] * 3 + [False]
+    process.round()
+    assert process.waiting == [b"x"] * 3
+    all_is_given_back(process)
+
+
+@clause("BUS-FLOW-1", "BUS-MSG-15")
+@pytest.mark.parametrize("state", ["new", "posted", "taken", "full of others'"])
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_an_interrupt_anywhere_loses_one_message_and_no_room(
+    state: str, goes_on: bool
+) -> None:
+    """Nor if the one who was interrupted adds nothing more."""
+
+    def case(struck: Blow) -> None:
+        process = Process(task_fifo_messages=3)
+        burst = process.burst()
+        if state in {"posted", "taken"}:
+            assert burst.add(b"before")
+        if state == "taken":
+            process.round()
+        if state == "full of others'":
+            assert process.burst().add(b"before")
+        struck(lambda: burst.add(b"interrupted"))
+        assert not process.host.inbox.lock.locked()
+        if goes_on:
+            is_as_ever(process, burst, b"interrupted")
+            return
+        process.round()
+        assert process.waiting.count(b"before") == (state != "new")
+        process.leave()
+        is_as_ever(process, process.burst(), b"interrupted")
+
+    everywhere(case, packages=[bus])
+
+
+@clause("BUS-FLOW-1", "BUS-MSG-15")
+@pytest.mark.parametrize("how", ["by a burst", "by itself"])
+def test_who_is_interrupted_taking_room_back_loses_none(how: str) -> None:
+    def case(struck: Blow) -> None:
+        process = Process(task_fifo_messages=3)
+        others, mine = process.burst(), process.burst()
+        assert others.add(b"before")
+        if how == "by a burst":
+            struck(lambda: mine.add(b"interrupted"))
+        else:
+            struck(lambda: process.post(b"interrupted"))
+        is_as_ever(process, others, b"interrupted")
+
+    everywhere(case, packages=[bus])
+
+
+@clause("BUS-FLOW-1", "BUS-MSG-15")
+@pytest.mark.parametrize("needed", [False, True])
+def test_an_interrupt_while_the_comm_thread_takes_or_others_need_room(
+    needed: bool,
+) -> None:
+    def program(run: Run) -> None:
+        process = Process(task_fifo_messages=3)
+        burst = process.burst()
+        assert burst.add(b"before")
+        adding = run.spawn(lambda: burst.add(b"interrupted"), name="adds")
+        run.interrupt(adding, KeyboardInterrupt)
+        others = process.burst().add(b"others'") if needed else False
+        process.round()
+        adding.join()
+        process.round()
+        came = [each for each in process.waiting if each != b"interrupted"]
+        assert came == [b"before", *([b"others'"] if others else [])]
+        process.leave()
+        is_as_ever(process, process.burst(), b"interrupted")
+
+    explore(program, bound=2, limit=2_000, random=150, seed=1, bytecode=_LOOKS)

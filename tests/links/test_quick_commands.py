@@ -1,0 +1,337 @@
+"""Commands in quick succession to other processes: as if each went by itself."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from attrs import evolve
+
+from bus import (
+    NOREPLY,
+    Address,
+    AddresseeGoneError,
+    BusFullError,
+    ExpiredError,
+    MessageTooLargeError,
+    PayloadError,
+)
+from bus.links.burst import PAYLOAD_MAX
+from bus.testing import memory_bus
+from specs.clauses import clause
+from tests.bus.support import Holder, info, serve
+from tests.links.processes import PATIENT, Reader, comm_of, held, processes, settled
+from tests.support import LIMIT_S, Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus import Bus, Incoming, Task, Undelivered
+
+
+def known(bus: Bus, name: str = "reader") -> Task:
+    """Return a task of a process that knows of one of another."""
+    sender = bus.register("sender")
+    assert sender.call(name, 0) == 0
+    return sender
+
+
+# Their order.
+
+_WAYS: dict[str, Callable[[Task, bytes], object]] = {
+    "a question": lambda task, payload: task.command(
+        "reader", payload, on_response=lambda _: None
+    ),
+    "a timeout": lambda task, payload: task.command("reader", payload, timeout=50.0),
+    "no timeout": lambda task, payload: task.command("reader", payload, timeout=None),
+    "an Address": lambda task, payload: task.command(
+        Address("reader", machine="machine"), payload
+    ),
+    "a whole name": lambda task, payload: task.command("ism://machine/reader", payload),
+    "its bus": lambda task, payload: task.command("reader", payload, bus="bus1"),
+    "several": lambda task, payload: task.command(["reader", "other"], payload),
+    "too long": lambda task, payload: task.command(
+        "reader", payload + bytes(PAYLOAD_MAX)
+    ),
+    "no bytes": lambda task, payload: task.command("reader", payload.decode()),
+}
+
+
+@clause("BUS-MSG-15")
+@pytest.mark.parametrize("way", _WAYS)
+def test_commands_are_not_overtaken_by_others_after_them_or_before(way: str) -> None:
+    with processes(2) as [bus, other]:
+        reader = Reader(other)
+        Reader(other, "other")
+        sender = known(bus)
+        bus.call("other", 0)
+        with held(bus):
+            for number in range(1, 10):
+                payload = b"%d" % number
+                if number % 3:
+                    sender.command("reader", payload)
+                else:
+                    _WAYS[way](sender, payload)
+        reader.has(10)
+        assert [_number(each) for each in reader.got] == list(range(10))
+
+
+def _number(payload: Any) -> int:
+    return int(payload.rstrip(b"\0") if isinstance(payload, bytes) else payload)
+
+
+@clause("BUS-MSG-15")
+def test_commands_and_notifications_keep_their_order() -> None:
+    with processes(2) as [bus, other]:
+        reader = Reader(other)
+        reader.task.subscribe("sender", lambda event: reader.got.append(event.payload))
+        sender = known(bus)
+        listening = comm_of(bus).remote.listening
+        until(lambda: bool(listening.hearers(sender._entry)), "it hears")
+        with held(bus):
+            for number in range(1, 10):
+                if number % 3:
+                    sender.command("reader", b"%d" % number)
+                else:
+                    sender.notify(number)
+        reader.has(10)
+        assert [int(each) for each in reader.got] == list(range(10))
+
+
+@clause("BUS-MSG-15")
+def test_commands_and_answers_keep_their_order() -> None:
+    """Of one who answers what it was asked after it has sent commands, and goes on."""
+    with processes(2) as [bus, other]:
+        got: list[Any] = []
+        asker = other.register("reader", on_command=lambda m: got.append(m.payload))
+        questions: list[Incoming] = []
+
+        def keep(message: Incoming) -> object:
+            questions.append(message)
+            return NOREPLY
+
+        answerer = bus.register("sender", thread=bus.here(), on_command=keep)
+        asker.command("sender", b"?", on_response=lambda r: got.append(r.payload))
+        serve(bus, lambda: questions, "it is asked")
+        answerer.command("reader", b"0")
+        until(lambda: got == [b"0"], "it is known")
+        with held(bus):
+            answerer.command("reader", b"1")
+            questions[0].respond(b"2")
+            answerer.command("reader", b"3")
+        until(lambda: len(got) == 4, "all has come")
+        assert got == [b"0", b"1", b"2", b"3"]
+
+
+@clause("BUS-MSG-15")
+def test_several_threads_may_send_for_one_task() -> None:
+    """What each of them sends keeps its order."""
+    with processes(2) as [bus, other]:
+        reader = Reader(other, overflow="block")
+        sender, count = known(bus), 500
+
+        def send(who: bytes) -> None:
+            for number in range(count):
+                sender.command("reader", b"%s%d" % (who, number))
+
+        with Threads() as threads:
+            for each in [threads.start(send, who) for who in (b"a", b"b", b"c")]:
+                each.result()
+        reader.has(1 + 3 * count)
+        for who in (b"a", b"b", b"c"):
+            came = [each for each in reader.got[1:] if each.startswith(who)]
+            assert came == [b"%s%d" % (who, number) for number in range(count)]
+
+
+@clause("BUS-FLOW-2", "BUS-FLOW-6", "BUS-MSG-15")
+def test_very_many_come_in_order_to_one_who_is_slow() -> None:
+    """Who sends waits for room, again and again."""
+    count = 100_000
+    with processes(2, evolve(PATIENT, send_timeout_s=LIMIT_S)) as [bus, other]:
+        reader = Reader(other, overflow="block", capacity=10)
+        sender = known(bus)
+        for number in range(count):
+            sender.command("reader", b"%d" % number)
+        reader.has(1 + count)
+        assert reader.got[1:] == [b"%d" % number for number in range(count)]
+
+
+# Payloads.
+
+
+@pytest.mark.parametrize("size", [0, 1, PAYLOAD_MAX, PAYLOAD_MAX + 1])
+def test_payloads_arrive_as_they_were(size: int) -> None:
+    with processes(2) as [bus, other]:
+        reader = Reader(other)
+        sender = known(bus)
+        payload = bytes(each % 256 for each in range(size))
+        for _ in range(3):
+            sender.command("reader", payload)
+        reader.has(4)
+        assert reader.got[1:] == [payload] * 3
+
+
+@clause("BUS-MSG-16")
+def test_the_limit_for_payloads_is_that_of_all_others() -> None:
+    """Whose limit is as low as that of a run sends each by itself."""
+    low = evolve(PATIENT, message_bytes_max=PAYLOAD_MAX)
+    with processes(2, low) as [bus, other]:
+        reader = Reader(other)
+        sender = known(bus)
+        sender.command("reader", bytes(PAYLOAD_MAX - 8))
+        for size in (PAYLOAD_MAX, PAYLOAD_MAX + 1):
+            with pytest.raises(MessageTooLargeError):
+                sender.command("reader", bytes(size))
+        reader.has(2)
+
+
+def test_bytes_of_a_class_of_their_own_arrive_as_from_one_process() -> None:
+    class Own(bytes):
+        """As somebody may have it."""
+
+    def outcome(task: Task, to: str) -> object:
+        try:
+            return task.command(to, Own(b"own"))
+        except PayloadError as error:
+            return str(error)
+
+    with processes(2) as [bus, other]:
+        far, near = Reader(other), Reader(bus, "near")
+        sender = known(bus)
+        assert outcome(sender, "reader") == outcome(sender, "near")
+        sender.command("reader", b"last")
+        sender.command("near", b"last")
+        far.has(2)
+        near.has(1)
+        until(lambda: near.got[-1:] == far.got[-1:] == [b"last"], "all have come")
+        assert far.got[1:] == near.got
+        assert {type(each) for each in far.got[1:]} == {bytes}
+
+
+# Departures.
+
+
+@clause("BUS-DEREG-4", "BUS-MSG-15")
+@pytest.mark.parametrize("when", ["before they leave", "when some have left"])
+def test_commands_to_a_task_that_leaves_wait_for_the_next_one(when: str) -> None:
+    with processes(2) as [bus, other]:
+        with Holder.holding(other, name="reader") as holder:
+            sender = bus.register("sender")
+            sender.command("reader", b"0")
+            account = holder.task._receiver.account
+            until(lambda: account.unread == 1, "it is there")
+            with held(bus):
+                for number in range(1, 20):
+                    sender.command("reader", b"%d" % number)
+                if when == "before they leave":
+                    holder.task.deregister()
+                    holder.let_go()
+                    settled(other)
+            if when == "when some have left":
+                until(lambda: account.unread == 20, "all are there")
+                holder.task.deregister()
+            holder.let_go()
+        late = Reader(other)
+        sender.command("reader", b"20")
+        until(lambda: b"20" in late.got, "the last one comes")
+        assert late.got[-1] == b"20"
+        came = [each for each in holder.got if each != "hold"] + late.got
+        assert came == [b"%d" % number for number in range(21)]
+
+
+@clause("BUS-MOVE-4", "BUS-MSG-15")
+def test_commands_to_a_task_that_moves_follow_it() -> None:
+    with processes(2) as [bus, other]:
+        reader = Reader(other)
+        threads = [other.thread(), other.thread()]
+        sender, sent = known(bus), 0
+        for turn in range(20):
+            for _ in range(30):
+                sender.command("reader", b"%d" % sent)
+                sent += 1
+            reader.task.move(threads[turn % 2])
+        reader.has(1 + sent)
+        assert reader.got[1:] == [b"%d" % number for number in range(sent)]
+
+
+@clause("BUS-FLOW-7", "BUS-DEREG-4")
+def test_what_nobody_gets_comes_back_by_name_and_payload() -> None:
+    with processes(2) as [bus, other]:
+        reader = Reader(other)
+        told: list[Undelivered] = []
+        sender = bus.register("sender", thread=bus.here(), on_undelivered=told.append)
+        sender.command("reader", b"first")
+        reader.has(1)
+        with held(bus):
+            for number in range(10):
+                sender.command("reader", b"%d" % number)
+            reader.task.deregister(final=True)
+            settled(other)
+        serve(bus, lambda: len(told) == 10, "all have failed")
+        assert [each.to for each in told] == ["reader"] * 10
+        assert [each.payload for each in told] == [b"%d" % n for n in range(10)]
+        assert {type(each.error) for each in told} == {AddresseeGoneError}
+
+
+def test_commands_to_a_process_that_closes_arrive_or_are_kept() -> None:
+    """Nothing comes twice, and what comes is in order."""
+    with processes(2) as [bus, other]:
+        with memory_bus(process="leaver", beside=bus, config=PATIENT) as leaver:
+            reader = Reader(leaver)
+            sender = known(bus)
+            for number in range(200):
+                sender.command("reader", b"%d" % number)
+        late = Reader(other)
+        sender.command("reader", b"last")
+        until(lambda: b"last" in late.got, "the last one comes")
+        came = reader.got[1:] + late.got[:-1]
+        assert [int(each) for each in came] == sorted({int(each) for each in came})
+        assert late.got[-1] == b"last"
+
+
+# Time.
+
+
+@clause("BUS-FLOW-5")
+def test_they_are_worth_delivering_no_longer_than_others() -> None:
+    short = evolve(PATIENT, command_timeout_s=0.05, window=1)
+    with processes(2, short) as [bus, other], Holder.holding(other) as holder:
+        told: list[Undelivered] = []
+        sender = bus.register("sender", thread=bus.here(), on_undelivered=told.append)
+        bus.wait_for("holder")
+        for number in range(5):
+            sender.command("holder", b"%d" % number)
+        serve(bus, lambda: len(told) == 4, "those that wait are too late")
+        assert [each.payload for each in told] == [b"%d" % n for n in range(1, 5)]
+        assert {type(each.error) for each in told} == {ExpiredError}
+        holder.let_go()
+        until(lambda: not info(other, "holder").commands.unread, "all are read")
+        assert set(holder.got) <= {"hold", b"0"}
+
+
+# Room.
+
+
+@clause("BUS-FLOW-2")
+def test_so_many_are_taken_on_as_one_by_one() -> None:
+    small = evolve(PATIENT, task_fifo_messages=8, window=4)
+    with (
+        processes(1, small) as [bus],
+        memory_bus(process="other", beside=bus, config=small) as other,
+        Holder.holding(other) as holder,
+    ):
+        sender = bus.register("sender")
+        sender.command("holder", b"first")
+        until(lambda: holder.task._receiver.account.unread == 1, "it is there")
+        accepted = []
+        with held(bus):
+            for number in range(20):
+                with suppress(BusFullError):
+                    sender.command("holder", b"%d" % number)
+                    accepted.append(number)
+        assert accepted == list(range(8))
+        holder.let_go()
+        until(lambda: len(holder.got) == 10, "all have come")
+        assert [int(each) for each in holder.got[2:]] == accepted
+        until(lambda: not info(other, "holder").commands.unread, "all are read")

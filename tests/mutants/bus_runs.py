@@ -1,0 +1,282 @@
+"""Mutants of commands that share a parcel, a run, or a burst (BUS)."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Edit, Mutant
+
+__all__ = ["BUS_RUNS"]
+
+BUS_RUNS: tuple[Mutant, ...] = (
+    Mutant(
+        "N58",
+        "where a parcel is split at the window one message goes to neither part",
+        ("BUS-RELAY-11", "BUS-MSG-15"),
+        (
+            Edit(
+                "bus/core/relay.py",
+                "                self.queue[at] = parcel.part(fits)\n",
+                "                self.queue[at] = parcel.part(fits + 1)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N59",
+        "a part counts as many bytes as the whole parcel",
+        ("BUS-RELAY-9", "BUS-MSG-15"),
+        (
+            Edit(
+                "bus/core/parcel.py",
+                "        return replace(self, bodies=bodies, size=sum(map(len, bodies)))\n",
+                "        return replace(self, bodies=bodies)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N60",
+        "a parcel of which some was taken is taken wholly",
+        ("BUS-RELAY-9",),
+        (
+            Edit(
+                "bus/core/relay.py",
+                "            if first + len(parcel.bodies) > number + 1:\n",
+                "            if False:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N61",
+        "a new link carries again the first bodies of a parcel, whatever is left of it",
+        ("BUS-RELAY-10",),
+        (
+            Edit(
+                "bus/core/session.py",
+                "            yield start, to, parcel.part(start - first, number + 1 - first)\n",
+                "            yield start, to, parcel.part(0, number + 1 - start)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N62",
+        "a new link carries again what came between two messages that did not",
+        ("BUS-RELAY-10", "AMO-23"),
+        (
+            Edit(
+                "bus/core/session.py",
+                "        if after != number + 1:\n",
+                "        if not after:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N63",
+        "a parcel goes as one frame, however much it is",
+        ("BUS-CHAN-6",),
+        (
+            Edit(
+                "bus/core/session.py",
+                "    if count == 1 or (parcel.size <= _BATCH_BYTES_MAX and count <= MESSAGES_MAX):\n",
+                "    if parcel.bodies:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N64",
+        "a run is accepted at once though something is missing below it",
+        ("AMO-10",),
+        (
+            Edit(
+                "bus/core/incoming_stream.py",
+                "            or self._missing\n            or self._held\n            or not floor",
+                "            or not floor",
+            ),
+        ),
+    ),
+    Mutant(
+        "N65",
+        "of a run that was taken only the first message counts as taken",
+        ("BUS-RELAY-9",),
+        (
+            Edit(
+                "bus/core/receipts.py",
+                "        self._pass(count)\n",
+                "        self._pass(1)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N66",
+        "what a task has left unread of a run counts as read when it leaves",
+        ("BUS-RELAY-9",),
+        (
+            Edit(
+                "bus/core/command_run.py",
+                "        rest, self.payloads = self.payloads[start:], self.payloads[:start]\n",
+                "        rest, self.at = self.payloads[start:], len(self.payloads)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N67",
+        "who reads what came together goes on though others have something to read",
+        ("BUS-ENT-7",),
+        (
+            Edit(
+                "bus/threads/thread_manager.py",
+                "                    or len(ready) > 1\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "N68",
+        "who reads what came together does not see what is posted meanwhile",
+        ("BUS-ENT-7", "BUS-ROUTE-3"),
+        (
+            Edit(
+                "bus/threads/thread_manager.py",
+                "                    or inbox.items\n                    or requests\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "N69",
+        "how far a task has read is noted only if its callback returns",
+        ("BUS-MSG-15",),
+        (
+            Edit(
+                "bus/threads/thread_manager.py",
+                "                run.at = at = run.at + 1\n",
+                "                at = run.at + 1\n",
+            ),
+            Edit(
+                "bus/threads/thread_manager.py",
+                "                self.since = now = _sync.monotonic()\n                if (\n",
+                "                run.at = at\n                self.since = now = _sync.monotonic()\n                if (\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N70",
+        "a task that leaves takes along what it has not read of a run",
+        ("BUS-DEREG-4", "BUS-MOVE-2"),
+        (
+            Edit(
+                "bus/threads/thread_manager.py",
+                "            unread += item.rest() if type(item) is CommandRun else (item,)\n",
+                "            unread += [] if type(item) is CommandRun else (item,)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N71",
+        "nobody is told what was read of a run",
+        ("BUS-RELAY-9",),
+        (
+            Edit(
+                "bus/links/comm_thread.py",
+                "                taken.append((run.receipt, run.number + told, read - told))\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "N72",
+        "who hangs in a callback has told nobody that it reads",
+        ("BUS-RELAY-9",),
+        (
+            Edit(
+                "bus/threads/thread_manager.py",
+                "                if at == first + 1:\n                    client.begins(run)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "L37",
+        "a burst goes on though its task has sent something by another way",
+        ("BUS-MSG-15",),
+        (
+            Edit(
+                "bus/threads/exchange.py",
+                "        try:\n            return self._post(message, entry)\n        finally:\n            message._source.order = object()\n",
+                "        return self._post(message, entry)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L38",
+        "what was added as its room was taken back is left there, room or no room",
+        ("BUS-FLOW-1",),
+        (
+            Edit(
+                "bus/links/burst.py",
+                "            return not self.payloads or self._add_locked(self.payloads.pop())\n",
+                "            if self.payloads:\n                self._post_locked()\n            return True\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L39",
+        "of a burst more room is taken back than it does not use",
+        ("BUS-FLOW-1",),
+        (
+            Edit(
+                "bus/links/burst.py",
+                "                return room - used, counted - size\n",
+                "                return room, counted\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L40",
+        "a burst that was taken out counts as posted for ever",
+        (
+            "BUS-MSG-15",
+            "BUS-RELAY-6",
+        ),
+        (
+            Edit(
+                "bus/links/burst.py",
+                "        with self._inbox.lock:\n            self.posted = False\n",
+                "        with self._inbox.lock:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L41",
+        "what lay in a burst is posted to its relay though that was given up",
+        ("BUS-DEREG-4",),
+        (
+            Edit(
+                "bus/links/relay_host.py",
+                "        if entry.place is self:\n            remote.post_alike(",
+                "        if entry.box is not None:\n            remote.post_alike(",
+            ),
+        ),
+    ),
+    Mutant(
+        "L42",
+        "room that a burst did not need is never given back",
+        ("BUS-FLOW-1",),
+        (
+            Edit(
+                "bus/links/burst.py",
+                "                self, self.room - count, self.room_bytes - size\n",
+                "                self, 0, 0\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L43",
+        "who needs room does not get what bursts have and do not use",
+        ("BUS-FLOW-1",),
+        (
+            Edit(
+                "bus/links/stand_in.py",
+                "        if self.full(size):\n            self._reclaim_locked()\n        if self.full(size):\n",
+                "        if self.full(size):\n",
+            ),
+        ),
+    ),
+)
