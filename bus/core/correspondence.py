@@ -371,7 +371,7 @@ class Correspondence:
         source: Entry = relay.entry
         payload = unpacked(run, body)
         peer.receipts(target).expect(number)
-        peer.took(run.to, number, 1, now)
+        peer.took(run.to, number, now, size=len(body))
         final = run.kind is Kind.COMMAND_RESPONSE
         if final:
             relay.answered(target, run.id)
@@ -427,10 +427,10 @@ class Correspondence:
 
     def extracted(self, messages: Iterable[Taken], now: float) -> None:
         """Note that tasks took, or dropped, what came over links (BUS-RELAY-9)."""
-        for receipt, number, count in messages:
+        for receipt, number, count, size in messages:
             peer: Peer = receipt.peer
             if receipt.epoch == peer.session.their_epoch:
-                peer.took(receipt.relay, number, count, now)
+                peer.took(receipt.relay, number, now, count=count, size=size)
 
     def pump(self, peer: Peer) -> None:
         """Put on the link whatever may be."""

@@ -218,11 +218,16 @@ class Peer:
             receipts = self._receipts[task.relay] = Receipts()
         return receipts
 
-    def took(self, relay: int, number: int, count: int, now: float) -> None:
-        """Note that a task of this process took messages, from this one on."""
+    def took(
+        self, relay: int, number: int, now: float, *, count: int = 1, size: int = 0
+    ) -> None:
+        """Note that a task of this process took messages, from this one on.
+
+        size: of all of them, in bytes.
+        """
         receipts = self._receipts.get(relay)
         if receipts is not None and receipts.take(number, count):
-            self.session.took(relay, receipts.extracted, now)
+            self.session.took(relay, receipts.extracted, now, size)
 
     # Its own tasks.
 

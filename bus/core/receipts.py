@@ -77,5 +77,5 @@ class Receipt:
     relay: int
 
 
-# Messages that were taken: of whom, the number of the first, and how many.
-Taken: TypeAlias = tuple[Receipt, int, int]
+# Messages that were taken: of whom, the number of the first, how many, of what size.
+Taken: TypeAlias = tuple[Receipt, int, int, int]

@@ -73,6 +73,7 @@ class Session:
         "_received",
         "_said",
         "_taken",
+        "_taken_bytes",
         "_told",
         "epoch",
         "extracted",
@@ -113,6 +114,7 @@ class Session:
         # What tasks of this process took, by relay number: all, and since last told.
         self.extracted: dict[int, int] = {}
         self._taken: dict[int, int] = {}
+        self._taken_bytes: dict[int, int] = {}  # since then
         self._said: dict[int, int] = {}
         self._ack_at: float | None = None
         self._ack_now: bool = False
@@ -170,6 +172,7 @@ class Session:
         self._acked = 1
         self.extracted.clear()
         self._taken.clear()
+        self._taken_bytes.clear()
         self._said.clear()
         self._ack_at, self._ack_now = None, False
         self._outbox.clear()
@@ -292,18 +295,24 @@ class Session:
         if self.heard - self._acked_heard >= _HEARD_MAX:
             self._ack_now = True
 
-    def took(self, relay: int, number: int, now: float) -> None:
-        """Note that a task has taken all of its messages up to a number."""
+    def took(self, relay: int, number: int, now: float, size: int = 0) -> None:
+        """Note that a task has taken all of its messages up to a number.
+
+        size: of those that it has taken just now, in bytes. Half of a window, in
+        messages or in bytes, is told at once: else its sender would wait for it.
+        """
         before = self._said.get(relay, 0)
         self.extracted[relay] = self._taken[relay] = number
+        length = self._taken_bytes[relay] = self._taken_bytes.get(relay, 0) + size
         if self._ack_at is None:
             self._ack_at = now + self._limits.ack_delay_s
-        if number - before >= self._limits.window // 2:
+        limits = self._limits
+        if number - before >= limits.window // 2 or length >= limits.window_bytes // 2:
             self._ack_now = True
 
     def forget(self, relay: int) -> None:
         """Tell no more what a task took that has left: its farewell says it."""
-        for each in (self.extracted, self._taken, self._said):
+        for each in (self.extracted, self._taken, self._taken_bytes, self._said):
             each.pop(relay, None)
 
     def repeat_ack(self) -> None:
@@ -333,6 +342,7 @@ class Session:
         taken = list(self._taken.items())
         self._said.update(self._taken)
         self._taken.clear()
+        self._taken_bytes.clear()
         self._ack_at, self._ack_now = None, False
         self._acked, self._acked_heard = self._received.next, self.heard
         parts = [

@@ -172,6 +172,10 @@ class CommThread:
         # is not woken for more of that, unless it is much (BUS-RELAY-9).
         self._armed: bool = False
         self._taken_max: Final = max(1, config.window // 4)
+        # Of those in ``_taken``. Two threads that count at once may count too little;
+        # then it is acknowledged a little later.
+        self._taken_bytes: int = 0
+        self._taken_bytes_max: Final = max(1, config.window_bytes // 4)
         self._readers: Final[dict[int, FrameReader]] = {}  # by link
         self._outbox: Final[deque[Send | HangUp | Dial]] = deque()
         self._arrivals: Final = Arrivals(
@@ -273,8 +277,10 @@ class CommThread:
     def taken(self, message: Incoming) -> None:
         """Note that a task took, or dropped, a message, wherever it came from."""
         if message._receipt is not None:
-            self._taken.append((message._receipt, message._number, 1))
-            if not self._armed or len(self._taken) >= self._taken_max:
+            taken = (message._receipt, message._number, 1, message._size)
+            self._taken.append(taken)
+            self._taken_bytes += message._size
+            if self._much_taken():
                 self._wake()
         self.left(message._to)
 
@@ -378,6 +384,8 @@ class CommThread:
         if not (self._taken or self._reading):
             return False
         if not self._armed:
+            return True
+        if self._taken_bytes >= self._taken_bytes_max:
             return True
         read = sum([run.at - run.told for run in self._reading.copy()])
         return len(self._taken) + read >= self._taken_max
@@ -486,6 +494,7 @@ class CommThread:
 
     def _take_taken(self, now: float) -> list[Taken]:
         """Take out what tasks have taken since, and what they have read by now."""
+        self._taken_bytes = 0
         taken = [self._taken.popleft() for _ in range(len(self._taken))]
         begun = [self._reading.popleft() for _ in range(len(self._reading))]
         runs = dict.fromkeys([*self._read_on, *begun])
@@ -497,7 +506,8 @@ class CommThread:
         for run in runs:
             told, read = run.told, run.at
             if read > told:
-                taken.append((run.receipt, run.number + told, read - told))
+                size = sum(map(len, run.payloads[told:read]))
+                taken.append((run.receipt, run.number + told, read - told, size))
                 run.told = read
             if run:  # it may hang in a callback, and have gone on before that
                 self._read_on.append(run)

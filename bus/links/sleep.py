@@ -99,9 +99,9 @@ class PolledSleep:
         look: Callable[[], bool],
         deadline: float | None,
     ) -> None:
-        bell, rest_s = self._bell, None
+        bell, poll, rest_s = self._bell, self._driver.poll, None
         while rest_s != 0:
-            # Anew each time: a bell that was rung is rung by nobody again, and it may
+            # Anew each time that it was rung: it is rung by nobody again, and it may
             # have been for what was seen to before this slept.
             bell.rung = False
             with inbox.lock:
@@ -110,12 +110,17 @@ class PolledSleep:
                 # Also if there is something to do: else who posts without end would
                 # keep this thread from ever reading.
                 due = look()
-                rest_s = 0 if due else _rest_s(deadline)
-                self._driver.poll(rest_s)
+                while True:
+                    rest_s = 0 if due else _rest_s(deadline)
+                    poll(rest_s)
+                    due = due or look()
+                    # Else a socket took or gave a part of a long frame; mostly so.
+                    if due or bell.rung or rest_s == 0:
+                        break
             finally:
                 with inbox.lock:
                     inbox.arrived.leave(bell)
-            if due or look():
+            if due:
                 return
 
     def join(self, helpers: Iterable[_sync.Thread]) -> None:

@@ -186,6 +186,22 @@ def test_what_was_taken_is_acknowledged_soon_or_at_half_the_window() -> None:
     assert [type(each) for each in one.flush(NOW + 1)] == [Ack]
 
 
+@clause("BUS-RELAY-9", "BUS-RELAY-11")
+def test_half_the_bytes_of_the_window_are_acknowledged_at_once_as_well() -> None:
+    """Else who sends long messages would wait for each windowful of them."""
+    one = session()
+    linked(one)
+    half = LIMITS.window_bytes // 2
+    one.took(4, 1, NOW, half - 1)
+    assert one.flush(NOW) == []
+    one.took(5, 1, NOW, half - 1)  # of another task's window
+    assert one.flush(NOW) == []
+    one.took(4, 1, NOW, 1)
+    assert [type(each) for each in one.flush(NOW)] == [Ack]
+    one.took(4, 1, NOW, half - 1)
+    assert one.flush(NOW) == []
+
+
 @clause("BUS-ENT-17")
 def test_of_a_task_that_left_nothing_is_kept_but_its_farewell() -> None:
     """Which says what it took, also on the next link, and is known until heard."""

@@ -138,7 +138,7 @@ def test_what_is_read_is_acknowledged_once_each(armed: bool) -> None:
         comm, seen, commands = Asleep().comm, list[int](), _run_of(3)
 
         def extracted(messages: Iterable[Taken], now: float) -> None:
-            for receipt, number, count in messages:
+            for receipt, number, count, _ in messages:
                 assert receipt is commands.receipt
                 seen.extend(range(number, number + count))
 
@@ -176,7 +176,7 @@ def test_of_what_others_get_instead_nothing_is_acknowledged() -> None:
     commands.at = 1
     assert len(commands.rest()) == 2
     comm._round()
-    assert seen == [(commands.receipt, 7, 1)]
+    assert seen == [(commands.receipt, 7, 1, len(commands.payloads[0]))]
     assert not comm._read_on
 
 
@@ -185,6 +185,7 @@ class _Taken:
 
     _receipt = object()
     _number = 1
+    _size = 0
     _to = None
 
 

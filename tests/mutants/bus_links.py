@@ -252,8 +252,8 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/sleep.py",
-                "        bell, rest_s = self._bell, None\n",
-                "        bell, rest_s = self._bell, None\n        bell.rung = False\n",
+                "        bell, poll, rest_s = self._bell, self._driver.poll, None\n",
+                "        bell, poll, rest_s = self._bell, self._driver.poll, None\n        bell.rung = False\n",
             ),
             Edit(
                 "bus/links/sleep.py",

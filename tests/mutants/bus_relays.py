@@ -51,7 +51,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
             Edit(
                 "bus/core/arriving.py",
                 "        self._expect(number, len(bodies))\n",
-                "        self._expect(number, len(bodies))\n        self._receipt.peer.took(self._receipt.relay, number, len(bodies), now)\n",
+                "        self._expect(number, len(bodies))\n        self._receipt.peer.took(self._receipt.relay, number, now, count=len(bodies))\n",
             ),
         ),
     ),
@@ -490,7 +490,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/comm_thread.py",
-                "            if not self._armed or len(self._taken) >= self._taken_max:\n                self._wake()\n",
+                "            if self._much_taken():\n                self._wake()\n",
                 "",
             ),
         ),

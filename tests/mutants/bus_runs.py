@@ -175,7 +175,7 @@ BUS_RUNS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/comm_thread.py",
-                "                taken.append((run.receipt, run.number + told, read - told))\n",
+                "                taken.append((run.receipt, run.number + told, read - told, size))\n",
                 "",
             ),
         ),
@@ -276,6 +276,18 @@ BUS_RUNS: tuple[Mutant, ...] = (
                 "bus/links/stand_in.py",
                 "        if self.full(size):\n            self._reclaim_locked()\n        if self.full(size):\n",
                 "        if self.full(size):\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N73",
+        "of what was taken only the number is looked at, not how long it is",
+        ("BUS-RELAY-11",),
+        (
+            Edit(
+                "bus/core/session.py",
+                " or length >= limits.window_bytes // 2:\n",
+                ":\n",
             ),
         ),
     ),

@@ -403,7 +403,8 @@ class SimProcess:
         """Let a callback run, unless the message is too late."""
         world, number = self.world, message.payload
         if message._receipt is not None:
-            self.remote.extracted([(message._receipt, message._number, 1)], world.now)
+            taken = (message._receipt, message._number, 1, message._size)
+            self.remote.extracted([taken], world.now)
         if message.kind is Kind.NOTIFICATION:
             if any(each in task.subscriptions for each in message.subscriptions):
                 self.say(lambda: f"{task.name} hears {number}")
