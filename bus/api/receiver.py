@@ -392,6 +392,7 @@ class Receiver:
         """Cut off who cannot keep up and said that it wants that (BUS-FLOW-6)."""
         if message.kind is Kind.COMMAND:
             self.leaving = True
+            message._to.order = object()
             self._exchange.deregister(message._to, final=True)
         for subscription in message.subscriptions:
             subscription.cancel()
@@ -399,6 +400,7 @@ class Receiver:
     def evicted(self, entry: Entry, error: BusError) -> None:
         """Leave, and say why to whoever uses the task."""
         self.leaving, self.error = True, error
+        entry.order = object()
         _log.error("task %r leaves: %s", entry.name, error)
 
     def unheard(self, answer: Answer) -> None:

@@ -192,16 +192,17 @@ class Task:
             UnknownTaskError: this task is deregistered.
         """
         if on_response is None and type(to) is str:
-            if type(payload) is bytes and timeout is UNSET and bus is None:
-                burst = self._bursts.get(to)
-                if (
-                    burst is not None
-                    and burst.thread == _sync.get_ident()
-                    and len(payload) <= PAYLOAD_MAX
-                    and self._check()
-                    and burst.add(payload)
-                ):
-                    return _UNASKED
+            burst = self._bursts.get(to)
+            if (
+                burst is not None
+                and type(payload) is bytes
+                and timeout is UNSET
+                and bus is None
+                and burst.thread == _sync.get_ident()
+                and len(payload) <= PAYLOAD_MAX
+                and burst.add(payload)
+            ):
+                return _UNASKED
             return self._tell(to, payload, bus, timeout)
         check_optional_callable("on_response", on_response)
         names = addressees(to)
@@ -545,6 +546,7 @@ class Task:
         self._bus._check_process()
         # Its thread may be busy, so it may be some time until it is nowhere.
         self._receiver.leaving = True
+        self._entry.order = object()  # who sends from now on is told
         self._exchange.deregister(self._entry, final=final)
 
     def _check(self) -> Any:

@@ -2,25 +2,29 @@
 
 The sender's part (specs/at-most-once.md), for one epoch and one incarnation of the
 receiver. A message gets its number here and is kept until the receiver has it, or until
-it is given up; what is kept is what a new link has to carry again. It decides and does
+it is given up; what is kept is what a new link has to carry again. Messages that are
+sent as one are kept as one, each under its own number. It decides and does
 nothing else: time comes in as an argument, and one thread at a time calls it.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from bus.core.incoming_stream import NUMBERS
 from bus.errors import WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Iterable
 
     from bus.core.incoming_stream import Acknowledgement
 
 __all__ = ["OutgoingStream"]
 
 M = TypeVar("M")
+
+_NO_NUMBER: Final = NUMBERS + 1  # above all there are
 
 
 class OutgoingStream(Generic[M]):
@@ -41,21 +45,22 @@ class OutgoingStream(Generic[M]):
         them unless nothing is.
     """
 
-    __slots__ = ("_deadlines", "_outstanding", "_window", "epoch", "floor", "next")
+    __slots__ = ("_count", "_deadlines", "_kept", "_window", "epoch", "floor", "next")
 
     def __init__(self, epoch: int, *, first: int = 1, window: int) -> None:
         self.epoch: Final = epoch
         self._window: Final = window
-        # In rising order of numbers, as they are given: a dict keeps it.
-        self._outstanding: dict[int, M] = {}
-        # Of those that have one, in the same order.
+        # The first number of each and the first after it, in rising order.
+        self._kept: deque[tuple[int, int, M]] = deque()
+        self._count: int = 0
+        # Of those numbers that have one, in the same order.
         self._deadlines: dict[int, float] = {}
         self.next: int = first
         self.floor: int = first
 
     def __len__(self) -> int:
         """How many messages are outstanding."""
-        return len(self._outstanding)
+        return self._count
 
     @property
     def room(self) -> int:
@@ -67,37 +72,34 @@ class OutgoingStream(Generic[M]):
         """Whether all numbers are given: the rest needs a new epoch (AMO-15)."""
         return self.next == NUMBERS
 
-    def send(self, message: M, deadline: float | None = None) -> int:
-        """Give a message its number, and keep it.
+    def send(self, message: M, deadline: float | None = None, *, count: int = 1) -> int:
+        """Give a message its number, and keep it; return the number.
 
         deadline: when it is not worth sending again, on the caller's clock in seconds;
           None for never.
+        count: of how many messages it stands for; they get numbers that follow one
+          another, and it is returned for each that is outstanding or forgotten.
 
         Raises:
-            ValueError: there is no ``room``; nothing is changed.
+            ValueError: there is no ``room`` for all of it; nothing is changed.
         """
-        number = self.send_all((message,))
-        if deadline is not None:
-            self._deadlines[number] = deadline
-        return number
-
-    def send_all(self, messages: Collection[M]) -> int:
-        """Give messages their numbers, in order; return that of the first, or ``next``.
-
-        Raises:
-            ValueError: there is no ``room`` for all; nothing is changed.
-        """
-        first, stop = self.next, self.next + len(messages)
-        if len(messages) > self.room:
-            msg = f"cannot send: {first - self.floor} numbers are outstanding"
+        if count > self.room:
+            msg = f"cannot send: {self.next - self.floor} numbers are outstanding"
             raise ValueError(msg)
-        self._outstanding.update(zip(range(first, stop), messages, strict=True))
-        self.next = stop
+        first, self.next = self.next, self.next + count
+        self._kept.append((first, self.next, message))
+        self._count += count
+        if deadline is not None:
+            self._deadlines.update(dict.fromkeys(range(first, self.next), deadline))
         return first
 
     def outstanding(self) -> list[tuple[int, M]]:
         """Return what a new link to the same receiver has to carry again, in order."""
-        return list(self._outstanding.items())
+        return [
+            (number, message)
+            for first, stop, message in self._kept
+            for number in range(first, stop)
+        ]
 
     def acknowledge(self, has: Acknowledgement) -> list[M]:
         """Forget what the receiver has; return it, in order (AMO-23).
@@ -112,17 +114,7 @@ class OutgoingStream(Generic[M]):
             raise WireError(msg)
         if not has.missing and has.next == self.next:
             return self.abandon()  # all there is
-        missing = iter(has.missing)
-        start, stop = next(missing, (has.next, has.next))
-        received = []
-        for number in self._outstanding:
-            if number >= has.next:
-                break
-            while number >= stop and stop < has.next:
-                start, stop = next(missing, (has.next, has.next))
-            if not start <= number < stop:
-                received.append(number)
-        return self._forget(received)
+        return self._keep_only((*has.missing, (has.next, _NO_NUMBER)))
 
     def expire(self, now: float) -> list[M]:
         """Give up what is past its deadline; return it, in order.
@@ -132,23 +124,49 @@ class OutgoingStream(Generic[M]):
         late = [
             number for number, deadline in self._deadlines.items() if deadline <= now
         ]
-        return self._forget(late)
+        starts = [0, *[number + 1 for number in late]]
+        return self._keep_only(zip(starts, [*late, _NO_NUMBER], strict=True))
 
     def abandon(self) -> list[M]:
         """Give up everything, since the receiver is gone; return it, in order (AMO-19).
 
         Each of these messages is in doubt, and must not be sent to anybody again.
         """
-        forgotten = list(self._outstanding.values())
-        self._outstanding.clear()
+        forgotten: list[M] = []
+        for first, stop, message in self._kept:
+            forgotten += (message,) * (stop - first)
+        self._kept.clear()
+        self._count = 0
         self._deadlines.clear()
         self.floor = self.next
         return forgotten
 
-    def _forget(self, numbers: list[int]) -> list[M]:
-        forgotten = [self._outstanding.pop(number) for number in numbers]
+    def _keep_only(self, ranges: Iterable[tuple[int, int]]) -> list[M]:
+        """Forget what is in none of some ranges of numbers; return it, in order.
+
+        ranges: the lowest first; the last one has no end.
+        """
+        to_come = iter(ranges)
+        start, end = next(to_come)
+        kept: deque[tuple[int, int, M]] = deque()
+        forgotten: list[M] = []
+        for first, stop, message in self._kept:
+            at = first
+            while at < stop:
+                while end <= at:
+                    start, end = next(to_come)
+                if at < start:
+                    until = min(stop, start)
+                    forgotten += (message,) * (until - at)
+                else:
+                    until = min(stop, end)
+                    kept.append((at, until, message))
+                at = until
+        self._kept = kept
+        self._count -= len(forgotten)
+        self.floor = kept[0][0] if kept else self.next
         if self._deadlines:
-            for number in numbers:
-                self._deadlines.pop(number, None)
-        self.floor = next(iter(self._outstanding), self.next)
+            numbers = {number for number, _ in self.outstanding()}
+            deadlines = self._deadlines.items()
+            self._deadlines = {at: each for at, each in deadlines if at in numbers}
         return forgotten

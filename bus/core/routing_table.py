@@ -81,7 +81,8 @@ class Entry:
       does.
     overflow: what becomes of commands that it has no room for (BUS-FLOW-6).
     order: exchanged after each thing that the task has sent to others and that nothing
-      it sends later may overtake; a burst that was begun before goes on no more.
+      it sends later may overtake, and when it may not send any more; a burst that was
+      begun before goes on no more.
     """
 
     id: RegistrationId

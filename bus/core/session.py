@@ -227,17 +227,12 @@ class Session:
 
         Returns the number of the first message of each.
         """
-        number = self.outgoing.next
-        numbers: list[int] = []
-        sent: list[_Numbered] = []
+        outgoing, outbox = self.outgoing, self._outbox
+        numbers = []
         for parcel in parcels:
-            numbered = (number, to, parcel)
-            numbers.append(number)
-            count = len(parcel.bodies)
-            sent += (numbered,) * count
-            number += count
-            self._outbox.append(numbered)
-        self.outgoing.send_all(sent)
+            numbered = (outgoing.next, to, parcel)
+            numbers.append(outgoing.send(numbered, count=len(parcel.bodies)))
+            outbox.append(numbered)
         return numbers
 
     def flush(self, now: float) -> list[Frame]:

@@ -11,6 +11,7 @@ gives it up as soon as it sends anything by another way, which must not be overt
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -30,6 +31,17 @@ __all__ = ["PAYLOAD_MAX", "Burst", "Salvo"]
 # sent is counted.
 PAYLOAD_MAX: Final = 4096
 _ROOM: Final = 256  # messages for which room is taken at a time
+
+
+# Which process this is; the child of a fork has no thread that takes anything.
+_process: Final = [object()]
+
+
+def _forked() -> None:
+    _process[0] = object()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class Salvo(Struct, eq=False):
@@ -72,6 +84,7 @@ class Burst:
         "_inbox",
         "_order",
         "_place",
+        "_process",
         "_stand_in",
         "_timeout_s",
         "_to",
@@ -100,6 +113,7 @@ class Burst:
         # Of what it began with; the others come so soon after that it holds for them.
         self._deadline: float | None = None
         self._order: Final = source.order
+        self._process: Final = _process[0]
         self.source: Final = source
         self.thread: Final = _sync.get_ident()
         self.payloads: Final[list[bytes]] = []
@@ -112,12 +126,17 @@ class Burst:
     def add(self, payload: bytes) -> bool:
         """Send one more, at most `PAYLOAD_MAX` long; False if it is to go another way.
 
-        So it is if there is no room, or the addressee is there no more, or the task has
-        sent something by another way since this was begun.
+        So it is if there is no room, and if either task is there no more or the sender
+        has sent something by another way since this was begun.
         """
-        payloads = self.payloads
-        if self._to.table is None or self.source.order is not self._order:
-            return False  # the name may be somebody else's by now
+        payloads, source = self.payloads, self.source
+        if (
+            self._to.table is None  # its name may be somebody else's by now
+            or source.order is not self._order
+            or source.place is None
+            or self._process is not _process[0]
+        ):
+            return False
         if len(payloads) < self.room:
             payloads.append(payload)
             if self.posted and len(payloads) <= self.room:

@@ -28,27 +28,34 @@ class OutgoingStreamMachine(RuleBasedStateMachine):
         self.sender: OutgoingStream[int] = OutgoingStream(7, window=WINDOW)
         self.receiver: IncomingStream[int] = IncomingStream(window=WINDOW, ranges_max=9)
         self.kept: dict[int, float] = {}  # what the sender must still keep: deadlines
+        self.sent_as: dict[int, int] = {}
         self.now = 0.0
         self.handed: list[int] = []
         self.told: set[int] = set()  # of which the sender learnt something
         self.acknowledgements = [Acknowledgement(1)]
 
-    @rule(patience=st.sampled_from([1.0, 3.0, FOR_EVER]))
-    def send(self, patience: float) -> None:
-        if not self.sender.room:
+    @rule(patience=st.sampled_from([1.0, 3.0, FOR_EVER]), count=st.integers(1, 3))
+    def send(self, patience: float, count: int) -> None:
+        """Send a message, or some that are sent as one: by the first number of all."""
+        if self.sender.room < count:
+            with pytest.raises(ValueError, match=r"^cannot send: "):
+                self.sender.send(0, count=count)
             return
         deadline = self.now + patience
-        number = self.sender.send(
-            self.sender.next, None if patience == FOR_EVER else deadline
+        first = self.sender.send(
+            self.sender.next, None if patience == FOR_EVER else deadline, count=count
         )
-        self.kept[number] = deadline
+        for number in range(first, first + count):
+            self.kept[number] = deadline
+            self.sent_as[number] = first
 
     @rule(data=st.data())
     def one_arrives(self, data: st.DataObject) -> None:
         outstanding = self.sender.outstanding()
         if outstanding:
             number, message = data.draw(st.sampled_from(outstanding))
-            self.handed += self.receiver.accept(number, [message], self.sender.floor)
+            assert message == self.sent_as[number]
+            self.handed += self.receiver.accept(number, [number], self.sender.floor)
             self.acknowledgements.append(self.receiver.acknowledgement)
 
     @rule()
@@ -62,7 +69,7 @@ class OutgoingStreamMachine(RuleBasedStateMachine):
         missing = {n for start, stop in has.missing for n in range(start, stop)}
         told = [n for n in self.kept if n < has.next and n not in missing]
 
-        assert self.sender.acknowledge(has) == told
+        assert self.sender.acknowledge(has) == [self.sent_as[each] for each in told]
 
         self.told.update(told)
         for number in told:
@@ -73,7 +80,7 @@ class OutgoingStreamMachine(RuleBasedStateMachine):
         self.now += 1.0
         late = [n for n, deadline in self.kept.items() if deadline <= self.now]
 
-        assert self.sender.expire(self.now) == late
+        assert self.sender.expire(self.now) == [self.sent_as[each] for each in late]
 
         self.told.update(late)
         for number in late:

@@ -194,8 +194,8 @@ STREAMS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/outgoing_stream.py",
-                "if not start <= number < stop:",
-                "if True:",
+                "self._keep_only((*has.missing, (has.next, _NO_NUMBER)))",
+                "self._keep_only(((has.next, _NO_NUMBER),))",
             ),
         ),
     ),
@@ -206,8 +206,8 @@ STREAMS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/outgoing_stream.py",
-                "            while number >= stop and stop < has.next:\n                start, stop = next(missing, (has.next, has.next))\n",
-                "",
+                "self._keep_only((*has.missing, (has.next, _NO_NUMBER)))",
+                "self._keep_only((*has.missing[:1], (has.next, _NO_NUMBER)))",
             ),
         ),
     ),
@@ -218,7 +218,7 @@ STREAMS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/outgoing_stream.py",
-                "self.floor = next(iter(self._outstanding), self.next)",
+                "self.floor = kept[0][0] if kept else self.next",
                 "self.floor = self.next",
             ),
         ),

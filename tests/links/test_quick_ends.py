@@ -1,0 +1,110 @@
+"""Where commands in quick succession have to stop, or count: each failed before."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus import BusFullError, UnknownTaskError, WrongProcessError
+from specs.clauses import clause
+from tests.links.processes import Reader, held, processes
+from tests.support import LIMIT_S, until
+
+if TYPE_CHECKING:
+    from bus import Incoming, Task
+
+
+@clause("BUS-DEREG-1", "BUS-MSG-2")
+def test_a_task_that_leaves_goes_on_with_no_burst() -> None:
+    """In a callback of its own, which runs to its end, it is still at its place."""
+    with processes(2) as [bus, other]:
+        reader, outcomes = Reader(other), list[str]()
+
+        def leave(_: Incoming) -> None:
+            leaver.command("reader", b"1")
+            leaver.deregister()
+            for payload in (b"2", "2"):
+                try:
+                    leaver.command("reader", payload)
+                    outcomes.append("sent")
+                except UnknownTaskError:
+                    outcomes.append("refused")
+
+        leaver = bus.register("leaver", on_command=leave)
+        leaver.command("reader", b"0")
+        reader.has(1)
+        bus.register("other").command("leaver")
+
+        until(lambda: len(outcomes) == 2, "it has tried")
+        assert outcomes == ["refused", "refused"]
+        reader.has(2)
+        assert reader.got == [b"0", b"1"]
+
+
+@clause("BUS-INIT-16")
+def test_the_child_of_a_fork_goes_on_with_no_burst() -> None:
+    with processes(2) as [bus, other]:
+        reader, sender = Reader(other), bus.register("sender")
+        sender.command("reader", b"0")
+        reader.has(1)
+        with held(bus), warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # there are threads
+            sender.command("reader", b"1")
+            child = os.fork()
+            if child == 0:
+                try:
+                    sender.command("reader", b"2")
+                    os._exit(1)
+                except WrongProcessError:
+                    os._exit(0)
+                finally:
+                    os._exit(2)
+            _, status = os.waitpid(child, 0)
+        assert status == 0
+        sender.command("reader", b"3")
+        reader.has(3)
+        assert reader.got == [b"0", b"1", b"3"]
+
+
+class Slow:
+    """A task that waits within the callback of the command ``0``."""
+
+    def __init__(self, bus: Any, **options: Any) -> None:
+        self.inside, self.go = Event(), Event()
+        self.got: list[bytes] = []
+        self.task: Task = bus.register("reader", on_command=self._read, **options)
+
+    def _read(self, message: Incoming) -> None:
+        self.got.append(message.payload)
+        if message.payload == b"0":
+            self.inside.set()
+            assert self.go.wait(LIMIT_S)
+
+
+@clause("BUS-FLOW-1", "BUS-FLOW-6")
+@pytest.mark.parametrize("overflow", ["error", "disconnect"])
+def test_what_is_being_read_takes_no_room(overflow: str) -> None:
+    """Of four that came together one is being read; so there is room for one."""
+    with processes(2) as [bus, other]:
+        slow = Slow(other, capacity=4, overflow=overflow)
+        sender, near = bus.register("sender"), other.register("near")
+        sender.command("reader", b"warm")
+        until(lambda: bool(slow.got), "it is known")
+        with held(bus):
+            for number in range(4):
+                sender.command("reader", b"%d" % number)
+        assert slow.inside.wait(LIMIT_S)
+
+        near.command("reader", b"4")
+        if overflow == "error":
+            with pytest.raises(BusFullError):
+                near.command("reader", b"5")
+        slow.go.set()
+
+        until(lambda: len(slow.got) == 6, "all were read")
+        assert slow.got == [b"warm", b"0", b"1", b"2", b"3", b"4"]
+        assert "deregistered" not in repr(slow.task)
