@@ -4,8 +4,8 @@ The first is posted to the comm thread; those that follow before it has been tak
 it there, without a lock, a message object, or a wake-up for each. So a task that sends
 one by one is nearly as quick as one that could send many at once.
 
-Only the thread that made a burst adds to it. A task keeps one for each addressee, and
-gives it up as soon as it sends anything by another way, which must not be overtaken
+Only the thread that made a burst adds to it. A task keeps one for each addressee; it
+ends as soon as the task sends anything by another way, which must not be overtaken
 (BUS-MSG-15).
 """
 

@@ -12,7 +12,7 @@
  *   send, LOST           outgoing_stream.OutgoingStream.send, and what is sent again:
  *                        outgoing_stream.OutgoingStream.outstanding
  *   acknowledged         outgoing_stream.OutgoingStream.acknowledge
- *   raise_floor          outgoing_stream.OutgoingStream._forget; what is given up:
+ *   raise_floor          outgoing_stream.OutgoingStream._keep_only; what is given up:
  *                        outgoing_stream.OutgoingStream.expire, and .abandon
  *   Sender, if not OPEN  incoming_streams.IncomingStreams.open
  *   Receiver             incoming_streams.IncomingStreams.accept, and ._refusal
