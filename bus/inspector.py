@@ -4,11 +4,15 @@ Each process of a bus has one, at ``_bus/`` and its name, in a thread of its own
 answers while all tasks of the user are busy. It answers any command with one map, of
 plain values only. What the manager has is read under the exchange's lock; figures of
 accounts have one writer each, and are read without one.
+
+A command ``{"frames": ...}`` asks for the frames that go over the links of the process;
+see `Tapping`.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -16,6 +20,7 @@ import attrs
 from bus.address import SYSTEM, check_module_name
 from bus.core.routing_table import Visibility
 from bus.core.wire import LinkKind
+from bus.links.tapping import Tapping
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 
@@ -47,6 +52,8 @@ class Inspector:
         exchange: that of the process.
         look: gives what the user has on the bus in this process, and what hosts that,
           thread by thread.
+
+    tapping: what tells of frames.
     """
 
     __slots__ = (
@@ -57,6 +64,7 @@ class Inspector:
         "_manager",
         "_since",
         "_thread",
+        "tapping",
     )
 
     def __init__(
@@ -72,6 +80,7 @@ class Inspector:
         self._manager: Final = ThreadManager("inspector")
         self._entry: Entry | None = None
         self._thread: _sync.Thread | None = None
+        self.tapping: Final = Tapping(exchange, self._manager)
 
     # Its life.
 
@@ -112,8 +121,14 @@ class Inspector:
 
     # What it tells.
 
-    def answer(self, _: Incoming) -> dict[str, Any]:
-        """Return all there is to tell, as it is now."""
+    def answer(self, message: Incoming) -> Any:
+        """Return what is asked for: frames, or all there is to tell, as it is now."""
+        asked = message.payload
+        if isinstance(asked, Mapping) and "frames" in asked:
+            return self.tapping.answer(message, asked["frames"])
+        return self._about()
+
+    def _about(self) -> dict[str, Any]:
         exchange = self._exchange
         seen, managers = self._look()
         told: dict[str, Any] = {
@@ -217,6 +232,7 @@ def _link(remote: Neighbourhood, peer: Peer) -> dict[str, Any]:
         "process": peer.key[1],
         "kind": kind.value,
         "ready": peer.session.ready,
+        "unresponsive": peer.unresponsive,
     }
 
 

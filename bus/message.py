@@ -85,6 +85,8 @@ class Incoming(msgspec.Struct, eq=False):
     # What became of it: dropped while it lay unread; answered already.
     _dropped: bool = False
     _answered: bool = False
+    # What a journal is told of it; None where nothing is recorded.
+    _trace: Any = None
 
     @property
     def sender(self) -> Address:

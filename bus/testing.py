@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bus.config import BusConfig
+    from bus.journal.writer import Journal
 
 __all__ = ["memory_bus"]
 
@@ -24,6 +25,7 @@ def memory_bus(
     machine: str | None = None,
     config: BusConfig | None = None,
     beside: Bus | None = None,
+    journal: Journal | None = None,
 ) -> Iterator[Bus]:
     """Give a bus that nobody else is on, and close it at the end.
 
@@ -31,6 +33,7 @@ def memory_bus(
     process, machine: what this process of it, and its machine, are called.
     beside: a bus that this gave before: be another process on it, by default on the
       same machine. Who was first on a machine is its master.
+    journal: as in `bus.open_bus`.
 
     Another one of the same name may be open at the same time: nothing of it is known
     outside, so no address on another bus leads to it either. The names of process and
@@ -61,6 +64,7 @@ def memory_bus(
         machine="machine" if machine is None else machine,
         config=config,
         network=network,
+        journal=journal,
     ) as bus:
         if beside is not None:
             beside._meet_others()

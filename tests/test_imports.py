@@ -67,6 +67,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "address",
         "payload",
         "message",
+        "events",
         "access",
         "role",
         "config",

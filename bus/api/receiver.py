@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bus.api.arguments import wrong_type
 from bus.api.questions import Questions
+from bus.core.trace import dropped_by
 from bus.errors import (
     AlreadyAnsweredError,
     BusError,
@@ -19,6 +20,7 @@ from bus.errors import (
     RemoteError,
     UnknownTaskError,
 )
+from bus.events import BusReason
 from bus.message import NOREPLY, Incoming, Kind, Presence, Response, Undelivered
 from bus.payload import freeze_within
 from bus.threads.delivery import Answer, News, Returned
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from bus.config import BusConfig
     from bus.core.command_run import CommandRun
     from bus.core.routing_table import Entry
+    from bus.core.trace import Trace
     from bus.threads.account import Account
     from bus.threads.exchange import Exchange
     from bus.threads.thread_manager import ThreadManager
@@ -130,6 +133,8 @@ class Receiver:
                 self._keep(item)
             elif self._extracted(item):
                 item.reference = self._reference
+                if item._trace is not None:
+                    item._trace.delivered()
                 self._command(callback, item)
         elif isinstance(item, Answer):
             self._answer(item)
@@ -192,6 +197,8 @@ class Receiver:
             message = self._unclaimed.popleft()
             if self._extracted(message):
                 message.reference = self._reference
+                if message._trace is not None:
+                    message._trace.delivered()
                 return message
         return None
 
@@ -235,7 +242,11 @@ class Receiver:
             return
         if not alive:
             message._account.returned += 1
+            if message._trace is not None:
+                message._trace.discarded(BusReason.UNWANTED)
             return
+        if message._trace is not None:
+            message._trace.delivered()
         message.subscriptions = alive
         message.reference = alive[0].reference
         self._guarded(alive[0]._callback, message)
@@ -245,6 +256,8 @@ class Receiver:
         place: ThreadManager = message._to.place
         if not message._account.extract(message, place.inbox.lock):
             return False
+        if message._trace is not None:
+            message._trace.extracted()
         if place.inbox.room.asleep:
             place.inbox.freed()
         if (comm := self._exchange.comm) is not None:
@@ -255,6 +268,11 @@ class Receiver:
             if not message.wants_reply:  # else its own time is up where it was asked
                 error = ExpiredError(self._name_of(message))
                 message._source.box.client.failed(message, error)
+            elif message._trace is not None:
+                withdrawn = deadline == 0.0  # see `CommandHandle.cancel`
+                message._trace.discarded(
+                    BusReason.CANCELLED if withdrawn else BusReason.EXPIRED
+                )
             return False
         return True
 
@@ -274,9 +292,14 @@ class Receiver:
         question = self.questions.answer(answer.number, final=answer.final)
         if question is None:
             if type(answer) is Answer:
-                self.late += 1
+                self._is_late(answer)
             return
         self._resolve(question, answer)
+
+    def _is_late(self, answer: Answer) -> None:
+        self.late += 1
+        if answer._trace is not None:
+            answer._trace.discarded(BusReason.UNWANTED)
 
     def hears(self, answer: Answer) -> bool:
         """Give an answer to who waits for it in another thread; False if nobody does.
@@ -290,10 +313,14 @@ class Receiver:
         question = self.questions.answer(answer.number, final=answer.final)
         if question is None:
             return False  # it has ended just now; so the answer is late
+        if answer._trace is not None:
+            answer._trace.accepted(self.entry.id.number)
         self._resolve(question, answer)
         return True
 
     def _resolve(self, question: Question, answer: Answer) -> None:
+        if answer._trace is not None:
+            answer._trace.delivered()
         responder, payload = answer.responder, answer.payload
         if responder is None:  # there is an error, or it is the end of a notification
             responder = question.asked(self.entry.address.machine)
@@ -344,11 +371,12 @@ class Receiver:
         if message._answered:
             raise AlreadyAnsweredError(entry.name)
         limit, encoders = self._config.message_bytes_max, self._config.encoders
-        frozen, _ = freeze_within(payload, limit, encoders)
+        frozen, size = freeze_within(payload, limit, encoders)
         message._answered = True
         if message._source.remote:
             self._exchange.answer(message, frozen, error)
             return
+        trace: Trace | None = message._trace
         wanted = self._exchange.answered(
             Answer(
                 _to=message._source,
@@ -357,6 +385,7 @@ class Receiver:
                 payload=frozen,
                 error=None if error is None else RemoteError(entry.name, error),
                 final=message.kind is Kind.COMMAND,
+                _trace=None if trace is None else trace.answer(entry.id.number, size),
             )
         )
         if not wanted:  # who asked has left
@@ -364,13 +393,22 @@ class Receiver:
 
     # Called in any thread: what became of what this task has sent.
 
-    def failed(self, message: Incoming, error: BusError) -> None:
-        """Tell the task that nobody gets a message of its."""
+    def failed(
+        self, message: Incoming, error: BusError, reason: BusReason | None = None
+    ) -> None:
+        """Tell the task that nobody gets a message of its.
+
+        reason: for a journal, if the error does not say it.
+        """
+        asked = message.wants_reply and message._id in self.questions
+        told = message.kind is Kind.COMMAND and (asked or not message.wants_reply)
+        if message._trace is not None:
+            message._trace.failed(error, reason, told=told)
         if message.kind is not Kind.COMMAND:
             return
         source: Entry = message._source
         if message.wants_reply:
-            if message._id in self.questions:
+            if asked:
                 self._exchange.post(
                     Answer(_to=source, number=message._id, responder=None, error=error)
                 )
@@ -384,7 +422,8 @@ class Receiver:
     def was_dropped(self, message: Incoming) -> None:
         """Tell the task that a newer message has taken the place of one of its."""
         account: Account = message._account
-        self.failed(message, account.error(f"task {message._to.name!r}"))
+        error = account.error(f"task {message._to.name!r}")
+        self.failed(message, error, dropped_by(account.overflow))
 
     # Called in any thread, of the task that is addressed.
 
@@ -407,7 +446,7 @@ class Receiver:
         """Count an answer that was unread when the task left."""
         question = self.questions.close(answer.number)
         if question is not None:
-            self.late += 1
+            self._is_late(answer)
             if question.gone is not None:
                 question.gone()
 

@@ -86,7 +86,7 @@ class Task:
     the addressee is and whatever it does (BUS-MSG-10).
     """
 
-    __slots__ = ("_bursts", "_bus", "_entry", "_exchange", "_receiver")
+    __slots__ = ("_bursts", "_bus", "_entry", "_exchange", "_receiver", "_tracer")
 
     def __init__(self, bus: Bus, entry: Entry, receiver: Receiver) -> None:
         self._bus: Final = bus
@@ -95,6 +95,8 @@ class Task:
         self._receiver: Final = receiver
         # By addressee; each ends by itself when anything is sent by another way.
         self._bursts: dict[str, Burst] = {}
+        # Makes what is recorded of each message; None if nothing is.
+        self._tracer: Final = self._exchange.tracer(entry)
 
     def __repr__(self) -> str:
         left = self._receiver.leaving or self._entry.place is None
@@ -220,7 +222,7 @@ class Task:
         entry = self._exchange.find(to) if bus is None else None
         if entry is None:
             name, there = there._route(to, bus)
-        elif entry.remote and usual:
+        elif entry.remote and usual and self._tracer is None:
             lasts_s = None if deadline is None else config.command_timeout_s
             if self._burst(to, entry, payload, lasts_s):
                 return _UNASKED
@@ -234,6 +236,8 @@ class Task:
             _size=size,
             _deadline=deadline,
         )
+        if self._tracer is not None:
+            message._trace = self._tracer.command(size)
         there._exchange.send(message)
         return _UNASKED
 
@@ -292,6 +296,8 @@ class Task:
                 _size=size,
                 _deadline=deadline,
             )
+            if self._tracer is not None:
+                message._trace = self._tracer.command(size)
             if on_response is not None:
                 message._id = self._ask(
                     Question(
@@ -445,6 +451,8 @@ class Task:
                 _account=each.subscriptions[0]._account,
                 _size=size,
             )
+            if self._tracer is not None:
+                message._trace = self._tracer.notification(size)
             try:
                 self._exchange.post(message)
             except BusFullError as error:
@@ -461,6 +469,8 @@ class Task:
                 _account=comm.account,
                 _size=size,
             )
+            if self._tracer is not None:
+                message._trace = self._tracer.notification_abroad(size)
             self._exchange.post(message)
         if refused is not None:
             raise refused

@@ -43,6 +43,7 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
         "tree": Verb("bus.cli.look:tree", "Show who is on a live bus, and with what."),
         "list": Verb("bus.cli.look:list_names", "List its public names."),
         "top": Verb("bus.cli.top:top", "Show what each process of it does."),
+        "monitor": Verb("bus.cli.monitor:monitor", "Show what goes over its links."),
         "route": Verb("bus.cli.look:route", "Say by which way a name is reached."),
         "call": Verb("bus.cli.talk:call", "Send a command, and print the answer."),
         "send": Verb("bus.cli.talk:send", "Send a command that wants no answer."),

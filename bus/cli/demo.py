@@ -17,7 +17,7 @@ from bus.cli.check import EXIT_CODES, show_result
 from bus.cli.news import Ticker
 from bus.cli.progress import Progress
 from bus.cli.text import warn
-from bus.demo.crew import BUS, PROCESSES_MAX, PROCESSES_MIN, parts_of
+from bus.demo.crew import BUS, PROCESSES_MAX, PROCESSES_MIN, parts_of, struck_of
 from bus.demo.files import list_files
 from bus.demo.plant import DEEDS, FAULTS
 from bus.journal.rules import Verdict
@@ -66,7 +66,7 @@ SHOWN: Final = 10
     "--plant",
     metavar="FAULT",
     type=click.Choice(sorted(FAULTS)),
-    help=f"Let one channel misbehave once: {', '.join(sorted(FAULTS))}.",
+    help=f"Let one queue misbehave once: {', '.join(sorted(FAULTS))}.",
 )
 def demo(
     path: str | None,
@@ -78,16 +78,15 @@ def demo(
     """Take stock of the files below PATH with tasks on a bus.
 
     Without PATH, of Python's standard library. The result is compared with a plain
-    serial run. Content goes over queues, and the record of every message there is held
-    to its promises; what goes over the bus, commands and notifications, is not recorded
-    so far.
+    serial run. Content goes over queues; commands, answers and notifications go over
+    the bus. The record of every message there is held to its promises.
 
     One worker hangs up in the middle of a file. With --processes the bus is a real one,
     called demo, at which other verbs can look meanwhile, and one more worker is killed;
     others do what the two had in hand.
     """
-    if plant is not None and processes is not None:
-        msg = "--plant and --processes do not go together: faults are for threads"
+    if plant == "half" and processes is not None and not _spares(processes):
+        msg = "--plant half takes a worker away: --processes 4 or more spare one"
         raise click.UsageError(msg)
     from bus.demo.collector import COLLECTOR, CONTENT  # noqa: PLC0415 - slow to load
     from bus.demo.judge import claim, journals_of, judge  # noqa: PLC0415 - likewise
@@ -100,8 +99,9 @@ def demo(
     click.echo(f"taking stock of {printable(files.title)}")
     warn(files.problems)
     if plant is not None:
+        struck = LEAVER if processes is None else struck_of(parts_of(processes - 1))
         click.echo(
-            f"planted on purpose: {plant}, between {LEAVER} and {COLLECTOR},"
+            f"planted on purpose: {plant}, between {struck} and {COLLECTOR},"
             f" port {CONTENT}: {DEEDS[plant]}"
         )
     if processes is not None:
@@ -121,8 +121,8 @@ def demo(
         judgement = judge(folder, progress.say)
     result = judgement.result
     click.echo(
-        "recorded: what workers send the collector, and its receipts;"
-        " not so far what goes over the bus"
+        "recorded: what workers send the collector, its receipts, and all that"
+        " goes over the bus"
     )
     show_result(result, result.first[:SHOWN], " in violations.jsonl", journals)
     if plant is not None:
@@ -131,6 +131,11 @@ def demo(
         click.echo(f"no report: {judgement.lack}")
     found = plant is None or result.verdict is Verdict.FAIL
     sys.exit(EXIT_CODES[result.verdict] if outcome.equal and found else FAILED)
+
+
+def _spares(processes: int) -> bool:
+    """Whether the work is done though the struck worker leaves."""
+    return any(part.leaves for part in parts_of(processes - 1))
 
 
 def _show_processes(count: int) -> None:

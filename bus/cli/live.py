@@ -54,8 +54,10 @@ __all__ = [
     "live_options",
     "look_around",
     "one_line",
+    "others",
     "parsed",
     "pause",
+    "silence",
     "to_json",
 ]
 
@@ -257,20 +259,34 @@ class Answers:
 
 def look_around(target: Target, bus: Bus) -> Answers:
     """Ask every other process of the machine about itself, the master first."""
+    master, told = _ask_master(target, bus)
+    rest = ask(target, bus, _slaves(master, told, bus))
+    return Answers([told, *rest.told], rest.missing)
+
+
+def others(target: Target, bus: Bus) -> list[str]:
+    """Return every other process of the machine, the master first; ask only that."""
+    master, told = _ask_master(target, bus)
+    return [master, *_slaves(master, told, bus)]
+
+
+def _ask_master(target: Target, bus: Bus) -> tuple[str, Mapping[str, Any]]:
     master = _master(bus)
-    first = ask(target, bus, [master])
-    if first.missing:
-        raise first.missing[master]
-    known = first.told[0]["users"]
-    slaves = [
+    answers = ask(target, bus, [master])
+    if answers.missing:
+        raise answers.missing[master]
+    return master, answers.told[0]
+
+
+def _slaves(master: str, told: Mapping[str, Any], bus: Bus) -> list[str]:
+    """Return the other processes that the master has told of."""
+    return sorted(
         each
-        for each in first.told[0]["processes"]
+        for each in told["processes"]
         # Who has just left in order, such as another one who looks, is known a little
         # longer than its names are.
-        if each not in {master, bus.process} and inspector_of(each) in known
-    ]
-    rest = ask(target, bus, sorted(slaves))
-    return Answers(first.told + rest.told, rest.missing)
+        if each not in {master, bus.process} and inspector_of(each) in told["users"]
+    )
 
 
 def ask(target: Target, bus: Bus, processes: Iterable[str]) -> Answers:
@@ -297,7 +313,7 @@ def ask(target: Target, bus: Bus, processes: Iterable[str]) -> Answers:
         if response.error is None:
             answers.told.append(_without(response.payload, bus.process))
         else:
-            answers.missing[process] = _silence(process, response.error)
+            answers.missing[process] = silence(process, response.error)
     return answers
 
 
@@ -310,7 +326,7 @@ def _without(told: Mapping[str, Any], asker: str) -> Mapping[str, Any]:
     return {**told, **kept}
 
 
-def _silence(process: str, error: BusError) -> BusError:
+def silence(process: str, error: BusError) -> BusError:
     """Say that a process does not answer; its name is known, so it is there."""
     if isinstance(error, UnresolvedError):
         return CommandTimeoutError(process, error.waited_s)

@@ -59,6 +59,8 @@ def _process_lines(told: Mapping[str, Any]) -> Iterator[str]:
             yield f"    {_task_line(task)}"
     for link in told["links"]:
         state = "" if link["ready"] else ", not ready"
+        if link["unresponsive"]:
+            state += ", does not respond"
         yield f"  {link['kind']} link with {link['process']}{state}"
     for relay in told["relays"]:
         if relay["queue"] or relay["unacked"]:

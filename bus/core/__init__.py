@@ -11,7 +11,8 @@ comes from it, with `receipts` for what was taken; `relay` and `peer`, its tasks
 `directory`, who has which name; `relays` and `correspondence`, what becomes of
 messages; `finder` and `listening`, searches and subscriptions; `link`, `greeting`,
 `links` and `parting`, from the first frame to the last. There `neighbourhood` decides.
-`limits` are the bounds, and `actions` is what either of the two wants done.
+`limits` are the bounds, and `actions` is what either of the two wants done. `tap` notes
+frames for people, in the words of `frame_facts`.
 
 Nothing here knows a thread, a clock, a socket or a file. Events are calls; what is to
 be done about them is what they return. Each object belongs to one thread at a time.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bus.core.command_run import CommandRun
     from bus.core.peer import Key
     from bus.core.routing_table import Entry
+    from bus.core.trace import Trace
     from bus.core.wire import Frame, LinkKind
     from bus.errors import BusError
     from bus.message import Incoming, Presence
@@ -88,6 +89,7 @@ class Reply:
     """Give a task of this process an answer that came over a link.
 
     number: which of its questions it belongs to. final: as in `bus.message.Response`.
+    trace: what a journal is told of it; None if nothing.
     """
 
     entry: Entry
@@ -96,6 +98,7 @@ class Reply:
     payload: Any
     error: BusError | None
     final: bool
+    trace: Trace | None = None
 
 
 @attrs.frozen

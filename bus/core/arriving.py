@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 from msgspec.structs import replace
 
 from bus.core.command_run import CommandRun
+from bus.core.trace import Trace
 from bus.core.wire import NO_DEADLINE, RAW, WANTS_REPLY
 from bus.message import Incoming, Kind
 from bus.payload import decode
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
     from bus.core.actions import Action, Post
     from bus.core.receipts import Receipt
     from bus.core.routing_table import Entry
+    from bus.core.trace import Witness
     from bus.core.wire import Batch, Run
     from bus.payload import Payload
 
-__all__ = ["ArrivingCommands", "numbered", "numbered_singly", "unpacked"]
+__all__ = ["ArrivingCommands", "arrived", "numbered", "numbered_singly", "unpacked"]
 
 
 class ArrivingCommands:
@@ -33,7 +35,7 @@ class ArrivingCommands:
     They join ``post``, which is to be done as soon as there is one.
     """
 
-    __slots__ = ("_expect", "_post", "_receipt", "_source", "_todo")
+    __slots__ = ("_expect", "_post", "_receipt", "_source", "_todo", "_witness")
 
     def __init__(
         self,
@@ -42,12 +44,14 @@ class ArrivingCommands:
         receipt: Receipt,
         expect: Callable[[int, int], object],
         todo: list[Action],
+        witness: Witness | None,
     ) -> None:
         self._source: Final = source
         self._post: Final = post
         self._receipt: Final = receipt
         self._expect: Final = expect
         self._todo: Final = todo
+        self._witness: Final = witness
 
     def add(self, number: int, run: Run, now: float) -> None:
         """Note some that came.
@@ -84,9 +88,31 @@ class ArrivingCommands:
                 )
                 for each, body in enumerate(bodies, number)
             ]
+            last = messages[-1]
+            if run.mid and self._witness is not None and type(last) is Incoming:
+                last._trace = arrived(
+                    self._witness, run, self._source, target.id.number, len(bodies[-1])
+                )
         self._expect(number, len(bodies))
         if not begun:
             self._todo.append(self._post)
+
+
+def arrived(
+    witness: Witness, run: Run, source: Entry, destination: int, size: int
+) -> Trace:
+    """Tell that a message came, and return what else is to be told of it."""
+    trace = Trace(
+        witness,
+        run.kind,
+        source.id.number,
+        size,
+        mid=run.mid,
+        destination=destination,
+        hop=run.hop + 1,
+    )
+    trace.arrived()
+    return trace
 
 
 def unpacked(run: Run, body: bytes | memoryview) -> Payload:

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from bus.core.actions import Fail, Post, Reply
-from bus.core.arriving import ArrivingCommands, numbered, numbered_singly, unpacked
+from bus.core.arriving import (
+    ArrivingCommands,
+    arrived,
+    numbered,
+    numbered_singly,
+    unpacked,
+)
 from bus.core.incoming_streams import IncomingStreams, Refusal
 from bus.core.parcel import Parcel, commands_of, packed
 from bus.core.receipts import Receipt
@@ -49,6 +55,7 @@ if TYPE_CHECKING:
     from bus.core.receipts import Taken
     from bus.core.relays import Relays
     from bus.core.routing_table import Entry
+    from bus.core.trace import Trace
     from bus.core.wire import Batch, OpenStream
     from bus.errors import BusError
     from bus.payload import Payload
@@ -199,6 +206,10 @@ class Correspondence:
         command = question.kind is Kind.COMMAND
         source = self._relays.known(question._to)
         flags, body = (FAILED, encode(error)) if error is not None else packed(payload)
+        trace: Trace | None = None
+        if question._trace is not None:
+            trace = question._trace.answer(source.id.number, len(body))
+            trace.accepted(relay.entry.id.number)
         parcel = Parcel(
             kind=Kind.COMMAND_RESPONSE if command else Kind.NOTIFICATION_RESPONSE,
             source=source,
@@ -209,13 +220,19 @@ class Correspondence:
             deadline=None,
             bodies=(body,),
             size=len(body),
+            trace=trace,
         )
         relay.append((parcel,))
         relay.pump()
         return True
 
     def notify(
-        self, hearers: Iterable[Peer], source: Entry, payload: Payload, question: int
+        self,
+        hearers: Iterable[Peer],
+        source: Entry,
+        payload: Payload,
+        question: int,
+        trace: Trace | None = None,
     ) -> None:
         """Send a notification to each process that hears its sender, once.
 
@@ -236,7 +253,12 @@ class Correspondence:
         for peer in hearers:
             if peer.audience.queued >= self._neighbours.limits.relay_queue:
                 peer.audience.drop_oldest()  # (BUS-FLOW-3)
-            peer.audience.append((parcel,))
+            each = parcel
+            if trace is not None:
+                each = replace(parcel, trace=trace.copy())
+                assert each.trace is not None
+                each.trace.accepted(peer.session.incarnation)
+            peer.audience.append((each,))
             peer.audience.pump()
 
     def _number(self, relay: Relay, source: Entry) -> int:
@@ -267,6 +289,7 @@ class Correspondence:
                     (body,),
                     len(body),
                     message,
+                    trace=message._trace,
                 )
             )
         return parcels
@@ -335,7 +358,9 @@ class Correspondence:
             last = Post(target, [])
         receipt = Receipt(peer, peer.session.their_epoch, run.to)
         expect = peer.receipts(target).expect
-        return ArrivingCommands(relay.entry, last, receipt, expect, todo)
+        return ArrivingCommands(
+            relay.entry, last, receipt, expect, todo, self._neighbours.witness
+        )
 
     def _ends(self, peer: Peer, run: Run, count: int) -> tuple[Relay, Entry] | None:
         """Return what stands for the sender of messages, and whom they are for.
@@ -385,8 +410,17 @@ class Correspondence:
                 None if failed else payload,
                 error,
                 final,
+                self._arrived(run, source, target.id.number, len(body)),
             )
         )
+
+    def _arrived(
+        self, run: Run, source: Entry, destination: int, size: int
+    ) -> Trace | None:
+        witness = self._neighbours.witness
+        if witness is None or not run.mid:
+            return None
+        return arrived(witness, run, source, destination, size)
 
     def _notify(
         self, peer: Peer, number: int, run: Run, body: bytes | memoryview, now: float
@@ -398,6 +432,10 @@ class Correspondence:
             self.strays += 1
             return
         payload = unpacked(run, body)
+        me = self._neighbours.me.incarnation
+        trace = self._arrived(run, relay.entry, me, len(body))
+        if trace is not None:
+            trace.delivered()
         for each in self._relays.audience(relay):
             incoming = Incoming(
                 kind=Kind.NOTIFICATION,
@@ -408,6 +446,7 @@ class Correspondence:
                 _id=run.id,
                 _to=each.entry,
                 _size=len(body),
+                _trace=None if trace is None else trace.copy(),
             )
             self._neighbours.todo.append(Post(each.entry, [incoming]))
 
@@ -471,7 +510,7 @@ class Correspondence:
         self._streams.end("/".join(peer.key), now)
         for relay in list(peer.relays.values()):
             name = relay.entry.name
-            doubtful = relay.take_unacked()
+            doubtful = relay.take_unacked(lost=True)
             self._books.in_doubt += len(doubtful)
             asked = list(relay.asked.values())
             self._fail(doubtful, InDoubtError(name))

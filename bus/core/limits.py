@@ -25,6 +25,8 @@ class Limits:
     connect_timeout_s: how long a relay waits for its first link (BUS-ROUTE-12).
     relink_timeout_s: how long a process may be without a link before it is lost.
     linger_s: how long a data link is kept that nothing uses (BUS-DEREG-5).
+    keep_alive_s: after how long a silence a link is asked for a sign of life; lease_s:
+      after how long a process counts as one that does not respond (OPEN-2).
     ack_delay_s: how long an acknowledgement may wait for more to acknowledge.
     message_life_s: how long it is remembered that a stream has ended; ended_streams: of
       how many (AMO-21).
@@ -47,6 +49,8 @@ class Limits:
     connect_timeout_s: float
     relink_timeout_s: float
     linger_s: float
+    keep_alive_s: float
+    lease_s: float
     ack_delay_s: float
     message_life_s: float
     ended_streams: int
@@ -73,6 +77,8 @@ class Limits:
             connect_timeout_s=config.connect_timeout_s,
             relink_timeout_s=config.relink_timeout_s,
             linger_s=config.link_linger_s,
+            keep_alive_s=config.keep_alive_s,
+            lease_s=config.lease_s,
             ack_delay_s=config.ack_delay_s,
             message_life_s=config.message_life_s,
             ended_streams=config.ended_streams,

@@ -13,6 +13,7 @@ from bus.core.greeting import greeting, refusal, welcome
 from bus.core.link import Link, LinkState
 from bus.core.wire import LinkKind, Reason, Refused
 from bus.errors import WireError
+from bus.events import BusReason
 
 if TYPE_CHECKING:
     from bus.core.correspondence import Correspondence
@@ -189,10 +190,29 @@ class Links:
             self.hang_up(old)
         link.peer = peer
         peer.closing, peer.idle_since = False, None
+        peer.heard_at = peer.asked_at = now
+        self.is_up(peer, identity)
         frame = peer.session.attach(link.id)
         if not link.dialled:
             self._neighbours.send(link.id, welcome(self._neighbours))
         self._neighbours.send(link.id, frame)
+
+    def is_up(self, peer: Peer, identity: Identity) -> None:
+        """Note that a process can be spoken with, if it could not before."""
+        peer.parted = BusReason.GIVEN_UP  # unless a link is lost otherwise
+        if peer.pid is None:
+            peer.pid = identity.process_id
+            if self._neighbours.witness is not None:
+                self._neighbours.witness.link_up(peer.pid, *peer.key)
+
+    def is_down(self, peer: Peer) -> None:
+        """Note that a process is given up, if there ever was a link with it."""
+        if peer.pid is not None and self._neighbours.witness is not None:
+            reason = peer.parted
+            if reason is BusReason.DIED and peer.machine != self._neighbours.me.machine:
+                reason = BusReason.GIVEN_UP  # a network may do that, too
+            self._neighbours.witness.link_down(peer.pid, *peer.key, reason)
+        peer.pid = None
 
     def _is_lower(self, other: Identity) -> bool:
         me = self._neighbours.me
@@ -201,8 +221,13 @@ class Links:
 
     # Lost ones.
 
-    def lost(self, link: Link, now: float) -> None:
-        """Go on without a link: look for another one, if it was this side's to make."""
+    def lost(
+        self, link: Link, now: float, parted: BusReason = BusReason.GIVEN_UP
+    ) -> None:
+        """Go on without a link: look for another one, if it was this side's to make.
+
+        parted: how it was lost.
+        """
         peer = link.peer
         if peer is None:
             if link.dialled:
@@ -212,6 +237,7 @@ class Links:
         if peer.session.link != link.id:
             return
         peer.session.detach()
+        peer.parted = parted
         peer.since, peer.closing, peer.idle_since = now, False, None
         if link.kind is LinkKind.SIGNALLING:
             if link.dialled:

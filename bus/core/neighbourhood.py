@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from bus.core.correspondence import Correspondence
 from bus.core.directory import Directory
 from bus.core.finder import Finder
+from bus.core.keep_alive import KeepAlive
 from bus.core.links import Links
 from bus.core.listening import Listening
 from bus.core.neighbours import Neighbours
@@ -55,6 +56,7 @@ from bus.core.wire import (
     Welcome,
 )
 from bus.errors import WireError
+from bus.events import BusReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from bus.core.process_manager import ProcessManager
     from bus.core.receipts import Taken
     from bus.core.routing_table import Entry
+    from bus.core.trace import Trace, Witness
     from bus.core.wire import Characteristics, Frame, Identity
     from bus.message import Incoming
     from bus.payload import Payload
@@ -91,6 +94,8 @@ class Neighbourhood:
         master: where the master of its machine listens.
         complain: takes a line about what another process did wrong, and keeps it: it
           is called inside the lock.
+        witness: told what happens here, inside the lock, too; None if nothing is
+          recorded.
     """
 
     def __init__(
@@ -105,9 +110,15 @@ class Neighbourhood:
         master: tuple[str, ...],
         stand_in: Callable[[Characteristics], object] = lambda _: None,
         complain: Callable[[str], object] = lambda _: None,
+        witness: Witness | None = None,
     ) -> None:
         self.neighbours: Final = Neighbours(
-            me, limits=limits, nonce=nonce, addresses=addresses, complain=complain
+            me,
+            limits=limits,
+            nonce=nonce,
+            addresses=addresses,
+            complain=complain,
+            witness=witness,
         )
         self.neighbours.lose = self.lose
         self.manager: Final = manager
@@ -130,6 +141,7 @@ class Neighbourhood:
             self.listening,
             self.links,
         )
+        self.keep_alive: Final = KeepAlive(self.neighbours, self.links)
         self._repeat_at: float | None = None
         manager.remote = self
 
@@ -221,10 +233,16 @@ class Neighbourhood:
         """Send an answer to what came over a link; False if nobody wants it."""
         return self.correspondence.answer(question, payload=payload, error=error)
 
-    def notify(self, source: Entry, payload: Payload, question: int = 0) -> None:
+    def notify(
+        self,
+        source: Entry,
+        payload: Payload,
+        question: int = 0,
+        trace: Trace | None = None,
+    ) -> None:
         """Send a notification to all processes where somebody hears its sender."""
         hearers = self.listening.hearers(source)
-        self.correspondence.notify(hearers, source, payload, question)
+        self.correspondence.notify(hearers, source, payload, question, trace)
 
     def post_alike(
         self,
@@ -286,11 +304,14 @@ class Neighbourhood:
         self.links.not_there(kind, key, now)
         return self._drained()
 
-    def lost(self, number: int, now: float) -> list[Action]:
-        """Note that a link is gone; all that came by it was told before."""
+    def lost(self, number: int, now: float, *, torn: bool = False) -> list[Action]:
+        """Note that a link is gone; all that came by it was told before.
+
+        torn: whether the other side has said no good-bye: its process died.
+        """
         link = self.links.by_number.pop(number, None)
         if link is not None:
-            self.links.lost(link, now)
+            self.links.lost(link, now, BusReason.DIED if torn else BusReason.LEFT)
         return self._drained()
 
     def receive(self, number: int, frame: Frame | None, now: float) -> list[Action]:
@@ -298,6 +319,8 @@ class Neighbourhood:
         link = self.links.by_number.get(number)
         if link is None or frame is None:
             return []
+        if link.peer is not None:
+            self.keep_alive.heard(link.peer, now)
         try:
             self._receive(link, frame, now)
         except WireError as error:
@@ -358,6 +381,7 @@ class Neighbourhood:
         if self._repeat_at is not None and self._repeat_at <= now:
             self._repeat_at = None
             self.listening.repeat()
+        self.keep_alive.tick(now)
         self.parting.review(now)
         return self._drained()
 
@@ -368,6 +392,7 @@ class Neighbourhood:
             self._repeat_at,
             self.finder.next_deadline(),
             self.correspondence.next_deadline(),
+            self.keep_alive.next_deadline(),
             *self.links.redial.values(),
             *map(self.links.late_at, self.links.by_number.values()),
         ]
@@ -508,6 +533,8 @@ class Neighbourhood:
             # It has given this process up, and knows nothing any more; nor does this.
             self._forget(peer, now)
             session.reset()
+            assert link.identity is not None
+            self.links.is_up(peer, link.identity)
         self.correspondence.opened(peer, frame)
         if link.kind is LinkKind.SIGNALLING and not peer.joined:
             self._succeed(peer, now)
@@ -547,5 +574,6 @@ class Neighbourhood:
                 self.neighbours.todo += self.manager.disappeared(number, address)
         heard = any(map(self.relays.audience, peer.relays.values()))
         self.correspondence.lose(peer, now)
+        self.links.is_down(peer)
         if heard:
             self._repeat_at = now + _REPEAT_S

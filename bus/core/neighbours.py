@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bus.core.actions import Action
     from bus.core.limits import Limits
     from bus.core.peer import Key
+    from bus.core.trace import Witness
     from bus.core.wire import Frame, Identity
 
 __all__ = ["Neighbours"]
@@ -36,6 +37,7 @@ class Neighbours:
     todo: what is to be done, in order.
     lose: gives a process up; given by whoever has all that is known of it.
     complain: takes a line about what another process did wrong.
+    witness: who is told what happens here; None if nothing is recorded.
     """
 
     __slots__ = (
@@ -51,6 +53,7 @@ class Neighbours:
         "requests",
         "role",
         "todo",
+        "witness",
     )
 
     def __init__(
@@ -61,12 +64,14 @@ class Neighbours:
         nonce: Callable[[], int],
         addresses: tuple[tuple[str, ...], tuple[str, ...]],
         complain: Callable[[str], object],
+        witness: Witness | None = None,
     ) -> None:
         self.me: Final = me
         self.key: Final[Key] = (me.machine, me.process)
         self.role: Role = me.role
         self.limits: Final = limits
         self.complain: Final = complain
+        self.witness: Final = witness
         self.addresses: Final = addresses
         self.peers: Final[dict[Key, Peer]] = {}
         self.todo: list[Action] = []

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from bus.core.routing_table import Entry
+    from bus.core.trace import Trace
     from bus.payload import Payload
 
 __all__ = ["Parcel", "commands_of", "packed"]
@@ -37,6 +38,7 @@ class Parcel(Struct, frozen=True, eq=False):
     message: the command it was made from, to be sent elsewhere or to fail; None for
       what concerns nobody else, and for several.
     name: of whom several commands are for; they are payloads of bytes, sent `RAW`.
+    trace: what a journal is told of the only message; None if nothing.
     """
 
     kind: Kind
@@ -50,6 +52,7 @@ class Parcel(Struct, frozen=True, eq=False):
     size: int
     message: Incoming | None = None
     name: str | None = None
+    trace: Trace | None = None
 
     @property
     def is_command(self) -> bool:

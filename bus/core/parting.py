@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from bus.core.wire import Bye, Error, Reason
+from bus.events import BusReason
 
 if TYPE_CHECKING:
     from bus.core.correspondence import Correspondence
@@ -70,6 +71,7 @@ class Parting:
         """Close a link, unless something here needs it."""
         if peer.closing:
             self._links.hang_up(link)
+            peer.parted = BusReason.LEFT
             self._neighbours.lose(peer, now)
             return
         if peer.joined or peer.busy or self._is_used(peer):
@@ -77,6 +79,7 @@ class Parting:
             return
         self._neighbours.send(link.id, Bye())
         self._links.hang_up(link)
+        peer.parted = BusReason.LEFT
         self._correspondence.close(peer)
         self._neighbours.lose(peer, now)
 

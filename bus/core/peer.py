@@ -15,6 +15,7 @@ from bus.core.receipts import Receipts
 from bus.core.relay import Relay
 from bus.core.routing_table import Visibility
 from bus.core.wire import AddRelay, Characteristics, Role, Unrelay
+from bus.events import BusReason
 from bus.message import Kind
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ class Peer:
     idle_since: since when nothing here needs the link; None if something does.
     dialling: whether a link to it is being made.
     closing: whether it was asked to let the link be closed.
+    pid: by which number its system knows it; None while no link has told that.
+    parted: how its last link ended, if that has.
+    heard_at: when anything came from it last, asked_at: when it was last asked whether
+      it lives, in seconds. unresponsive: whether it was silent for too long.
     addresses: where it listens, as far as that is known.
     relays: what stands for its tasks here, by the numbers it gave them.
     audience: what stands for all of its tasks that hear tasks of this process.
@@ -58,17 +63,22 @@ class Peer:
         "_strays",
         "addresses",
         "announced",
+        "asked_at",
         "audience",
         "bound",
         "closing",
         "dialling",
+        "heard_at",
         "idle_since",
         "joined",
         "key",
+        "parted",
+        "pid",
         "relays",
         "role",
         "session",
         "since",
+        "unresponsive",
     )
 
     def __init__(
@@ -83,6 +93,11 @@ class Peer:
         self.idle_since: float | None = None
         self.closing: bool = False
         self.dialling: bool = False
+        self.pid: int | None = None
+        self.parted: BusReason = BusReason.GIVEN_UP
+        self.heard_at: float = now
+        self.asked_at: float = now
+        self.unresponsive: bool = False
         self.addresses: tuple[str, ...] = ()
         self.relays: Final[dict[int, Relay]] = {}
         self.audience: Relay = Relay(self, None, now, limits=limits)
@@ -245,6 +260,7 @@ class Peer:
     def forget(self) -> None:
         """Know nothing any more, since it does not either."""
         self.relays.clear()
+        self.audience.abandon()
         self.audience = Relay(
             self, None, self.audience.since, limits=self.audience.limits
         )

@@ -25,6 +25,7 @@ from bus.errors import (
     NameTakenError,
     UnresolvedError,
 )
+from bus.events import BusReason
 from bus.message import Incoming, Kind, Presence
 
 if TYPE_CHECKING:
@@ -196,6 +197,9 @@ class ProcessManager:
         unless it is ``final``: then they fail (BUS-DEREG-8). Nothing else concerns
         anybody but that task.
         """
+        for message in unread:
+            if message._trace is not None:
+                message._trace.discarded(BusReason.ADDRESSEE_GONE)
         # What came over a link is for its sender's process to send again, which is told
         # what was taken (BUS-DEREG-4): never do two send one message again.
         commands = [

@@ -11,13 +11,16 @@ import enum
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from bus.events import BusReason
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from bus.core.limits import Limits
     from bus.core.parcel import Parcel
     from bus.core.peer import Peer
     from bus.core.routing_table import Entry
+    from bus.core.trace import Trace
     from bus.core.wire import Characteristics
     from bus.message import Incoming
 
@@ -217,6 +220,9 @@ class Relay:
         peer.announce(first.source, first.relay)
         if not peer.is_leaving(first.relay):
             self.users.add(first.source)
+        for parcel in run:
+            if parcel.trace is not None:
+                parcel.trace.sent()
         self.unacked += zip(peer.session.send(self.number, run), run, strict=True)
         count = sum([len(parcel.bodies) for parcel in run])
         size = sum([parcel.size for parcel in run])
@@ -228,7 +234,10 @@ class Relay:
 
     def drop_oldest(self) -> None:
         """Drop what has waited longest for a link."""
-        self._uncount(self.queue.popleft())
+        oldest = self.queue.popleft()
+        self._uncount(oldest)
+        if oldest.trace is not None:
+            oldest.trace.discarded(BusReason.OLDEST)
 
     def drop_oldest_command(self) -> list[Incoming]:
         """Take out the command that has waited longest, if any does."""
@@ -294,15 +303,33 @@ class Relay:
     def take_unsent(self) -> list[Incoming]:
         """Take out the commands that are not under way, in order; drop the rest."""
         withdrawn, self.withdrawn = self.withdrawn, []
-        return withdrawn + _commands(self._take(commands_only=False))
+        parcels = self._take(commands_only=False)
+        for trace in _dropped(parcels):
+            trace.discarded(BusReason.UNWANTED)
+        return withdrawn + _commands(parcels)
 
-    def take_unacked(self) -> list[Incoming]:
-        """Take out the commands that are under way, in order; drop the rest."""
+    def take_unacked(self, *, lost: bool = False) -> list[Incoming]:
+        """Take out the commands that are under way, in order; drop the rest.
+
+        lost: whether nobody knows what was taken of these.
+        """
         parcels = [parcel for _, parcel in self.unacked]
         self.unacked.clear()
         self.under_way = self.unacked_bytes = 0
         self._answered.clear()
+        for trace in _dropped(parcels):
+            if lost:
+                trace.lost(BusReason.PROCESS_LOST)
+            else:
+                trace.discarded(BusReason.UNWANTED)
         return _commands(parcels)
+
+    def abandon(self) -> None:
+        """Tell that nothing here is delivered, as far as anybody knows; it ends."""
+        for trace in _dropped(self.queue):
+            trace.discarded(BusReason.PROCESS_LOST)
+        for trace in _dropped(parcel for _, parcel in self.unacked):
+            trace.lost(BusReason.PROCESS_LOST)
 
     def expire(self, now: float) -> list[Incoming]:
         """Take out commands that are too late; forget questions that are."""
@@ -336,6 +363,13 @@ class Relay:
         self.queued -= len(parcel.bodies)
         self.queued_bytes -= parcel.size
         self.peer.unqueued(parcel, len(parcel.bodies))
+
+
+def _dropped(parcels: Iterable[Parcel]) -> Iterator[Trace]:
+    """Return what to tell of of messages that are no commands."""
+    for each in parcels:
+        if each.trace is not None and not each.is_command:
+            yield each.trace
 
 
 def _commands(parcels: Iterable[Parcel]) -> list[Incoming]:

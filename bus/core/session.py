@@ -382,6 +382,7 @@ def _run(to: int, parcel: Parcel, now: float) -> Run:
         left,
         0,
         parcel.bodies,
+        0 if parcel.trace is None else parcel.trace.mid,
     )
 
 

@@ -10,9 +10,19 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bus.demo.collector import Collector
 
-__all__ = ["BUS", "PROCESSES_MAX", "PROCESSES_MIN", "Crew", "Part", "parts_of"]
+__all__ = [
+    "BUS",
+    "PROCESSES_MAX",
+    "PROCESSES_MIN",
+    "Crew",
+    "Part",
+    "parts_of",
+    "struck_of",
+]
 
 BUS: Final = "demo"  # its name
 PROCESSES_MIN: Final = 2  # one of them has no worker
@@ -53,6 +63,16 @@ def parts_of(workers: int, seconds: float = 0.0) -> tuple[Part, ...]:
     if workers > 2:
         parts[1] = Part(names[1], leave_at=2)
     return tuple(parts)
+
+
+def struck_of(parts: Sequence[Part]) -> str:
+    """Return the worker into whose queue a fault is put on purpose.
+
+    That leaves anyway, if there is one; who is killed would take the fault along.
+    """
+    left = [part.name for part in parts if part.leaves]
+    live = [part.name for part in parts if not part.dies]
+    return (left or live)[0]
 
 
 class Crew(Protocol):

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from bus.access import AccessList
 from bus.demo.collector import COLLECTOR, CONTENT
-from bus.demo.crew import BUS, parts_of
+from bus.demo.crew import BUS, parts_of, struck_of
 from bus.demo.job import Job
+from bus.demo.planted_queue import plant_between_processes
 from bus.demo.recorded_queue import RecordedQueue, new_channel
 from bus.errors import CommandTimeoutError, DemoError
 from bus.links.run_directory import RunDirectory
@@ -46,6 +47,7 @@ class Processes:
         journals: where each process records, this one by ``journal``.
         workers: how many there are to be.
         seconds: how long the run is to last.
+        fault: what to put into one queue on purpose, a key of `PLANTED`.
     """
 
     def __init__(
@@ -56,12 +58,14 @@ class Processes:
         files: FileList,
         workers: int,
         seconds: float,
+        fault: str | None,
     ) -> None:
         self._bus: Final = bus
         self._journal: Final = journal
         self._journals: Final = journals
         self._files: Final = files
         self._parts: Final = parts_of(workers, seconds)
+        self._fault: Final = fault
         self._manager: Final = BrokerManager()
         self._directory: Final = RunDirectory(BUS, AccessList())
         self._running: Final[dict[str, _net.Process[bytes]]] = {}
@@ -97,6 +101,8 @@ class Processes:
             self._tell(part.name, job)
         while channels:
             queue = self._accept(broker, channels)
+            if self._fault is not None and queue.remote_name == struck_of(self._parts):
+                plant_between_processes(self._fault, queue)
             server = _sync.Thread(
                 target=collector.serve, args=(queue,), name=queue.remote_name
             )

@@ -18,7 +18,7 @@ from queuebroker import DisconnectedQueueError, _sync
 from queuebroker.observer import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
     from typing import Literal, Self
 
@@ -68,6 +68,7 @@ class RecordedQueue:
         self._there: Final = self._here ^ 1
         self._sent = 0
         self._closed = False
+        self._take: Callable[[], bytes] = queue.receive
         self._note(_MET[side], self._here, waited_ns=waited_ns)
 
     @property
@@ -103,7 +104,7 @@ class RecordedQueue:
         """Wait for the next message; see `MessageQueue.receive`."""
         began = _sync.monotonic_ns()
         try:
-            whole = self._queue.receive()
+            whole = self._take()
         except DisconnectedQueueError as error:
             if error.side == "remote":
                 self._note(Kind.CLOSE_SEEN, self._here, reason=Reason.DISCONNECTED)
@@ -114,6 +115,15 @@ class RecordedQueue:
         depth = self._queue.pending
         self._note(Kind.RECEIVE, self._here, number, len(data), waited_ns, depth=depth)
         return data
+
+    @property
+    def receive_raw(self) -> Callable[[], bytes]:
+        """What takes a message with its number from the queue, and records nothing."""
+        return self._queue.receive
+
+    def receive_with(self, take: Callable[[], bytes]) -> None:
+        """Take messages by this from now on: one that misbehaves, to be found out."""
+        self._take = take
 
     def disconnect(self) -> None:
         """Hang up; harmless if that was done."""

@@ -2,7 +2,7 @@
 
 Everything about the tasks is written once in the other files, whatever they run in;
 who starts the workers, and what carries their content, is a `Crew`. Commands, their
-answers and notifications go over the bus; content goes over queues, which are recorded.
+answers and notifications go over the bus; content goes over queues. Both are recorded.
 The main thread is the console.
 """
 
@@ -57,18 +57,18 @@ def take_stock(
     seconds: go over the list again until so many have passed.
     processes: how many there are to be, this one among them, at least 2; None for
       threads of this one.
-    fault: what to put into one queue between threads on purpose, a key of `FAULTS`.
+    fault: what to put into one queue on purpose, a key of `FAULTS`.
     news: told in this thread of all progress.
 
     Raises:
         OSError: the journal cannot be made.
         DemoError: another run is on that bus, or a worker process cannot be started.
     """
-    with Journal(journals) as journal, _demo_bus() as bus:
+    with Journal(journals) as journal, _demo_bus(journal) as bus:
         crew: Crew = (
             Threads(bus, journal, files, fault)
             if processes is None
-            else Processes(bus, journal, journals, files, processes - 1, seconds)
+            else Processes(bus, journal, journals, files, processes - 1, seconds, fault)
         )
         try:
             stocks, elapsed = _work(bus, crew, len(files), seconds, news)
@@ -80,11 +80,13 @@ def take_stock(
 
 
 @contextmanager
-def _demo_bus() -> Iterator[Bus]:
+def _demo_bus(journal: Journal) -> Iterator[Bus]:
     """Be master of the demo's bus: there is one run at a time in a run directory."""
     config = BusConfig(encoders=ENCODERS)
     try:
-        bus = open_bus(BUS, role=Role.MASTER, process="main", config=config)
+        bus = open_bus(
+            BUS, role=Role.MASTER, process="main", config=config, journal=journal
+        )
     except BusyError:
         where = run_base(config.run_directory)
         msg = f"cannot open bus {BUS!r}: another demo is running on it in {where}"

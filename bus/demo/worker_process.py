@@ -38,7 +38,11 @@ def main(pipe: IO[bytes]) -> None:
     with (
         Journal(Path(os.fsdecode(job.journals))) as journal,
         open_bus(
-            BUS, role=Role.SLAVE, process=job.name.replace("/", "-"), config=_CONFIG
+            BUS,
+            role=Role.SLAVE,
+            process=job.name.replace("/", "-"),
+            config=_CONFIG,
+            journal=journal,
         ) as bus,
         SocketQueueBroker(job.name, manager=manager, strict_half=True) as broker,
     ):

@@ -10,17 +10,25 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from bus.journal.bus_events import BusOperation, BusReason
+from bus.events import BusOperation, BusReason
+from bus.journal.format import Flag
+from bus.message import Kind as MessageKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.journal.format import Flag
     from bus.journal.writer import Journal
 
 __all__ = ["BusRecorder"]
 
 _log = logging.getLogger("bus.journal")
+
+_SORTS: Final = {
+    MessageKind.COMMAND: 0,
+    MessageKind.NOTIFICATION: Flag.MULTICAST,
+    MessageKind.COMMAND_RESPONSE: Flag.ANSWER,
+    MessageKind.NOTIFICATION_RESPONSE: Flag.MULTICAST | Flag.ANSWER,
+}
 
 
 class BusRecorder:
@@ -35,9 +43,10 @@ class BusRecorder:
     A registration is told by its number (`RegistrationId.number`), which no other one
     has, in whatever process; a process by the number of its life on the bus, from
     which its registrations are counted, so that no registration has it. The number of
-    a message, `mid`, is given by its origin, rises with each command and each
-    notification, and travels with the message. An answer has the number of its
-    question, which its own sort keeps apart (`bus.journal.format.Flag`).
+    a message, `mid`, is given by its origin, rises with each command, and with each
+    notification for each task that hears it here and once for all others, and travels
+    with the message. An answer has the number of its question, which its own sort keeps
+    apart (`bus.journal.format.Flag`).
 
     What is told of one message, in its order:
 
@@ -56,20 +65,23 @@ class BusRecorder:
                   a new link takes over, is not told again.
     RELAY_IN      it was read from a link and accepted by its stream, so once; before
                   it is posted. ``hop`` is that of its RELAY_OUT.
-    EXTRACT       the hosting thread took it out of the mailbox (it is now read).
+    EXTRACT       the hosting thread took it out of the mailbox (it is now read); not
+                  told of answers.
     DELIVER       its callback is about to begin, or who waits for it is about to
                   get it. For a process: it is about to be given to all who hear it
                   there.
     DISCARD       it was taken out and will not be delivered, and its sender is not
                   told: dropped, expired, cancelled, unread when its subscription
-                  or its process ended, or sent elsewhere (ADDRESSEE_GONE).
-    UNDELIVERED   likewise, and its sender is told: in the process of who tells.
+                  ended, or its addressee left (ADDRESSEE_GONE). What becomes of it
+                  then is told next: COMMAND for somebody else, or UNDELIVERED.
+    UNDELIVERED   it will not be delivered, and its sender is told: in the process of
+                  who tells.
     IN_DOUBT      it was put on a link that is lost, and was not acknowledged.
     ============  ============================================================
 
     Whatever is told before a step is told once that nothing can prevent the step but
     the end of the process. A message that is refused was never accepted and is in no
-    record.
+    record; nor is a notification that finds no room on its way to other processes.
     """
 
     __slots__ = ("_emit", "_journal")
@@ -87,18 +99,17 @@ class BusRecorder:
         hop: int = 0,
         size: int = 0,
         reason: BusReason | int = 0,
-        sort: Flag | int = 0,
+        kind: MessageKind = MessageKind.COMMAND,
     ) -> None:
         """One step of one message; see the class for who calls with what.
 
         reason: of DISCARD, UNDELIVERED and IN_DOUBT.
-        sort: MULTICAST, ANSWER, both (an answer to a notification), or neither.
         """
         try:
             # By position: naming them would take a third of the time.
             self._emit(
                 operation,
-                sort,
+                _SORTS[kind],
                 reason,
                 size,
                 destination,

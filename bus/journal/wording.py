@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import Final
 
-from bus.journal.bus_events import BusReason
+from bus.events import BusReason
 from queuebroker.observer import Reason
 
 __all__ = ["counted", "hex64", "printable", "reason_name"]

@@ -18,7 +18,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bus.journal.bus_events import BusOperation, BusReason
+from bus.events import BusOperation, BusReason
 from bus.journal.format import RECORD, RECORD_BYTES, RECORD_VERSION
 from bus.journal.header import HEADER_BYTES
 from bus.journal.incarnation import Incarnation

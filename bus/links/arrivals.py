@@ -16,6 +16,7 @@ from collections import deque
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, cast
 
+from bus.events import BusReason
 from bus.message import Incoming, Kind
 from bus.threads.account import Admission
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from bus.core.command_run import CommandRun
     from bus.core.routing_table import Entry
     from bus.threads.account import Account
-    from bus.threads.delivery import Delivery
+    from bus.threads.delivery import Answer
 
 __all__ = ["Arrivals"]
 
@@ -97,7 +98,7 @@ class Arrivals:
             held.drop(message)
 
     @staticmethod
-    def answer(entry: Entry, answer: Delivery) -> None:
+    def answer(entry: Entry, answer: Answer) -> None:
         """Give an answer to a task, behind all that was given to it; see `Exchange`."""
         place = entry.place
         if place is not None and place.inbox.idle and entry.box.client.hears(answer):
@@ -105,6 +106,8 @@ class Arrivals:
         while (place := entry.place) is not None:
             if place.inbox.offer(answer, place) is not Admission.GONE:
                 return
+        if answer._trace is not None:
+            answer._trace.discarded(BusReason.UNWANTED)
 
 
 class _Held:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from bus.core.limits import Limits
     from bus.core.receipts import Taken
     from bus.core.routing_table import Entry
+    from bus.core.tap import Tap
     from bus.core.wire import Frame, Identity, Refused
     from bus.errors import BusError
     from bus.links.lines import LinkBroker
@@ -98,6 +99,7 @@ class CommThread:
 
     Attributes:
         joining: whether this process has found the others.
+        tap: notes the frames of all links; None while nobody listens (OPEN-12).
     """
 
     def __init__(
@@ -140,6 +142,7 @@ class CommThread:
         # not.
         self._turn: Final = _sync.Lock()
         self.joining: Final = Joining()
+        self.tap: Tap | None = None
         self.remote: Final = Neighbourhood(
             me,
             exchange.manager,
@@ -150,6 +153,7 @@ class CommThread:
             master=(master,),
             stand_in=self._host.stand_in,
             complain=self._complaints.note,
+            witness=exchange.witness,
         )
         self.audience: Final[Entry] = self._host.audience
         self.account: Final[Account] = self._host.account
@@ -319,7 +323,7 @@ class CommThread:
                 self._arrivals.deliver(entry, messages)
             case Resume(entry):
                 self._arrivals.resume(entry)
-            case Reply(entry, number, responder, payload, error, final):
+            case Reply(entry, number, responder, payload, error, final, trace):
                 answer = Answer(
                     _to=entry,
                     number=number,
@@ -327,6 +331,7 @@ class CommThread:
                     payload=payload,
                     error=error,
                     final=final,
+                    _trace=trace,
                 )
                 self._arrivals.answer(entry, answer)
             case Vacate(entry, messages, final):
@@ -453,7 +458,7 @@ class CommThread:
         """Read what came by a link; a long frame only of who has greeted."""
         if data is None:
             self._readers.pop(number, None)
-            return _Read(lost=True)
+            return _Read(lost=True, torn=self._lines.was_torn(number))
         try:
             most = self._greeting_bytes
             if len(data) > most and self.remote.links.is_unknown(number):
@@ -475,9 +480,12 @@ class CommThread:
         """Let the manager decide on all that happened; see `Neighbourhood`."""
         remote = self.remote
         actions: list[Action] = []
+        tap = self.tap
         for number, read in came:
+            if tap is not None and read.frame is not None:
+                tap.came(number, read.frame)
             if read.lost:
-                actions += remote.lost(number, now)
+                actions += remote.lost(number, now, torn=read.torn)
             elif read.error is not None:
                 actions += remote.malformed(number, read.error, now)
             else:
@@ -524,9 +532,12 @@ class CommThread:
 
     def _carry_out(self) -> None:
         """Do with links what was decided, in that order."""
+        tap = self.tap
         while self._outbox:
             match self._outbox.popleft():
                 case Send(link, frame):
+                    if tap is not None:
+                        tap.goes(link, frame)
                     for piece in pieces(frame):
                         self._lines.send(link, piece)
                 case HangUp(link):
@@ -613,11 +624,15 @@ def _turned_away(me: Identity, refusal: Refused) -> BusError | None:
 
 @attrs.frozen
 class _Read:
-    """What was read of a link: a frame, one to be passed over, none, or the end."""
+    """What was read of a link: a frame, one to be passed over, none, or the end.
+
+    torn: whether it ended with no good-bye.
+    """
 
     frame: Frame | None = None
     error: WireError | None = None
     lost: bool = False
+    torn: bool = False
 
 
 def _first(*times: float | None) -> float | None:

@@ -72,6 +72,7 @@ class Lines:
         "_refusal",
         "_sleep",
         "_timeout_s",
+        "_torn",
         "_unsent",
         "_weights",
     )
@@ -102,6 +103,7 @@ class Lines:
         self._unsent: Final[dict[int, deque[bytes]]] = {}
         self._weights: Final[dict[int, int]] = {}  # of these, in bytes
         self._closing: Final[set[int]] = set()
+        self._torn: Final[set[int]] = set()
         self._brokers: Final[list[LinkBroker]] = []
         self._helpers: Final[list[_sync.Thread]] = []
         self._closed: bool = False
@@ -253,14 +255,25 @@ class Lines:
                 frames = queue.receive_many(_FRAMES_MAX, timeout=0)
             except ReceiveTimeoutError:
                 continue
-            except DisconnectedError:
+            except DisconnectedError as error:
                 if number not in self._closing:
                     came.append((number, None))
+                    if error.__cause__ is not None:
+                        self._torn.add(number)
                 self._let_go(number)
                 continue
             if number not in self._closing:
                 came += [(number, frame) for frame in frames]
         return came
+
+    def was_torn(self, number: int) -> bool:
+        """Whether a link ended with no good-bye; asked once of each that is gone.
+
+        So ends what belongs to a process that dies.
+        """
+        torn = number in self._torn
+        self._torn.discard(number)
+        return torn
 
     def _let_go(self, number: int) -> None:
         self._forget_unsent(number)

@@ -188,7 +188,9 @@ class RelayHost:
                     remote.answer(said.question, said.payload, error=said.error)
             elif entry is self.audience:
                 for message in run:
-                    remote.notify(message._source, message.payload, message._id)
+                    remote.notify(
+                        message._source, message.payload, message._id, message._trace
+                    )
             else:
                 for kind, some in groupby(run, type):
                     self._busy.add(entry.box)

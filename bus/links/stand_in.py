@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from bus.core.trace import dropped_by
 from bus.errors import BusFullError
 from bus.message import Kind
 from bus.threads.account import Admission
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from bus.core.relay import Relay
     from bus.errors import BusError
+    from bus.events import BusReason
     from bus.links.burst import Burst
     from bus.message import Incoming
     from bus.threads.account import Account, Overflow
@@ -230,8 +232,12 @@ class StandIn:
 
     # The client, in any thread: what became of what the far task has sent.
 
-    def failed(self, message: Incoming, error: BusError) -> None:
+    def failed(
+        self, message: Incoming, error: BusError, reason: BusReason | None = None
+    ) -> None:
         """Tell who asked that nobody gets it; others know only that it was taken."""
+        if message._trace is not None:
+            message._trace.failed(error, reason, told=message.wants_reply)
         if message.wants_reply:
             self._refuse(message, error)
         elif message.kind is Kind.COMMAND:
@@ -245,4 +251,5 @@ class StandIn:
         """Note that what the far task has sent was dropped for something newer."""
         self._taken(message)
         account: Account = message._account
-        self.failed(message, account.error(f"task {message._to.name!r}"))
+        error = account.error(f"task {message._to.name!r}")
+        self.failed(message, error, dropped_by(account.overflow))

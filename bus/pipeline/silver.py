@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from bus.journal.bus_events import BusReason
+from bus.events import BusReason
 from bus.journal.format import Kind
 from bus.journal.wording import reason_name
 

@@ -216,8 +216,8 @@ class Account:
             with lock:
                 if message._dropped:
                     return False
-                # Mostly the oldest; who sends within the thread overtakes what still
-                # lies in the inbox.
+                # Mostly the oldest; what is sent within the thread overtakes what is
+                # being posted by another one.
                 self._unread.remove(message)
                 message.gap, self.gap = self.gap, 0
         self.extracted += 1

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from bus.core.actions import Action
     from bus.core.command_run import CommandRun
     from bus.core.routing_table import Entry
+    from bus.core.tap import Tap
     from bus.message import Incoming
     from bus.payload import Payload
     from bus.threads.account import Account
@@ -21,7 +22,12 @@ __all__ = ["Comm"]
 
 
 class Comm(Protocol):
-    """The comm thread of a process; every method from any thread."""
+    """The comm thread of a process; every method from any thread.
+
+    tap: notes the frames of all links; None while nobody listens (OPEN-12).
+    """
+
+    tap: Tap | None
 
     @property
     def audience(self) -> Entry:

@@ -26,6 +26,7 @@ class Answer(msgspec.Struct, eq=False, kw_only=True):
     number: which of the asker's waits it belongs to.
     responder: who answered, or was asked.
     final: False for one of several answers to a notification.
+    _trace: as that of a message.
     """
 
     _to: Any
@@ -35,6 +36,7 @@ class Answer(msgspec.Struct, eq=False, kw_only=True):
     error: BusError | None = None
     final: bool = True
     _account: None = None
+    _trace: Any = None
 
 
 class News(msgspec.Struct, eq=False, kw_only=True):
@@ -44,6 +46,7 @@ class News(msgspec.Struct, eq=False, kw_only=True):
     watch: Any
     presence: Presence
     _account: None = None
+    _trace: None = None
 
 
 class Returned(msgspec.Struct, eq=False, kw_only=True):
@@ -52,6 +55,7 @@ class Returned(msgspec.Struct, eq=False, kw_only=True):
     _to: Any
     undelivered: Undelivered
     _account: None = None
+    _trace: None = None
 
 
 Delivery = Incoming | Answer | News | Returned

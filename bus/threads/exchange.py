@@ -9,10 +9,12 @@ message is posted; if the task has left its place in between, it is looked up ag
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from bus.core.actions import Action, Evict, Fail, Open, Tell
+from bus.core.trace import Tracer
 from bus.errors import UnknownTaskError
 from bus.message import Incoming
 from bus.threads.account import Admission
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from bus.core.process_manager import ProcessManager
     from bus.core.routing_table import Entry, Visibility
+    from bus.core.trace import Witness
     from bus.errors import BusFullError
     from bus.payload import Payload
     from bus.threads.comm import Comm
@@ -42,6 +45,7 @@ class Exchange:
 
     send_timeout_s: how long a sender waits for a receiver that holds it back.
     may_wait: whether the calling thread may wait: it runs no callback.
+    witness: who is told what happens here; None if nothing is recorded.
     comm: who speaks with other processes; None while this one is alone.
     """
 
@@ -55,6 +59,7 @@ class Exchange:
         "comm",
         "find",
         "manager",
+        "witness",
     )
 
     def __init__(
@@ -63,10 +68,12 @@ class Exchange:
         *,
         send_timeout_s: float,
         may_wait: Callable[[], bool],
+        witness: Witness | None = None,
     ) -> None:
         self._send_timeout_s: Final = send_timeout_s
         self._may_wait: Final = may_wait
         self.manager: Final = manager
+        self.witness: Final = witness
         self.comm: Comm | None = None
         # Guards the manager, but for its table's look-up, and what it wants done: that
         # is done in the order in which it was decided, by one thread at a time.
@@ -132,6 +139,8 @@ class Exchange:
                     _sync.monotonic(),
                     client.account.overflow,
                 )
+                if self.witness is not None:
+                    self.witness.registered(entry.id.number, name)
                 self._todo.extend(actions)
         except BaseException:
             place.expect_not()
@@ -151,6 +160,8 @@ class Exchange:
         def go() -> None:
             if entry.place is not None and entry.place is not to:
                 entry.place.hand_over(entry, to)
+                if self.witness is not None and entry.place is to:
+                    self.witness.moved(entry.id.number)
 
         self.at_home(entry, go)
 
@@ -180,6 +191,12 @@ class Exchange:
         else:
             place.ask(here)
 
+    def tracer(self, entry: Entry) -> Tracer | None:
+        """Return what makes the traces of a task's messages; None if none are made."""
+        if self.witness is None:
+            return None
+        return Tracer(self.witness, entry.id.number, itertools.count(1))
+
     # Messages.
 
     def send(self, message: Incoming) -> None:
@@ -196,6 +213,8 @@ class Exchange:
                 now = _sync.monotonic()
                 with self._lock:
                     entry = self.manager.park(name, message, now)
+                    if entry is None and message._trace is not None:
+                        message._trace.number()
                 if entry is None:
                     message._source.order = object()
                     self._nudge()  # who has it is searched for elsewhere
@@ -321,7 +340,7 @@ class Exchange:
             case Open(entry, messages):
                 self._open(entry, messages)
             case Tell(entry, watch, presence):
-                self._tell(News(_to=entry, watch=watch, presence=presence))
+                self.post(News(_to=entry, watch=watch, presence=presence))
             case Fail(message, error):
                 message._source.box.client.failed(message, error)
             case Evict(entry, error):
@@ -331,31 +350,14 @@ class Exchange:
                 assert self.comm is not None
                 self.comm.do(action)
 
-    def _tell(self, news: News) -> None:
-        """Post news behind those that were posted before, by whichever thread.
-
-        Who posts within the task's own thread overtakes what lies in its inbox; that
-        somebody is gone must not overtake that it appeared.
-        """
-        place = news._to.place
-        if place is None:
-            return
-        with place.inbox.lock:
-            behind = any(
-                type(each) is News and each._to is news._to
-                for each in place.inbox.items
-            )
-        if not behind:
-            self.post(news)
-        elif place.inbox.offer(news, place) is Admission.GONE:
-            self._tell(news)  # it has moved
-
     def _open(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         """Let a task read; what waited for it and does not fit comes back full."""
         if entry.remote:
             assert self.comm is not None
             for message in messages:
                 message._to = entry  # it is known by now who is to have it
+                if message._trace is not None:
+                    message._trace.accepted(entry.id.number)
             self.comm.open(entry, messages)
             return
         place: ThreadManager = entry.place  # it stays there until it is open
@@ -367,6 +369,8 @@ class Exchange:
             with place.inbox.lock:
                 admission = account.admit_locked(message, dropped)
             if admission is Admission.ACCEPTED:
+                if message._trace is not None:
+                    message._trace.accepted(entry.id.number)
                 fits.append(message)
             else:
                 message._source.box.client.failed(message, _full(message))
@@ -389,7 +393,10 @@ class Exchange:
         now = _sync.monotonic()
 
         def left() -> list[Action]:
-            return self.manager.left(entry, unread, now, final=final)
+            actions = self.manager.left(entry, unread, now, final=final)
+            if self.witness is not None:
+                self.witness.deregistered(entry.id.number)
+            return actions
 
         if self.comm is None:
             self.decide(left)

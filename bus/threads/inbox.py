@@ -90,6 +90,8 @@ class Inbox:
             if message._account is not None:
                 admission = message._account.admit_locked(message, dropped)
             if admission is Admission.ACCEPTED:
+                if message._trace is not None:  # before the owner can see it
+                    message._trace.accepted(message._to.id.number)
                 self.items.append(message)
                 if self.arrived.asleep:  # as in `_rouse_locked`, for each message
                     self.wakeups += 1
@@ -112,6 +114,7 @@ class Inbox:
                 return 0
             count = account.admit_run_locked([each._size for each in messages])
             if count:
+                # They came by a link, where a journal was told of them.
                 self.items += messages[:count]
                 self._rouse_locked()
             return count
@@ -144,6 +147,8 @@ class Inbox:
             admission = account.admit_locked(message, [])
             if admission is Admission.FULL:
                 return PENDING
+            if message._trace is not None:
+                message._trace.accepted(message._to.id.number)
             self.append_locked(message)
             self.room.wake_one()  # there may be room for one more
             return admission

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bus.core.command_run import CommandRun
     from bus.core.routing_table import Entry
     from bus.errors import BusError
+    from bus.events import BusReason
     from bus.message import Incoming
     from bus.threads.account import Account
     from bus.threads.delivery import Answer
@@ -71,8 +72,10 @@ class Client(Protocol):
 
     # In any thread.
 
-    def failed(self, message: Incoming, error: BusError) -> None:
-        """Note that nobody gets what this task has sent."""
+    def failed(
+        self, message: Incoming, error: BusError, reason: BusReason | None = None
+    ) -> None:
+        """Note that nobody gets what this task has sent; reason: for a journal."""
 
     def hears(self, answer: Answer) -> bool:
         """Give an answer to who waits for it in a thread of its own; False if none."""

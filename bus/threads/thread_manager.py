@@ -128,7 +128,9 @@ class ThreadManager:
 
     def post(self, message: Delivery) -> Admission:
         """Post something for a task that is here; see `Inbox.offer`."""
-        if self.ident == _sync.get_ident():
+        # Behind what other threads have posted: it may be of the same sender, who has
+        # sent that first (BUS-MSG-15). Of what comes at the same time nobody knows.
+        if self.ident == _sync.get_ident() and not self.inbox.items:
             return self._post_inside(message)
         return self.inbox.offer(message, self)
 
@@ -282,6 +284,8 @@ class ThreadManager:
                 return admission
             if dropped:
                 entry.box.forget_dropped(len(dropped))
+        if message._trace is not None:
+            message._trace.accepted(entry.id.number)
         self._put(entry.box, message)
         return Admission.ACCEPTED
 

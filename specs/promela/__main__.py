@@ -44,6 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="only the small sizes of the models, and a few of the faults",
     )
+    parser.add_argument(
+        "--model",
+        choices=[model.name for model in MODELS],
+        help="only this model; without it all",
+    )
     options = parser.parse_args(arguments)
     began = time.monotonic()
     runs = unexpected = 0
@@ -52,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             spin = Spin(Path(folder))
             print(_HEAD, flush=True)
             for model in MODELS:
+                if options.model not in {None, model.name}:
+                    continue
                 for case in model.cases(quick=options.quick):
                     finding = spin.run(case)
                     runs += 1

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Task,
         TaskInfo,
     )
+    from bus.journal.writer import Journal
 
 __all__ = [
     "DISTANCES",
@@ -67,11 +68,17 @@ def socket_bus(
     role: Role = Role.AUTO,
     config: BusConfig | None = None,
     name: str = "bus1",
+    journal: Journal | None = None,
 ) -> Iterator[Bus]:
     """Give a process of a bus that is reached by sockets, several times in this one."""
     network = SocketNetwork(name, role, BusConfig() if config is None else config)
     with Bus(
-        name, process=process, machine="machine", config=config, network=network
+        name,
+        process=process,
+        machine="machine",
+        config=config,
+        network=network,
+        journal=journal,
     ) as bus:
         bus._join()
         yield bus

@@ -132,6 +132,7 @@ def test_links_relays_and_what_waits_are_told(near: Bus) -> None:
                 "process": "far",
                 "kind": "signalling",
                 "ready": True,
+                "unresponsive": False,
             }
         ]
         assert dict(mine["parked"]) == {"nobody": 1}

@@ -327,6 +327,25 @@ def test_what_one_sends_another_arrives_in_that_order(bus: Bus, there: There) ->
 
 
 @clause("BUS-MSG-15")
+def test_who_sends_in_two_threads_keeps_its_order_in_the_thread_that_reads(
+    bus: Bus,
+) -> None:
+    """What the thread itself sends waits behind what came from outside before."""
+    here = bus.here()
+    got: list[object] = []
+    sender = bus.register("sender", thread=here)
+    bus.register(
+        "reader", thread=here, on_command=lambda message: got.append(message.payload)
+    )
+    with Threads() as threads:
+        threads.start(sender.command, "reader", 1).result()
+    sender.command("reader", 2)
+
+    serve(bus, lambda: len(got) == 2, "both are read")
+    assert got == [1, 2]
+
+
+@clause("BUS-MSG-15")
 def test_several_senders_at_once_keep_each_its_order(bus: Bus) -> None:
     got: list[Any] = []
     count = 200

@@ -46,7 +46,10 @@ def test_all_is_well_and_says_so(folder: Path, tmp_path: Path) -> None:
     assert ran.exit_code == 0, ran.output
     assert "found 12 files, 30 bytes, 6 duplicates in 6 groups" in ran.output
     assert "the pass is equal" in ran.output
-    assert "recorded: what workers send the collector, and its receipts;" in ran.output
+    assert "its receipts, and all that goes over the bus" in ran.output
+    # Twelve files are given and answered, and told of.
+    [b1] = [line.split() for line in ran.output.splitlines() if line[:3] == "B1 "]
+    assert int(b1[-3]) > 24
     assert "no report: no Java found: install it" in ran.output
     assert json.loads((out / "verdicts.json").read_text())["verdict"] == "PASS"
     assert (out / "violations.jsonl").read_text() == ""
@@ -63,6 +66,17 @@ def test_a_planted_fault_ends_with_one_and_names_the_message(
     assert "message 1 of worker/1 -> collector port 2" in ran.output
     [line] = (tmp_path / "out" / "violations.jsonl").read_text().splitlines()
     assert json.loads(line)["seq"] == 1
+
+
+def test_a_fault_is_planted_between_processes_too(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    ran = _demo(folder, "--out", out, "--processes", "3", "--plant", "duplicate")
+
+    assert ran.exit_code == 1, ran.output
+    assert "planted on purpose: duplicate, between worker/2 and coll" in ran.output
+    assert "message 1 of worker/2 -> collector port 2" in ran.output
+    assert "planted on purpose: duplicate, found by Q3" in ran.output
 
 
 def test_what_was_planted_is_said_before_the_run_and_who_found_it_after(
@@ -222,7 +236,7 @@ def test_a_folder_that_is_not_ours_is_refused(folder: Path, tmp_path: Path) -> N
         ("--processes", "1"),
         ("--processes", "65"),
         ("--processes", "some"),
-        ("--processes", "4", "--plant", "lost"),
+        ("--processes", "3", "--plant", "half"),
     ],
 )
 def test_a_wrong_argument_is_a_usage_error(

@@ -26,6 +26,7 @@ LIVE = [
     ("list",),
     ("top", "--once"),
     ("top",),
+    ("monitor",),
     ("route", "echo"),
     ("call", "echo", "1"),
     ("send", "echo", "1"),
@@ -84,6 +85,7 @@ def test_another_bus_is_not_this_one() -> None:
         (("listen", "a", "--count", "0"), "0 is not in the range"),
         (("wait-for", ""), "'' is no address"),
         (("top", "--interval", "0"), "0.0 is not in the range"),
+        (("monitor", "--type", "LETTER"), "'LETTER' is not one of"),
     ],
     ids=lambda each: " ".join(each)[:30] if isinstance(each, tuple) else None,
 )
@@ -177,7 +179,7 @@ def test_who_does_not_tell_for_another_reason_is_no_timeout(
 
 
 def test_the_options_are_the_same_for_all() -> None:
-    for name in ("tree", "list", "top", "route", "call", "send", "listen", "wait-for"):
+    for name, *_ in {each[0]: each for each in [*LIVE, ("wait-for",)]}.values():
         words = verb(name, "--help").stdout
         for option in ("--bus", "--machine", "--timeout", "--json"):
             assert f"  {option} " in words, name

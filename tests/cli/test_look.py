@@ -73,7 +73,13 @@ def test_a_tree_for_programs_has_all_figures(alpha: Far, beta: Far) -> None:
     assert task["name"] == "echo"
     assert task["commands"]["delivered"] == 1
     assert second["links"] == [
-        {"machine": "machine", "process": "alpha", "kind": "signalling", "ready": True}
+        {
+            "machine": "machine",
+            "process": "alpha",
+            "kind": "signalling",
+            "ready": True,
+            "unresponsive": False,
+        }
     ]
     [relay] = [each for each in second["relays"] if each["name"] == "echo"]
     assert (relay["process"], relay["queue"], relay["state"]) == ("alpha", 0, "named")

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 CONTROL = [name for name in FRAMES if not name.startswith("MSG")]
 BATCHES = [name for name in FRAMES if name.startswith("MSG")]
 HEADER_BYTES = 33
-HEAD_BYTES = 25
+HEAD_BYTES = 33
+COUNT_AT = 23  # in a head
 
 
 def outcome(data: bytes) -> wire.Frame | WireError | None:
@@ -132,7 +133,7 @@ def test_every_length_in_a_batch_is_at_its_edges(name: str) -> None:
     runs, count = struct.unpack_from("!HH", data, HEADER_BYTES - 4)
     lengths_at = HEADER_BYTES + runs * HEAD_BYTES
     counts = [HEADER_BYTES - 4, HEADER_BYTES - 2]
-    counts += range(HEADER_BYTES + HEAD_BYTES - 2, lengths_at, HEAD_BYTES)
+    counts += range(HEADER_BYTES + COUNT_AT, lengths_at, HEAD_BYTES)
 
     for at in counts:
         (right,) = struct.unpack_from("!H", data, at)
@@ -172,7 +173,7 @@ def msg(
 
 
 def head(*, kind: int = 1, flags: int = 0, count: int = 1) -> bytes:
-    return struct.pack("!IIBBQIBH", 1, 2, kind, flags, 3, 4, 5, count)
+    return struct.pack("!IIBBQIBHQ", 1, 2, kind, flags, 3, 4, 5, count, 6)
 
 
 def control(kind: FrameType, /, **fields: object) -> bytes:
@@ -196,8 +197,8 @@ REGISTRATION = {"machine": "m", "process": "p", "number": 1}
         (msg(first=5, floor=5), "a floor below 1: 5 below 5"),
         (msg(head(count=4097), lengths=[0] * 4097), "more than 4096 messages: 4097"),
         (msg(*[head()] * 4097, lengths=[0] * 4097), "more than 4096 messages: 4097"),
-        (msg(head(), runs=2, lengths=[0]), "MSG is cut short: 62 of 87 bytes"),
-        (msg(head(), count=2, lengths=[0]), "MSG is cut short: 62 of 66 bytes"),
+        (msg(head(), runs=2, lengths=[0]), "MSG is cut short: 70 of 103 bytes"),
+        (msg(head(), count=2, lengths=[0]), "MSG is cut short: 70 of 74 bytes"),
         (msg(head(count=2), lengths=[0]), "runs of 2 messages, announced: 1"),
         (msg(head(), head(), lengths=[0]), "runs of 2 messages, announced: 1"),
         (msg(head(), lengths=[0, 0]), "runs of 1 messages, announced: 2"),

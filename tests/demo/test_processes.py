@@ -81,6 +81,9 @@ def test_all_is_done_and_kept_though_one_leaves_and_one_is_killed(
     assert result.verdict is Verdict.PASS, result.violations
     checked = {each.rule: each.checked for each in result.verdicts}
     assert (checked["J1"], checked["Q1"]) == (4, 3)
+    # What goes over the bus is on record, too: each file is given and answered.
+    assert checked["B1"] >= 40
+    assert all(checked[rule] > 0 for rule in ("B2", "B3", "B5"))
     open_ended = [each for each in result.facts if not each.closed]
     assert len(open_ended) == 1  # that of the one who was killed
     # The lock file stays, and is locked by nobody.

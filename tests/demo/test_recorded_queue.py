@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bus.demo.plant import FAULTS
+from bus.demo.planted_queue import PLANTED, plant_between_processes
 from bus.demo.recorded_queue import RecordedConnector, RecordedQueue, new_channel
 from bus.journal.checker import CheckResult, check
 from bus.journal.reader import open_journals
@@ -49,6 +51,32 @@ def recorded(
 
 def _checked(journals: Path) -> CheckResult:
     return check(open_journals(journals))
+
+
+@pytest.mark.parametrize(
+    ("fault", "rules", "got"),
+    [
+        ("lost", {"Q5"}, [b"2", b"3"]),
+        ("duplicate", {"Q3"}, [b"1", b"1", b"2", b"3"]),
+        ("reorder", {"Q2"}, [b"2", b"1", b"3"]),
+        ("half", {"Q5", "Q7"}, [b"1"]),
+    ],
+)
+def test_a_fault_put_into_it_on_purpose_is_found(
+    tmp_path: Path, fault: str, rules: set[str], got: list[bytes]
+) -> None:
+    with recorded(tmp_path / "journals") as (near, far):
+        plant_between_processes(fault, near)
+        far.send_many([b"1", b"2", b"3"])
+        assert [near.receive() for _ in got] == got
+        far.disconnect()
+
+    result = _checked(tmp_path / "journals")
+    assert {each.rule for each in result.violations} == rules
+
+
+def test_the_same_faults_are_known_between_processes_as_between_threads() -> None:
+    assert set(PLANTED) == set(FAULTS)
 
 
 def test_two_journals_are_read_as_one_channel(tmp_path: Path) -> None:

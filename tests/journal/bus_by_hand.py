@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from bus.journal.bus_events import BusReason
+from bus.events import BusReason
 from bus.journal.format import Flag, Kind
 from tests.journal.bus_history import process, step, task
 from tests.journal.history import Entry, History

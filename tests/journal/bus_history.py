@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bus.journal.bus_events import BusReason
+from bus.events import BusReason
 from bus.journal.format import Flag, Kind
 from queuebroker.observer import Reason
 from tests.journal.deaths import KILLED, death

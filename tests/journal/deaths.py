@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bus.journal.bus_events import BusReason
+from bus.events import BusReason
 from bus.journal.format import Kind
 from tests.journal.disk import MACHINE, Condition, process_id
 from tests.journal.history import Entry

@@ -15,7 +15,7 @@ from bus.journal.format import Kind
 from queuebroker.observer import Reason
 
 if TYPE_CHECKING:
-    from bus.journal.bus_events import BusReason
+    from bus.events import BusReason
 
 __all__ = ["Entry", "History", "clean"]
 

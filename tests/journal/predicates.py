@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bus.journal.bus_events import BusReason
+from bus.events import BusReason
 from bus.journal.format import Kind
 from bus.journal.reader import JournalFacts
 from bus.journal.rules import RULES, Basis, Verdict

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.journal.bus_events import BusOperation, BusReason
+from bus.events import BusOperation, BusReason
 from bus.journal.bus_recorder import BusRecorder
-from bus.journal.format import Flag, Kind, kind_name
+from bus.journal.format import Kind, kind_name
 from bus.journal.reader import StoredJournal, open_journals
 from bus.journal.wording import reason_name
 from bus.journal.writer import Journal
+from bus.message import Kind as MessageKind
 from queuebroker.observer import Operation, Reason
 
 if TYPE_CHECKING:
@@ -38,7 +39,14 @@ def test_a_step_of_a_message_has_its_origin_number_and_destination(
     _, (one,) = told(
         tmp_path,
         lambda recorder: recorder(
-            BusOperation.DISCARD, 2**62, 7, 9, 2, 64, BusReason.OLDEST, Flag.MULTICAST
+            BusOperation.DISCARD,
+            2**62,
+            7,
+            9,
+            2,
+            64,
+            BusReason.OLDEST,
+            MessageKind.NOTIFICATION,
         ),
     )
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bus.journal.bus_events import BusOperation
+from bus.events import BusOperation
 from bus.journal.bus_recorder import BusRecorder
 from bus.journal.checker import CheckResult, check
 from bus.journal.format import Kind

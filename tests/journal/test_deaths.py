@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bus.journal.bus_events import BusReason
+from bus.events import BusReason
 from bus.journal.checker import CheckResult, check
 from bus.journal.format import Kind
 from bus.journal.reader import open_journals

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.kills.crew import Crew
     from tests.kills.member import Member
 
-__all__ = ["STATES", "Blow", "drawn"]
+__all__ = ["STATES", "Blow", "drawn", "renewed"]
 
 _STOPS: Final = 0.3  # of all blows
 ROLES: Final = ("master", "slave", "client")
@@ -94,19 +94,19 @@ def _in_handshake(blow: Blow, crew: Crew) -> None:
     if blow.role == "master":
         blow.place = blow.chance.choice(("greeted before", "greeted after"))
         others = [each for each in crew.members() if each is not blow.victim]
-        blow.newcomer = _renewed(blow.chance.choice(others), crew)
+        blow.newcomer = renewed(blow.chance.choice(others), crew)
         blow.victim.do("arm", blow.place, 0, blow.by)
         blow.victim.do("is_master")  # so it is armed
         blow.newcomer.tell("join")
         return
     number = blow.chance.randrange(_CALLS)
-    blow.victim = _renewed(blow.victim, crew)
+    blow.victim = renewed(blow.victim, crew)
     blow.victim.do("arm", "socket", number, blow.by)
     blow.victim.tell("join")
     blow.place, blow.joins = f"call {number}", True
 
 
-def _renewed(member: Member, crew: Crew) -> Member:
+def renewed(member: Member, crew: Crew) -> Member:
     """Let a process leave in order; return its next life."""
     crew.quiet([member])
     member.leave()

@@ -69,6 +69,8 @@ class Campaign:
     Args:
         folder: for what it writes; short, since paths of sockets are.
         seed: what all is drawn from.
+
+    crew: the processes.
     """
 
     def __init__(self, folder: Path, seed: int) -> None:
@@ -79,16 +81,16 @@ class Campaign:
         notes.mkdir(parents=True)
         self._reader: Final = Reader(notes)
         self._ledger: Final = Ledger()
-        self._crew: Final = Crew(folder, seed)
+        self.crew: Final = Crew(folder, seed)
         self._dead: Final[set[str]] = set()
         self.most: tuple[int, int] = (0, 0)
 
     def __enter__(self) -> Self:
-        self._crew.__enter__()
+        self.crew.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._crew.__exit__(None, None, None)
+        self.crew.__exit__(None, None, None)
         if error == (None, None, None):
             shutil.rmtree(self._folder)  # else the notes are part of the story
 
@@ -102,18 +104,28 @@ class Campaign:
         """
         began = monotonic()
         chance = random.Random(f"{self._seed}/{number}")
-        crew = self._crew
+        crew = self.crew
         crew.settle(chance.choice(crew.hosts()))
         for each in crew.members():
             each.do("go", TASKS)
         blow = drawn(number, chance, crew)
+        return self.struck(blow, began)
+
+    def struck(self, blow: Blow, began: float | None = None) -> Story:
+        """Strike a blow that is drawn, and see that all is as it must be.
+
+        began: when that was, on the monotonic clock in seconds; None for now.
+
+        Raises:
+            AssertionError: as `strike`.
+        """
         try:
-            return self._struck(blow, began)
+            return self._struck(blow, monotonic() if began is None else began)
         except AssertionError as error:
             raise AssertionError(f"blow {blow}: {error}") from error
 
     def _struck(self, blow: Blow, began: float) -> Story:
-        crew, chance = self._crew, blow.chance
+        crew, chance = self.crew, blow.chance
         blow.bring_about(crew)
         victim = blow.victim
         victim.struck(blow.by)
@@ -144,7 +156,7 @@ class Campaign:
 
     def _go_on(self, blow: Blow) -> None:
         """All others do, without who was struck."""
-        crew = self._crew
+        crew = self.crew
         if blow.kills and blow.newcomer is not None:
             crew.joined(blow.newcomer)  # perhaps as master
         if blow.kills and blow.role == "master":
@@ -160,7 +172,7 @@ class Campaign:
 
     def _continue(self, blow: Blow) -> None:
         """Let it go on that was stopped, once others have noticed nothing."""
-        crew, victim = self._crew, blow.victim
+        crew, victim = self.crew, blow.victim
         if victim.hosted and not blow.joins:
             until(
                 lambda: self._waiting_for(victim) >= _WAITING,
@@ -207,7 +219,7 @@ class Campaign:
 
     def _judge(self, orphaned: set[str]) -> Verdict:
         """Wait until nothing is under way; say what became of all."""
-        self._crew.quiet(self._crew.members())
+        self.crew.quiet(self.crew.members())
         with suppress(AssertionError):
             until(lambda: self._all_noted(orphaned), "all is noted", limit_s=_NOTED_S)
         return self._ledger.judge(self._dead, orphaned)
@@ -224,12 +236,12 @@ class Campaign:
         if verdict.silent > _SILENT_MAX:
             faults.append(f"{verdict.silent} messages vanished without a word")
         assert not faults, "; ".join(faults[:_FAULTS_MAX])
-        for member in self._crew.members():
+        for member in self.crew.members():
             self._check_member(member)
 
     def _check_member(self, member: Member) -> None:
         """Its books balance, and its tables are about the living."""
-        living = {each.name: each.incarnation for each in self._crew.members()}
+        living = {each.name: each.incarnation for each in self.crew.members()}
         found: list[str] = []
 
         def at_rest() -> bool:
@@ -257,7 +269,7 @@ class Campaign:
         Raises:
             AssertionError: something is left behind.
         """
-        crew = self._crew
+        crew = self.crew
         crew.quiet(crew.members())
         for each in crew.members():
             each.leave()

@@ -97,6 +97,16 @@ class Member:
             raise MemberError(f"{self.life}: {value}")
         return value
 
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    def answered(self, wait_s: float) -> bool:
+        """Whether an answer is here, or it has ended; waits some seconds for that."""
+        assert self._process.stdout is not None
+        return bool(select.select([self._process.stdout], [], [], wait_s)[0])
+
     def do(self, verb: str, *arguments: Any) -> Any:
         """Tell it what to do; return what comes of it."""
         self.tell(verb, *arguments)

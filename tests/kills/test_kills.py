@@ -1,7 +1,7 @@
 """A dozen blows to a real bus; and that who judges them can tell right from wrong.
 
 ``python -m tests.kills --count 200`` strikes often enough for each state to be hit in
-many places.
+many places; ``python -m tests.kills.sweep`` before each of many system calls.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from specs.clauses import clause
+from tests.kills import sweep
 from tests.kills.__main__ import main
 from tests.kills.blow import STATES
 from tests.kills.campaign import Campaign
@@ -56,6 +57,21 @@ def test_who_is_struck_takes_nothing_along_but_what_it_had(
     assert out[0] == "seed 7"
     assert out[-1].startswith("12 struck: ")
     assert len(out) == 1 + 12 + 1 + len(STATES) + 1
+
+
+@clause("OPEN-2", "BUS-MOVE-8", "BUS-ENT-17")
+def test_who_is_killed_right_before_a_system_call_takes_nothing_along(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Two of the points that the sweep goes through."""
+    arguments = ["--points", "1", "--calls", "sendto", "recvfrom", "--seed", "1"]
+    assert sweep.main(arguments) == 0, capsys.readouterr().out
+
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "sendto       1 points",
+        "recvfrom     1 points",
+        "2 killed: nobody hung, nothing came twice",
+    ]
 
 
 def test_a_campaign_tells_of_a_message_that_came_twice(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ class Remote:
         salvo = Salvo(entry, source, list(payloads), sum(map(len, payloads)), deadline)
         self.post(entry, salvo.commands())
 
-    def notify(self, source: Entry, payload: Any, question: int) -> None:
+    def notify(self, source: Entry, payload: Any, question: int, trace: object) -> None:
         self.notified.append((payload, question))
 
     def answer(self, question: Incoming, payload: Any, *, error: str | None) -> None:

@@ -20,6 +20,7 @@ from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from bus import Bus, Incoming
 
@@ -27,12 +28,23 @@ __all__ = ["Far"]
 
 
 class Far:
-    """A process on a bus; a context manager that kills what is left of it."""
+    """A process on a bus; a context manager that kills what is left of it.
 
-    def __init__(self, name: str, *, role: str = "auto", bus: str = "bus1") -> None:
+    journal: the folder where it is recorded; None for nowhere.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        role: str = "auto",
+        bus: str = "bus1",
+        journal: Path | None = None,
+    ) -> None:
+        folder = () if journal is None else (str(journal),)
         self.name: Final = name
         self._process: Final = subprocess.Popen(
-            [sys.executable, "-m", "tests.links.real", name, role, bus],
+            [sys.executable, "-m", "tests.links.real", name, role, bus, *folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -119,8 +131,9 @@ def _lines() -> Iterator[str]:
     yield from iter(sys.stdin.readline, "")
 
 
-def _main(name: str, role: str, bus_name: str) -> None:
+def _main(name: str, role: str, bus_name: str, folder: str | None = None) -> None:
     from bus import Role, open_bus  # noqa: PLC0415 # not for who starts this
+    from bus.journal.writer import Journal  # noqa: PLC0415 # as above
 
     made: dict[str, Any] = {}
 
@@ -130,9 +143,16 @@ def _main(name: str, role: str, bus_name: str) -> None:
     def counter(task: str, **options: Any) -> None:
         made[task] = Counter(bus, task, **options)
 
-    with open_bus(bus_name, process=name, machine="machine", role=Role(role)) as bus:
+    journal = (
+        None
+        if folder is None
+        else Journal(folder, machine="machine", segment_bytes=16 << 10)
+    )
+    with open_bus(
+        bus_name, process=name, machine="machine", role=Role(role), journal=journal
+    ) as bus:
         tell("ok", "joined")
-        around = {"bus": bus, "made": made, "counter": counter}
+        around = {"bus": bus, "made": made, "counter": counter, "journal": journal}
         for line in _lines():
             try:
                 tell("ok", eval(line, around))  # of our own tests

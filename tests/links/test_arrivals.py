@@ -364,6 +364,7 @@ def test_an_answer_for_a_task_that_has_left_goes_nowhere(hall: Hall) -> None:
 
 class _Answer:
     _account = None
+    _trace = None
 
     def __init__(self, entry: Entry) -> None:
         self._to = entry

@@ -20,9 +20,11 @@ from specs.clauses import load_clauses
 from tests.mutants.aio import AIO
 from tests.mutants.bus_ends import BUS_ENDS
 from tests.mutants.bus_links import BUS_LINKS
+from tests.mutants.bus_monitor import BUS_MONITOR
 from tests.mutants.bus_relays import BUS_RELAYS
 from tests.mutants.bus_routing import BUS_ROUTING
 from tests.mutants.bus_runs import BUS_RUNS
+from tests.mutants.bus_trace import BUS_TRACE
 from tests.mutants.lanes import LANES
 from tests.mutants.mutant import Mutant, MutantError
 from tests.mutants.ours import OURS, WITHOUT
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 CATALOGUE = (
     *(*SEEN_ELSEWHERE, *OURS, *LANES, *RECEIVE_ANY, *AIO),
     *(*STREAMS, *BUS_ROUTING, *BUS_RELAYS, *BUS_ENDS, *BUS_RUNS, *BUS_LINKS),
-    *TRAFFIC_RULES,
+    *(*TRAFFIC_RULES, *BUS_MONITOR, *BUS_TRACE),
 )
 HARD = (
     *("QB-RDV", "QB-SEND", "QB-RECV", "QB-FIFO", "QB-DISC", "QB-TIME", "QB-CONC"),

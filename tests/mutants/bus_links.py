@@ -454,4 +454,40 @@ BUS_LINKS: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "L46",
+        "who is asked for a sign of life is asked again and again at once",
+        ("OPEN-2",),
+        (
+            Edit(
+                "bus/core/keep_alive.py",
+                "                peer.asked_at = now\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "L47",
+        "a process of this machine that stands still loses its link",
+        ("OPEN-2",),
+        (
+            Edit(
+                "bus/core/keep_alive.py",
+                "        if peer.machine == self._neighbours.me.machine:\n",
+                "        if False:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L48",
+        "who was silent for too long once does not respond for ever",
+        ("OPEN-2",),
+        (
+            Edit(
+                "bus/core/keep_alive.py",
+                "            peer.unresponsive = False\n",
+                "",
+            ),
+        ),
+    ),
 )

@@ -325,4 +325,16 @@ BUS_ROUTING: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "R27",
+        "what a thread sends to itself overtakes what came from another one",
+        ("BUS-MSG-15",),
+        (
+            Edit(
+                "bus/threads/thread_manager.py",
+                "        if self.ident == _sync.get_ident() and not self.inbox.items:\n",
+                "        if self.ident == _sync.get_ident():\n",
+            ),
+        ),
+    ),
 )

@@ -13,21 +13,20 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.simulate.run import STEPS, Failure, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+_NUMBERS = ("machines", "processes", "steps")
 _CHUNK = 20  # runs that one process of ours is given at a time
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
-    again = partial(
-        _again, machines=given.machines, processes=given.processes, steps=given.steps
-    )
+    again = partial(_again, **_options(given))
     seeds = range(given.seed, given.seed + given.runs)
     began = time.perf_counter()
     if given.jobs == 1:
@@ -42,14 +41,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def _again(seed: int, *, machines: int, processes: int, steps: int) -> Failure | None:
+def _again(seed: int, **options: Any) -> Failure | None:
     """Do one run; what it leaves is collected after it, not while it goes on.
 
     All of it is alive until then: the collector would go through it for nothing.
     """
     gc.disable()
     try:
-        return run(seed, machines=machines, processes=processes, steps=steps)
+        return run(seed, **options)
     finally:
         gc.enable()
 
@@ -75,21 +74,29 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--machines", type=int, default=1)
     parser.add_argument("--processes", type=int, default=3, help="of each machine")
     parser.add_argument("--steps", type=int, default=STEPS, help="before faults stop")
+    parser.add_argument(
+        "--recorded", action="store_true", help="with journals, not only one in five"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--go-on", action="store_true", help="after a failure, too")
     parser.add_argument("--lines", type=int, default=200, help="of a story, its last")
     return parser
 
 
+def _options(given: argparse.Namespace) -> dict[str, Any]:
+    """Return what a run depends on beside its seed."""
+    numbers = {name: getattr(given, name) for name in _NUMBERS}
+    return {**numbers, "recorded": given.recorded or None}
+
+
 def _tell(seed: int, given: argparse.Namespace) -> None:
     """Print what happened in a run that failed, and how to see it again."""
-    names = ("machines", "processes", "steps")
-    options = {name: getattr(given, name) for name in names}
-    failure = run(seed, told=True, **options)
+    failure = run(seed, told=True, **_options(given))
     assert failure is not None, "a run is drawn from its seed alone"
     print("\n".join(failure.story[-given.lines :]))
     print(f"seed {seed}: {failure.error}")
-    words = " ".join(f"--{name} {value}" for name, value in options.items())
+    words = " ".join(f"--{name} {getattr(given, name)}" for name in _NUMBERS)
+    words += " --recorded" if given.recorded else ""
     print(f"again: python -m tests.simulate --runs 1 --seed {seed} {words}")
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.simulate.process import SimProcess
     from tests.simulate.world import World
 
-__all__ = ["Checks"]
+__all__ = ["Checks", "hold"]
 
 
 def hold(truth: bool, words: str) -> None:

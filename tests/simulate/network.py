@@ -23,12 +23,14 @@ class Wire:
     """One link: its two ends, and what is on its way.
 
     ends: process and its number for the link; None once that end is closed.
+    torn: whether an end was closed because its process died.
     """
 
     def __init__(self, one: tuple[SimProcess, int], two: tuple[SimProcess, int]):
         self.ends: list[tuple[SimProcess, int] | None] = [one, two]
         self.arrives: list[float] = [0.0, 0.0]  # the last thing at each end
         self.cut = False
+        self.torn = False
 
 
 class Network:
@@ -87,6 +89,7 @@ class Network:
         for wire, end in list(self.wires.values()):
             at = wire.ends[end]
             if at is not None and at[0] is process:
+                wire.torn = True
                 self.hang_up(at[1])
 
     def cut(self, wire: Wire) -> None:
@@ -123,6 +126,8 @@ class Network:
             if there is not None:
                 process, number = there
                 wire.ends[end] = None
-                process.event(lambda: process.remote.lost(number, self._world.now))
+                process.event(
+                    lambda: process.remote.lost(number, self._world.now, torn=wire.torn)
+                )
 
         self._world.at(after, lose)

@@ -6,6 +6,8 @@ them what happened. Tasks read one message at a time, some time after it came.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import deque
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -30,88 +32,39 @@ from bus.core.command_run import CommandRun
 from bus.core.limits import Limits
 from bus.core.neighbourhood import Neighbourhood
 from bus.core.process_manager import ProcessManager
-from bus.core.routing_table import Entry, RegistrationId, Visibility
+from bus.core.routing_table import Entry, Visibility
 from bus.core.specification import Specification
+from bus.core.trace import Tracer
 from bus.core.wire import AddRelay, Identity, Role, decode, encode
-from bus.errors import BusFullError, NameTakenError
+from bus.errors import BusFullError, ExpiredError, NameTakenError
+from bus.events import BusReason
 from bus.message import Incoming, Kind
 from tests.simulate.books import Letter
+from tests.simulate.task import Asked, SimTask
 from tests.simulate.words import words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from bus.core.trace import Trace
     from tests.simulate.world import World
 
-__all__ = ["Asked", "SimProcess", "SimTask"]
+__all__ = ["SimProcess", "SimTask"]
 
-LIMITS = Limits.of(BusConfig(window=4, stream_window=16, task_fifo_messages=64))
+# No link asks whether anybody is there: that would be most of what goes over them.
+LIMITS = attrs.evolve(
+    Limits.of(BusConfig(window=4, stream_window=16, task_fifo_messages=64)),
+    keep_alive_s=math.inf,
+    lease_s=math.inf,
+)
 PARKED = 64
-
-
-@attrs.frozen(eq=False)
-class Asked:
-    """A subscription of a task."""
-
-    entry: Entry
-    specification: Specification
-
-
-class SimTask:
-    """A task: its mailbox, and what is read from it.
-
-    reads: whether it is going on to read; a task that is held back does not.
-    """
-
-    def __init__(self, process: SimProcess, name: str) -> None:
-        self.process = process
-        self.name = name
-        self.items: deque[Incoming] = deque()
-        self.held = True
-        self.reads = True
-        self.due = False
-        self.entry: Entry
-        self.subscriptions: list[Asked] = []
-        self.kept: list[Incoming] = []  # questions it answers later
-
-    @property
-    def id(self) -> RegistrationId:
-        """Its registration."""
-        return self.entry.id
-
-    @property
-    def here(self) -> bool:
-        """Whether it is registered."""
-        return self.entry in self.process.manager.table
-
-    def put(self, message: Incoming) -> None:
-        """Take a message into its mailbox."""
-        self.items.append(message)
-        self.review()
-
-    def review(self) -> None:
-        """Go on reading if there is anything to read."""
-        if self.items and not (self.held or self.due or not self.reads):
-            self.due = True
-            world = self.process.world
-            world.at(world.random.random() * world.reading, self.process_one)
-
-    def process_one(self) -> None:
-        """Read one message, in its own process."""
-        self.due = False
-        self.process.event(self._read)
-
-    def _read(self) -> list[Action]:
-        if self.items and not self.held and self.here and self.reads:
-            self.process.read(self, self.items.popleft())
-            self.review()
-        return []
 
 
 class SimProcess:
     """A process: its manager, its tasks, and what was to be done while it stood still.
 
     life: its incarnation.
+    witness: who is told what becomes of messages here; None if nothing is recorded.
     """
 
     def __init__(
@@ -122,6 +75,8 @@ class SimProcess:
         self.life = life
         self.alive = True
         self.frozen = False
+        recorded = world.recorded
+        self.witness = None if recorded is None else recorded.begin(self)
         self.manager = ProcessManager(
             machine,
             name,
@@ -148,6 +103,7 @@ class SimProcess:
             nonce=lambda: world.random.getrandbits(64),
             addresses=(address, address),
             master=(f"{machine}/Master",),
+            witness=self.witness,
         )
         self.tasks: dict[str, SimTask] = {}
         self._backlog: list[Callable[[], list[Action]]] = []
@@ -266,12 +222,21 @@ class SimProcess:
                     for message in run:
                         if task is not None:
                             task.put(_read(message))
-            case Reply(entry, number, _, _, error, _):
+            case Reply(entry, number, _, _, error, _, trace):
                 self.say(lambda: f"answer to {number}: {error}")
-                if self._task(entry) is not None:
+                here = self._task(entry) is not None
+                if trace is not None and here:
+                    trace.delivered()
+                elif trace is not None:
+                    trace.discarded(BusReason.UNWANTED)
+                if here:
                     world.books.answered(number)
             case Fail(message, error):
                 _read(message)
+                if message._trace is not None:
+                    asker = self._task(message._source)
+                    told = asker is not None or not message.wants_reply
+                    message._trace.failed(error, told=told)
                 self.say(lambda: f"told of {message.payload}: {error}")
                 world.books.told(message.payload, error)
             case Open(entry, messages):
@@ -302,13 +267,16 @@ class SimProcess:
         return task if task is not None and task.entry is entry else None
 
     def _open(self, entry: Entry, messages: list[Incoming]) -> list[Action]:
-        if entry.remote:
-            self.remote.open(entry, messages)
+        task = None if entry.remote else self._task(entry)
+        if task is None and not entry.remote:  # it left meanwhile, before it was opened
+            self.world.lost_in_between += messages
             return []
-        task = self._task(entry)
-        if task is None:  # it left meanwhile, before it was opened
-            for message in messages:
-                self.world.lost_in_between.append(message)
+        for message in messages:
+            message._to = entry
+            if message._trace is not None:
+                message._trace.accepted(entry.id.number)
+        if task is None:
+            self.remote.open(entry, messages)
             return []
         task.items.extendleft(reversed(messages))
         task.held = False
@@ -328,6 +296,9 @@ class SimProcess:
             )
         except NameTakenError:
             return None
+        if self.witness is not None:
+            self.witness.registered(task.id.number, name)
+            task.tracer = Tracer(self.witness, task.id.number, itertools.count(1))
         self.say(lambda: f"registers {name} as {task.id.number}")
         self.tasks[name] = task
         self.do(actions)
@@ -345,9 +316,12 @@ class SimProcess:
         actions = self.manager.leave(task.entry, final=final)
         self.do(actions)  # it may be opened by them
         del self.tasks[task.name]
-        unread = [each for each in task.items if each.kind is Kind.COMMAND]
-        self._sought(unread)
-        return self.manager.left(task.entry, unread, self.world.now, final=final)
+        unread = list(task.items)
+        self._sought(each for each in unread if each.kind is Kind.COMMAND)
+        actions = self.manager.left(task.entry, unread, self.world.now, final=final)
+        if self.witness is not None:
+            self.witness.deregistered(task.id.number)
+        return actions
 
     def command(
         self,
@@ -371,6 +345,7 @@ class SimProcess:
             _id=number,
             _name=to,
             _deadline=None if timeout is None else now + timeout,
+            _trace=None if task.tracer is None else task.tracer.command(0),
         )
         try:
             self._send(message, to)
@@ -385,11 +360,15 @@ class SimProcess:
             self._sought([message])
             entry = self.manager.park(to, message, self.world.now)
         if entry is None:
+            if message._trace is not None:
+                message._trace.number()
             return
         message._to = entry
         if entry.remote:
             if self._posted and self._posted[0]._to is not entry:
                 self._pass_on()
+            if message._trace is not None:
+                message._trace.accepted(entry.id.number)
             self._posted.append(message)
         else:
             task: Any = entry.box
@@ -402,18 +381,30 @@ class SimProcess:
     def read(self, task: SimTask, message: Incoming) -> None:
         """Let a callback run, unless the message is too late."""
         world, number = self.world, message.payload
+        trace: Trace | None = message._trace
+        if trace is not None:
+            trace.extracted()
         if message._receipt is not None:
             taken = (message._receipt, message._number, 1, message._size)
             self.remote.extracted([taken], world.now)
         if message.kind is Kind.NOTIFICATION:
             if any(each in task.subscriptions for each in message.subscriptions):
                 self.say(lambda: f"{task.name} hears {number}")
+                if trace is not None:
+                    trace.delivered()
                 world.books.notified(number, message._source.id, task.id)
+            elif trace is not None:
+                trace.discarded(BusReason.UNWANTED)
             return
         if message._deadline is not None and message._deadline <= world.now:
+            if trace is not None:
+                told = not (message.wants_reply or message._source.remote)
+                trace.failed(ExpiredError(task.name), told=told)
             world.books.expired(number)
             return
         self.say(lambda: f"{task.name} takes {number}")
+        if trace is not None:
+            trace.delivered()
         world.books.taken(number, task.id, task.name)
         if message.wants_reply:
             if world.random.random() < 0.7:
@@ -428,6 +419,10 @@ class SimProcess:
         if source.remote:
             self.remote.answer(message, message.payload)
         elif self._task(source) is not None:
+            if message._trace is not None:
+                trace: Trace = message._trace.answer(message._to.id.number, 0)
+                trace.accepted(source.id.number)
+                trace.delivered()
             self.world.books.answered(message.payload)
 
     def notify(self, task: SimTask) -> int:
@@ -435,6 +430,7 @@ class SimProcess:
         self._pass_on()
         number = self.world.number()
         self.say(lambda: f"{task.name} notifies {number}")
+        tracer = task.tracer
         for each in task.entry.audience:
             hearer: Any = each.entry.box
             hearer.put(
@@ -445,9 +441,14 @@ class SimProcess:
                     _source=task.entry,
                     _id=0,
                     _to=each.entry,
+                    _trace=None if tracer is None else tracer.notification(0),
                 )
             )
-        self.remote.notify(task.entry, number)
+        trace = None
+        if tracer is not None:
+            trace = tracer.notification_abroad(0)
+            trace.number()
+        self.remote.notify(task.entry, number, trace=trace)
         self.settle()
         return number
 
@@ -481,9 +482,10 @@ class SimProcess:
 def _alike(message: Incoming) -> tuple[Entry, float | None] | None:
     """Return what commands have in common that are sent as one; None for the others.
 
-    Of those that ask nothing, most: so that there are both.
+    Of those that ask nothing, most: so that there are both. None that is recorded.
     """
-    if message.wants_reply or message.payload % 4 == 0:
+    asks, recorded = message.wants_reply, message._trace is not None
+    if asks or recorded or message.payload % 4 == 0:
         return None
     return message._source, message._deadline
 

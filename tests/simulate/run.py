@@ -20,6 +20,7 @@ __all__ = ["Failure", "run"]
 STEPS: Final = 20
 _EAGER: Final = 0.2  # of all runs
 _TIGHT: Final = 0.2
+_RECORDED: Final = 0.2
 # So little that it is not enough.
 TIGHT: Final[dict[str, Any]] = {
     "searches_per_process": 2,
@@ -46,14 +47,24 @@ def run(
     processes: int = 3,
     steps: int = STEPS,
     told: bool = False,
+    recorded: bool | None = None,
 ) -> Failure | None:
-    """Run one world; processes: of each machine."""
+    """Run one world.
+
+    processes: of each machine.
+    recorded: whether processes have journals, which must not be seen by anybody else;
+      None to draw that, too.
+    """
+    if recorded is None:
+        # Not out of what all else is drawn from, which is to stay as it was.
+        recorded = Random(f"recorded {seed}").random() < _RECORDED
     draw = Random(seed)
     profile = draw.choice(sorted(PROFILES))
     limits = attrs.evolve(LIMITS, eager_relays=draw.random() < _EAGER)
     if draw.random() < _TIGHT:
         limits = attrs.evolve(limits, **TIGHT)
-    world = World(seed, told=told, ordered=profile == "calm", limits=limits)
+    ordered = profile == "calm"
+    world = World(seed, told=told, ordered=ordered, limits=limits, recorded=recorded)
     try:
         _live(world, profile, machines, processes, steps)
     except (BrokenPromiseError, AssertionError, Exception) as error:  # noqa: BLE001
@@ -84,6 +95,8 @@ def _live(
     _probe(world)
     world.run(REST_S)
     world.checks.rest()
+    if world.recorded is not None:
+        world.recorded.rest()
 
 
 def _probe(world: World) -> None:

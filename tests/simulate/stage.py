@@ -35,9 +35,11 @@ class Stage:
         slaves: int = 2,
         machines: int = 1,
         seed: int = 1,
+        recorded: bool = False,
         **limits: Any,
     ) -> None:
-        self.world = World(seed, limits=attrs.evolve(LIMITS, **limits))
+        own = attrs.evolve(LIMITS, **limits)
+        self.world = World(seed, limits=own, recorded=recorded)
         self.world.frames = []
         for machine in range(1, machines + 1):
             for number in range(1, slaves + 2):

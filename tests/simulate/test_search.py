@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 
@@ -338,7 +340,8 @@ def test_a_search_ends_when_nobody_waits_for_it() -> None:
 )
 def test_what_a_master_keeps_of_searches_is_bounded(bound: str, fits: bool) -> None:
     """Who sends more is told, once for each message; who hosts a task still answers."""
-    stage = Stage(**{bound: 2})
+    limits: dict[str, Any] = {bound: 2}
+    stage = Stage(**limits)
     c, d, e = stage.task("c", "s1"), stage.task("d", "s2"), stage.task("e", "s3")
     kept = stage.send(d, "w") + stage.send(d, "x", 2)
     stage.soon()

@@ -11,6 +11,7 @@ from tests.simulate.books import Books
 from tests.simulate.checks import Checks
 from tests.simulate.network import Network
 from tests.simulate.process import LIMITS, SimProcess
+from tests.simulate.recorded import Recorded
 from tests.simulate.story import Story
 from tests.simulate.witness import Witness
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["World"]
 
+_LIVES_APART = 1000  # more tasks than a process has in its life
+
 
 class World:
     """All there is in a run.
@@ -32,6 +35,7 @@ class World:
     masters: who listens as master, by machine.
     reading: how long a task takes before it reads a message, at most, in seconds.
     frames: all that were put on links, by whom and for whom, if that is to be kept.
+    recorded: the journals of all processes; None if they have none.
     """
 
     def __init__(
@@ -41,6 +45,7 @@ class World:
         told: bool = False,
         ordered: bool = True,
         limits: Limits = LIMITS,
+        recorded: bool = False,
     ) -> None:
         self.limits = limits
         self.random = Random(seed)
@@ -50,6 +55,7 @@ class World:
         self.network = Network(self)
         self.checks = Checks(self)
         self.witness = Witness(self)
+        self.recorded = Recorded(self) if recorded else None
         self.processes: dict[Key, SimProcess] = {}
         self.masters: dict[str, SimProcess] = {}
         self.lost_in_between: list[Incoming] = []
@@ -77,7 +83,8 @@ class World:
 
     def start(self, machine: str, name: str, *, master: bool = False) -> SimProcess:
         """Start a process, again if it was there before."""
-        life = int(self.now * 1e9) + next(self._order)
+        # Journals know a registration by its number alone.
+        life = (int(self.now * 1e9) + next(self._order)) * _LIVES_APART
         process = SimProcess(self, machine, name, master=master, life=life)
         self.processes[machine, name] = process
         process.say(lambda: f"starts as {'master' if master else 'slave'}, {life}")

@@ -14,6 +14,7 @@ from bus.threads.thread_manager import ThreadManager
 if TYPE_CHECKING:
     from bus.core.command_run import CommandRun
     from bus.errors import BusError
+    from bus.events import BusReason
 
 __all__ = ["Clerk", "Station"]
 
@@ -75,7 +76,9 @@ class Clerk:
     def unheard(self, answer: Any) -> None:
         raise AssertionError(answer)
 
-    def failed(self, message: Incoming, error: BusError) -> None:
+    def failed(
+        self, message: Incoming, error: BusError, reason: BusReason | None = None
+    ) -> None:
         self.failures.append((message.payload, error))
 
     def was_dropped(self, message: Incoming) -> None:

@@ -60,9 +60,9 @@ _MSG: Final = FrameType.MSG.value
 
 # Type, epoch, incarnation, first - floor, first, runs, messages.
 _HEADER: Final = struct.Struct("!BQQIQHH")
-# Destination, source, kind, flags, id, milliseconds left, hop, messages.
-_HEAD: Final = struct.Struct("!IIBBQIBH")
-_CHECKED: Final = struct.Struct("!8xBB13xH")  # kind, flags and messages of a head
+# Destination, source, kind, flags, id, milliseconds left, hop, messages, mid.
+_HEAD: Final = struct.Struct("!IIBBQIBHQ")
+_CHECKED: Final = struct.Struct("!8xBB13xH8x")  # kind, flags and messages of a head
 _FLAGS_AT: Final = 9
 _LENGTH: Final = struct.Struct("!I")
 assert _CHECKED.size == _HEAD.size
@@ -88,6 +88,7 @@ class Run(Struct, frozen=True, gc=False):
     hop: how many processes have passed them on.
     bodies: the encoded payloads, at least one. As decoded, `bytes` with `RAW`; else
       parts of the frame, which they keep alive.
+    mid: the number by which journals know the only message; 0 if none records it.
     """
 
     to: int
@@ -98,6 +99,7 @@ class Run(Struct, frozen=True, gc=False):
     milliseconds_left: int
     hop: int
     bodies: Sequence[bytes | memoryview]
+    mid: int = 0
 
 
 class Batch(Struct, frozen=True, gc=False):
@@ -167,6 +169,7 @@ def encode_batch(batch: Batch) -> bytes:
                 run.milliseconds_left,
                 run.hop,
                 len(run.bodies),
+                run.mid,
             )
             for run in runs
         ]
@@ -258,8 +261,8 @@ def _check_alone(lengths: array[int], bodies: int) -> None:
 
 
 def _bodiless(heads: bytes | memoryview) -> list[Run]:
-    to, source, kind, flags, id_, left, hop, _ = _HEAD.unpack(heads)
-    return [Run(to, source, _KINDS[kind], flags, id_, left, hop, ())]
+    to, source, kind, flags, id_, left, hop, _, mid = _HEAD.unpack(heads)
+    return [Run(to, source, _KINDS[kind], flags, id_, left, hop, (), mid)]
 
 
 def _unpacked(
@@ -272,7 +275,8 @@ def _unpacked(
     end = bodies_at
     begun = 0
     runs = []
-    for to, source, kind, flags, id_, left, hop, count in _HEAD.iter_unpack(heads):
+    for head in _HEAD.iter_unpack(heads):
+        to, source, kind, flags, id_, left, hop, count, mid = head
         own = lengths[begun : begun + count]
         begun += count
         place = frame if flags & RAW else views
@@ -280,7 +284,7 @@ def _unpacked(
         bodies = [place[end : (end := end + length)] for length in own]
         if flags & RAW and not isinstance(frame, bytes):
             bodies = [bytes(body) for body in bodies]
-        runs.append(Run(to, source, _KINDS[kind], flags, id_, left, hop, bodies))
+        runs.append(Run(to, source, _KINDS[kind], flags, id_, left, hop, bodies, mid))
     return runs
 
 

@@ -165,6 +165,26 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
                 ),
             ],
         ),
+        # One that journals know by its number.
+        "MSG recorded": wire.Batch(
+            epoch=17,
+            incarnation=5,
+            floor=41,
+            first=41,
+            runs=[
+                wire.Run(
+                    to=7,
+                    source=3,
+                    kind=Kind.COMMAND,
+                    flags=0,
+                    id=0,
+                    milliseconds_left=wire.NO_DEADLINE,
+                    hop=0,
+                    bodies=[encode(None)],
+                    mid=2**63 + 9,
+                ),
+            ],
+        ),
         "MSG floor": wire.Batch(1, 2, 5, 5, []),
         "ACK": wire.Ack(
             epoch=17,

@@ -1,0 +1,224 @@
+"""``bus monitor``: the frames that go over the links of a live bus, while they go.
+
+Each process notes its own frames while it is asked for them, again and again (see
+`bus.inspector`). Of each frame its sender tells that it goes, its reader that it came.
+What a process has no room to note it counts. Whoever may join the bus may look on, as
+whoever joins may inspect; what messages say is not shown.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from bus.cli.live import (
+    TIMED_OUT,
+    Target,
+    fail,
+    joined,
+    live_options,
+    others,
+    silence,
+    to_json,
+)
+from bus.cli.text import wall_text
+from bus.core.routing_table import Visibility
+from bus.core.wire import FrameType
+from bus.inspector import inspector_of
+from bus.journal.wording import printable
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from bus.api.bus import Bus
+    from bus.message import Presence, Response
+
+__all__ = ["monitor"]
+
+_EVERY_S: Final = 0.1  # each process is asked
+_SOON_S: Final = 0.5  # who answers later is not waited for, to show the others in order
+_ANSWER_S: Final = 10.0  # who does not answer for so long is named
+
+_ARROWS: Final = {"out": "-->", "in": "<--"}
+# Numbers of registrations, searches and lives are points of time; the end differs.
+_SAME: Final = re.compile(r"\d{7,}(?=\d{9}\b)")
+
+
+@click.command()
+@click.option("--process", metavar="NAME", help="Of this process alone.")
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    type=click.Choice([each.name for each in FrameType], case_sensitive=False),
+    metavar="TYPE",
+    help="Frames of this type alone, such as MSG; may be given again.",
+)
+@click.option(
+    "--count", type=click.IntRange(min=1), metavar="N", help="End after N frames."
+)
+@live_options(None)
+def monitor(
+    target: Target, process: str | None, types: tuple[str, ...], count: int | None
+) -> None:
+    """Show what goes over the links of the machine's processes, a line for each frame.
+
+    Of a message it is shown from whom to whom it goes, not what it says. Ends at
+    Ctrl-C, after --count, or when --timeout is over: with 124 if fewer than --count
+    came.
+    """
+    begun = _sync.monotonic()
+    until = None if target.timeout_s is None else begun + target.timeout_s
+    shown = 0
+    with joined(target) as bus:
+        known = others(target, bus)
+        if process not in {None, *known}:
+            fail(f"no process {process!r} on bus {target.bus!r}")
+        ear = _Ear(bus, types, known, process)
+        try:
+            while shown != count and (until is None or _sync.monotonic() < until):
+                for each in ear.listen(until):
+                    click.echo(to_json(each) if target.as_json else _line(each))
+                    shown += "type" in each
+                    if shown == count:
+                        break
+                sys.stdout.flush()
+        except KeyboardInterrupt:
+            return  # that is how it ends
+        finally:
+            ear.close()
+    if count is not None and shown < count:
+        click.echo(f"bus: {shown} of {count} frames came in time", err=True)
+        sys.exit(TIMED_OUT)
+
+
+class _Ear:
+    """Who asks each process for its frames, whenever that joins.
+
+    types: names of those that are wanted; none for all. known: who is there. only: the
+    one process that is asked, if not all.
+    """
+
+    def __init__(
+        self, bus: Bus, types: Sequence[str], known: Iterable[str], only: str | None
+    ) -> None:
+        self._bus: Final = bus
+        self._asked: Final = {"frames": list(types)}
+        self._only: Final = only
+        self._here: Final = {each for each in known if only in {None, each}}
+        self._waiting: Final[set[str]] = set()  # for their answers
+        self._silent: Final[set[str]] = set()  # of whom that was said
+        self._heard: list[dict[str, Any]] = []
+        self._thread: Final = bus.here()
+        self._task: Final = bus.register(
+            "monitor", thread=self._thread, visibility=Visibility.PRIVATE
+        )
+        if bus._inspector is not None:
+            bus._inspector.tapping.closed = True  # or two who listen hear one another
+        self._task.watch(inspector_of("**"), self._seen)
+
+    def listen(self, until: float | None) -> list[dict[str, Any]]:
+        """Ask all once; return what they have noted, in the order of their clock."""
+        now = _sync.monotonic()
+        asked = self._here - self._waiting
+        for process in sorted(asked):
+            self._waiting.add(process)
+            self._task.command(
+                inspector_of(process),
+                self._asked,
+                on_response=self._answered,
+                timeout=_ANSWER_S,
+                ref=process,
+            )
+        latest = now + _SOON_S
+        while (at := _sync.monotonic()) < (until or math.inf):
+            end = latest if asked & self._waiting else now + _EVERY_S
+            if end <= at:
+                break
+            self._thread.poll(min(end, until or math.inf) - at)
+        heard, self._heard = self._heard, []
+        return sorted(heard, key=lambda each: int(each["at_ns"]))
+
+    def close(self) -> None:
+        """Let nobody note anything for this process any more."""
+        for process in self._here:
+            self._task.command(inspector_of(process), {"frames": None})
+
+    def _seen(self, presence: Presence) -> None:
+        process = presence.address.module.removeprefix(inspector_of(""))
+        if process == self._bus.process or self._only not in {None, process}:
+            return
+        if presence.here:
+            self._here.add(process)
+        else:
+            self._here.discard(process)
+
+    def _answered(self, response: Response) -> None:
+        process: str = response.reference
+        self._waiting.discard(process)
+        if response.error is not None:
+            if process in self._here - self._silent:
+                self._silent.add(process)
+                words = str(silence(process, response.error))
+                click.echo(
+                    f"bus: {process} does not tell: {printable(words)}", err=True
+                )
+            return  # it is asked again
+        self._silent.discard(process)
+        frames, left_out = response.payload["frames"], response.payload["left_out"]
+        self._heard += [{"process": process, **each} for each in frames]
+        if left_out:
+            self._heard.append(
+                {"process": process, "at_ns": _sync.wall_ns(), "left_out": left_out}
+            )
+
+
+# A frame, as a line.
+
+
+def _line(told: Mapping[str, Any]) -> str:
+    at = wall_text(told["at_ns"]).partition("T")[2]
+    if "left_out" in told:
+        return f"{at} {told['process']}: {told['left_out']} frames more"
+    words = " ".join(_runs(told) if "runs" in told else _facts(told["facts"]))
+    arrow, other = _ARROWS[told["direction"]], told["other"] or "?"
+    line = f"{at} {told['process']} {arrow} {other}  {told['type']} {words}"
+    return str(printable(line.rstrip()))
+
+
+def _runs(told: Mapping[str, Any]) -> Iterator[str]:
+    first = told["first"]
+    count = sum(each.get("count", 0) + each.get("more", 0) for each in told["runs"])
+    if not count:
+        yield f"none below {told['floor']} is sent again"
+        return
+    yield f"{first}:" if count == 1 else f"{first} to {first + count - 1}:"
+    yield "; ".join(map(_run, told["runs"]))
+
+
+def _run(run: Mapping[str, Any]) -> str:
+    if "more" in run:
+        return f"{run['more']} messages more"
+    count, kind = run["count"], run["kind"].replace("_", " ")
+    many = kind if count == 1 else f"{count} {kind}s"
+    size = f"{run['bytes']} byte{'' if run['bytes'] == 1 else 's'}"
+    asks = ", wants an answer" if run["wants_reply"] else ""
+    failed = ", failed" if run["failed"] else ""
+    return (
+        f"{many} {run['from']} -> {run['to']}, {size}, hop {run['hop']}{asks}{failed}"
+    )
+
+
+def _facts(facts: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in facts.items():
+        words = value
+        if name == "taken":
+            words = ", ".join(f"{task} to {number}" for task, number in value.items())
+        elif isinstance(value, (list, tuple)):
+            words = ", ".join(map(str, value))
+        yield f"{name}={_SAME.sub('', str(words))}"

@@ -1,0 +1,130 @@
+"""`facts` and `messages`: what a frame says, as plain values that people can read.
+
+Frames speak of tasks by relay numbers and of bodies by their bytes; here the first have
+names, and the second are counted. What messages say is in neither.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from bus.core.relay import AUDIENCE
+from bus.core.routing_table import RegistrationId
+from bus.core.wire import (
+    FAILED,
+    WANTS_REPLY,
+    Ack,
+    Characteristics,
+    Identity,
+    RequestId,
+    Unrelay,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.core.wire import Batch, ControlFrame
+
+__all__ = ["ALL", "facts", "messages"]
+
+ALL: Final = "all who hear it"  # whom a notification is for
+
+_RUNS_MAX: Final = 16  # of one frame; what is beyond is counted alone
+_LISTED_MAX: Final = 8  # of one field
+
+# What only the two ends of a stream make anything of.
+_DULL: Final = {"nonce", "window", "message_bytes_max", "versions", "overflow"}
+_FLAGS: Final = WANTS_REPLY | FAILED
+
+Namer: TypeAlias = "Callable[[int], str]"
+
+
+def facts(frame: ControlFrame, here: str, sender: Namer) -> dict[str, Any]:
+    """Return the fields of a control frame that say something, by name.
+
+    here: the machine that need not be named. sender: gives names to tasks of the
+    process that has sent the frame.
+    """
+    found: dict[str, Any] = {}
+    for name in frame.__struct_fields__:
+        value = getattr(frame, name)
+        if name in _DULL or value is None or value is False or value in ((), ""):
+            continue
+        match frame, name:
+            case Ack(), "extracted":
+                taken = islice(value, _LISTED_MAX)
+                found["taken"] = {
+                    ALL if relay == AUDIENCE else sender(relay): number
+                    for relay, number in taken
+                }
+            case Unrelay(), "relay":
+                found["task"] = sender(value)
+            case _:
+                found[name] = _plain(value, here)
+    return found
+
+
+def _plain(value: Any, here: str) -> Any:
+    plain = value
+    match value:
+        case RegistrationId():
+            plain = f"{_who(value.machine, value.process, here)}#{value.number}"
+        case RequestId():
+            plain = f"{_who(value.machine, value.process, here)}?{value.number}"
+        case Characteristics():
+            plain = f"{value.name} ({value.visibility.value}, {_plain(value.id, here)})"
+        case Identity():
+            who = _who(value.machine, value.process, here)
+            plain = f"{who} ({value.role.value}, pid {value.process_id})"
+        case Enum():
+            plain = value.value
+        case tuple():
+            plain = [_plain(each, here) for each in value[:_LISTED_MAX]]
+    return plain
+
+
+def _who(machine: str, process: str, here: str) -> str:
+    return process if machine == here else f"{machine}/{process}"
+
+
+def messages(
+    batch: Batch, sender: Namer, receiver: Namer, hidden: Callable[[str], bool]
+) -> list[dict[str, Any]] | None:
+    """Return the runs of a frame; such as differ only in their bodies are one.
+
+    sender, receiver: give names to tasks of the process that has sent the frame, and of
+    the one that it is for. hidden: whose messages are left out; None if all are.
+    """
+    listed: list[dict[str, Any]] = []
+    last: object = None
+    seen = 0
+    for run in islice(batch.runs, _RUNS_MAX):
+        count, size = len(run.bodies), sum(map(len, run.bodies))
+        seen += count
+        alike = (run.source, run.to, run.kind, run.hop, run.flags & _FLAGS)
+        if alike == last:
+            listed[-1]["count"] += count
+            listed[-1]["bytes"] += size
+            continue
+        source = sender(run.source)
+        to = ALL if run.to == AUDIENCE else receiver(run.to)
+        if hidden(source) or hidden(to):
+            continue
+        last = alike
+        listed.append(
+            {
+                "from": source,
+                "to": to,
+                "kind": run.kind.name.lower(),
+                "count": count,
+                "bytes": size,
+                "hop": run.hop,
+                "wants_reply": bool(run.flags & WANTS_REPLY),
+                "failed": bool(run.flags & FAILED),
+            }
+        )
+    if seen < batch.count:
+        listed.append({"more": batch.count - seen})
+    return None if seen and not listed else listed

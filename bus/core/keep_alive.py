@@ -1,0 +1,88 @@
+"""`KeepAlive`: asks links that are silent for a sign of life (OPEN-2).
+
+Whoever has heard nothing for a while asks, and who is asked answers; both have heard
+something then. A process of this machine that does not answer is said to, and kept: its
+system would have told its end, and a debugger is no crash. What does not answer from
+another machine may be gone without a word: its link is given up.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final
+
+from bus.core.wire import Ping
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus.core.links import Links
+    from bus.core.neighbours import Neighbours
+    from bus.core.peer import Peer
+
+__all__ = ["KeepAlive"]
+
+
+class KeepAlive:
+    """The silence on the links of one process, and what is done about it."""
+
+    __slots__ = ("_links", "_neighbours", "_numbers")
+
+    def __init__(self, neighbours: Neighbours, links: Links) -> None:
+        self._neighbours: Final = neighbours
+        self._links: Final = links
+        self._numbers = itertools.count(1)
+
+    def heard(self, peer: Peer, now: float) -> None:
+        """Note that something came from a process, whatever it is."""
+        peer.heard_at = now
+        if peer.unresponsive:
+            peer.unresponsive = False
+            self._neighbours.complain(f"process {_name(peer)} responds again")
+
+    def tick(self, now: float) -> None:
+        """Ask who was silent for a while; see to who was for too long."""
+        limits = self._neighbours.limits
+        for peer in list(self._linked()):
+            if now >= peer.heard_at + limits.lease_s and not peer.unresponsive:
+                self._too_long(peer, now)
+            elif now >= _asked_at(peer) + limits.keep_alive_s:
+                peer.asked_at = now
+                peer.session.say(Ping(number=next(self._numbers)))
+
+    def _too_long(self, peer: Peer, now: float) -> None:
+        silent_s = now - peer.heard_at
+        self._neighbours.complain(
+            f"process {_name(peer)} does not respond, for {silent_s:.0f} s"
+        )
+        if peer.machine == self._neighbours.me.machine:
+            peer.unresponsive = True
+            return
+        link = self._links.by_number.get(peer.session.link or 0)
+        if link is not None:
+            self._links.drop(link, now)
+
+    def next_deadline(self) -> float | None:
+        """Return when `tick` has something to do, None for never."""
+        limits = self._neighbours.limits
+        times = []
+        for peer in self._linked():
+            times.append(_asked_at(peer) + limits.keep_alive_s)
+            if not peer.unresponsive:
+                times.append(peer.heard_at + limits.lease_s)
+        return min(times, default=None)
+
+    def _linked(self) -> Iterator[Peer]:
+        """Iterate over those with a link that is open, and is not about to close."""
+        for peer in self._neighbours.peers.values():
+            if peer.session.ready and not peer.closing:
+                yield peer
+
+
+def _asked_at(peer: Peer) -> float:
+    """Return when a sign of life was last heard, or asked for."""
+    return max(peer.heard_at, peer.asked_at)
+
+
+def _name(peer: Peer) -> str:
+    return "/".join(peer.key)

@@ -1,0 +1,237 @@
+"""`Tap`: the frames of one process, noted for who asks for them (OPEN-12).
+
+The comm thread notes, the inspector's thread gives away. Neither waits for the other:
+what finds no room is counted and left out, and the comm thread looks at the tap only
+while somebody listens. So to listen costs a process a bounded part of its time, however
+much goes over its links.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from bus.address import is_system
+from bus.core.frame_facts import facts, messages
+from bus.core.specification import Specification
+from bus.core.wire import (
+    AddRelay,
+    Batch,
+    Eliminate,
+    Export,
+    FrameType,
+    Hello,
+    Search,
+    Subscribe,
+    Unrelay,
+    Welcome,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from bus.core.neighbourhood import Neighbourhood
+    from bus.core.peer import Key
+    from bus.core.routing_table import RegistrationId
+    from bus.core.wire import ControlFrame, Frame
+
+__all__ = ["FRAMES_MAX", "LEASE_S", "LISTENERS_MAX", "Tap"]
+
+FRAMES_MAX: Final = 256  # that wait for one who listens
+LISTENERS_MAX: Final = 8
+LEASE_S: Final = 10.0  # after so long who does not ask again listens no more
+_KNOWN_MAX: Final = 4096
+
+
+@attrs.define(eq=False)
+class _Listener:
+    """One who asks for frames.
+
+    types: which alone; empty for all. until: listens no more after that, in seconds.
+    left_out: of the comm thread alone; told: how much of that is told, by the other.
+    """
+
+    types: frozenset[str]
+    until: float
+    frames: deque[dict[str, Any]] = attrs.field(factory=deque)
+    left_out: int = 0
+    told: int = 0
+
+
+class Tap:
+    """What is noted of the frames that a process puts on its links, and reads there.
+
+    Args:
+        remote: what the process knows of others.
+        clock: tells the wall clock, in nanoseconds.
+
+    `came` and `goes` are for the comm thread; all else is for one other thread.
+
+    Nobody hears of himself: frames of a link with a process that listens are not noted,
+    nor what concerns the bus's own tasks, by which one listens.
+    """
+
+    __slots__ = ("_clock", "_known", "_links", "_listeners", "_remote")
+
+    def __init__(self, remote: Neighbourhood, clock: Callable[[], int]) -> None:
+        self._remote: Final = remote
+        self._clock: Final = clock
+        # Exchanged as a whole, so read without a lock.
+        self._listeners: dict[RegistrationId, _Listener] = {}
+        # Of the comm thread: who was at a link, and which task had a relay number, when
+        # that was seen last. A frame may be noted when they are gone.
+        self._links: Final[dict[int, Key]] = {}
+        self._known: Final[dict[tuple[Key, int], str]] = {}
+
+    # For who gives away.
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody listens."""
+        return not self._listeners
+
+    def hear(
+        self, who: RegistrationId, types: Collection[str], now: float
+    ) -> dict[str, Any] | None:
+        """Listen from now on; return what was noted since that was said before.
+
+        types: which frames alone, by name; empty for all. None if too many listen.
+        """
+        listener = self._listeners.get(who)
+        if listener is None:
+            if len(self._listeners) >= LISTENERS_MAX:
+                return None
+            listener = _Listener(frozenset(types), now + LEASE_S)
+            self._listeners = {**self._listeners, who: listener}
+        listener.types, listener.until = frozenset(types), now + LEASE_S
+        frames = [listener.frames.popleft() for _ in range(len(listener.frames))]
+        left_out = listener.left_out - listener.told
+        listener.told += left_out
+        return {"frames": frames, "left_out": left_out}
+
+    def leave(self, who: RegistrationId) -> None:
+        """Listen no more; harmless for who does not."""
+        self._listeners = {
+            each: listener for each, listener in self._listeners.items() if each != who
+        }
+
+    def review(self, now: float) -> float | None:
+        """Forget who has not asked for long; return when to look again, if at all."""
+        self._listeners = {
+            each: listener
+            for each, listener in self._listeners.items()
+            if listener.until > now
+        }
+        return min((each.until for each in self._listeners.values()), default=None)
+
+    # For the comm thread.
+
+    def came(self, link: int, frame: Frame) -> None:
+        """Note a frame that was read, before anything is decided on it."""
+        self._note(link, frame, out=False)
+
+    def goes(self, link: int, frame: Frame) -> None:
+        """Note a frame that is about to be put on a link."""
+        self._note(link, frame, out=True)
+
+    def _note(self, link: int, frame: Frame, *, out: bool) -> None:
+        listeners = self._listeners
+        kind = (FrameType.MSG if isinstance(frame, Batch) else frame.type).name
+        ears = [
+            each for each in listeners.values() if not each.types or kind in each.types
+        ]
+        if not ears:
+            return
+        other = self._other(link, frame, out=out)
+        if any((each.machine, each.process) == other for each in listeners):
+            return
+        ready = []
+        for each in ears:
+            if len(each.frames) < FRAMES_MAX:
+                ready.append(each)
+            else:
+                each.left_out += 1
+        if not ready:
+            return
+        said = self._said(frame, other, out=out)
+        if said is None:
+            return
+        machine, process = other
+        here = machine in {"", self._remote.neighbours.me.machine}
+        noted = {
+            "at_ns": self._clock(),
+            "direction": "out" if out else "in",
+            "other": process if here else f"{machine}/{process}",
+            "type": kind,
+            **said,
+        }
+        for each in ready:
+            each.frames.append(noted)
+
+    def _other(self, number: int, frame: Frame, *, out: bool) -> Key:
+        """Return who is at the other end of a link; empty names if nobody knows."""
+        link = self._remote.links.by_number.get(number)
+        if link is not None and link.peer is not None:
+            key = link.peer.key
+        elif isinstance(frame, (Hello, Welcome)) and not out:
+            key = (frame.identity.machine, frame.identity.process)
+        else:
+            return self._links.get(number, ("", ""))
+        if len(self._links) >= _KNOWN_MAX:
+            self._links.clear()
+        self._links[number] = key
+        return key
+
+    def _said(self, frame: Frame, other: Key, *, out: bool) -> dict[str, Any] | None:
+        """Return what a frame says; None if that concerns only who listens."""
+
+        def own(number: int) -> str:
+            task = self._remote.relays.task(number)
+            name = None if task is None else task.name
+            return self._name(self._remote.neighbours.key, number, name)
+
+        def theirs(number: int) -> str:
+            peer = self._remote.neighbours.peers.get(other)
+            relay = None if peer is None else peer.relays.get(number)
+            name = None if relay is None else relay.entry.name
+            return self._name(other, number, name)
+
+        sender, receiver = (own, theirs) if out else (theirs, own)
+        if isinstance(frame, Batch):
+            runs = messages(frame, sender, receiver, is_system)
+            if runs is None:
+                return None
+            return {"first": frame.first, "floor": frame.floor, "runs": runs}
+        for field in ("task", "sender", "subscriber"):
+            if (task := getattr(frame, field, None)) is not None:
+                self._name((task.id.machine, task.id.process), task.relay, task.name)
+        said = facts(frame, self._remote.neighbours.me.machine, sender)
+        if is_system(_concerns(frame, said)):
+            return None
+        return {"facts": said}
+
+    def _name(self, key: Key, number: int, name: str | None) -> str:
+        """Return the name of a task by its relay number; note it, if it is known."""
+        if name is None:
+            return self._known.get((key, number), f"#{number}")
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        self._known[key, number] = name
+        return name
+
+
+def _concerns(frame: ControlFrame, said: dict[str, Any]) -> str:
+    """Return the name, or the pattern of names, that a frame is about, if any."""
+    match frame:
+        case Search() | Export() | Eliminate():
+            return frame.name
+        case AddRelay():
+            return frame.task.name
+        case Subscribe():
+            return Specification.parse(frame.specification).pattern
+        case Unrelay():
+            return str(said["task"])
+        case _:
+            return ""

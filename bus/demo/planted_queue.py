@@ -1,0 +1,94 @@
+"""Faults put into a queue between processes on purpose; as `bus.demo.plant` in threads.
+
+They strike once, at who receives, between what the socket has brought and what is
+recorded: to the record it is as if the queue had done it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.demo.recorded_queue import RecordedQueue
+
+__all__ = ["PLANTED", "plant_between_processes"]
+
+
+class _Lost:
+    """Takes the first message, and gives the next in its place."""
+
+    def __init__(self, receive: Callable[[], bytes], _: RecordedQueue) -> None:
+        self._receive: Final = receive
+        self._struck = False
+
+    def __call__(self) -> bytes:
+        if not self._struck:
+            self._receive()
+            self._struck = True
+        return self._receive()
+
+
+class _Duplicate:
+    """Gives the first message twice."""
+
+    def __init__(self, receive: Callable[[], bytes], _: RecordedQueue) -> None:
+        self._receive: Final = receive
+        self._again: deque[bytes] | None = None
+
+    def __call__(self) -> bytes:
+        if self._again is None:
+            first = self._receive()
+            self._again = deque([first])
+            return first
+        return self._again.popleft() if self._again else self._receive()
+
+
+class _Reorder:
+    """Gives the second message before the first."""
+
+    def __init__(self, receive: Callable[[], bytes], _: RecordedQueue) -> None:
+        self._receive: Final = receive
+        self._held: deque[bytes] | None = None
+
+    def __call__(self) -> bytes:
+        if self._held is None:
+            first = self._receive()
+            second = self._receive()
+            self._held = deque([first])
+            return second
+        return self._held.popleft() if self._held else self._receive()
+
+
+class _Half:
+    """Hangs up its own end while the first receive is under way, and delivers."""
+
+    def __init__(self, receive: Callable[[], bytes], queue: RecordedQueue) -> None:
+        self._receive: Final = receive
+        self._queue: Final = queue
+        self._struck = False
+
+    def __call__(self) -> bytes:
+        message = self._receive()
+        if not self._struck:
+            self._struck = True
+            self._queue.disconnect()
+        return message
+
+
+# The same names as `bus.demo.plant.FAULTS`.
+PLANTED: Final[
+    dict[str, Callable[[Callable[[], bytes], RecordedQueue], Callable[[], bytes]]]
+] = {
+    "lost": _Lost,
+    "duplicate": _Duplicate,
+    "reorder": _Reorder,
+    "half": _Half,
+}
+
+
+def plant_between_processes(fault: str, queue: RecordedQueue) -> None:
+    """Let what ``queue`` receives misbehave once, before it is recorded."""
+    queue.receive_with(PLANTED[fault](queue.receive_raw, queue))

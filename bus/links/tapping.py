@@ -1,0 +1,100 @@
+"""`Tapping`: who listens to the frames of a process, and for how long (OPEN-12).
+
+A task listens by a command ``{"frames": [...]}`` to the inspector of the process, with
+names of types in it, or none for all. It is answered with what was noted since its last
+such command, and with how many frames were left out. ``{"frames": None}`` ends that; so
+does it not to ask for `LEASE_S`, since who listens may be killed.
+
+Whoever may join the bus may ask, as for all that an inspector tells: what messages say
+is never told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
+
+from bus.core.tap import LEASE_S, LISTENERS_MAX, Tap
+from bus.core.wire import FrameType
+from bus.message import NOREPLY
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from bus.message import Incoming
+    from bus.threads.exchange import Exchange
+    from bus.threads.thread_manager import ThreadManager
+
+__all__ = ["Tapping"]
+
+_TYPES: Final = frozenset(FrameType.__members__)
+
+
+class Tapping:
+    """Puts a tap on the links of a process while anybody listens, and takes it off.
+
+    Args:
+        exchange: that of the process.
+        manager: of the thread that all of this runs in.
+
+    Attributes:
+        closed: whether nothing is told, since this process listens to others: of itself
+          there is little but that to tell.
+    """
+
+    __slots__ = ("_exchange", "_manager", "_reviewing", "_tap", "closed")
+
+    def __init__(self, exchange: Exchange, manager: ThreadManager) -> None:
+        self._exchange: Final = exchange
+        self._manager: Final = manager
+        self._tap: Tap | None = None  # made when somebody first listens
+        # Whether it will be looked at when somebody has not asked for long.
+        self._reviewing: bool = False
+        self.closed: bool = False
+
+    def answer(self, message: Incoming, types: object) -> Any:
+        """Return what the answer to a command is: the frames noted since the last."""
+        if types is None:
+            if self._tap is not None:
+                self._tap.leave(message._source.id)
+                self._turn()
+            return {}
+        if not _is_legal(types):
+            message.respond(error="frames must be None or a list of types of frames")
+            return NOREPLY
+        if self.closed:
+            return {"frames": (), "left_out": 0}
+        if self._tap is None:
+            remote = self._exchange.manager.remote
+            assert remote is not None
+            self._tap = Tap(remote, _sync.wall_ns)
+        heard = self._tap.hear(message._source.id, types, _sync.monotonic())
+        if heard is None:
+            message.respond(error=f"{LISTENERS_MAX} listen to its frames already")
+            return NOREPLY
+        self._turn()
+        if not self._reviewing:
+            self._reviewing = True
+            self._manager.call_at(_sync.monotonic() + LEASE_S, self._review)
+        return heard
+
+    def _turn(self) -> None:
+        """Put the tap on, or take it off."""
+        comm, tap = self._exchange.comm, self._tap
+        assert comm is not None
+        assert tap is not None
+        comm.tap = None if tap.idle else tap
+
+    def _review(self) -> None:
+        """Let nobody listen any more who has not asked for long."""
+        assert self._tap is not None
+        again_at = self._tap.review(_sync.monotonic())
+        self._turn()
+        self._reviewing = again_at is not None
+        if again_at is not None:
+            self._manager.call_at(again_at, self._review)
+
+
+def _is_legal(types: object) -> TypeGuard[Sequence[str]]:
+    return isinstance(types, Sequence) and all(
+        isinstance(each, str) and each in _TYPES for each in types
+    )

@@ -1,0 +1,115 @@
+"""What was recorded of a bus, in words, and what the small checker says of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.journal.checker import check
+from bus.journal.format import Flag, Kind, kind_name
+from bus.journal.reader import open_journals
+from bus.journal.rules import Verdict
+from bus.journal.wording import reason_name
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from bus.journal.format import Record
+    from bus.journal.reader import StoredJournal
+
+__all__ = ["BUS_RULES", "holds", "links", "names", "told"]
+
+BUS_RULES: Final = ("B1", "B2", "B3", "B5")
+
+_SORTS: Final = {
+    0: "",
+    int(Flag.MULTICAST): "*",
+    int(Flag.ANSWER): "!",
+    int(Flag.MULTICAST | Flag.ANSWER): "*!",
+}
+
+
+def names(folder: Path) -> dict[int, str]:
+    """Return what each registration is called in what follows.
+
+    The second and later ones of one name have a dash each; processes have none.
+    """
+    found: dict[int, str] = {}
+    for journal in open_journals(folder):
+        for record in journal.records():
+            if record.kind == Kind.REGISTER:
+                name = journal.name(record.task) or _process(journal, folder)
+                while name in found.values():
+                    name += "'"
+                found[record.flow] = name
+    return found
+
+
+def _process(journal: StoredJournal, folder: Path) -> str:
+    parts = journal.path.relative_to(folder).parts
+    return parts[0].upper() if len(parts) > 2 else "process"
+
+
+def _of_messages(record: Record) -> bool:
+    return Kind.COMMAND <= record.kind <= Kind.IN_DOUBT
+
+
+def told(folder: Path, process: str = "") -> list[str]:
+    """Return the steps in the only journal below a folder, or that of one process.
+
+    What, from whom, for whom, and why: ``deliver a b 2`` is of the second message of
+    ``a``. With a star it is one of its notifications, with a mark an answer. ``+1`` is
+    the hop.
+    """
+    called = names(folder)
+    (journal,) = open_journals(folder / process)
+    steps = [
+        _line(record, called) for record in journal.records() if _of_messages(record)
+    ]
+    assert journal.problems == []
+    return steps
+
+
+def _line(record: Record, called: dict[int, str]) -> str:
+    sort = _SORTS[record.flags & int(Flag.MULTICAST | Flag.ANSWER)]
+    words = [
+        kind_name(record.kind),
+        called[record.origin],
+        called[record.flow],
+        f"{sort}{record.mid}",
+    ]
+    if record.hop:
+        words.append(f"+{record.hop}")
+    if record.reason:
+        words.append(reason_name(record.reason))
+    return " ".join(words)
+
+
+def links(folder: Path) -> list[str]:
+    """Return what the only journal tells of links: what, with whom, and why."""
+    (journal,) = open_journals(folder)
+    return [
+        " ".join(
+            filter(
+                None,
+                [
+                    kind_name(record.kind),
+                    journal.name(record.task),
+                    reason_name(record.reason) if record.reason else "",
+                ],
+            )
+        )
+        for record in journal.records()
+        if record.kind in {Kind.LINK_UP, Kind.LINK_DOWN}
+    ]
+
+
+def holds(folder: Path, *, checked: Collection[str] = BUS_RULES) -> None:
+    """Assert that each rule of the bus holds, and that some had something to check."""
+    result = check(open_journals(folder))
+    assert result.problems == ()
+    assert result.violations == (), result.violations
+    found = {each.rule: each for each in result.verdicts if each.rule in BUS_RULES}
+    assert {each.verdict for each in found.values()} == {Verdict.PASS}, found
+    for rule in checked:
+        assert found[rule].checked, f"{rule} had nothing to check"

@@ -1,0 +1,222 @@
+"""``bus monitor``: what goes over the links of a live bus."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus.cli import monitor
+from bus.cli.monitor import _line
+from specs.clauses import clause
+from tests.cli.verbs import program, verb
+from tests.links.real import Far
+from tests.support import LIMIT_S, until
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+
+RUN: dict[str, Any] = {
+    "from": "x",
+    "to": "y",
+    "kind": "command_response",
+    "count": 1,
+    "bytes": 1,
+}
+RUN |= {"hop": 2, "wants_reply": False, "failed": False}
+TAPPED = "(bus._comm.tap is not None)"
+
+
+@contextmanager
+def monitoring(
+    *processes: Far, options: tuple[str, ...] = ()
+) -> Iterator[subprocess.Popen[str]]:
+    """Run the verb as a program, once it listens to some processes."""
+    with program("monitor", *options) as running:
+        try:
+            for each in processes:
+                until(partial(each, TAPPED), f"{each.name} is listened to")
+            yield running
+        finally:
+            running.kill()
+
+
+def interrupted(running: subprocess.Popen[str]) -> tuple[str, str]:
+    """Interrupt a program; return what it has printed since, and its complaints."""
+    running.send_signal(signal.SIGINT)
+    return running.communicate(timeout=LIMIT_S)
+
+
+@clause("OPEN-12")
+def test_a_message_is_a_line_of_who_sends_it_and_one_of_who_reads_it(
+    alpha: Far, beta: Far
+) -> None:
+    with monitoring(alpha, beta, options=("--type", "MSG", "--count", "4")) as running:
+        beta("bus.call('echo', 'abc')")
+        lines, complaints = running.communicate(timeout=LIMIT_S)
+
+    assert (running.returncode, complaints) == (0, "")
+    # Two processes are asked one after the other; the time comes first in a line.
+    words = [line.partition(" ")[2] for line in sorted(lines.splitlines())]
+    asked = "command _script1 -> echo, 4 bytes, hop 0, wants an answer"
+    answered = "command response echo -> _script1, 4 bytes, hop 0"
+    assert [each.partition(" MSG ")[0].strip() for each in words] == [
+        "beta --> alpha",
+        "alpha <-- beta",
+        "alpha --> beta",
+        "beta <-- alpha",
+    ]
+    assert [each.partition(": ")[2] for each in words] == [
+        *(asked, asked),
+        *(answered, answered),
+    ]
+
+
+@clause("OPEN-12")
+def test_json_is_a_line_for_each_frame_and_names_the_process(
+    alpha: Far, beta: Far
+) -> None:
+    options = ("--process", "beta", "--type", "msg", "--json", "--count", "2")
+    with monitoring(beta, options=options) as running:
+        assert not alpha(TAPPED)
+        beta("bus.call('echo', 'abc')")
+        lines, complaints = running.communicate(timeout=LIMIT_S)
+
+    assert (running.returncode, complaints) == (0, "")
+    first, second = map(json.loads, lines.splitlines())
+    assert (first["process"], first["direction"], first["other"]) == (
+        "beta",
+        "out",
+        "alpha",
+    )
+    assert (second["direction"], second["type"]) == ("in", "MSG")
+    [run] = second["runs"]
+    assert run == {
+        "from": "echo",
+        "to": "_script1",
+        "kind": "command_response",
+        "count": 1,
+        "bytes": 4,
+        "hop": 0,
+        "wants_reply": False,
+        "failed": False,
+    }
+
+
+@clause("OPEN-12")
+def test_it_goes_on_until_it_is_interrupted_and_then_nobody_notes_anything(
+    alpha: Far, beta: Far
+) -> None:
+    with monitoring(alpha, beta) as running:
+        assert running.stdout is not None
+        beta("bus.call('echo', 'abc')")
+        assert any("  MSG " in line for line in iter(running.stdout.readline, ""))
+        _, complaints = interrupted(running)
+
+    assert (running.returncode, complaints) == (0, "")
+    for each in (alpha, beta):
+        until(partial(each, f"not {TAPPED}"), "nothing is noted")
+
+
+def test_processes_that_come_later_are_listened_to(alpha: Far) -> None:
+    with monitoring(alpha, options=("--type", "HELLO", "--type", "MSG")) as running:
+        assert running.stdout is not None
+        with Far("beta") as beta:
+            beta.started()
+            until(lambda: beta(TAPPED), "beta is listened to")
+            beta("bus.call('echo', 'abc')")
+            lines = sorted(running.stdout.readline() for _ in range(5))
+        interrupted(running)
+
+    assert "alpha <-- beta  HELLO identity=beta (slave, pid " in lines[0]
+    assert "beta --> alpha  MSG " in lines[1]
+
+
+@pytest.mark.usefixtures("alpha")
+def test_it_ends_when_its_time_is_over() -> None:
+    result = verb("monitor", "--timeout", "0.3", "--type", "DESCRIPTOR")
+    assert (result.exit_code, result.output) == (0, "")
+
+    result = verb("monitor", "--timeout", "0.1", "--type", "BYE", "--count", "1")
+    assert (result.exit_code, result.stdout) == (124, "")
+    assert result.stderr == "bus: 0 of 1 frames came in time\n"
+
+
+@pytest.mark.usefixtures("alpha")
+def test_a_process_that_is_not_there_is_one_line() -> None:
+    result = verb("monitor", "--process", "nobody")
+
+    line = "bus: no process 'nobody' on bus 'bus1'\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", line)
+
+
+def test_who_does_not_answer_is_named_once(
+    beta: Far, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitor, "_ANSWER_S", 0.2)
+    beta.signal(signal.SIGSTOP)
+    result = verb("monitor", "--timeout", "1.5")
+    beta.signal(signal.SIGCONT)
+
+    assert result.exit_code == 0
+    [line] = result.stderr.splitlines()
+    # Or what was left of that when beta was known to have the name.
+    words = r"bus: beta does not tell: no answer from 'beta': waited for 0\.[12]\d* s"
+    assert re.fullmatch(words, line)
+
+
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        ({"left_out": 7}, "alpha: 7 frames more"),
+        (
+            {"direction": "in", "other": "", "type": "BYE", "facts": {}},
+            "alpha <-- ?  BYE",
+        ),
+        (
+            {
+                "direction": "out",
+                "other": "far/beta",
+                "type": "ACK",
+                "facts": {
+                    "epoch": 1795385786779621280,
+                    "last": 1234567890,
+                    "missing": [[1, 2], [4, 5]],
+                    "taken": {"echo": 17, "b": 3},
+                },
+            },
+            "alpha --> far/beta  ACK epoch=779621280 last=1234567890"
+            " missing=[1, 2], [4, 5] taken=echo to 17, b to 3",
+        ),
+        (
+            {
+                "direction": "out",
+                "other": "beta",
+                "type": "SEARCH",
+                "facts": {"id": "alpha?1795385786779621280", "name": "a\x1bb"},
+            },
+            r"alpha --> beta  SEARCH id=alpha?779621280 name=a\x1bb",
+        ),
+        (
+            {"direction": "in", "other": "b", "type": "MSG"}
+            | {"first": 9, "floor": 8, "runs": []},
+            "alpha <-- b  MSG none below 8 is sent again",
+        ),
+        (
+            {"direction": "in", "other": "b", "type": "MSG", "first": 9, "floor": 8}
+            | {"runs": [{**RUN, "count": 2}, {**RUN, "failed": True}, {"more": 5}]},
+            "alpha <-- b  MSG 9 to 16: 2 command responses x -> y, 1 byte, hop 2;"
+            " command response x -> y, 1 byte, hop 2, failed; 5 messages more",
+        ),
+    ],
+)
+def test_a_frame_is_one_line(told: dict[str, Any], line: str) -> None:
+    at = {"process": "alpha", "at_ns": 1_700_000_000_123_456_789}
+
+    assert _line(at | told) == f"22:13:20.123456Z {line}"

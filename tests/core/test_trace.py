@@ -1,0 +1,358 @@
+"""`Trace`: what a journal is told of one message, step by step."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, get_args
+
+import pytest
+
+from bus.core.routing_table import Overflow
+from bus.core.trace import Trace, Tracer, dropped_by
+from bus.errors import (
+    AddresseeGoneError,
+    BusError,
+    BusFullError,
+    ExpiredError,
+    InDoubtError,
+    PeerLostError,
+    UnreachableError,
+    UnresolvedError,
+)
+from bus.events import BusOperation as Op
+from bus.events import BusReason as Why
+from bus.message import Kind
+from specs.clauses import clause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ORIGIN, SIZE, HERE, THERE, MID = 5, 64, 7, 8, 3
+
+# What is told of a step: operation, mid, destination, hop, reason.
+Told = tuple[Op, int, int, int, int]
+
+
+class Notes:
+    """A witness that writes down what it is told of messages."""
+
+    def __init__(self) -> None:
+        self.told: list[Told] = []
+        self.common: set[tuple[int, int, Kind]] = set()  # what no step changes
+
+    def __call__(
+        self,
+        operation: Op,
+        origin: int,
+        mid: int,
+        destination: int,
+        hop: int = 0,
+        size: int = 0,
+        reason: Why | int = 0,
+        kind: Kind = Kind.COMMAND,
+    ) -> None:
+        self.told.append((operation, mid, destination, hop, reason))
+        self.common.add((origin, size, kind))
+
+    def registered(self, registration: int, name: str) -> None:
+        raise AssertionError
+
+    def deregistered(self, registration: int) -> None:
+        raise AssertionError
+
+    def moved(self, registration: int) -> None:
+        raise AssertionError
+
+    def link_up(self, pid: int, machine: str, process: str) -> None:
+        raise AssertionError
+
+    def link_down(self, pid: int, machine: str, process: str, reason: Why) -> None:
+        raise AssertionError
+
+
+@pytest.fixture
+def notes() -> Notes:
+    """Give a witness to whom nothing was told."""
+    return Notes()
+
+
+@pytest.fixture
+def tracer(notes: Notes) -> Tracer:
+    """Give what makes the traces of a task whose next message is number `MID`."""
+    return Tracer(notes, ORIGIN, itertools.count(MID))
+
+
+Steps = tuple["Callable[[Trace], object]", ...]
+
+
+def accepted(destination: int) -> Callable[[Trace], object]:
+    return lambda trace: trace.accepted(destination)
+
+
+def discarded(reason: Why) -> Callable[[Trace], object]:
+    return lambda trace: trace.discarded(reason)
+
+
+def failed(
+    error: BusError, *, told: bool, reason: Why | None = None
+) -> Callable[[Trace], object]:
+    return lambda trace: trace.failed(error, reason, told=told)
+
+
+COMMANDED: Told = (Op.COMMAND, MID, HERE, 0, 0)
+GONE: Told = (Op.DISCARD, MID, HERE, 0, Why.ADDRESSEE_GONE)
+ELSEWHERE: Told = (Op.COMMAND, MID, THERE, 0, 0)
+
+STEPS: dict[str, tuple[Steps, list[Told]]] = {
+    "delivered": (
+        (accepted(HERE), Trace.extracted, Trace.delivered),
+        [COMMANDED, (Op.EXTRACT, MID, HERE, 0, 0), (Op.DELIVER, MID, HERE, 0, 0)],
+    ),
+    "sent": (
+        (accepted(HERE), Trace.sent),
+        [COMMANDED, (Op.RELAY_OUT, MID, HERE, 1, 0)],
+    ),
+    "lost on its way": (
+        (accepted(HERE), lambda trace: trace.lost(Why.PROCESS_LOST)),
+        [COMMANDED, (Op.IN_DOUBT, MID, HERE, 0, Why.PROCESS_LOST)],
+    ),
+    "accepted again at one place": (
+        (accepted(HERE), accepted(HERE)),
+        [COMMANDED, COMMANDED],
+    ),
+    "accepted elsewhere": (
+        (accepted(HERE), accepted(THERE)),
+        [COMMANDED, GONE, ELSEWHERE],
+    ),
+    "accepted elsewhere once it came back": (
+        (accepted(HERE), discarded(Why.ADDRESSEE_GONE), accepted(THERE)),
+        [COMMANDED, GONE, ELSEWHERE],
+    ),
+    "accepted again once it came back": (
+        (accepted(HERE), discarded(Why.ADDRESSEE_GONE), accepted(HERE)),
+        [COMMANDED, GONE, COMMANDED],
+    ),
+    "discarded twice": (
+        (accepted(HERE), discarded(Why.OLDEST), discarded(Why.UNWANTED)),
+        [COMMANDED, (Op.DISCARD, MID, HERE, 0, Why.OLDEST)],
+    ),
+    "discarded at each of two places": (
+        (
+            *(accepted(HERE), discarded(Why.ADDRESSEE_GONE)),
+            *(accepted(THERE), discarded(Why.UNWANTED)),
+        ),
+        [COMMANDED, GONE, ELSEWHERE, (Op.DISCARD, MID, THERE, 0, Why.UNWANTED)],
+    ),
+    "discarded before anybody had it": ((discarded(Why.OLDEST),), []),
+    "failed before anybody had it": (
+        (Trace.number, failed(UnresolvedError("t", 1.0), told=True)),
+        [],
+    ),
+}
+
+
+@clause("B3")
+@pytest.mark.parametrize("name", STEPS)
+def test_each_step_is_told(name: str, notes: Notes, tracer: Tracer) -> None:
+    steps, told = STEPS[name]
+    trace = tracer.command(SIZE)
+
+    for step in steps:
+        step(trace)
+
+    assert notes.told == told
+    assert notes.common <= {(ORIGIN, SIZE, Kind.COMMAND)}
+
+
+# Each error with what stands for it, and whether it is told where nobody learns of it.
+FAILURES: dict[str, tuple[BusError, Op, Op, Why]] = {
+    type(error).__name__: (error, told, untold, why)
+    for error, told, untold, why in (
+        (AddresseeGoneError("t"), Op.UNDELIVERED, Op.DISCARD, Why.ADDRESSEE_GONE),
+        (BusFullError("t", 1), Op.UNDELIVERED, Op.DISCARD, Why.FULL),
+        (ExpiredError("t"), Op.UNDELIVERED, Op.DISCARD, Why.EXPIRED),
+        (InDoubtError("t"), Op.IN_DOUBT, Op.IN_DOUBT, Why.PROCESS_LOST),
+        (UnreachableError("t", "x"), Op.UNDELIVERED, Op.DISCARD, Why.UNREACHABLE),
+        (UnresolvedError("t", 1.0), Op.UNDELIVERED, Op.DISCARD, Why.UNRESOLVED),
+    )
+}
+
+
+@clause("B3")
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_failure_is_told_by_its_error(
+    name: str, told: bool, notes: Notes, tracer: Tracer
+) -> None:
+    error, if_told, if_not, why = FAILURES[name]
+    trace = tracer.command(SIZE)
+    trace.accepted(HERE)
+
+    trace.failed(error, told=told)
+
+    operation = if_told if told else if_not
+    assert notes.told == [COMMANDED, (operation, MID, HERE, 0, why)]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_failure_is_told_with_a_reason_that_says_more(
+    told: bool, notes: Notes, tracer: Tracer
+) -> None:
+    trace = tracer.command(SIZE)
+    trace.accepted(HERE)
+
+    trace.failed(BusFullError("t", 1), Why.OLDEST, told=told)
+
+    assert notes.told[1:] == [
+        (Op.UNDELIVERED if told else Op.DISCARD, MID, HERE, 0, Why.OLDEST)
+    ]
+
+
+@clause("B3")
+@pytest.mark.parametrize("told", [True, False])
+def test_of_a_peer_that_is_lost_nothing_is_told(
+    told: bool, notes: Notes, tracer: Tracer
+) -> None:
+    """It had taken the message; that its answer is lost is no step of that one."""
+    trace = tracer.command(SIZE)
+    trace.accepted(HERE)
+
+    trace.failed(PeerLostError("t"), told=told)
+
+    assert notes.told == [COMMANDED]
+
+
+@clause("B3")
+def test_a_failure_that_nobody_learns_of_is_told_once(
+    notes: Notes, tracer: Tracer
+) -> None:
+    trace = tracer.command(SIZE)
+    trace.accepted(HERE)
+
+    trace.failed(BusFullError("t", 1), told=False)
+    trace.failed(ExpiredError("t"), told=False)
+
+    assert len(notes.told) == 2
+
+
+# Numbers.
+
+
+@clause("B5")
+def test_a_message_has_its_number_once_it_is_accepted(
+    notes: Notes, tracer: Tracer
+) -> None:
+    first, second, refused, third = (tracer.command(SIZE) for _ in range(4))
+
+    second.accepted(HERE)
+    first.accepted(HERE)
+    third.accepted(HERE)
+
+    assert refused.mid == 0
+    assert [mid for _, mid, *_ in notes.told] == [MID, MID + 1, MID + 2]
+
+
+@clause("B5")
+def test_one_that_waits_for_a_name_keeps_its_turn(notes: Notes, tracer: Tracer) -> None:
+    waits, other = tracer.command(SIZE), tracer.command(SIZE)
+
+    waits.number()
+    other.accepted(THERE)
+    waits.number()
+    waits.accepted(HERE)
+
+    assert notes.told == [(Op.COMMAND, MID + 1, THERE, 0, 0), COMMANDED]
+
+
+# Other kinds.
+
+
+def test_a_notification_is_told_for_each_who_hears_it(
+    notes: Notes, tracer: Tracer
+) -> None:
+    for destination in (HERE, THERE):
+        tracer.notification(SIZE).accepted(destination)
+
+    assert notes.told == [
+        (Op.NOTIFY, MID, HERE, 0, 0),
+        (Op.NOTIFY, MID + 1, THERE, 0, 0),
+    ]
+    assert notes.common == {(ORIGIN, SIZE, Kind.NOTIFICATION)}
+
+
+@clause("B2")
+def test_a_notification_on_its_way_abroad_is_told_for_each_process_alone(
+    notes: Notes, tracer: Tracer
+) -> None:
+    abroad = tracer.notification_abroad(SIZE)
+    abroad.accepted(1)  # the audience, which is nobody
+
+    copies = [abroad.copy(), abroad.copy()]
+    for copy, process in zip(copies, (HERE, THERE), strict=True):
+        copy.accepted(process)
+        copy.sent()
+
+    assert notes.told == [
+        (Op.NOTIFY, MID, HERE, 0, 0),
+        (Op.RELAY_OUT, MID, HERE, 1, 0),
+        (Op.NOTIFY, MID, THERE, 0, 0),
+        (Op.RELAY_OUT, MID, THERE, 1, 0),
+    ]
+    assert notes.common == {(ORIGIN, SIZE, Kind.NOTIFICATION)}
+
+
+@clause("B2")
+def test_what_came_by_a_link_is_told_with_its_hop(notes: Notes) -> None:
+    """Its origin has told that it was accepted."""
+    trace = Trace(notes, Kind.COMMAND, ORIGIN, SIZE, mid=MID, destination=HERE, hop=2)
+
+    trace.arrived()
+    trace.accepted(HERE)
+    trace.sent()
+
+    assert notes.told == [
+        (Op.RELAY_IN, MID, HERE, 2, 0),
+        (Op.RELAY_OUT, MID, HERE, 3, 0),
+    ]
+
+
+@clause("B2")
+def test_each_who_hears_what_came_has_the_hop_it_came_by(notes: Notes) -> None:
+    came = Trace(
+        notes, Kind.NOTIFICATION, ORIGIN, SIZE, mid=MID, destination=HERE, hop=1
+    )
+
+    came.copy().accepted(THERE)
+
+    assert notes.told == [(Op.NOTIFY, MID, THERE, 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        (Kind.COMMAND, Kind.COMMAND_RESPONSE),
+        (Kind.NOTIFICATION, Kind.NOTIFICATION_RESPONSE),
+    ],
+)
+def test_an_answer_has_the_number_of_its_question_and_is_of_who_gives_it(
+    question: Kind, answer: Kind, notes: Notes
+) -> None:
+    asked = Trace(notes, question, ORIGIN, SIZE, mid=MID, destination=HERE, hop=1)
+
+    trace = asked.answer(HERE, 9)
+    trace.accepted(ORIGIN)
+    trace.sent()
+
+    assert notes.told == [
+        (Op.RESPOND, MID, ORIGIN, 0, 0),
+        (Op.RELAY_OUT, MID, ORIGIN, 1, 0),
+    ]
+    assert notes.common == {(HERE, 9, answer)}
+
+
+DROPPED = {"drop-oldest": Why.OLDEST, "drop-newest": Why.NEWEST}
+
+
+@pytest.mark.parametrize("overflow", get_args(Overflow))
+def test_each_policy_has_its_reason(overflow: Overflow) -> None:
+    assert dropped_by(overflow) is DROPPED.get(overflow, Why.FULL)

@@ -1,0 +1,629 @@
+"""Several processes of a bus and their journals: what happens between them."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import pytest
+
+from bus import BusFullError, Role
+from bus.core.wire import Batch, pieces
+from bus.journal.checker import check
+from bus.journal.reader import open_journals
+from bus.journal.rules import Verdict
+from bus.journal.writer import Journal
+from bus.links import comm_thread
+from bus.testing import memory_bus
+from specs.clauses import clause
+from tests.bus.recorded import BUS_RULES, holds, links, told
+from tests.bus.support import socket_bus
+from tests.journal.telling import SMALL
+from tests.links.processes import (
+    PATIENT,
+    Reader,
+    comm_of,
+    commands,
+    held,
+    linked,
+    settled,
+)
+from tests.links.real import Far
+from tests.support import LIMIT_S, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from bus import Bus, Incoming, Overflow, Undelivered
+    from bus.core.peer import Peer
+    from bus.core.wire import Frame
+
+MACHINE: Final = "machine"  # of all processes here, and in their journals
+
+
+@attrs.frozen
+class Pair:
+    """Two processes; ``a`` is a task of the near one, ``lost`` what that has lost."""
+
+    near: Bus
+    far: Bus
+    lost: list[Undelivered] = attrs.field(factory=list)
+
+    def start(self) -> Any:
+        """Register the task."""
+        return self.near.register("a", on_undelivered=self.lost.append)
+
+
+@contextmanager
+def pair(folder: Path, *, recorded: str = "near far", **limits: Any) -> Iterator[Pair]:
+    """Give two processes, of which some are recorded."""
+    config = attrs.evolve(PATIENT, **limits)
+    with ExitStack() as stack:
+        journals = {
+            name: stack.enter_context(
+                Journal(folder / name, machine=MACHINE, segment_bytes=SMALL)
+            )
+            for name in recorded.split()
+        }
+        near = stack.enter_context(
+            memory_bus(process="near", config=config, journal=journals.get("near"))
+        )
+        far = stack.enter_context(
+            memory_bus(
+                process="far", beside=near, config=config, journal=journals.get("far")
+            )
+        )
+        yield Pair(near, far)
+
+
+def nobody(_: object) -> None:
+    """Take what comes."""
+
+
+def unread(bus: Bus, count: int) -> None:
+    """Wait until the only task of a process has so many commands to read."""
+    until(
+        lambda: [each.commands.unread for each in bus.tasks()] == [count],
+        f"{count} commands are there",
+    )
+
+
+def heard(bus: Bus, name: str) -> None:
+    """Wait until it is known that somebody in another process hears a task."""
+    remote = comm_of(bus).remote
+    entry = bus._exchange.find(name)
+    assert entry is not None
+    until(lambda: bool([*remote.listening.hearers(entry)]), "it is heard")
+
+
+def peer_of(bus: Bus) -> Peer:
+    """Return what a process knows of the only other one."""
+    (peer,) = comm_of(bus).remote.neighbours.peers.values()
+    return peer
+
+
+def under_way(bus: Bus) -> int:
+    """Return how many messages are on the link and not known to be taken."""
+    return sum(len(relay.unacked) for relay in peer_of(bus).all_relays())
+
+
+# What is done, by name, and what stands in the two journals then.
+
+
+def commands_there(pair: Pair) -> None:
+    reader = Reader(pair.far, "b")
+    a = pair.start()
+    a.command("b", 1)
+    a.command("b", 2)
+    reader.has(2)
+
+
+def commands_back(pair: Pair) -> None:
+    reader = Reader(pair.near, "a")
+    pair.far.register("b").command("a", 1)
+    reader.has(1)
+
+
+def call(pair: Pair) -> None:
+    Reader(pair.far, "b")
+    assert pair.start().call("b", 1) == 1
+
+
+def call_in_vain(pair: Pair) -> None:
+    """Who asked does not want the answer any more when it comes."""
+    b = pair.far.register("b", thread=pair.far.here())
+    a = pair.start()
+    handle = a.command("b", on_response=nobody, timeout=LIMIT_S)
+    question = b.receive(LIMIT_S)
+    handle.cancel()
+    question.respond(1)
+    until(lambda: late(a) == 1, "the answer has come")
+
+
+def late(task: Any) -> int:
+    count: int = task._receiver.late
+    return count
+
+
+def notify(pair: Pair) -> None:
+    got: list[object] = []
+    a = pair.start()
+    for name in ("b", "c"):
+        pair.far.register(name).subscribe("a", got.append)
+    heard(pair.near, "a")
+    a.notify(1)
+    until(lambda: len(got) == 2, "both have heard")
+
+
+def notify_here_and_there(pair: Pair) -> None:
+    got: list[object] = []
+    a = pair.start()
+    pair.near.register("d").subscribe("a", got.append)
+    pair.far.register("b").subscribe("a", lambda message: message.respond(1))
+    heard(pair.near, "a")
+    a.notify(1, on_response=got.append, timeout=LIMIT_S)
+    until(lambda: len(got) == 2, "one has heard, one has answered")
+
+
+def left_and_came_here(pair: Pair) -> None:
+    """What it has not read goes to who has the name next, in another process."""
+    b = pair.far.register("b")
+    a = pair.start()
+    a.command("b", 1)
+    a.command("b", 2)
+    unread(pair.far, 2)
+    b.deregister()
+    owners = comm_of(pair.near).remote.directory.users.owners
+    until(lambda: "b" not in dict(owners()), "it is known to be gone")
+    reader = Reader(pair.near, "b")
+    reader.has(2)
+    assert reader.got == [1, 2]
+
+
+def left_for_good(pair: Pair) -> None:
+    b = pair.far.register("b")
+    pair.start().command("b", 1)
+    unread(pair.far, 1)
+    b.deregister(final=True)
+    until(lambda: len(pair.lost) == 1, "it is told")
+
+
+def process_leaves(pair: Pair) -> None:
+    """It has read the first, and leaves with the second one unread."""
+    b = pair.far.register("b", thread=pair.far.here())
+    a = pair.start()
+    a.command("b", 1)
+    a.command("b", 2)
+    unread(pair.far, 2)
+    b.receive(LIMIT_S)
+    pair.far.close(drain=0)
+    until(lambda: len(pair.lost) == 1, "one is lost")
+
+
+def asker_leaves(pair: Pair) -> None:
+    """Its answer is on the way when it does."""
+    b = pair.far.register("b", thread=pair.far.here())
+    a = pair.start()
+    a.command("b", on_response=nobody, timeout=LIMIT_S)
+    question = b.receive(LIMIT_S)
+    with held(pair.near):
+        a.deregister()
+        until(lambda: a._entry.place is None, "it has left")
+        question.respond(1)
+        settled(pair.far)
+    settled(pair.near)
+    b.deregister()
+
+
+ACROSS_1_2 = "command a b 1\ncommand a b 2\nrelay_out a b 1 +1\nrelay_out a b 2 +1"
+CAME_1_2 = "relay_in a b 1 +1\nrelay_in a b 2 +1"
+
+SCENARIOS: dict[str, tuple[Callable[[Pair], None], str, str]] = {
+    "commands": (
+        commands_there,
+        ACROSS_1_2,
+        f"""{CAME_1_2}
+        extract a b 1 +1
+        deliver a b 1 +1
+        extract a b 2 +1
+        deliver a b 2 +1
+        """,
+    ),
+    "commands the other way": (
+        commands_back,
+        """
+        relay_in b a 1 +1
+        extract b a 1 +1
+        deliver b a 1 +1
+        """,
+        """
+        command b a 1
+        relay_out b a 1 +1
+        """,
+    ),
+    "a call": (
+        call,
+        """
+        command a b 1
+        relay_out a b 1 +1
+        relay_in b a !1 +1
+        deliver b a !1 +1
+        """,
+        """
+        relay_in a b 1 +1
+        extract a b 1 +1
+        deliver a b 1 +1
+        respond b a !1
+        relay_out b a !1 +1
+        """,
+    ),
+    "an answer that comes too late": (
+        call_in_vain,
+        """
+        command a b 1
+        relay_out a b 1 +1
+        relay_in b a !1 +1
+        discard b a !1 +1 unwanted
+        """,
+        """
+        relay_in a b 1 +1
+        extract a b 1 +1
+        deliver a b 1 +1
+        respond b a !1
+        relay_out b a !1 +1
+        """,
+    ),
+    "a notification to two": (
+        notify,
+        """
+        notify a FAR *1
+        relay_out a FAR *1 +1
+        """,
+        """
+        relay_in a FAR *1 +1
+        deliver a FAR *1 +1
+        notify a b *1 +1
+        notify a c *1 +1
+        extract a b *1 +1
+        deliver a b *1 +1
+        extract a c *1 +1
+        deliver a c *1 +1
+        """,
+    ),
+    "a notification here and there": (
+        notify_here_and_there,
+        """
+        notify a d *1
+        extract a d *1
+        deliver a d *1
+        notify a FAR *2
+        relay_out a FAR *2 +1
+        relay_in b a *!2 +1
+        deliver b a *!2 +1
+        """,
+        """
+        relay_in a FAR *2 +1
+        deliver a FAR *2 +1
+        notify a b *2 +1
+        extract a b *2 +1
+        deliver a b *2 +1
+        respond b a *!2
+        relay_out b a *!2 +1
+        """,
+    ),
+    "an answer to who has left": (
+        asker_leaves,
+        """
+        command a b 1
+        relay_out a b 1 +1
+        relay_in b a !1 +1
+        discard b a !1 +1 unwanted
+        """,
+        """
+        relay_in a b 1 +1
+        extract a b 1 +1
+        deliver a b 1 +1
+        respond b a !1
+        relay_out b a !1 +1
+        """,
+    ),
+    "left, and came here": (
+        left_and_came_here,
+        f"""{ACROSS_1_2}
+        discard a b 1 addressee_gone
+        command a b' 1
+        discard a b 2 addressee_gone
+        command a b' 2
+        extract a b' 1
+        deliver a b' 1
+        extract a b' 2
+        deliver a b' 2
+        """,
+        f"""{CAME_1_2}
+        discard a b 1 +1 addressee_gone
+        discard a b 2 +1 addressee_gone
+        """,
+    ),
+    "left for good": (
+        left_for_good,
+        """
+        command a b 1
+        relay_out a b 1 +1
+        discard a b 1 addressee_gone
+        undelivered a b 1 addressee_gone
+        """,
+        """
+        relay_in a b 1 +1
+        discard a b 1 +1 addressee_gone
+        """,
+    ),
+    "its process leaves": (
+        process_leaves,
+        f"""{ACROSS_1_2}
+        discard a b 2 addressee_gone
+        undelivered a b 2 addressee_gone
+        """,
+        f"""{CAME_1_2}
+        extract a b 1 +1
+        deliver a b 1 +1
+        discard a b 2 +1 addressee_gone
+        """,
+    ),
+}
+
+
+def lines(text: str) -> list[str]:
+    return [line.strip() for line in text.strip().splitlines()]
+
+
+def by_message(steps: list[str]) -> list[str]:
+    """Put together what is told of each message, in its order.
+
+    Threads that have nothing to do with one another tell of different messages.
+    """
+    return sorted(steps, key=lambda line: line.split()[3:4])
+
+
+@clause("B1", "B2", "B3", "B5")
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_what_goes_to_another_process_is_recorded_in_both(
+    name: str, tmp_path: Path
+) -> None:
+    scenario, near, far = SCENARIOS[name]
+    with pair(tmp_path) as both:
+        scenario(both)
+        settled(both.near)
+
+    assert by_message(told(tmp_path, "near")) == by_message(lines(near))
+    assert by_message(told(tmp_path, "far")) == by_message(lines(far))
+    holds(tmp_path, checked=BUS_RULES if " deliver " in near + far else ("B2", "B3"))
+
+
+# What becomes of the commands 2 to 5 where there is room for two; one is under way.
+FULL: dict[Overflow, list[str]] = {
+    "error": ["command a b 2", "command a b 3"],
+    "drop-newest": ["command a b 2", "command a b 3"],
+    "drop-oldest": [
+        *("command a b 2", "command a b 3"),
+        *("command a b 4", "undelivered a b 2 oldest"),
+        *("command a b 5", "undelivered a b 3 oldest"),
+    ],
+}
+
+
+@clause("B2", "B3")
+@pytest.mark.parametrize("overflow", FULL)
+def test_what_finds_a_relay_full_is_recorded(
+    overflow: Overflow, tmp_path: Path
+) -> None:
+    with pair(tmp_path, window=1, task_fifo_messages=2) as both:
+        both.far.register("b", overflow=overflow)
+        a = both.start()
+        a.command("b", 1)
+        unread(both.far, 1)
+        with held(both.near):
+            for number in (2, 3, 4, 5):
+                with suppress(BusFullError):
+                    a.command("b", number)
+            steps = told(tmp_path, "near")
+
+    assert steps == ["command a b 1", "relay_out a b 1 +1", *FULL[overflow]]
+    holds(tmp_path, checked=("B2", "B3"))
+
+
+@clause("B2", "B3", "B5")
+def test_a_notification_that_is_dropped_for_newer_ones_is_told(tmp_path: Path) -> None:
+    """One is under way, and two wait for the link."""
+    got: list[Incoming] = []
+    with pair(tmp_path, window=1, task_fifo_messages=2) as both:
+        a = both.start()
+        both.far.register("b").subscribe("a", got.append)
+        heard(both.near, "a")
+        with held(both.far):
+            for number in range(1, 6):
+                a.notify(number)
+                settled(both.near)
+        until(lambda: bool(got) and got[-1].payload == 5, "the last one is heard")
+
+    steps = told(tmp_path, "near")
+    assert [line for line in steps if line.startswith("discard")] == [
+        "discard a FAR *2 oldest",
+        "discard a FAR *3 oldest",
+    ]
+    assert [message.payload for message in got] == [1, 4, 5]
+    holds(tmp_path)
+
+
+# One that is recorded with one that is not.
+
+
+@clause("B1", "B2", "B3", "B5")
+@pytest.mark.parametrize("recorded", ["near", "far"])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_with_a_process_that_does_not_record_nothing_is_found(
+    name: str, recorded: str, tmp_path: Path
+) -> None:
+    """Whether something is missing cannot be known; what is there is right."""
+    with pair(tmp_path, recorded=recorded) as both:
+        SCENARIOS[name][0](both)
+
+    result = check(open_journals(tmp_path))
+    assert result.problems == ()
+    assert Verdict.FAIL not in {each.verdict for each in result.violations}
+    assert {each.rule for each in result.violations} <= {"B2", "B3"}
+
+
+@clause("B2")
+@pytest.mark.parametrize("recorded", ["near", "far", ""])
+def test_commands_go_one_by_one_only_where_they_are_recorded(
+    recorded: str, tmp_path: Path, frames: list[Frame]
+) -> None:
+    with pair(tmp_path, recorded=recorded) as both:
+        reader = Reader(both.far, "b")
+        a = both.start()
+        a.command("b", b"0")
+        reader.has(1)
+        frames.clear()
+        for _ in range(10):
+            a.command("b", b"1")
+        burst = both.near._exchange.find("b") is not None and bool(a._bursts)
+        reader.has(11)
+
+    assert burst is (recorded != "near")
+    assert sum(commands(frames)) == 10
+    with_number = [
+        bool(run.mid)
+        for frame in frames
+        for run in getattr(frame, "runs", ())
+        if run.to
+    ]
+    assert set(with_number) == {recorded == "near"}
+
+
+# Links.
+
+
+@clause("B2")
+def test_what_another_link_carries_again_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is put on the first one from some time on never arrives."""
+    swallows = False
+
+    def swallowed(frame: Frame) -> tuple[bytes, ...]:
+        return () if swallows and isinstance(frame, Batch) else pieces(frame)
+
+    monkeypatch.setattr(comm_thread, "pieces", swallowed)
+    with pair(tmp_path) as both:
+        reader = Reader(both.far, "b")
+        a = both.start()
+        a.command("b", 0)
+        reader.has(1)
+        swallows = True
+        for number in range(1, 6):
+            a.command("b", number)
+        until(lambda: len(told(tmp_path, "near")) >= 12, "all are on the link")
+        settled(both.near)
+        swallows = False
+        link = peer_of(both.near).session.link
+        assert link is not None
+        comm_of(both.near)._lines._queues[link].disconnect()
+        reader.has(6)
+        assert reader.got == list(range(6))
+
+    steps = told(tmp_path, "near")
+    assert len([line for line in steps if line.startswith("relay_out")]) == 6
+    assert links(tmp_path / "near").count("link_up far") == 1
+    holds(tmp_path)
+
+
+@clause("B2")
+def test_what_comes_twice_by_a_link_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def doubled(frame: Frame) -> tuple[bytes, ...]:
+        return pieces(frame) * (2 if isinstance(frame, Batch) else 1)
+
+    monkeypatch.setattr(comm_thread, "pieces", doubled)
+    with pair(tmp_path) as both:
+        reader = Reader(both.far, "b")
+        a = both.start()
+        for number in range(3):
+            a.command("b", number)
+        reader.has(3)
+        assert a.call("b", 3) == 3
+
+    steps = told(tmp_path, "far")
+    assert [line for line in steps if line.startswith("relay_in")] == [
+        f"relay_in a b {mid} +1" for mid in (1, 2, 3, 4)
+    ]
+    holds(tmp_path)
+
+
+@clause("J1")
+def test_links_are_told_once_each_and_how_they_ended(tmp_path: Path) -> None:
+    with pair(tmp_path) as both:
+        until(lambda: linked(both.near) == {"far"}, "they speak with one another")
+        both.far.close()
+        until(lambda: len(links(tmp_path / "near")) == 2, "it is told")
+
+    assert links(tmp_path / "near") == ["link_up far", "link_down far left"]
+
+
+# Processes of their own.
+
+
+@clause("J1")
+def test_a_process_that_leaves_is_said_to_have_left(tmp_path: Path) -> None:
+    with (
+        Journal(tmp_path / "near", machine=MACHINE, segment_bytes=SMALL) as journal,
+        socket_bus("near", role=Role.MASTER, journal=journal) as near,
+        Far("far", journal=tmp_path / "far") as far,
+    ):
+        far.started()
+        far("counter('b')")
+        a = near.register("a", on_command=lambda message: message.payload)
+        assert a.call("b", 1) == 1
+        assert far("bus.call('a', 2)") == 2
+        far("bus.close()")
+        until(lambda: len(links(tmp_path / "near")) == 2, "it has left")
+        far("journal.close()")
+
+    assert links(tmp_path / "near") == ["link_up far", "link_down far left"]
+    holds(tmp_path)
+
+
+@clause("J1")
+def test_a_process_that_is_killed_is_said_to_have_died(tmp_path: Path) -> None:
+    """What it had not taken is in doubt, and that explains all that is missing."""
+    lost: list[Undelivered] = []
+    with (
+        Journal(tmp_path / "near", machine=MACHINE, segment_bytes=SMALL) as journal,
+        socket_bus("near", role=Role.MASTER, journal=journal) as near,
+    ):
+        a = near.register("a", on_undelivered=lost.append)
+        with Far("far", journal=tmp_path / "far") as far:
+            far.started()
+            far("made.update(go=__import__('threading').Event())")
+            far("bus.register('b', on_command=lambda m: made['go'].wait(60)) and None")
+            a.command("b", 0)
+            until(lambda: "deliver" in "".join(told(tmp_path, "far")), "it is busy")
+            until(lambda: under_way(near) == 0, "it is known to be busy")
+            for number in range(3):
+                a.command("b", number)
+            until(lambda: under_way(near) == 3, "three are on their way to it")
+            far.kill()
+            until(lambda: len(lost) == 3, "all is told")
+            until(lambda: len(links(tmp_path / "near")) == 2, "its death is told")
+
+    assert links(tmp_path / "near") == ["link_up far", "link_down far died"]
+    doubtful = [line for line in told(tmp_path, "near") if line.startswith("in_doubt")]
+    assert doubtful == [f"in_doubt a b {mid} process_lost" for mid in (2, 3, 4)]
+    holds(tmp_path)
+    (dead,) = [
+        each for each in check(open_journals(tmp_path)).facts if each.pid != os.getpid()
+    ]
+    assert dead.died

@@ -1,0 +1,207 @@
+"""`Recorded`: a simulated world as its journals know it, held to the rules of the bus.
+
+Each life of a process has a journal of its own, written to by the recorder that real
+processes have. One that dies leaves its journal without an end. At rest no message is
+under way; so those who live are judged as if theirs would never end, and whatever was
+accepted must have come to something by then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, cast
+
+from bus.events import BusOperation, BusReason
+from bus.journal.bus_recorder import BusRecorder
+from bus.journal.bus_traffic import BusTraffic, sort_of
+from bus.journal.format import RECORD_VERSION, Flag, Record
+from bus.journal.reader import JournalFacts
+from bus.journal.rules import SORTS
+from tests.simulate.books import BrokenPromiseError
+from tests.simulate.checks import hold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus.journal.finding import Finding
+    from bus.journal.writer import Journal
+    from tests.simulate.process import SimProcess
+    from tests.simulate.world import World
+
+__all__ = ["Recorded"]
+
+
+class Recorded:
+    """The journals of all lives of all processes of a world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._journals: list[_Journal] = []
+
+    def begin(self, process: SimProcess) -> BusRecorder:
+        """Return what a process that starts tells of its messages."""
+        journal = _Journal(self._world, process, len(self._journals))
+        self._journals.append(journal)
+        recorder = BusRecorder(cast("Journal", journal))
+        recorder.registered(process.life, "")
+        return recorder
+
+    def records(self) -> Iterator[Record]:
+        """Return what was told, one journal after the other."""
+        for journal in self._journals:
+            yield from journal.records
+
+    def rest(self) -> None:
+        """See that the rules hold, once nothing is under way.
+
+        Raises:
+            BrokenPromiseError: one of B1, B2, B3 and B5 is broken, something was read
+              and not told, or told and not read, or a journal is wrong about who can be
+              spoken with, or has died.
+        """
+        traffic = BusTraffic()
+        for journal in self._journals:
+            self._see_links(journal)
+            traffic.enter()
+            for record in journal.records:
+                traffic.take(journal.number, record, journal.names[record.task])
+        facts = {journal.number: journal.facts() for journal in self._journals}
+        for finding in traffic.findings(facts):
+            raise BrokenPromiseError(self._words(finding, traffic))
+        self._see_deliveries()
+
+    def _see_deliveries(self) -> None:
+        processes = {journal.process.life for journal in self._journals}
+        told = Counter(
+            sort_of(record.flags)
+            for record in self.records()
+            if record.kind == BusOperation.DELIVER and record.flow not in processes
+        )
+        books = self._world.books
+        letters = books.letters.values()
+        done = {
+            0: sum(each.taken_by is not None for each in letters),
+            int(Flag.MULTICAST): sum(books.heard.values()),
+            int(Flag.ANSWER): sum(each.answers for each in letters),
+        }
+        for sort, count in done.items():
+            words = f"{SORTS[sort]}: {count} are read, {told[sort]} told of"
+            hold(told[sort] == count, words)
+
+    def _see_links(self, journal: _Journal) -> None:
+        process = journal.process
+        alive = {each.life for each in self._world.living()}
+        up = set[int]()
+        for record in journal.records:
+            who = f"{journal.names[record.task]}, for {process.name},"
+            if record.kind == BusOperation.LINK_UP:
+                hold(record.mid not in up, f"{who} appears twice")
+                up.add(record.mid)
+            elif record.kind == BusOperation.LINK_DOWN:
+                hold(record.mid in up, f"{who} goes and was not there")
+                up.remove(record.mid)
+                died = record.reason == BusReason.DIED
+                hold(not (died and record.mid in alive), f"{who} is dead, and lives")
+        if process.alive:
+            peers = process.remote.neighbours.peers.values()
+            ready = {each.session.incarnation for each in peers if each.session.ready}
+            hold(ready == up, f"{process.name} is linked with {ready}, and tells {up}")
+
+    def _words(self, finding: Finding, traffic: BusTraffic) -> str:
+        """Return what does not hold, and all that was told of the message."""
+        origin, sort = finding.origin, finding.sort
+        assert origin is not None
+        assert sort is not None
+        told = sorted(
+            (record.mono, journal.number, record.n, _step(journal, record))
+            for journal in self._journals
+            for record in journal.records
+            if (record.origin, record.mid) == (origin, finding.seq)
+            and sort_of(record.flags) == sort
+        )
+        sender, receiver = (
+            f"{traffic.names.get(each) or 'process'} {each}"
+            for each in (origin, finding.flow)
+        )
+        steps = "; ".join(each[-1] for each in told)
+        return (
+            f"{finding.rule}: {SORTS[sort]} {finding.seq} of {sender} for {receiver}:"
+            f" {finding.explanation} ({steps})"
+        )
+
+
+class _Journal:
+    """What one life of a process has told: all that a recorder needs of a journal."""
+
+    def __init__(self, world: World, process: SimProcess, number: int) -> None:
+        self._world = world
+        self.process = process
+        self.number = number
+        self.records: list[Record] = []
+        self.names: list[str] = [""]
+
+    def name(self, text: str) -> int:
+        self.names.append(text)
+        return len(self.names) - 1
+
+    def emit(
+        self,
+        kind: int,
+        flags: int = 0,
+        reason: int = 0,
+        size: int = 0,
+        flow: int = 0,
+        seq: int = 0,
+        origin: int = 0,
+        mid: int = 0,
+        task: int = 0,
+        peer: int = 0,
+        wait_us: int = 0,
+        depth: int = 0,
+        hop: int = 0,
+    ) -> None:
+        self.records.append(
+            Record(
+                kind,
+                flags,
+                reason,
+                size,
+                len(self.records),
+                int(self._world.now * 1e9),
+                flow,
+                seq,
+                origin,
+                mid,
+                task,
+                peer,
+                wait_us,
+                depth,
+                0,
+                hop,
+                RECORD_VERSION,
+                0,
+            )
+        )
+
+    def facts(self) -> JournalFacts:
+        """Return what the rules rest on: nothing was lost, and only death is an end."""
+        return JournalFacts(
+            journal=self.number,
+            records=len(self.records),
+            first=0,
+            last=len(self.records) - 1,
+            holes=0,
+            lost=0,
+            damaged=0,
+            closed=False,
+            late=False,
+            segments=1,
+            sealed=0,
+            died=not self.process.alive,
+        )
+
+
+def _step(journal: _Journal, record: Record) -> str:
+    where = f"{record.mono / 1e9:.4f} {journal.process.name} {journal.process.life}"
+    words = f"{where} {BusOperation(record.kind).name} for {record.flow}"
+    return f"{words}, {BusReason(record.reason).name}" if record.reason else words

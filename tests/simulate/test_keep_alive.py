@@ -1,0 +1,96 @@
+"""OPEN-2: a silent link is asked for a sign of life, and what follows from none."""
+
+from __future__ import annotations
+
+from bus.core.wire import FrameType, Ping, Pong
+from specs.clauses import clause
+from tests.simulate.stage import Stage
+
+KEEP_ALIVE_S, LEASE_S = 2.5, 10.0
+
+
+def stage_of(*, machines: int = 1, slaves: int = 1) -> Stage:
+    return Stage(
+        machines=machines, slaves=slaves, keep_alive_s=KEEP_ALIVE_S, lease_s=LEASE_S
+    )
+
+
+def complaints(stage: Stage, process: str, machine: str = "m1") -> list[str]:
+    """What a process complains of from now on."""
+    told: list[str] = []
+    stage.process(process, machine).remote.neighbours.complain = told.append  # type: ignore[misc]
+    return told
+
+
+@clause("OPEN-2")
+def test_a_silent_link_is_asked_once_in_a_while_and_answers() -> None:
+    stage = stage_of()
+
+    stage.soon(4 * KEEP_ALIVE_S)
+
+    pings = [each for each in stage.frames() if isinstance(each, Ping)]
+    pongs = [each for each in stage.frames() if isinstance(each, Pong)]
+    # Both ask at about the same time, or one does, and both have heard something then.
+    assert 3 <= len(pings) <= 8
+    assert [each.number for each in pongs] == [each.number for each in pings]
+
+
+@clause("OPEN-2")
+def test_who_hears_something_anyway_asks_nothing() -> None:
+    stage = stage_of()
+    a, b = stage.task("a", "s1"), stage.task("b", "s2")
+    for _ in range(10):
+        stage.send(a, "b")
+        stage.send(b, "a")
+        stage.soon(KEEP_ALIVE_S / 2)
+
+    kinds = {getattr(each, "type", FrameType.MSG) for each in stage.frames()}
+    assert FrameType.PING not in kinds
+
+
+@clause("OPEN-2")
+def test_who_stands_still_is_complained_of_once_and_kept() -> None:
+    stage = stage_of()
+    a, b = stage.task("a", "s1"), stage.task("b", "s2")
+    stage.send(a, "b")
+    stage.soon()
+    told = complaints(stage, "s1")
+    slave = stage.process("s2")
+    slave.frozen = True
+    stage.soon(LEASE_S - 2 * KEEP_ALIVE_S)
+    assert told == []
+
+    stage.soon(4 * LEASE_S)
+
+    assert told == ["process m1/s2 does not respond, for 10 s"]
+    (peer,) = stage.process("s1").remote.neighbours.peers.values()
+    assert [each.unresponsive for each in (peer,)] == [True]
+    (letter,) = stage.send(a, "b")
+    stage.soon()
+    assert letter.told is None  # it waits: a debugger is no crash
+
+    slave.thaw()
+    stage.soon()
+
+    assert told[1:] == ["process m1/s2 responds again"]
+    assert not peer.unresponsive
+    assert letter.taken_by == b.id
+
+
+@clause("OPEN-2")
+def test_who_stands_still_on_another_machine_loses_its_link() -> None:
+    stage = stage_of(machines=2, slaves=0)
+    told = complaints(stage, "s1", "m1")
+    far = stage.process("s1", "m2")
+    far.frozen = True
+
+    stage.soon(LEASE_S + 2 * KEEP_ALIVE_S)
+
+    assert told[0] == "process m2/s1 does not respond, for 10 s"
+    near = stage.process("s1", "m1").remote.neighbours
+    assert not any(peer.session.ready for peer in near.peers.values())
+
+    far.thaw()
+    stage.soon(LEASE_S)
+
+    assert [peer.session.ready for peer in near.peers.values()] == [True]
