@@ -261,35 +261,25 @@ class Tracer:
 
     def command(self, size: int) -> Trace:
         """Return the trace of a command."""
-        return Trace(
-            self._witness,
-            Kind.COMMAND,
-            self._origin,
-            size,
-            numbers=self._numbers,
-            accepted_as=BusOperation.COMMAND,
-        )
+        return self._trace(Kind.COMMAND, size, BusOperation.COMMAND)
 
     def notification(self, size: int) -> Trace:
         """Return the trace of a notification, for one task of this process."""
-        return Trace(
-            self._witness,
-            Kind.NOTIFICATION,
-            self._origin,
-            size,
-            numbers=self._numbers,
-            accepted_as=BusOperation.NOTIFY,
-        )
+        return self._trace(Kind.NOTIFICATION, size, BusOperation.NOTIFY)
 
     def notification_abroad(self, size: int) -> Trace:
         """Return the trace of one on its way to whoever hears it in other processes.
 
         For each of these it gets another one, with its number.
         """
+        return self._trace(Kind.NOTIFICATION, size, None)
+
+    def _trace(self, kind: Kind, size: int, accepted_as: BusOperation | None) -> Trace:
         return Trace(
             self._witness,
-            Kind.NOTIFICATION,
+            kind,
             self._origin,
             size,
             numbers=self._numbers,
+            accepted_as=accepted_as,
         )

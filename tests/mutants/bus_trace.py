@@ -31,13 +31,13 @@ BUS_TRACE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "K2",
-        "a command has its number before anybody has taken it",
+        "a message has its number before anybody has taken it",
         ("B5",),
         (
             Edit(
                 _TRACE,
-                "            numbers=self._numbers,\n            accepted_as=BusOperation.COMMAND,\n",
-                "            mid=next(self._numbers),\n            accepted_as=BusOperation.COMMAND,\n",
+                "            numbers=self._numbers,\n            accepted_as=accepted_as,\n",
+                "            mid=next(self._numbers),\n            accepted_as=accepted_as,\n",
             ),
         ),
     ),
