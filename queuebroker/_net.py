@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 import attrs
 
+from queuebroker import _sync
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = [
+    "AT_ONCE",
     "ENDED",
     "ONCE",
     "PATH_BYTES_MAX",
@@ -72,6 +75,8 @@ Process = subprocess.Popen
 
 READ: Final = select.EPOLLIN
 WRITE: Final = select.EPOLLOUT
+# Goes with every call on a plain socket, since a `Sleeper` may wait in that one.
+AT_ONCE: Final = socket.MSG_DONTWAIT
 # What a non-blocking socket raises that can do no more now.
 WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 ENDED: Final = select.EPOLLHUP | select.EPOLLERR
@@ -80,6 +85,9 @@ ONCE: Final = select.EPOLLONESHOT  # with nothing else: only an end is told of, 
 # What the kernel has room for, the zero at the end not counted.
 PATH_BYTES_MAX: Final = 107
 
+# For how long who waits at a socket waits for nothing else: as `struct timeval`, too.
+_PATIENCE_S: Final = 2e-3
+_PATIENCE: Final = struct.pack("@ll", 0, round(_PATIENCE_S * 1e6))
 _CREDENTIALS: Final = struct.Struct("3i")
 _FDS: Final = array.array("i")
 _POLL_MS_MAX: Final = 2**31 - 1
@@ -300,7 +308,9 @@ def shake_hands(secured: TlsSocket) -> int:
 
 def send_with_fds(connected: Socket, data: Buffer, fds: Sequence[int]) -> int:
     """Write some of ``data`` and with its first byte the descriptors."""
-    return socket.send_fds(connected, [data], list(fds))
+    # Not by `socket.send_fds`, which forgets the flags.
+    ancillary = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array(_FDS.typecode, fds))
+    return connected.sendmsg([data], [ancillary], AT_ONCE)
 
 
 def receive_with_fds(
@@ -310,9 +320,11 @@ def receive_with_fds(
 
     They are closed on exec. Those for which there was no room the kernel has closed.
     """
-    # Not by `socket.recv_fds`, which forgets the flag.
+    # Not by `socket.recv_fds`, which forgets them, too.
     data, ancillary, _, _ = connected.recvmsg(
-        size, socket.CMSG_LEN(most * _FDS.itemsize), socket.MSG_CMSG_CLOEXEC
+        size,
+        socket.CMSG_LEN(most * _FDS.itemsize),
+        socket.MSG_CMSG_CLOEXEC | AT_ONCE,
     )
     fds = array.array(_FDS.typecode)
     for level, kind, packed in ancillary:
@@ -326,14 +338,16 @@ class Sleeper:
 
     The one wait beside `queuebroker._sync.park`: a receiver between processes sleeps
     on what wakes it, its socket, and needs no thread to be woken by. Made ready by
-    `renew`, under the lock under which it is released.
+    `renew`, under the lock under which it is released. A plain socket that it was
+    attached to may be waited in from then on: see `AT_ONCE`.
     """
 
-    __slots__ = ("_bell", "_poller", "_rung")
+    __slots__ = ("_at", "_bell", "_poller", "_rung")
 
     def __init__(self) -> None:
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._rung = False
+        self._at: Socket | None = None  # which it waits in first
         self._poller = select.poll()
         self._poller.register(self._bell, select.POLLIN)
 
@@ -354,21 +368,47 @@ class Sleeper:
             self._rung = True
             os.eventfd_write(self._bell, 1)
 
-    def attach(self, descriptor: int) -> None:
-        """Wake also when this descriptor is readable, or has ended."""
-        self._poller.register(descriptor, select.POLLIN)
+    def attach(self, at: Socket) -> None:
+        """Wake also when this socket is readable, or has ended."""
+        self._poller.register(at, select.POLLIN)
+        if not isinstance(at, TlsSocket):  # what that deciphered no peek would see
+            at.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _PATIENCE)
+            at.setblocking(True)
+            self._at = at
 
-    def detach(self, descriptor: int) -> None:
+    def detach(self, at: Socket) -> None:
         """Do not wake for it any more."""
+        self._at = None
         with contextlib.suppress(KeyError):  # an interrupt came before `attach`
-            self._poller.unregister(descriptor)
+            self._poller.unregister(at)
 
-    def sleep(self, timeout_s: float | None) -> None:
-        """Sleep until something wakes this, or the time is up."""
-        if timeout_s is None:
+    def sleep(self, deadline: float | None) -> None:
+        """Sleep until something wakes this, or a point on the monotonic clock.
+
+        At first in the socket alone, which is what nearly always wakes it: to wait for
+        two things costs up to a third of a round trip. A `release` is noticed when
+        that is over, `_PATIENCE_S` later at most.
+
+        Raises:
+            OSError: what the socket failed with; it says so only once.
+        """
+        at = self._at
+        if (
+            at is not None
+            and not self._rung
+            and (deadline is None or deadline - _sync.monotonic() > _PATIENCE_S)
+        ):
+            try:
+                at.recv(1, socket.MSG_PEEK)
+            except BlockingIOError:
+                pass  # nothing came so far
+            else:
+                return
+        if deadline is None:
             self._poller.poll()
         else:
-            self._poller.poll(min(timeout_s * 1000, _POLL_MS_MAX))
+            rest_s = max(0.0, deadline - _sync.monotonic())
+            self._poller.poll(min(rest_s * 1000, _POLL_MS_MAX))
 
     def close(self) -> None:
         """Give the descriptor back."""

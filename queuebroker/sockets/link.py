@@ -76,6 +76,7 @@ class Link:
         "_blocked",
         "_fds",
         "_finished",
+        "_flags",
         "_opening",
         "_rearming",
         "_takes_fds",
@@ -112,6 +113,7 @@ class Link:
         self.host: Host | None = host
         self.connection: SocketConnection | None = None
         self.secured: bool = isinstance(socket, _net.TlsSocket)
+        self._flags = 0 if self.secured else _net.AT_ONCE
         self.closed: bool = False
         # Whether a receiver waits for the socket in the driver's place.
         self.led: bool = False
@@ -214,6 +216,7 @@ class Link:
         """Go on over TLS, on the same descriptor."""
         self.socket = secured
         self.secured = True
+        self._flags = 0
 
     # Reading.
 
@@ -246,12 +249,14 @@ class Link:
 
         Else whoever the link belongs to has dealt with it.
         """
+        if self.closed:
+            return None
         if self.secured or self._takes_fds or self.protocol.gathering is not None:
             self.read_locked()
             return None
         self.torn = True
         try:
-            data = self.socket.recv(READ_BYTES)
+            data = self.socket.recv(READ_BYTES, _net.AT_ONCE)
         except _net.WOULD_BLOCK:
             self.torn = False
             return None
@@ -272,7 +277,7 @@ class Link:
         if data is None and gathering is not None:
             with gathering.room as room:
                 size = len(room)
-                count = self.socket.recv_into(room)
+                count = self.socket.recv_into(room, 0, self._flags)
             protocol.receive_gathered(count)
             return self.secured or count == size
         size = min(max(READ_BYTES, protocol.wanted), READ_BYTES_MAX)
@@ -289,7 +294,7 @@ class Link:
 
     def _receive(self, size: int) -> bytes:
         if not self._takes_fds:
-            return self.socket.recv(size)
+            return self.socket.recv(size, self._flags)
         data, fds = _net.receive_with_fds(self.socket, size, FDS_MAX)
         self._fds += fds
         return data
@@ -363,11 +368,11 @@ class Link:
         unsent = self._unsent
         while True:
             if unsent.pieces:
-                if not unsent.write(self.socket, several=not self.secured):
+                if not unsent.write(self.socket, self._flags):
                     return
                 continue
             parts = self.protocol.data_to_send()
-            if not (parts and unsent.write_new(self.socket, parts)):
+            if not (parts and unsent.write_new(self.socket, parts, self._flags)):
                 return
 
     def post_locked(self, message: bytes) -> None:
@@ -380,7 +385,7 @@ class Link:
         data = protocol.frame_of(message)
         self.torn = True
         try:
-            sent = self.socket.send(data)
+            sent = self.socket.send(data, self._flags)
         except _net.WOULD_BLOCK:
             sent = 0
         except OSError as error:
@@ -421,13 +426,21 @@ class Link:
                 return False
             self.sleeper = self.driver.lend_sleeper()
             self._attached = True
-            self.sleeper.attach(self.socket.fileno())
+            self.sleeper.attach(self.socket)
         if not self.idle:
             self.idle = True
             self._rewatch_locked(reads=False)
         self.idle = False
         self.led = True
         return True
+
+    def sleep(self, deadline: float | None) -> None:
+        """Sleep as who reads: until there is something, or the sleeper is released."""
+        try:
+            self.sleeper.sleep(deadline)
+        except OSError as error:
+            with self.lock:
+                self.lose_locked(error)
 
     def yield_locked(self, *, wanted: bool) -> None:
         """Give the reading back: at once if ``wanted``, else soon.
@@ -484,7 +497,7 @@ class Link:
         """Give back what receivers sleep on; nobody does."""
         if self._attached:
             self._attached = False
-            self.sleeper.detach(self.socket.fileno())
+            self.sleeper.detach(self.socket)
             self.driver.return_sleeper(self.sleeper)
 
     def _watch_locked(self, wanted: int) -> None:

@@ -160,7 +160,7 @@ class SocketMessageQueue(LockedMessageQueue):
             if leads:
                 # One round of `_lead` without its ceremony: nearly always one is
                 # enough.
-                link.sleeper.sleep(None if deadline is None else remaining_s(deadline))
+                link.sleep(deadline)
                 with connection.lock:
                     try:
                         connection._inbox.arrived.leave(link.sleeper)
@@ -249,10 +249,9 @@ class SocketMessageQueue(LockedMessageQueue):
                     return outcome
                 if expired:
                     return Verdict.WAIT
-                rest_s = None if deadline is None else deadline - _sync.monotonic()
-                expired = rest_s is not None and rest_s <= 0
+                expired = deadline is not None and deadline <= _sync.monotonic()
                 if not expired:
-                    link.sleeper.sleep(rest_s)
+                    link.sleep(deadline)
         except BaseException:
             wait.withdraw()
             raise

@@ -44,15 +44,18 @@ class Unsent:
         self._fds[id(piece)] = fds
         self.pieces.append(piece)
 
-    def write_new(self, socket: Socket, parts: list[bytes]) -> bool:
-        """Write parts; keep what the socket does not take, and return False then."""
+    def write_new(self, socket: Socket, parts: list[bytes], flags: int) -> bool:
+        """Write parts; keep what the socket does not take, and return False then.
+
+        flags: `_net.AT_ONCE` for a plain socket, none for TLS.
+        """
         if len(parts) > 1 and sum(map(len, parts)) > JOIN_BYTES_MAX:
             # Long ones are not copied: their heads go with them by themselves.
             self.pieces.extend(map(memoryview, filter(None, parts)))
             return True
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         try:
-            sent = socket.send(data)
+            sent = socket.send(data, flags)
         except _net.WOULD_BLOCK:
             sent = 0
         if sent == len(data):
@@ -60,16 +63,16 @@ class Unsent:
         self.pieces.append(memoryview(data)[sent:])
         return False
 
-    def write(self, socket: Socket, *, several: bool) -> bool:
+    def write(self, socket: Socket, flags: int) -> bool:
         """Write some of what was kept; False if the socket takes no more.
 
-        several: whether it takes several pieces with one call.
+        flags: as in `write_new`; TLS takes one piece with a call.
         """
         head = self.pieces[0]
         try:
-            if several and len(self.pieces) > 1 and not self._fds:
-                return self._write_several(socket)
-            sent = self._send_head(socket, head)
+            if flags and len(self.pieces) > 1 and not self._fds:
+                return self._write_several(socket, flags)
+            sent = self._send_head(socket, head, flags)
         except _net.WOULD_BLOCK:
             return False
         if sent == len(head):
@@ -78,9 +81,9 @@ class Unsent:
         self.pieces[0] = head[sent:]
         return False
 
-    def _write_several(self, socket: Socket) -> bool:
+    def _write_several(self, socket: Socket, flags: int) -> bool:
         pieces = list(itertools.islice(self.pieces, PIECES_MAX))
-        sent = socket.sendmsg(pieces)
+        sent = socket.sendmsg(pieces, (), flags)
         for piece in pieces:
             if sent < len(piece):
                 self.pieces[0] = piece[sent:]
@@ -89,10 +92,10 @@ class Unsent:
             self.pieces.popleft()
         return True
 
-    def _send_head(self, socket: Socket, head: memoryview) -> int:
+    def _send_head(self, socket: Socket, head: memoryview, flags: int) -> int:
         fds = self._fds.get(id(head)) if self._fds else None
         if fds is None:
-            return socket.send(head)
+            return socket.send(head, flags)
         sent = _net.send_with_fds(socket, head, fds)
         del self._fds[id(head)]
         close_all(fds)

@@ -6,6 +6,7 @@ import os
 import random
 import socket
 import stat
+import struct
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from queuebroker.sockets import (
     NotAdmittedError,
     PeerLostError,
     ProtocolError,
+    SocketMessageQueue,
     SocketOptions,
     frames,
 )
@@ -28,9 +30,13 @@ from tests.sockets.support import PORT, brokers, ends, meet
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from queuebroker.sockets import Peer, SocketQueueBroker
 
 TLS = "tls://localhost:0"
+# SO_LINGER: on, for no time at all.
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 
 @clause("QB-SOCK-9")
@@ -303,6 +309,64 @@ def test_a_killed_peer_is_lost_after_what_had_arrived(
         assert (near.stats().sent, near.stats().peer_lost) == (1, 1)
         with pytest.raises(DisconnectedQueueError):
             near.send(b"m")
+        near.disconnect()
+
+
+@clause("QB-SOCK-4")
+def test_who_waits_is_told_how_the_socket_failed() -> None:
+    """The kernel says it once, and to who waits, not to who reads after that."""
+    with brokers("tcp://127.0.0.1:0") as (host, _), Threads() as threads:
+        assert host.address is not None
+        port = int(host.address.rpartition(":")[2])
+        accepting = threads.start(host.accept, PORT)
+        with socket.create_connection(("127.0.0.1", port)) as peer:
+            peer.sendall(frames.encode(Hello("rude", PORT, 100)))
+            near = accepting.result()
+            assert isinstance(near, SocketMessageQueue)
+            receiving = threads.start(near.receive)
+            until(lambda: near._far.link.led, "it waits in the socket")
+            # Closed without a word: all that the other side gets is a reset.
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+
+        with pytest.raises(DisconnectedQueueError) as caught:
+            receiving.result()
+        assert isinstance(caught.value.__cause__, PeerLostError)
+        assert "reset" in str(caught.value.__cause__)
+        near.disconnect()
+
+
+@clause("QB-SOCK-8")
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda near: [near.send(bytes(60_000)) for _ in range(100)],
+        lambda near: near.send(bytes(8 << 20)),
+        lambda near: near.send_many([bytes(90_000)] * 90),
+        lambda near: [near.send(bytes(60_000), fds=[0]) for _ in range(100)],
+    ],
+    ids=["short", "long", "several", "descriptors"],
+)
+def test_a_socket_that_was_waited_in_is_not_waited_for_by_a_send(
+    send: Callable[[SocketMessageQueue], object],
+) -> None:
+    """Though its peer reads nothing, and the kernel takes no more of it."""
+    settings = {"options": SocketOptions(descriptors_max=1), "capacity": 128}
+    with brokers(host=settings) as (host, _), Threads() as threads:
+        accepting = threads.start(host.accept, PORT)
+        with raw(host) as peer:
+            hello = Hello("deaf", PORT, 16 << 20, descriptors=1)
+            peer.sendall(frames.encode(hello))
+            near = accepting.result()
+            assert isinstance(near, SocketMessageQueue)
+            receiving = threads.start(near.receive)
+            until(lambda: near._far.link.led, "it waits in the socket")
+            peer.sendall(frames.encode_message(1, b"m"))
+            assert receiving.result() == b"m"
+
+            threads.start(send, near).result()
+
+            assert near._far.link._blocked
+        until(lambda: near.remote_disconnected, "the peer is lost")
         near.disconnect()
 
 
