@@ -29,8 +29,10 @@ __all__ = ["KINDS", "repeated"]
 # How many lives of others that have ended are remembered, so as to know what comes late
 # of them: fewer than by default, since that many have to come before nothing grows.
 _ENDED: Final = 20
-# For so long the clock of a handshake holds on to who has joined; shorter likewise.
+# For so long the clock of a handshake holds on to who has joined, and who was met and
+# left before its link was open is remembered; shorter likewise.
 _AUTH_S: Final = 1.0
+_CONNECT_S: Final = 2.0
 
 
 @contextmanager
@@ -77,7 +79,12 @@ def _cycles_of_registering(folder: str) -> Iterator[Growth]:
 
 
 def _config(folder: str) -> BusConfig:
-    return BusConfig(run_directory=folder, ended_streams=_ENDED, auth_timeout_s=_AUTH_S)
+    return BusConfig(
+        run_directory=folder,
+        ended_streams=_ENDED,
+        auth_timeout_s=_AUTH_S,
+        connect_timeout_s=_CONNECT_S,
+    )
 
 
 def _settled(near: Bus, threads: int) -> None:

@@ -114,7 +114,7 @@ def _without_fault(name: str, pairs: Sequence[tuple[Mutant, frozenset[str]]]) ->
     result = run_trial(WITHOUT_FAULT[name], clauses, whole=True)
     if result.trouble or result.failed:
         trouble = result.trouble or f"fails {', '.join(sorted(result.failed))}"
-        print(f"{name}: {trouble}")
+        print(f"{result.output}\n{name}: {trouble}")
         raise SystemExit(4)
     print(f"{name}: {len(result.passed)} tests pass", flush=True)
     return result

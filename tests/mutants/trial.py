@@ -25,11 +25,15 @@ LIMIT_S = 600
 
 @attrs.frozen
 class Result:
-    """What became of each test; ``trouble`` if the run itself broke."""
+    """What became of each test; ``trouble`` if the run itself broke.
+
+    output: what pytest printed.
+    """
 
     passed: frozenset[str]
     failed: dict[str, tuple[str, ...]]
     trouble: str = ""
+    output: str = ""
 
 
 def run_trial(
@@ -79,7 +83,7 @@ def run_trial(
             lines = (ran.stdout + ran.stderr).strip().splitlines()
             last = lines[-1] if lines else "no output"
             return Result(frozenset(), {}, f"exit code {ran.returncode}: {last}")
-        return _read(report)
+        return _read(report, ran.stdout)
 
 
 def _files(clauses: frozenset[str]) -> list[str]:
@@ -101,7 +105,7 @@ def _files(clauses: frozenset[str]) -> list[str]:
     return quick_first + ([SUITE] if suite else [])
 
 
-def _read(report: Path) -> Result:
+def _read(report: Path, output: str) -> Result:
     """Take a report apart; a test that broke outside its own body is trouble."""
     passed: set[str] = set()
     failed: dict[str, tuple[str, ...]] = {}
@@ -110,4 +114,4 @@ def _read(report: Path) -> Result:
             passed.add(row["test"])
         elif row["outcome"] == "failed":
             failed[row["test"]] = tuple(row["clauses"])
-    return Result(frozenset(passed - failed.keys()), failed)
+    return Result(frozenset(passed - failed.keys()), failed, output=output)
