@@ -201,7 +201,6 @@ class Task:
                 and timeout is UNSET
                 and bus is None
                 and burst.thread == _sync.get_ident()
-                and len(payload) <= PAYLOAD_MAX
                 and burst.add(payload)
             ):
                 return _UNASKED
@@ -248,12 +247,11 @@ class Task:
 
         False if the command is to be sent by itself, behind what was sent before.
         """
-        config = self._bus._config
         self._bursts.pop(to, None)
         if type(payload) is not bytes or len(payload) > PAYLOAD_MAX:
             return False
         place = entry.place
-        if place is None or config.message_bytes_max < PAYLOAD_MAX + 8:
+        if place is None:
             return False
         burst: Burst = place.burst(entry, self._entry, timeout_s)
         if not burst.add(payload):

@@ -44,7 +44,7 @@ __all__ = ["Session"]
 _Numbered: TypeAlias = "tuple[int, int, Parcel]"
 
 _HEARD_MAX: Final = 64  # control frames heard and not acknowledged
-_BATCH_BYTES_MAX: Final = 64 * 2**10
+_BATCH_BYTES_MAX: Final = 512 * 2**10
 
 
 class Session:

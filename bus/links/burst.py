@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from bus.message import Incoming
     from bus.threads.inbox import Inbox
 
-__all__ = ["PAYLOAD_MAX", "Burst", "Salvo"]
+__all__ = ["PAYLOAD_MAX", "SHORT_MAX", "Burst", "Salvo"]
 
 # How long a payload may be; each takes so much of the addressee's bytes, until what was
-# sent is counted.
-PAYLOAD_MAX: Final = 4096
-_ROOM: Final = 256  # messages for which room is taken at a time
+# sent is counted, or only this much if it is short.
+PAYLOAD_MAX: Final = 64 * 2**10
+SHORT_MAX: Final = 4096
+_ROOM: Final = 256 * SHORT_MAX  # bytes for which room is taken at a time
 
 
 # Which process this is; the child of a fork has no thread that takes anything.
@@ -68,12 +69,13 @@ class Burst:
     Attributes:
         thread: the one that may add.
         room: how many messages may lie here; room_bytes: as how long they count.
+        length: how long those may be that join them.
         payloads: what does.
         posted: whether it lies in the inbox, where the comm thread finds it.
 
     Lock: that of the inbox guards ``room``, ``room_bytes``, ``posted``, and all that
     takes out of ``payloads``. Who adds without it looks afterwards whether these are
-    still as they were: who takes changes them first.
+    still as they were: who takes changes them first. ``length`` is of who adds alone.
 
     Invariant, whenever that lock is free and nobody is adding: there is room for what
     lies here, and it is posted if anything does.
@@ -82,12 +84,14 @@ class Burst:
     __slots__ = (
         "_deadline",
         "_inbox",
+        "_longest",
         "_order",
         "_place",
         "_process",
         "_stand_in",
         "_timeout_s",
         "_to",
+        "length",
         "payloads",
         "posted",
         "room",
@@ -104,6 +108,7 @@ class Burst:
         place: object,
         inbox: Inbox,
         timeout_s: float | None,
+        payload_max: int = PAYLOAD_MAX,
     ) -> None:
         self._to: Final = to
         self._stand_in: Final = stand_in
@@ -114,20 +119,22 @@ class Burst:
         self._deadline: float | None = None
         self._order: Final = source.order
         self._process: Final = _process[0]
+        self._longest: Final = min(PAYLOAD_MAX, payload_max)
         self.source: Final = source
         self.thread: Final = _sync.get_ident()
         self.payloads: Final[list[bytes]] = []
         self.room: int = 0
         self.room_bytes: int = 0
+        self.length: int = 0
         self.posted: bool = False
 
     # For the thread that made it.
 
     def add(self, payload: bytes) -> bool:
-        """Send one more, at most `PAYLOAD_MAX` long; False if it is to go another way.
+        """Send one more; False if it is to go another way.
 
-        So it is if there is no room, and if either task is there no more or the sender
-        has sent something by another way since this was begun.
+        So it is if it is too long, if there is no room, and if either task is there no
+        more or the sender has sent something by another way since this was begun.
         """
         payloads, source = self.payloads, self.source
         if (
@@ -137,7 +144,7 @@ class Burst:
             or self._process is not _process[0]
         ):
             return False
-        if len(payloads) < self.room:
+        if len(payloads) < self.room and len(payload) <= self.length:
             payloads.append(payload)
             if self.posted and len(payloads) <= self.room:
                 return True
@@ -154,22 +161,29 @@ class Burst:
             return not self.payloads or self._add_locked(self.payloads.pop())
 
     def _add_locked(self, payload: bytes) -> bool:
-        if not self._admit_locked(len(self.payloads) + 1):
+        if not self._admit_locked(len(self.payloads) + 1, len(payload)):
             return False
         # Last: an interrupt before leaves only room, which can be taken back.
         self._post_locked()
         self.payloads.append(payload)
         return True
 
-    def _admit_locked(self, count: int) -> bool:
+    def _admit_locked(self, count: int, length: int) -> bool:
         """See to it that there is room for so many, if possible for some more."""
         if self._to.place is not self._place:
             return False
+        if length > self.length:  # what room is left is for shorter ones
+            self._stand_in.reclaim_locked(self)
         need = count - self.room
         if need > 0:
-            given = self._stand_in.reserve_locked(self, need, _ROOM, PAYLOAD_MAX)
+            longest = self._longest
+            size = SHORT_MAX if length <= SHORT_MAX < longest else longest
+            if length > size:
+                return False
+            given = self._stand_in.reserve_locked(self, need, _ROOM // size, size)
+            self.length = size
             self.room += given
-            self.room_bytes += given * PAYLOAD_MAX
+            self.room_bytes += given * size
             return given >= need
         return True
 

@@ -147,7 +147,9 @@ class RelayHost:
 
         timeout_s: for how long each is worth delivering; None for ever.
         """
-        return Burst(to, source, to.box.client, self, self.inbox, timeout_s)
+        # A payload that is encoded is some bytes longer.
+        longest = self._config.message_bytes_max - 8
+        return Burst(to, source, to.box.client, self, self.inbox, timeout_s, longest)
 
     def ask(self, request: Callable[[], object]) -> None:
         """Let the comm thread call something, after what was posted before."""

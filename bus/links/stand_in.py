@@ -208,11 +208,15 @@ class StandIn:
     def _reclaim_locked(self) -> None:
         """Take back what bursts have and do not use: nobody is refused for that."""
         for burst in list(self._bursts):
-            unused, unused_bytes = burst.reclaim_locked()
-            self._posted -= unused
-            self._posted_bytes -= unused_bytes
-            if not burst.room:  # its sender was interrupted, and may never use it
-                self._bursts.discard(burst)
+            self.reclaim_locked(burst)
+
+    def reclaim_locked(self, burst: Burst) -> None:
+        """Take back what a burst has and does not use; under that lock."""
+        unused, unused_bytes = burst.reclaim_locked()
+        self._posted -= unused
+        self._posted_bytes -= unused_bytes
+        if not burst.room:  # its sender was interrupted, and may never use it
+            self._bursts.discard(burst)
 
     def moved_alike(self, count: int, size: int) -> None:
         """Note that messages of a burst went into the relay, and their size."""

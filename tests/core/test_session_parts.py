@@ -38,7 +38,7 @@ from specs.clauses import clause
 NOW = 100.0
 STREAM_WINDOW = 20_000
 LIMITS = Limits.of(BusConfig(stream_window=STREAM_WINDOW))
-FRAME_BYTES: Final = 64 * 2**10
+FRAME_BYTES: Final = 512 * 2**10
 SOURCE: Any = "d"
 
 
@@ -199,9 +199,9 @@ def test_parcels_that_wait_together_are_one_frame_of_a_run_each() -> None:
         (MESSAGES_MAX, 4, 1),
         (MESSAGES_MAX + 1, 4, 2),
         (3 * MESSAGES_MAX + 5, 4, 4),
-        (64, 1024, 1),
-        (65, 1024, 2),
-        (1000, 1024, 16),
+        (512, 1024, 1),
+        (513, 1024, 2),
+        (4000, 1024, 8),
         (3, FRAME_BYTES + 1, 3),
     ],
 )

@@ -60,7 +60,7 @@ VIOLATIONS: Final[Mapping[str, tuple[Callable[[Hostile], None], str]]] = {
     "no frame": (lambda r: r.say(b""), "frame is empty"),
     "unknown type": (lambda r: r.say(b"\x60"), "unknown type"),
     "cut off": (lambda r: r.say(wire.encode(r.messages())[:-1]), "announced: 13"),
-    "another body": (_another_body, "body has 1 bytes, announced: 16384"),
+    "another body": (_another_body, "body has 1 bytes, announced: 131072"),
     "no map": (lambda r: r.say(b"\x05\xc1"), "EXPORT"),
     "greets again": (lambda r: r.say(r.hello()), "HELLO must not come"),
     "opens again": (lambda r: r.say(r.stream()), "OPEN_STREAM must not come"),

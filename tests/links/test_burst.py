@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import bus
-from bus.links.burst import PAYLOAD_MAX, Burst
+from bus.links.burst import PAYLOAD_MAX, SHORT_MAX, Burst
 from bus.threads.account import Admission
 from queuebroker import _sync
 from queuebroker.testing import explore
@@ -117,7 +117,7 @@ def test_each_counts_as_what_it_is_before_anything_is_refused() -> None:
 
 @clause("BUS-FLOW-1")
 def test_where_not_even_one_fits_it_goes_another_way() -> None:
-    process = Process(task_fifo_bytes=PAYLOAD_MAX - 1)
+    process = Process(task_fifo_bytes=SHORT_MAX - 1)
     assert not process.burst().add(b"x")
     assert process.post(b"x") is Admission.ACCEPTED
 
@@ -193,17 +193,21 @@ def test_what_is_added_while_another_one_needs_room() -> None:
 
 
 @clause("BUS-FLOW-1", "BUS-MSG-15")
+@pytest.mark.parametrize("second", [b"2", b"2".ljust(SHORT_MAX + 1)])
 @pytest.mark.parametrize("leaves", [False, True])
 def test_what_is_added_while_others_need_room_and_the_comm_thread_takes(
-    leaves: bool,
+    leaves: bool, second: bytes
 ) -> None:
-    """The bound holds at every moment, and nobody's turn changes."""
+    """The bound holds at every moment, and nobody's turn changes.
+
+    Nor does it where the room that was taken is too short for the second.
+    """
 
     def program(run: Run) -> None:
         process = Process(task_fifo_messages=2)
         mine, others = process.burst(), process.burst()
         came: list[Any] = []
-        accepted = run.spawn(lambda: adds(mine, [b"1", b"2"]), name="adds")
+        accepted = run.spawn(lambda: adds(mine, [b"1", second]), name="adds")
         also = run.spawn(lambda: adds(others, [b"3"]), name="needs room")
         for _ in range(2):
             process.round()
@@ -269,7 +273,9 @@ def is_as_ever(process: Process, burst: Burst, interrupted: bytes) -> None:
 
 
 @clause("BUS-FLOW-1", "BUS-MSG-15")
-@pytest.mark.parametrize("state", ["new", "posted", "taken", "full of others'"])
+@pytest.mark.parametrize(
+    "state", ["new", "posted", "longer", "taken", "full of others'"]
+)
 @pytest.mark.parametrize("goes_on", [True, False])
 def test_an_interrupt_anywhere_loses_one_message_and_no_room(
     state: str, goes_on: bool
@@ -279,21 +285,24 @@ def test_an_interrupt_anywhere_loses_one_message_and_no_room(
     def case(struck: Blow) -> None:
         process = Process(task_fifo_messages=3)
         burst = process.burst()
-        if state in {"posted", "taken"}:
+        interrupted = b"interrupted"
+        if state in {"posted", "longer", "taken"}:
             assert burst.add(b"before")
+        if state == "longer":
+            interrupted = interrupted.ljust(SHORT_MAX + 1)
         if state == "taken":
             process.round()
         if state == "full of others'":
             assert process.burst().add(b"before")
-        struck(lambda: burst.add(b"interrupted"))
+        struck(lambda: burst.add(interrupted))
         assert not process.host.inbox.lock.locked()
         if goes_on:
-            is_as_ever(process, burst, b"interrupted")
+            is_as_ever(process, burst, interrupted)
             return
         process.round()
         assert process.waiting.count(b"before") == (state != "new")
         process.leave()
-        is_as_ever(process, process.burst(), b"interrupted")
+        is_as_ever(process, process.burst(), interrupted)
 
     everywhere(case, packages=[bus])
 

@@ -291,4 +291,28 @@ BUS_RUNS: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "N74",
+        "room that was taken for short messages is used by long ones",
+        ("BUS-FLOW-1",),
+        (
+            Edit(
+                "bus/links/burst.py",
+                "        if len(payloads) < self.room and len(payload) <= self.length:\n",
+                "        if len(payloads) < self.room:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N75",
+        "room that was taken for short messages is kept when it is too short",
+        ("BUS-FLOW-1",),
+        (
+            Edit(
+                "bus/links/burst.py",
+                "            self._stand_in.reclaim_locked(self)\n",
+                "            self.length = length\n",
+            ),
+        ),
+    ),
 )

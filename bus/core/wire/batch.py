@@ -41,7 +41,7 @@ MESSAGES_MAX: Final = 4096
 
 # From how many bytes on a body may be a frame of its own: below that a second frame
 # costs more than to copy it.
-FOLLOWS_MIN: Final = 16 * 2**10
+FOLLOWS_MIN: Final = 128 * 2**10
 
 # As many are made along with their batch, which is quicker; they are 32 KiB at most.
 _AT_ONCE: Final = 64
