@@ -189,9 +189,15 @@ def test_nobody_hears_what_is_notified_after_it_has_cancelled() -> None:
 
 
 @clause("BUS-MSG-1", "BUS-CHAN-6")
+@pytest.mark.parametrize("asks", [True, False])
 @pytest.mark.parametrize("known", [True, False])
-def test_what_several_tasks_send_together_is_of_each_of_them(*, known: bool) -> None:
-    """Also of those of whom the other process has not heard, and in between of one."""
+def test_what_several_tasks_send_together_is_of_each_of_them(
+    *, known: bool, asks: bool
+) -> None:
+    """Also of those of whom the other process has not heard, and in between of one.
+
+    asks: whether each waits for an answer, and so is posted by itself.
+    """
     stage = Stage()
     pair(stage)
     f = stage.process("s3").tasks["f"]
@@ -201,7 +207,9 @@ def test_what_several_tasks_send_together_is_of_each_of_them(*, known: bool) -> 
             stage.send(each, "f")
     stage.soon()
     stage.hold(f)
-    sent = [each for sender in senders * 2 for each in stage.send(sender, "f")]
+    sent = [
+        each for sender in senders * 2 for each in stage.send(sender, "f", asks=asks)
+    ]
     stage.soon()
 
     assert [each.payload for each in f.items] == [each.number for each in sent]

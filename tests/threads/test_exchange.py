@@ -282,7 +282,10 @@ def test_the_bound_holds_between_any_two_instructions(run_of: int) -> None:
         station = Station()
         clerk, entry = station.register("c", station.home, capacity=2)
         place = station.home
+        place.adopt()
+        place.poll(0)
         station.send("c", 0)
+        assert not place.inbox.items  # else who sends inside takes its turn there
 
         def send_inside() -> None:
             place.adopt()
