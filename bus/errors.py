@@ -43,7 +43,7 @@ carries data gives the data; the error makes its text, the same everywhere.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 __all__ = [
     "AccessDeniedError",
@@ -282,6 +282,9 @@ class UnresolvedError(BusError):
 class UnreachableError(BusError):
     """The addressee was found, and no link to its process can be made.
 
+    Or none that an answer could come by: who asks, or answers, somebody of another
+    process is on the same bus as that (BUS-NAME-5).
+
     name: the addressee.
     fact: what failed.
     """
@@ -290,6 +293,11 @@ class UnreachableError(BusError):
         super().__init__(f"cannot deliver to {name!r}: no link leads there: {fact}")
         self.name: str = name
         self.fact: str = fact
+
+    @classmethod
+    def across(cls, name: str, bus: object, other: object) -> Self:
+        """Return the error for who is on ``bus`` while the caller is on ``other``."""
+        return cls(name, f"it is on bus {str(bus)!r}, and who speaks on {str(other)!r}")
 
 
 class AddresseeGoneError(BusError):

@@ -113,6 +113,7 @@ class Incoming(msgspec.Struct, eq=False):
 
         Raises:
             AlreadyAnsweredError: this task has answered it before (BUS-MSG-7).
+            UnreachableError: it came over another bus, from another process.
             PayloadError, MessageTooLargeError: as `Task.command`.
         """
         self._to.box.client.respond(self, payload, error=error)

@@ -19,6 +19,7 @@ from bus.errors import (
     ExpiredError,
     RemoteError,
     UnknownTaskError,
+    UnreachableError,
 )
 from bus.events import BusReason
 from bus.message import NOREPLY, Incoming, Kind, Presence, Response, Undelivered
@@ -370,6 +371,9 @@ class Receiver:
             return
         if message._answered:
             raise AlreadyAnsweredError(entry.name)
+        asker, own = message._source, entry.address.bus
+        if asker.remote and asker.address.bus != own:
+            raise UnreachableError.across(asker.name, asker.address.bus, own)
         limit, encoders = self._config.message_bytes_max, self._config.encoders
         frozen, size = freeze_within(payload, limit, encoders)
         message._answered = True

@@ -114,7 +114,9 @@ class Correspondence:
             stop = at + 1
             while stop < end and messages[stop]._source is source:
                 stop += 1
-            self._post(relay, self._parcels(relay, source, messages[at:stop]))
+            some = self._answerable(entry, messages[at:stop])
+            if some:
+                self._post(relay, self._parcels(relay, source, some))
             at = stop
 
     def post_alike(
@@ -172,12 +174,27 @@ class Correspondence:
         self._see_off(relay, parcels)
         relay.pump()
 
+    def _answerable(self, entry: Entry, messages: Iterable[Incoming]) -> list[Incoming]:
+        """Fail what is asked from another bus: no answer could come there.
+
+        Nobody there is known by a number here, by which another process would answer.
+        """
+        own = self._neighbours.me.bus
+        answerable = []
+        for message in messages:
+            bus = message._source.address.bus
+            if bus == own or not message.wants_reply:
+                answerable.append(message)
+            else:
+                self._fail([message], UnreachableError.across(entry.name, own, bus))
+        return answerable
+
     def open(self, entry: Entry, messages: Iterable[Incoming]) -> None:
         """Let a relay send: first what waited for its name."""
         relay: Relay = entry.box
         parcels = [
             parcel
-            for message in messages
+            for message in self._answerable(entry, messages)
             for parcel in self._parcels(relay, message._source, [message])
         ]
         # What has come meanwhile keeps its turn, and what goes before it needs one as

@@ -14,6 +14,7 @@ from bus import (
     NameTakenError,
     NotJoinedError,
     UnknownTaskError,
+    UnreachableError,
     UnresolvedError,
     Visibility,
     open_bus,
@@ -26,6 +27,7 @@ from tests.bus.support import (
     memory_bus,
     serve,
     settle,
+    unbalanced,
 )
 from tests.support import LIMIT_S, Threads, until
 
@@ -380,6 +382,43 @@ def test_a_task_reaches_one_of_another_bus_that_its_process_has_joined() -> None
         assert sorted(heard, key=str) == [True, "news"]
         with pytest.raises(UnresolvedError):
             t.call("u", timeout=0)
+
+
+@clause("BUS-NAME-5")
+@pytest.mark.parametrize("known", [True, False])
+def test_nobody_in_another_process_is_asked_over_two_buses(*, known: bool) -> None:
+    """What needs no answer arrives; who asks is told at once, and who answers.
+
+    known: whether its process has heard of who is asked before.
+    """
+    with (
+        memory_bus("one") as one,
+        memory_bus("two") as two,
+        memory_bus("two", process="other", beside=two) as other,
+    ):
+        one._others = two._others = {"one": one, "two": two}
+        got: list[Any] = []
+        u = other.register("u", on_command=lambda message: got.append(message.payload))
+        t = one.register("t", thread=one.here())
+        if known:
+            two.wait_for("u")
+        heard: list[Incoming] = []
+        t.subscribe("u", heard.append, bus="two")
+
+        with pytest.raises(
+            UnreachableError, match="it is on bus 'two', and who speaks"
+        ):
+            t.call("u", "asked", bus="two")
+        t.command("u", "told", bus="two")
+        until(lambda: got == ["told"], "it is told")
+        answers: list[Any] = []
+        u.notify("news", on_response=answers.append, timeout=LIMIT_S)
+        serve(one, lambda: heard, "it hears")
+        with pytest.raises(UnreachableError, match="'two', and who speaks on 'one'"):
+            heard[0].respond("answer")
+
+        assert (got, answers) == (["told"], [])
+        assert unbalanced(two.inspect()) == unbalanced(other.inspect()) == []
 
 
 @clause("BUS-NAME-5")

@@ -507,4 +507,16 @@ BUS_RELAYS: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "N76",
+        "who asks over two buses waits for an answer that cannot come",
+        ("BUS-NAME-5",),
+        (
+            Edit(
+                "bus/core/correspondence.py",
+                "            if bus == own or not message.wants_reply:\n",
+                "            if bus:\n",
+            ),
+        ),
+    ),
 )
