@@ -128,12 +128,16 @@ class UnknownTaskError(BusError):
     About the task that you act as. Not raised for an addressee that nobody knows: that
     is `UnresolvedError`, and only time can tell.
 
-    name: the name it is, or was, registered by.
+    name: the name it is, or was, registered by; "" for any.
+    ended: what has ended that tasks belong to, such as "bus 'b' is closed".
     """
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"cannot use a task: it is not registered: {name!r}")
+    def __init__(self, name: str, ended: str = "") -> None:
+        super().__init__(
+            f"cannot use a task: {ended or f'it is not registered: {name!r}'}"
+        )
         self.name: str = name
+        self.ended: str = ended
 
 
 class AlreadyAnsweredError(BusError):
@@ -205,7 +209,7 @@ class BusyError(BusError):
     """
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"cannot use it now: it is owned: {what}")
+        super().__init__(f"in use already: {what}")
         self.what: str = what
 
 

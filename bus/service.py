@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Self
 
-from bus.api.arguments import check_instance, check_optional_callable
+from bus.api.arguments import check_instance, check_optional_callback
 from bus.api.bus import Bus
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Service:
         transform: Callable[[Incoming], Payload] | None = None,
     ) -> None:
         check_instance("bus", bus, Bus)
-        check_optional_callable("transform", transform)
+        check_optional_callback("transform", transform)
         self._transform: Final = transform
         # Commands that come between these two lines wait.
         self._task: Final = bus.register(name, thread=thread)

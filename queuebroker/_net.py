@@ -43,6 +43,7 @@ __all__ = [
     "Process",
     "Sleeper",
     "Socket",
+    "SocketFailure",
     "TlsContext",
     "TlsSocket",
     "accept",
@@ -85,9 +86,11 @@ ONCE: Final = select.EPOLLONESHOT  # with nothing else: only an end is told of, 
 # What the kernel has room for, the zero at the end not counted.
 PATH_BYTES_MAX: Final = 107
 
-# For how long who waits at a socket waits for nothing else: as `struct timeval`, too.
-_PATIENCE_S: Final = 2e-3
-_PATIENCE: Final = struct.pack("@ll", 0, round(_PATIENCE_S * 1e6))
+# For how long who waits at a socket waits for nothing else, as `struct timeval`; and
+# how long that may be where the kernel counts in hundredths of a second.
+_PATIENCE: Final = struct.pack("@ll", 0, 2_000)
+_PATIENCE_MAX_S: Final = 12e-3
+_BELL: Final = os.EFD_CLOEXEC | os.EFD_NONBLOCK
 _CREDENTIALS: Final = struct.Struct("3i")
 _FDS: Final = array.array("i")
 _POLL_MS_MAX: Final = 2**31 - 1
@@ -333,6 +336,17 @@ def receive_with_fds(
     return data, list(fds)
 
 
+class SocketFailure(Exception):  # noqa: N818 # the error is what it has
+    """A socket has failed, and told nobody else of it.
+
+    error: what it has failed with.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error: OSError = error
+
+
 class Sleeper:
     """A parker that also wakes when a descriptor is readable; see `parking.Parker`.
 
@@ -342,10 +356,14 @@ class Sleeper:
     attached to may be waited in from then on: see `AT_ONCE`.
     """
 
-    __slots__ = ("_at", "_bell", "_poller", "_rung")
+    __slots__ = ("_at", "_bell", "_bells", "_poller", "_rung")
 
     def __init__(self) -> None:
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        # The bell, until it is closed. One call makes it and keeps it: no interrupt
+        # comes in between.
+        self._bells: list[int] = []
+        self._bells.extend(map(os.eventfd, (0,), (_BELL,)))
+        [self._bell] = self._bells
         self._rung = False
         self._at: Socket | None = None  # which it waits in first
         self._poller = select.poll()
@@ -354,8 +372,10 @@ class Sleeper:
     def renew(self) -> Sleeper:
         """Be asleep again; return this."""
         if self._rung:
-            os.eventfd_read(self._bell)
+            # In this order: no interrupt strikes before the read is done, and one that
+            # strikes then finds all of it done.
             self._rung = False
+            os.eventfd_read(self._bell)
         return self
 
     def locked(self) -> bool:
@@ -387,21 +407,25 @@ class Sleeper:
 
         At first in the socket alone, which is what nearly always wakes it: to wait for
         two things costs up to a third of a round trip. A `release` is noticed when
-        that is over, `_PATIENCE_S` later at most.
+        that is over.
 
         Raises:
-            OSError: what the socket failed with; it says so only once.
+            SocketFailure: the socket has failed.
         """
         at = self._at
         if (
             at is not None
             and not self._rung
-            and (deadline is None or deadline - _sync.monotonic() > _PATIENCE_S)
+            and (deadline is None or deadline - _sync.monotonic() > _PATIENCE_MAX_S)
         ):
             try:
                 at.recv(1, socket.MSG_PEEK)
-            except BlockingIOError:
-                pass  # nothing came so far
+            except OSError as error:
+                trace = error.__traceback__
+                if trace is not None and trace.tb_next is not None:
+                    raise  # by the handler of a signal
+                if not isinstance(error, BlockingIOError):  # else nothing came so far
+                    raise SocketFailure(error) from None
             else:
                 return
         if deadline is None:
@@ -412,7 +436,13 @@ class Sleeper:
 
     def close(self) -> None:
         """Give the descriptor back."""
-        os.close(self._bell)
+        while self._bells:
+            os.close(self._bells.pop())
+
+    def __del__(self) -> None:
+        # Whoever had just got it, or made it, may have been struck.
+        for bell in getattr(self, "_bells", ()):
+            os.close(bell)
 
 
 def tls_context(

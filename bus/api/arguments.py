@@ -7,6 +7,7 @@ or `ValueError` has changed nothing.
 from __future__ import annotations
 
 import enum
+import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -29,9 +30,9 @@ __all__ = [
     "Unset",
     "addressees",
     "answer_timeout",
-    "check_callable",
+    "check_callback",
     "check_instance",
-    "check_optional_callable",
+    "check_optional_callback",
     "check_thread_name",
     "check_visibility",
     "deadline_after",
@@ -56,10 +57,19 @@ UNSET: Final = Unset.UNSET
 _OVERFLOWS: Final[tuple[str, ...]] = get_args(Overflow)
 
 
-def check_optional_callable(what: str, value: object) -> None:
-    """Check what may be called, or is None."""
+def check_callback(what: str, value: object) -> None:
+    """Check what a thread of the bus may call: a coroutine would never run."""
+    check_callable(what, value)
+    called = type(value).__call__ if callable(value) else None
+    if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(called):
+        msg = f"{what} is a coroutine function: a thread of the bus runs no event loop"
+        raise TypeError(msg)
+
+
+def check_optional_callback(what: str, value: object) -> None:
+    """Check what may be called so, or is None."""
     if value is not None:
-        check_callable(what, value)
+        check_callback(what, value)
 
 
 def check_thread_name(name: object) -> None:

@@ -22,7 +22,7 @@ from bus.api.arguments import (
     UNSET,
     Unset,
     check_instance,
-    check_optional_callable,
+    check_optional_callback,
     check_thread_name,
     check_visibility,
     duration,
@@ -96,11 +96,14 @@ def open_bus(
     master goes on looking for it.
 
     Raises:
-        ValueError: a name is not legal (BUS-NAME-6), or the path of the run directory
-          is too long (BUS-ENT-16).
+        ValueError: a name is not legal (BUS-NAME-6), the path of the run directory is
+          too long (BUS-ENT-16), or the journal is closed.
         BusyError: this process has joined that bus already; another one has its name;
           or it is to be master, and there is one.
         AccessDeniedError: it may not join (BUS-INIT-5).
+        VersionMismatchError: the master speaks no version of the protocol that this
+          process does.
+        MachineNameConflictError: another machine has that name (BUS-DISC-8).
         OSError: there can be no run directory.
     """
     check_bus_name(name)
@@ -234,6 +237,9 @@ class Bus:
         if journal is None:
             return None
         check_instance("journal", journal, Journal)
+        if journal.closed:
+            msg = f"journal must be open until the bus is closed, got {journal!r}"
+            raise ValueError(msg)
         recorder = BusRecorder(journal)
         recorder.registered(self._incarnation, "")
         return recorder
@@ -327,8 +333,8 @@ class Bus:
             msg = f"names that begin with {SYSTEM}/ are the bus's own, got {name!r}"
             raise ValueError(msg)
         check_visibility(visibility)
-        check_optional_callable("on_command", on_command)
-        check_optional_callable("on_undelivered", on_undelivered)
+        check_optional_callback("on_command", on_command)
+        check_optional_callback("on_undelivered", on_undelivered)
         account = Account(**new_account_limits(self._config, overflow, capacity))
         if thread is not None:
             self._check_own(thread)
@@ -351,6 +357,10 @@ class Bus:
         ref: object = None,
     ) -> Callable[[Callable[[Incoming], Any]], Task]:
         """Register a function as a task: ``@bus.task("adder")``; see `register`."""
+        if callable(name):
+            msg = 'a task needs a name: use @bus.task("name")'
+            raise TypeError(msg)
+        check_module_name(name)
 
         def registered(callback: Callable[[Incoming], Any]) -> Task:
             return self.register(
@@ -504,7 +514,7 @@ class Bus:
     def _check(self) -> None:
         self._check_process()
         if self._closed:
-            raise UnknownTaskError(f"any of bus {self.name}")
+            raise UnknownTaskError("", f"bus {self.name!r} is closed")
 
     def _check_own(self, thread: BusThread) -> None:
         check_instance("thread", thread, BusThread)

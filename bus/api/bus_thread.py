@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from bus.api.arguments import check_callable, deadline_after, duration
+from bus.api.arguments import check_callback, deadline_after, duration
 from bus.errors import UnknownTaskError
 from queuebroker import _sync
 from queuebroker.arguments import remaining_s
@@ -99,7 +99,7 @@ class BusThread:
         Raises:
             UnknownTaskError: it is stopped.
         """
-        check_callable("function", function)
+        check_callback("function", function)
         self._check_takes_tasks()
 
         def guarded() -> None:
@@ -207,4 +207,4 @@ class BusThread:
     def _check_takes_tasks(self) -> None:
         self._bus._check_process()
         if self.stopped:
-            raise UnknownTaskError(f"any of thread {self.name}")
+            raise UnknownTaskError("", f"thread {self.name!r} is stopped")

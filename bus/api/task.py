@@ -12,9 +12,9 @@ from bus.api.arguments import (
     Unset,
     addressees,
     answer_timeout,
-    check_callable,
+    check_callback,
     check_instance,
-    check_optional_callable,
+    check_optional_callback,
     deadline_after,
     new_account_limits,
     wrong_type,
@@ -129,7 +129,7 @@ class Task:
 
         What it returns is the answer, `NOREPLY` if it answers later.
         """
-        check_callable("callback", callback)
+        check_callback("callback", callback)
         self._check()
         receiver = self._receiver
         self._exchange.at_home(self._entry, lambda: receiver.listen(callback, ref))
@@ -205,7 +205,7 @@ class Task:
             ):
                 return _UNASKED
             return self._tell(to, payload, bus, timeout)
-        check_optional_callable("on_response", on_response)
+        check_optional_callback("on_response", on_response)
         names = addressees(to)
         timeout = answer_timeout(self._bus._config, timeout)
         return self._command(names, payload, bus, on_response, ref, timeout, None)
@@ -386,6 +386,7 @@ class Task:
         finally:
             handle.cancel()
         if not outcome:
+            self._bus._check()  # if it was closed, that is what to tell
             raise UnknownTaskError(self._entry.name)
         response = outcome[0]
         if response.error is not None:
@@ -421,7 +422,7 @@ class Task:
             ValueError: ``on_response`` without ``timeout``.
             PayloadError, MessageTooLargeError, UnknownTaskError: as `command`.
         """
-        check_optional_callable("on_response", on_response)
+        check_optional_callback("on_response", on_response)
         deadline = deadline_after(timeout)
         if on_response is not None and timeout is None:
             msg = "notify needs a timeout where answers are wanted"
@@ -498,7 +499,7 @@ class Task:
         Raises:
             NotJoinedError, UnknownTaskError: as `command`.
         """
-        check_callable("callback", callback)
+        check_callback("callback", callback)
         limits = new_account_limits(self._bus._config, overflow, capacity)
         self._check()
         specification, there = self._bus._specification(to, bus)
@@ -526,7 +527,7 @@ class Task:
         Raises:
             NotJoinedError, UnknownTaskError: as `command`.
         """
-        check_callable("callback", callback)
+        check_callback("callback", callback)
         self._check()
         specification, there = self._bus._specification(to, bus)
         watch = Watch(there._exchange, self._entry, specification, callback, ref)

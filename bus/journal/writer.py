@@ -113,6 +113,11 @@ class Journal:
         return self._incarnation.folder if self._incarnation else None
 
     @property
+    def closed(self) -> bool:
+        """Whether nothing is recorded any more."""
+        return self._closed
+
+    @property
     def lost(self) -> int:
         """Records that could not be written."""
         return self._incarnation.lost if self._incarnation else 0

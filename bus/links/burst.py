@@ -31,7 +31,9 @@ __all__ = ["PAYLOAD_MAX", "SHORT_MAX", "Burst", "Salvo"]
 # sent is counted, or only this much if it is short.
 PAYLOAD_MAX: Final = 64 * 2**10
 SHORT_MAX: Final = 4096
-_ROOM: Final = 256 * SHORT_MAX  # bytes for which room is taken at a time
+# For which room is taken at a time.
+_ROOM_MAX: Final = 256  # messages
+_ROOM: Final = _ROOM_MAX * SHORT_MAX  # bytes
 
 
 # Which process this is; the child of a fork has no thread that takes anything.
@@ -177,11 +179,12 @@ class Burst:
         need = count - self.room
         if need > 0:
             longest = self._longest
-            size = SHORT_MAX if length <= SHORT_MAX < longest else longest
-            if length > size:
+            if length > longest:
                 return False
-            given = self._stand_in.reserve_locked(self, need, _ROOM // size, size)
-            self.length = size
+            self.length = SHORT_MAX if length <= SHORT_MAX < longest else longest
+            size = max(1, self.length)
+            most = min(_ROOM_MAX, _ROOM // size)
+            given = self._stand_in.reserve_locked(self, need, most, size)
             self.room += given
             self.room_bytes += given * size
             return given >= need

@@ -611,7 +611,7 @@ def _turned_away(me: Identity, refusal: Refused) -> BusError | None:
         case Reason.VERSION:
             return VersionMismatchError(VERSIONS, refusal.versions)
         case Reason.DUPLICATE:
-            return BusyError(f"the name {me.process!r} on bus {me.bus!r}")
+            return BusyError(f"process name {me.process!r} on bus {me.bus!r}")
         case Reason.MACHINE_NAME:
             return MachineNameConflictError(me.machine)
         case Reason.ACCESS:

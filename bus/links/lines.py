@@ -156,6 +156,9 @@ class Lines:
                 except OSError as error:
                     why = f"{address}: {error.strerror}"
                     continue
+                except ValueError as error:  # an address that another process gave
+                    why = f"{address}: {error}"
+                    continue
                 if queue is not None:
                     why = self._refusal(queue) or ""
                     if not why:

@@ -55,6 +55,7 @@ class Exchange:
         "_may_wait",
         "_reminded",
         "_send_timeout_s",
+        "_taken",
         "_todo",
         "comm",
         "find",
@@ -80,6 +81,7 @@ class Exchange:
         self._lock: Final[_thread.LockType] = _sync.Lock()
         self._todo: deque[Action] = deque()
         self._acting: bool = False
+        self._taken: Action | None = None  # out, and not begun
         # When a thread will look at what is parked.
         self._reminded: float | None = None
         self.find: Final = manager.table.find
@@ -126,7 +128,7 @@ class Exchange:
             UnknownTaskError: that thread has ended.
         """
         if not place.expect():
-            raise UnknownTaskError(f"any of thread {place.name}")
+            raise UnknownTaskError("", f"thread {place.name!r} is stopped")
         box = Mailbox(client)
         try:
             with self._lock:
@@ -318,24 +320,33 @@ class Exchange:
 
     def _act(self) -> None:
         """Do what is to be done, unless another thread is about it."""
-        with self._lock:
-            if self._acting:
-                return
-            self._acting = True
+        mine = False
         try:
+            # What follows is one step for an interrupt: none strikes between two of the
+            # lines under the lock.
+            with self._lock:
+                if self._acting:
+                    return
+                self._acting = mine = True
             while True:
                 with self._lock:
                     if not self._todo:
-                        self._acting = False
+                        self._acting = mine = False
                         return
-                    action = self._todo.popleft()
+                    action = self._taken = self._todo[0]
+                    del self._todo[0]
                 self._do(action)
         except BaseException:
             with self._lock:
-                self._acting = False  # who comes next goes on
+                if self._taken is not None and mine:  # and not begun
+                    self._todo.appendleft(self._taken)
+                    self._taken = None
+                if mine:
+                    self._acting = False  # who comes next goes on
             raise
 
     def _do(self, action: Action) -> None:
+        self._taken = None
         match action:
             case Open(entry, messages):
                 self._open(entry, messages)

@@ -130,7 +130,13 @@ class ThreadManager:
         """Post something for a task that is here; see `Inbox.offer`."""
         # Behind what other threads have posted: it may be of the same sender, who has
         # sent that first (BUS-MSG-15). Of what comes at the same time nobody knows.
-        if self.ident == _sync.get_ident() and not self.inbox.items:
+        # One that is recorded gets its number under the lock of the inbox, and has to
+        # lie there in that order (B5).
+        if (
+            self.ident == _sync.get_ident()
+            and not self.inbox.items
+            and message._trace is None
+        ):
             return self._post_inside(message)
         return self.inbox.offer(message, self)
 
@@ -284,8 +290,6 @@ class ThreadManager:
                 return admission
             if dropped:
                 entry.box.forget_dropped(len(dropped))
-        if message._trace is not None:
-            message._trace.accepted(entry.id.number)
         self._put(entry.box, message)
         return Admission.ACCEPTED
 

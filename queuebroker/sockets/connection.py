@@ -351,6 +351,10 @@ class SocketConnection(QueueConnection):
             protocol.taken = protocol.owed - len(self._inbox)
             protocol.credit(0)
         link.recover_locked()
+        far = self.peer_of(self.side)
+        if protocol.ended and not self.hung_up[far]:
+            # What was struck had taken the end out of the protocol, and told nobody.
+            self.hear_locked(Lost(PeerLostError("interrupted as the peer went")))
         super().recover_locked()
 
     def note(

@@ -171,8 +171,8 @@ class Driver:
         if self._turning == _sync.get_ident():
             return  # who turns it comes to that anyway
         # That call may have been the last one, and have stopped this by now.
-        self._ringing.append(None)
         try:
+            self._ringing.append(None)  # no interrupt strikes before this is done
             if not self._stopped:
                 os.eventfd_write(self._bell, 1)
         finally:

@@ -188,6 +188,9 @@ class Link:
         self.closed = True
         self.socket.close()
         self._close_fds_locked()
+        if self._attached and not self.led:  # else who sleeps on it is to be woken yet
+            self._attached = False
+            self.sleeper.close()
         if self.connection is not None:
             self.connection.forsake(self.lock)
 
@@ -438,9 +441,9 @@ class Link:
         """Sleep as who reads: until there is something, or the sleeper is released."""
         try:
             self.sleeper.sleep(deadline)
-        except OSError as error:
+        except _net.SocketFailure as failure:
             with self.lock:
-                self.lose_locked(error)
+                self.lose_locked(failure.error)
 
     def yield_locked(self, *, wanted: bool) -> None:
         """Give the reading back: at once if ``wanted``, else soon.
@@ -480,6 +483,8 @@ class Link:
             return
         self.flush_locked()
         self.rearm_locked()
+        if not self.led:
+            self._detach_locked()  # who was struck may have been about to attach it
 
     def _rearm(self) -> None:
         with self.lock:

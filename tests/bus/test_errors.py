@@ -56,7 +56,7 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
     ),
     (
         UnknownTaskError("a"),
-        {"name": "a"},
+        {"name": "a", "ended": ""},
         "cannot use a task: it is not registered: 'a'",
     ),
     (
@@ -82,7 +82,7 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
     (
         BusyError("socket 's'"),
         {"what": "socket 's'"},
-        "cannot use it now: it is owned: socket 's'",
+        "in use already: socket 's'",
     ),
     (
         BusFullError("task 'f'", 1024),

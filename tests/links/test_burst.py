@@ -122,6 +122,21 @@ def test_where_not_even_one_fits_it_goes_another_way() -> None:
     assert process.post(b"x") is Admission.ACCEPTED
 
 
+@clause("BUS-FLOW-1", "BUS-MSG-16")
+@pytest.mark.parametrize(("most", "fits"), [(8, 0), (9, 1), (100, 92)])
+def test_no_more_room_is_taken_however_short_messages_must_be(
+    most: int, fits: int
+) -> None:
+    process = Process(message_bytes_max=most)
+    burst = process.burst()
+    assert burst.add(bytes(fits))
+    assert process.relay.client.unread == 256
+    assert not burst.add(bytes(fits + 1))
+    process.round()
+    assert process.waiting == [bytes(fits)]
+    all_is_given_back(process)
+
+
 @clause("BUS-FLOW-1")
 def test_nobody_is_refused_for_room_that_nobody_uses() -> None:
     process = Process(task_fifo_messages=4)

@@ -118,13 +118,16 @@ def test_who_dials_somebody_who_closes_is_told_so() -> None:
     under_every_schedule(program)
 
 
-def test_the_first_address_where_somebody_listens_is_taken() -> None:
+@pytest.mark.parametrize("first", ["nobody", ""])
+def test_the_first_address_where_somebody_listens_is_taken(first: str) -> None:
+    """Whatever those before it are: they may come from another process."""
+
     def program(run: Run) -> None:
         desk = Desk(timeout_s=2.0)
         desk.open()
         last = QueueBroker("last", manager=desk.manager)
         far = run.spawn(last.accept, PORT)
-        desk.lines.dial(["nobody", "there", "last"], desk.made.append)
+        desk.lines.dial([first, "there", "last"], desk.made.append)
         desk.until(lambda: desk.made)
         desk.lines.send(1, b"x")
         far.join()

@@ -377,7 +377,7 @@ def test_who_has_the_name_of_a_process_keeps_it(near: Bus) -> None:
         first.started()
         first("counter('echo')")
 
-        with pytest.raises(BusyError, match="the name 'twin' on bus 'bus1'"):
+        with pytest.raises(BusyError, match="process name 'twin' on bus 'bus1'"):
             open_bus(process="twin", machine="machine")
 
         assert near.call("echo", 1) == 1
@@ -486,7 +486,7 @@ def test_a_master_that_fails_leaves_its_place(caplog: pytest.LogCaptureFixture) 
 def test_nobody_joins_under_the_name_of_the_master(near: Bus) -> None:
     with Far("far") as far:
         far.started()
-        with pytest.raises(BusyError, match="the name 'near'"):
+        with pytest.raises(BusyError, match="process name 'near'"):
             open_bus(process="near", machine="machine", role=Role.SLAVE)
         near.register("echo", on_command=lambda message: message.payload)
         assert far("bus.call('echo', 1)") == 1

@@ -332,8 +332,20 @@ BUS_ROUTING: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/thread_manager.py",
-                "        if self.ident == _sync.get_ident() and not self.inbox.items:\n",
-                "        if self.ident == _sync.get_ident():\n",
+                "            and not self.inbox.items\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "R28",
+        "what is recorded goes past the inbox that it got its number under",
+        ("BUS-MSG-15",),
+        (
+            Edit(
+                "bus/threads/thread_manager.py",
+                "            and message._trace is None\n",
+                "",
             ),
         ),
     ),

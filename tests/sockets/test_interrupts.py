@@ -7,17 +7,20 @@ never half a frame.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import signal
+import struct
+import threading
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker import DisconnectedQueueError
+from queuebroker import DisconnectedQueueError, ReceiveTimeoutError, _net, _sync
 from queuebroker.sockets import PeerLostError, SocketMessageQueue, link
 from specs.clauses import clause
 from tests.sockets.support import brokers, meet
 from tests.strikes import everywhere
-from tests.support import LIMIT_S
+from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -162,6 +165,86 @@ def test_a_receive_that_is_struck(
 
     assert {(False, 3), (False, 2)} <= seen
     assert any(ended for ended, _ in seen) is reads
+
+
+@clause("QB-ERR-9")
+def test_a_receive_that_is_struck_as_it_begins_to_wait(
+    pair: Callable[[], Ends],
+) -> None:
+    """The next one is woken all the same; nobody has waited in that socket before."""
+
+    def case(struck: Blow) -> None:
+        near, far = pair()
+        with suppress(ReceiveTimeoutError):
+            struck(lambda: near.receive(timeout=0.001))
+        far.send(b"m")
+        if not lost(lambda: near.receive(timeout=LIMIT_S)):
+            assert not check(near, far)[0]
+
+    everywhere(case)
+
+
+@clause("QB-ERR-9")
+def test_who_is_struck_as_its_peer_goes_knows_that_it_went(
+    pair: Callable[[], Ends],
+) -> None:
+    def case(struck: Blow) -> None:
+        near, far = pair()
+        let_nobody_read(near)
+        far._far.link.drop()
+        struck(lambda: lost(lambda: near.receive(timeout=LIMIT_S)))
+        assert lost(lambda: near.receive(timeout=LIMIT_S))
+        assert near.remote_disconnected
+        assert lost(lambda: near.send(b"m"))
+
+    everywhere(case)
+
+
+@clause("QB-ERR-9")
+def test_a_sleeper_that_is_struck_can_be_slept_on() -> None:
+    def case(struck: Blow) -> None:
+        sleeper = _net.Sleeper()
+        sleeper.release()
+        struck(sleeper.renew)
+        sleeper.renew()
+        sleeper.sleep(_sync.monotonic())
+        assert sleeper.locked()
+        sleeper.release()
+        sleeper.sleep(None)
+        sleeper.close()
+
+    everywhere(case)
+
+
+@clause("QB-ERR-9")
+@pytest.mark.parametrize("patience_s", [3600, 0], ids=["in the socket", "in a poll"])
+def test_what_the_handler_of_a_signal_raises_is_no_failure_of_the_socket(
+    patience_s: int, pair: Callable[[], Ends], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though it may be an `OSError`; and the connection is as it was."""
+    monkeypatch.setattr(_net, "_PATIENCE", struct.pack("@ll", patience_s, 1))
+    near, far = pair()
+
+    def struck(*_: object) -> None:
+        raise TimeoutError("of the handler")
+
+    before = signal.signal(signal.SIGUSR1, struck)
+    main = threading.main_thread().ident
+    assert main is not None
+    try:
+        with Threads() as threads:
+
+            def kick() -> None:
+                until(lambda: near._far.link.led, "it waits")
+                signal.pthread_kill(main, signal.SIGUSR1)
+
+            threads.start(kick)
+            with pytest.raises(TimeoutError, match="of the handler") as caught:
+                near.receive()
+        assert type(caught.value) is TimeoutError
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert check(near, far) == (False, [])
 
 
 @clause("QB-ERR-9")

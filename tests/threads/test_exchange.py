@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus.errors import BusFullError
+import bus
+from bus.core.actions import Fail
+from bus.errors import BusFullError, UnresolvedError
 from bus.threads.account import Account
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 from queuebroker.parking import taken_lock
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.strikes import Blow, everywhere
 from tests.threads.station import Clerk, Station
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bus.core.actions import Action
     from queuebroker.testing import Run, Spawned
 
 NUMBERS = [1, 2, 3]
@@ -311,6 +316,46 @@ def test_the_bound_holds_between_any_two_instructions(run_of: int) -> None:
         assert entry.place is place
 
     explore(program, bound=2, random=100, seed=1, limit=1_000, bytecode=[Account])
+
+
+@clause("BUS-MSG-15")
+def test_what_is_recorded_is_read_in_the_order_of_its_numbers() -> None:
+    """Numbers are drawn under the lock of the inbox: so it goes there."""
+    station = Station()
+    station.register("c", station.home)
+    station.home.adopt()
+    station.home.poll(0)
+    message = station.message("c", "recorded")
+    trace: Any = SimpleNamespace(accepted=lambda _: None)
+    message._trace = trace
+
+    station.exchange.send(message)
+
+    assert list(station.home.inbox.items) == [message]
+
+
+def test_an_interrupt_keeps_nothing_from_being_done_later() -> None:
+    """Whoever decides next goes on, with what was decided before, in order."""
+
+    def case(struck: Blow) -> None:
+        station = Station()
+        clerk = station.sender
+
+        def fails(number: int) -> list[Action]:
+            error = UnresolvedError("c", 0.0)
+            return [Fail(station.message("c", number), error)]
+
+        struck(lambda: station.exchange.decide(lambda: fails(1) + fails(2)))
+        station.exchange.decide(lambda: fails(3))
+
+        told = [payload for payload, _ in clerk.failures]
+        # One thing that was struck itself may be lost: nobody knows how far it came.
+        assert told in ([1, 2, 3], [2, 3], [1, 3], [3])
+        lost.append(3 - len(told))
+
+    lost: list[int] = []
+    everywhere(case, packages=[bus])
+    assert lost.count(0) > len(lost) // 2
 
 
 def _parked(station: Station) -> list[Any]:

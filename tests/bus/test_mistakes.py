@@ -1,0 +1,100 @@
+"""What is told to whoever makes a mistake: at once, and nothing is lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus import Bus, UnknownTaskError
+from bus.journal.writer import Journal
+from specs.clauses import clause
+from tests.bus.support import memory_bus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+async def _coroutine(_: object) -> None:
+    """Be what nobody would ever run."""
+
+
+class _Awaited:
+    """What is called as a coroutine function is."""
+
+    async def __call__(self, _: object) -> None:
+        """Never run."""
+
+
+@clause("BUS-DEREG-12")
+def test_a_closed_bus_says_that_it_is_closed() -> None:
+    with memory_bus("mist") as bus:
+        here = bus.here()
+        task = bus.register("task", thread=here)
+    acts: list[Callable[[], object]] = [
+        lambda: bus.command("x"),
+        lambda: bus.call("x"),
+        lambda: bus.register("x"),
+        bus.thread,
+        bus.here,
+        lambda: list(bus.listen("x")),
+        lambda: bus.wait_for("x"),
+    ]
+    for act in acts:
+        with pytest.raises(UnknownTaskError, match="task: bus 'mist' is closed") as it:
+            act()
+        assert it.value.ended == "bus 'mist' is closed"
+    with pytest.raises(UnknownTaskError, match=f"thread {here.name!r} is stopped"):
+        here.poll()
+    with pytest.raises(UnknownTaskError, match="it is not registered: 'task'"):
+        task.command("x")
+
+
+@clause("BUS-DEREG-12")
+def test_who_waits_while_the_bus_is_closed_is_told_that() -> None:
+    with memory_bus("mist") as bus:
+        bus.register("closes", on_command=lambda _: bus.close())
+        bus.command("closes")
+
+        with pytest.raises(UnknownTaskError, match="bus 'mist' is closed"):
+            bus.call("nobody", timeout=None)
+
+
+@clause("BUS-INIT-7")
+@pytest.mark.parametrize("callback", [_coroutine, _Awaited()])
+def test_what_would_never_run_is_refused(callback: Any) -> None:
+    """And nothing has changed: the name is free."""
+    with memory_bus() as bus:
+        other = bus.register("other", thread=bus.here())
+        acts: list[Callable[[], object]] = [
+            lambda: bus.register("x", on_command=callback),
+            lambda: bus.register("x", on_undelivered=callback),
+            lambda: bus.task("x")(callback),
+            lambda: other.on_command(callback),
+            lambda: other.subscribe("x", callback),
+            lambda: other.watch("x", callback),
+            lambda: other.command("other", on_response=callback),
+            lambda: bus.here().call_soon(callback),
+        ]
+        for act in acts:
+            with pytest.raises(TypeError, match="is a coroutine function: a thread"):
+                act()
+        assert [each.address.module for each in bus.tasks()] == ["other"]
+
+
+@clause("BUS-INIT-7")
+def test_a_decorator_without_a_name_says_so() -> None:
+    with memory_bus() as bus:
+        for wrong, why in ((_Awaited(), r"needs a name: use @bus\.task"), (5, "name")):
+            name: Any = wrong
+            with pytest.raises(TypeError, match=why):
+                bus.task(name)
+        assert not bus.tasks()
+
+
+def test_a_journal_that_is_closed_records_no_bus(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.close()
+    with pytest.raises(ValueError, match="open until the bus is closed, got <Journal"):
+        Bus("b", journal=journal)
