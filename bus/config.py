@@ -275,7 +275,9 @@ class BusConfig:
         2.5, "BUS-DISC-12", "After how long a silence a link asks for a sign of life."
     )
     lease_s: float = _period(
-        10.0, "BUS-DISC-12", "After how long a silence a machine counts as lost."
+        10.0,
+        "BUS-DISC-12",
+        "After how long a silence a process is said to be stuck, or given up.",
     )
 
     # Strangers.

@@ -310,6 +310,10 @@ class Bus:
     ) -> Task:
         """Register a task; it can be addressed at once (BUS-INIT-7).
 
+        If a process of which nothing was known yet turns out to have the name, the
+        later of the two tasks leaves: that is logged, and to use it raises
+        `NameTakenError`.
+
         thread: what hosts it; the bus's own default thread if None.
         visibility: a private task is addressed by nobody, and gets answers and
           notifications only (BUS-INIT-9).

@@ -488,7 +488,9 @@ class Task:
     ) -> Subscription:
         """Hear what a task notifies, or all that a pattern names (BUS-MSG-5, AMO-26).
 
-        Those too that come later, and those that go and come back.
+        Those too that come later, and those that go and come back. A task gets each
+        notification once: where several of its subscriptions match, the first that
+        was made is called, and all are in ``message.subscriptions``.
 
         bus: of those who are heard; None for this task's own.
         ref: given to the callback, as ``message.reference``.

@@ -116,6 +116,6 @@ def _fail(message: str) -> NoReturn:
 @click.version_option(package_name="queuebroker", prog_name="bus")
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """Record what goes over channels, and hold it to its promises."""
+    """Look at a live bus and talk on it; check what was recorded."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

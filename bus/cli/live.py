@@ -59,6 +59,7 @@ __all__ = [
     "pause",
     "silence",
     "to_json",
+    "unserved",
 ]
 
 FAILED: Final = 1
@@ -224,15 +225,23 @@ def joined(target: Target, *, patient: bool = False) -> Iterator[Bus]:
         yield bus
 
 
-def _check_served(bus: str) -> None:
-    """End unless somebody is on a bus; nothing is made where there is none."""
+def unserved(bus: str) -> str:
+    """Say that nobody is on a bus, and where it was looked for; "" if somebody is.
+
+    Nothing is made where there is none.
+    """
     place = run_base() / bus
     try:
         served = place.is_dir() and RunDirectory(bus, AccessList()).is_served()
     except ValueError as error:
         fail(str(error))
-    if not served:
-        fail(f"nobody is on bus {bus!r}: looked in {place}")
+    return "" if served else f"nobody is on bus {bus!r}: looked in {place}"
+
+
+def _check_served(bus: str) -> None:
+    """End unless somebody is on a bus."""
+    if nobody := unserved(bus):
+        fail(nobody)
 
 
 # Whom to ask.

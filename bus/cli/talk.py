@@ -17,6 +17,7 @@ from bus.cli.live import (
     live_options,
     parsed,
     to_json,
+    unserved,
 )
 from bus.core.routing_table import Visibility
 from bus.core.specification import Specification
@@ -195,14 +196,16 @@ def listen(target: Target, pattern: str, count: int | None) -> None:
 def wait_for(target: Target, name: str) -> None:
     """Wait until somebody has the public name NAME, and print its address.
 
-    Waits for the bus, too. Ends with 124 if the time is over.
+    Waits for the bus, too, and says so. Ends with 124 if the time is over.
     """
+    if nobody := unserved(target.bus):
+        click.echo(f"bus: {nobody}; waiting", err=True)
     with joined(target, patient=True) as bus:
         try:
             address = bus.wait_for(name, target.timeout_s)
         except CommandTimeoutError as error:
-            waited = f"waited for {error.timeout_s:g} s"
-            fail(f"nobody has {name!r} on bus {target.bus!r}: {waited}", TIMED_OUT)
+            what = unserved(target.bus) or f"nobody has {name!r} on bus {target.bus!r}"
+            fail(f"{what}: waited for {error.timeout_s:g} s", TIMED_OUT)
     if target.as_json:
         click.echo(to_json({"name": address.module, "address": str(address)}))
     else:

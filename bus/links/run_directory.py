@@ -82,6 +82,8 @@ class RunDirectory:
             entered = os.access(directory, os.X_OK)
         except PermissionError as error:
             raise self._denied(f"{directory}: {error.strerror}") from None
+        except (FileExistsError, NotADirectoryError):
+            raise self._denied(f"{directory} is no directory") from None
         if not stat.S_ISDIR(about.st_mode):
             raise self._denied(f"{directory} is no directory")
         if not self._access.trusts(about.st_uid):

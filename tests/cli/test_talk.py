@@ -170,20 +170,23 @@ def test_a_name_is_waited_for_though_there_is_no_bus_yet(
             far("counter('late')")
             answer, complaints = waiting.communicate(timeout=LIMIT_S)
 
-    assert (waiting.returncode, complaints) == (0, "")
+    nobody = f"nobody is on bus 'bus1': looked in {own_run_directory}/bus1"
+    assert (waiting.returncode, complaints) == (0, f"bus: {nobody}; waiting\n")
     assert answer == "ism://bus1@machine/late\n"
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["no bus", "a bus"])
 def test_a_name_is_not_waited_for_longer_than_said(
-    there: bool, request: pytest.FixtureRequest
+    there: bool, request: pytest.FixtureRequest, own_run_directory: Path
 ) -> None:
+    """Who has mistyped the name of the bus is told that nobody is on that."""
+    nobody = f"nobody is on bus 'bus1': looked in {own_run_directory}/bus1"
+    told = f"bus: {nobody}; waiting\nbus: {nobody}: waited for 0.2 s\n"
     if there:
         request.getfixturevalue("alpha")
+        told = "bus: nobody has 'nobody' on bus 'bus1': waited for 0.2 s\n"
 
     result = verb("wait-for", "nobody", "--timeout", "0.2")
 
     assert (result.exit_code, result.stdout) == (124, "")
-    assert result.stderr == (
-        "bus: nobody has 'nobody' on bus 'bus1': waited for 0.2 s\n"
-    )
+    assert result.stderr == told

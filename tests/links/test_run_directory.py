@@ -55,6 +55,18 @@ def test_one_that_others_can_enter_or_write_to_is_refused(
 
 
 @clause("BUS-SEC-3")
+@pytest.mark.parametrize("which", ["base", "above it", "of the bus"])
+def test_one_that_is_a_file_is_refused(base: Path, which: str) -> None:
+    wrong = base / "bus1" if which == "of the bus" else base
+    wrong.parent.mkdir(mode=0o700, exist_ok=True)
+    wrong.write_text("")
+    given = base / "below" if which == "above it" else base
+
+    with pytest.raises(AccessDeniedError, match=f"{given}.* is no directory"):
+        RunDirectory("bus1", OURS, str(given))
+
+
+@clause("BUS-SEC-3")
 def test_a_group_may_read_where_the_access_list_has_one(base: Path) -> None:
     made = RunDirectory("bus1", AccessList(gids=[os.getegid()]))
 
