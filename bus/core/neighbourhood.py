@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from bus.core.correspondence import Correspondence
 from bus.core.directory import Directory
 from bus.core.finder import Finder
+from bus.core.intake import Intake
 from bus.core.keep_alive import KeepAlive
 from bus.core.links import Links
 from bus.core.listening import Listening
@@ -127,6 +128,7 @@ class Neighbourhood:
         self.correspondence: Final = Correspondence(
             self.neighbours, manager, self.relays
         )
+        self.intake: Final = Intake(self.neighbours, self.relays)
         self.finder: Final = Finder(
             self.neighbours, manager, self.directory, self.relays
         )
@@ -256,7 +258,7 @@ class Neighbourhood:
 
     def extracted(self, messages: Iterable[Taken], now: float) -> None:
         """Note that tasks took, or dropped, what came over links."""
-        self.correspondence.extracted(messages, now)
+        self.intake.extracted(messages, now)
 
     # Links.
 
@@ -363,6 +365,7 @@ class Neighbourhood:
 
     def tick(self, now: float) -> list[Action]:
         """Give up what has taken too long, close what nobody needs, try again."""
+        self.intake.expire(now)
         self.correspondence.expire(now)
         self.finder.review(now)
         for link in list(self.links.by_number.values()):
@@ -391,7 +394,7 @@ class Neighbourhood:
         times = [
             self._repeat_at,
             self.finder.next_deadline(),
-            self.correspondence.next_deadline(),
+            self.intake.next_deadline(),
             self.keep_alive.next_deadline(),
             *self.links.redial.values(),
             *map(self.links.late_at, self.links.by_number.values()),
@@ -446,7 +449,7 @@ class Neighbourhood:
         assert peer is not None
         match frame:
             case Batch():
-                self.correspondence.arrived(peer, frame, now)
+                self.intake.arrived(peer, frame, now)
             case Ack():
                 self.correspondence.acknowledged(peer, frame)
             case Ping():
@@ -535,7 +538,8 @@ class Neighbourhood:
             session.reset()
             assert link.identity is not None
             self.links.is_up(peer, link.identity)
-        self.correspondence.opened(peer, frame)
+        self.intake.opened(peer, frame)
+        self.correspondence.pump(peer)
         if link.kind is LinkKind.SIGNALLING and not peer.joined:
             self._succeed(peer, now)
             peer.joined = True
@@ -573,7 +577,8 @@ class Neighbourhood:
             if (number.machine, number.process) == peer.key:
                 self.neighbours.todo += self.manager.disappeared(number, address)
         heard = any(map(self.relays.audience, peer.relays.values()))
-        self.correspondence.lose(peer, now)
+        self.intake.lost(peer, now)
+        self.correspondence.lose(peer)
         self.links.is_down(peer)
         if heard:
             self._repeat_at = now + _REPEAT_S

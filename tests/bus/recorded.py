@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bus.journal.format import Record
     from bus.journal.reader import StoredJournal
 
-__all__ = ["BUS_RULES", "holds", "links", "names", "told"]
+__all__ = ["BUS_RULES", "holds", "lines", "links", "names", "nobody", "told"]
 
 BUS_RULES: Final = ("B1", "B2", "B3", "B5")
 
@@ -70,6 +70,11 @@ def told(folder: Path, process: str = "") -> list[str]:
     return steps
 
 
+def lines(text: str) -> list[str]:
+    """Return the steps that a text spells out, one to a line, as `told` gives them."""
+    return [line.strip() for line in text.strip().splitlines()]
+
+
 def _line(record: Record, called: dict[int, str]) -> str:
     sort = _SORTS[record.flags & int(Flag.MULTICAST | Flag.ANSWER)]
     words = [
@@ -113,3 +118,7 @@ def holds(folder: Path, *, checked: Collection[str] = BUS_RULES) -> None:
     assert {each.verdict for each in found.values()} == {Verdict.PASS}, found
     for rule in checked:
         assert found[rule].checked, f"{rule} had nothing to check"
+
+
+def nobody(_: object) -> None:
+    """Take what comes."""

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus import BusConfig, BusFullError, Incoming
+from bus import BusConfig, Incoming
 from bus.events import BusOperation
 from bus.journal.bus_recorder import BusRecorder
 from bus.journal.format import Kind, kind_name
 from bus.journal.reader import open_journals
 from bus.journal.writer import Journal
 from specs.clauses import clause
-from tests.bus.recorded import holds, names, told
-from tests.bus.support import Holder, memory_bus, serve, settle
+from tests.bus.recorded import holds, lines, names, nobody, told
+from tests.bus.scenarios import SCENARIOS, Bench
+from tests.bus.support import Holder, memory_bus, serve
 from tests.journal.telling import SMALL
 from tests.support import Threads, switch_interval, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from bus import Bus, Overflow, Task
-
-LONG_S: Final = 30.0
+    from bus import Bus
 
 
 @contextmanager
@@ -38,438 +37,15 @@ def recorded(folder: Path, config: BusConfig | None = None) -> Iterator[Bus]:
         yield bus
 
 
-class Bench:
-    """A recorded bus whose tasks are all in the thread of the test."""
-
-    def __init__(self, bus: Bus) -> None:
-        self.bus = bus
-        self.a = self.task("a")
-
-    def task(self, name: str, **options: Any) -> Task:
-        """Register a task that answers with what it gets."""
-        options.setdefault("on_command", lambda message: message.payload)
-        return self.bus.register(name, thread=self.bus.here(), **options)
-
-    def send(self, *payloads: object, to: str = "b") -> None:
-        """Send commands as ``a``; who refuses one is right."""
-        for payload in payloads:
-            with suppress(BusFullError):
-                self.a.command(to, payload)
-
-    def settle(self) -> None:
-        """Serve until there is nothing to do."""
-        settle(self.bus)
-
-
-def nobody(_: object) -> None:
-    """Take what comes."""
-
-
-# What is done, by name, and what stands in the journal then.
-
-
-def command(bench: Bench) -> None:
-    bench.task("b")
-    bench.send(1, 2)
-    bench.settle()
-
-
-def call(bench: Bench) -> None:
-    bench.task("b")
-    bench.a.call("b", 1)
-
-
-def call_another_thread(bench: Bench) -> None:
-    bench.bus.register("b", on_command=lambda _: 1)
-    bench.a.call("b", 1)
-
-
-def call_direct(bench: Bench) -> None:
-    """Who asks waits in a thread of its own, and is given the answer there."""
-    caller = bench.bus.register("c")
-    bench.bus.register("b", thread=bench.bus.thread("far"), on_command=lambda _: 1)
-    caller.call("b", 1)
-
-
-def answer_too_late(bench: Bench) -> None:
-    b = bench.task("b", on_command=None)
-    handle = bench.a.command("b", on_response=nobody, timeout=LONG_S)
-    question = b.receive()
-    handle.cancel()
-    question.respond(1)
-    bench.settle()
-
-
-def notify(bench: Bench) -> None:
-    for name in ("b", "c"):
-        bench.task(name).subscribe("a", nobody)
-    bench.a.notify(1)
-    bench.settle()
-
-
-def notify_and_answer(bench: Bench) -> None:
-    answers: list[object] = []
-    for name in ("b", "c"):
-        bench.task(name).subscribe("a", lambda message: message.respond(1))
-    bench.a.notify(1, on_response=answers.append, timeout=LONG_S)
-    serve(bench.bus, lambda: len(answers) == 2, "both have answered")
-
-
-def notify_who_hears_no_more(bench: Bench) -> None:
-    subscription = bench.task("b").subscribe("a", nobody)
-    bench.a.notify(1)
-    subscription.cancel()
-    bench.settle()
-
-
-def notify_more_than_fit(bench: Bench) -> None:
-    bench.task("b").subscribe("a", nobody, capacity=1)
-    bench.a.notify(1)
-    bench.a.notify(2)
-    bench.settle()
-
-
-def expired(bench: Bench) -> None:
-    bench.task("b")
-    bench.a.command("b", 1, timeout=0)
-    bench.a.command("b", 2, on_response=nobody, timeout=0)
-    bench.settle()
-
-
-def cancelled(bench: Bench) -> None:
-    bench.task("b")
-    bench.a.command("b", 1, on_response=nobody, timeout=LONG_S).cancel()
-    bench.settle()
-
-
-def overflowing(overflow: Overflow) -> Callable[[Bench], None]:
-    def overflow_(bench: Bench) -> None:
-        bench.task("b", overflow=overflow, capacity=2)
-        bench.send(1, 2, 3, 4)
-        bench.settle()
-        bench.send(5)
-        bench.settle()
-
-    return overflow_
-
-
-def dropped_by_another_thread(bench: Bench) -> None:
-    bench.task("b", overflow="drop-oldest", capacity=1)
-    with Threads() as threads:
-        threads.start(bench.send, 1, 2)
-    bench.settle()
-
-
-def waits_for_a_name(bench: Bench) -> None:
-    bench.send(1)
-    bench.task("b")
-    bench.send(2)
-    bench.settle()
-
-
-def waits_and_is_too_much(bench: Bench) -> None:
-    """Who takes the name has room for one; the second had its number already."""
-    bench.send(1, 2)
-    bench.task("b", capacity=1)
-    bench.settle()
-    bench.send(3)
-    bench.settle()
-
-
-def nobody_takes_the_name(bench: Bench) -> None:
-    lost: list[object] = []
-    sender = bench.task("c", on_undelivered=lost.append)
-    sender.command("b", 1, timeout=0)
-    serve(bench.bus, lambda: lost, "it is told")
-
-
-def next_holder(bench: Bench) -> None:
-    first = bench.task("b")
-    bench.send(1, 2)
-    first.deregister()
-    bench.settle()
-    bench.task("b")
-    bench.send(3)
-    bench.settle()
-
-
-def left_for_good(bench: Bench) -> None:
-    b = bench.task("b")
-    bench.send(1)
-    b.deregister(final=True)
-    bench.settle()
-
-
-def left_and_nobody_comes(bench: Bench) -> None:
-    b = bench.task("b")
-    bench.send(1)
-    b.deregister()
-    bench.settle()
-
-
-def left_with_notifications(bench: Bench) -> None:
-    b = bench.task("b")
-    b.subscribe("a", nobody)
-    bench.a.notify(1)
-    b.deregister()
-    bench.settle()
-
-
-def moved(bench: Bench) -> None:
-    b = bench.task("b")
-    bench.send(1)
-    b.move(bench.bus.thread("far"))
-    bench.a.call("b", 2)
-
-
-def received(bench: Bench) -> None:
-    b = bench.task("b", on_command=None)
-    bench.send(1, 2)
-    b.receive()
-
-
-def unread_at_close(bench: Bench) -> None:
-    bench.task("b", on_command=None)
-    bench.send(1)
-
-
-DELIVERED_1_2 = """
-    extract a b 1
-    deliver a b 1
-    extract a b 2
-    deliver a b 2"""
-KEPT = f"""
-    command a b 1
-    command a b 2{DELIVERED_1_2}
-    command a b 3
-    extract a b 3
-    deliver a b 3"""
-
-
-def called(by: str) -> str:
-    return f"""
-    command {by} b 1
-    extract {by} b 1
-    deliver {by} b 1
-    respond b {by} !1
-    deliver b {by} !1"""
-
-
-SCENARIOS: dict[str, tuple[Callable[[Bench], None], str]] = {
-    "commands": (command, f"command a b 1\ncommand a b 2{DELIVERED_1_2}"),
-    "a call in one thread": (call, called("a")),
-    "a call to another thread": (call_another_thread, called("a")),
-    "a call in neither": (call_direct, called("c")),
-    "an answer that comes too late": (
-        answer_too_late,
-        """
-        command a b 1
-        extract a b 1
-        deliver a b 1
-        respond b a !1
-        discard b a !1 unwanted
-        """,
-    ),
-    "a notification to two": (
-        notify,
-        """
-        notify a b *1
-        notify a c *2
-        extract a b *1
-        deliver a b *1
-        extract a c *2
-        deliver a c *2
-        """,
-    ),
-    "answers to a notification": (
-        notify_and_answer,
-        """
-        notify a b *1
-        notify a c *2
-        extract a b *1
-        deliver a b *1
-        respond b a *!1
-        extract a c *2
-        deliver a c *2
-        respond c a *!2
-        deliver b a *!1
-        deliver c a *!2
-        """,
-    ),
-    "a notification to who hears no more": (
-        notify_who_hears_no_more,
-        """
-        notify a b *1
-        extract a b *1
-        discard a b *1 unwanted
-        """,
-    ),
-    "more notifications than fit": (
-        notify_more_than_fit,
-        """
-        notify a b *1
-        notify a b *2
-        discard a b *1 oldest
-        extract a b *2
-        deliver a b *2
-        """,
-    ),
-    "expired": (
-        expired,
-        """
-        command a b 1
-        command a b 2
-        extract a b 1
-        undelivered a b 1 expired
-        extract a b 2
-        discard a b 2 expired
-        """,
-    ),
-    "cancelled": (
-        cancelled,
-        """
-        command a b 1
-        extract a b 1
-        discard a b 1 cancelled
-        """,
-    ),
-    "too many, error": (overflowing("error"), KEPT),
-    "too many, block": (overflowing("block"), KEPT),
-    "too many, drop-newest": (overflowing("drop-newest"), KEPT),
-    "too many, drop-oldest": (
-        overflowing("drop-oldest"),
-        """
-        command a b 1
-        command a b 2
-        command a b 3
-        undelivered a b 1 oldest
-        command a b 4
-        undelivered a b 2 oldest
-        extract a b 3
-        deliver a b 3
-        extract a b 4
-        deliver a b 4
-        command a b 5
-        extract a b 5
-        deliver a b 5
-        """,
-    ),
-    "too many, disconnect": (
-        overflowing("disconnect"),
-        """
-        command a b 1
-        command a b 2
-        discard a b 1 addressee_gone
-        discard a b 2 addressee_gone
-        undelivered a b 1 addressee_gone
-        undelivered a b 2 addressee_gone
-        """,
-    ),
-    "dropped by another thread": (
-        dropped_by_another_thread,
-        """
-        command a b 1
-        command a b 2
-        undelivered a b 1 oldest
-        extract a b 2
-        deliver a b 2
-        """,
-    ),
-    "waits for a name": (
-        waits_for_a_name,
-        f"command a b 1\ncommand a b 2{DELIVERED_1_2}",
-    ),
-    "waits and is too much": (
-        waits_and_is_too_much,
-        """
-        command a b 1
-        extract a b 1
-        deliver a b 1
-        command a b 3
-        extract a b 3
-        deliver a b 3
-        """,
-    ),
-    "nobody takes the name": (nobody_takes_the_name, ""),
-    "the next holder of a name": (
-        next_holder,
-        f"""
-        command a b 1
-        command a b 2
-        discard a b 1 addressee_gone
-        discard a b 2 addressee_gone
-        command a b' 1
-        command a b' 2
-        command a b' 3{DELIVERED_1_2.replace("a b", "a b'")}
-        extract a b' 3
-        deliver a b' 3
-        """,
-    ),
-    "left for good": (
-        left_for_good,
-        """
-        command a b 1
-        discard a b 1 addressee_gone
-        undelivered a b 1 addressee_gone
-        """,
-    ),
-    "left, and nobody comes": (
-        left_and_nobody_comes,
-        """
-        command a b 1
-        discard a b 1 addressee_gone
-        """,
-    ),
-    "left with notifications": (
-        left_with_notifications,
-        """
-        notify a b *1
-        discard a b *1 addressee_gone
-        """,
-    ),
-    "moved": (
-        moved,
-        f"""
-        command a b 1
-        command a b 2{DELIVERED_1_2}
-        respond b a !2
-        deliver b a !2
-        """,
-    ),
-    "received, and unread at the close": (
-        received,
-        """
-        command a b 1
-        command a b 2
-        extract a b 1
-        deliver a b 1
-        discard a b 2 addressee_gone
-        undelivered a b 2 addressee_gone
-        """,
-    ),
-    "unread at the close": (
-        unread_at_close,
-        """
-        command a b 1
-        discard a b 1 addressee_gone
-        undelivered a b 1 addressee_gone
-        """,
-    ),
-}
-
-
 @clause("B1", "B3", "B5")
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_what_is_done_is_recorded_step_by_step(name: str, tmp_path: Path) -> None:
     scenario, steps = SCENARIOS[name]
     config = BusConfig(send_timeout_s=0.01)
-    with (
-        Journal(tmp_path, segment_bytes=SMALL) as journal,
-        memory_bus(journal=journal, config=config) as b,
-    ):
-        scenario(Bench(b))
+    with recorded(tmp_path, config) as bus:
+        scenario(Bench(bus))
 
-    expected = [line.strip() for line in steps.strip().splitlines()]
+    expected = lines(steps)
     assert told(tmp_path) == expected
     delivered = any(line.startswith("deliver") for line in expected)
     holds(tmp_path, checked=("B1", "B3", "B5") if delivered else ())
@@ -500,8 +76,8 @@ def test_two_threads_that_send_as_one_task_are_seen_in_one_order(
         for task in (reader, other):
             bus.call(task.address)
 
-    lines = told(tmp_path)
-    numbers = [int(line.split()[3]) for line in lines if line.startswith("command a ")]
+    steps = told(tmp_path)
+    numbers = [int(line.split()[3]) for line in steps if line.startswith("command a ")]
     assert sorted(numbers) == list(range(1, 4 * each + 1))
     holds(tmp_path, checked=("B1", "B3", "B5"))
 
@@ -509,10 +85,7 @@ def test_two_threads_that_send_as_one_task_are_seen_in_one_order(
 @clause("B5")
 def test_a_message_that_is_refused_takes_no_number(tmp_path: Path) -> None:
     """Else one thread could be given the number, and another one the room."""
-    with (
-        Journal(tmp_path, segment_bytes=SMALL) as journal,
-        memory_bus(journal=journal) as bus,
-    ):
+    with recorded(tmp_path) as bus:
         bench = Bench(bus)
         bench.task("b", capacity=1)
         bench.send(1, 2)
@@ -556,10 +129,7 @@ def test_a_command_is_recorded_before_anybody_can_read_it(
 
 
 def test_tasks_and_the_process_are_registered_and_leave(tmp_path: Path) -> None:
-    with (
-        Journal(tmp_path, segment_bytes=SMALL) as journal,
-        memory_bus(journal=journal) as bus,
-    ):
+    with recorded(tmp_path) as bus:
         bench = Bench(bus)
         bench.a.move(bus.thread("far"))
         serve(bus, lambda: "move a" in registrations(tmp_path), "it has moved")

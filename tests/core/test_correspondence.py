@@ -53,7 +53,7 @@ class Scene:
 
     @property
     def strays(self) -> int:
-        return self.here.remote.correspondence.strays
+        return self.here.remote.intake.strays
 
     def run(
         self,

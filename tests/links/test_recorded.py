@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
-import attrs
 import pytest
 
 from bus import BusFullError, Role
@@ -16,87 +15,21 @@ from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
 from bus.journal.writer import Journal
 from bus.links import comm_thread
-from bus.testing import memory_bus
 from specs.clauses import clause
-from tests.bus.recorded import BUS_RULES, holds, links, told
+from tests.bus.recorded import BUS_RULES, holds, lines, links, told
 from tests.bus.support import socket_bus
 from tests.journal.telling import SMALL
-from tests.links.processes import (
-    PATIENT,
-    Reader,
-    comm_of,
-    commands,
-    held,
-    linked,
-    settled,
-)
+from tests.links.processes import Reader, comm_of, commands, held, linked, settled
 from tests.links.real import Far
-from tests.support import LIMIT_S, until
+from tests.links.scenarios import MACHINE, SCENARIOS, heard, pair, unread
+from tests.support import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from bus import Bus, Incoming, Overflow, Undelivered
     from bus.core.peer import Peer
     from bus.core.wire import Frame
-
-MACHINE: Final = "machine"  # of all processes here, and in their journals
-
-
-@attrs.frozen
-class Pair:
-    """Two processes; ``a`` is a task of the near one, ``lost`` what that has lost."""
-
-    near: Bus
-    far: Bus
-    lost: list[Undelivered] = attrs.field(factory=list)
-
-    def start(self) -> Any:
-        """Register the task."""
-        return self.near.register("a", on_undelivered=self.lost.append)
-
-
-@contextmanager
-def pair(folder: Path, *, recorded: str = "near far", **limits: Any) -> Iterator[Pair]:
-    """Give two processes, of which some are recorded."""
-    config = attrs.evolve(PATIENT, **limits)
-    with ExitStack() as stack:
-        journals = {
-            name: stack.enter_context(
-                Journal(folder / name, machine=MACHINE, segment_bytes=SMALL)
-            )
-            for name in recorded.split()
-        }
-        near = stack.enter_context(
-            memory_bus(process="near", config=config, journal=journals.get("near"))
-        )
-        far = stack.enter_context(
-            memory_bus(
-                process="far", beside=near, config=config, journal=journals.get("far")
-            )
-        )
-        yield Pair(near, far)
-
-
-def nobody(_: object) -> None:
-    """Take what comes."""
-
-
-def unread(bus: Bus, count: int) -> None:
-    """Wait until the only task of a process has so many commands to read."""
-    until(
-        lambda: [each.commands.unread for each in bus.tasks()] == [count],
-        f"{count} commands are there",
-    )
-
-
-def heard(bus: Bus, name: str) -> None:
-    """Wait until it is known that somebody in another process hears a task."""
-    remote = comm_of(bus).remote
-    entry = bus._exchange.find(name)
-    assert entry is not None
-    until(lambda: bool([*remote.listening.hearers(entry)]), "it is heard")
 
 
 def peer_of(bus: Bus) -> Peer:
@@ -108,275 +41,6 @@ def peer_of(bus: Bus) -> Peer:
 def under_way(bus: Bus) -> int:
     """Return how many messages are on the link and not known to be taken."""
     return sum(len(relay.unacked) for relay in peer_of(bus).all_relays())
-
-
-# What is done, by name, and what stands in the two journals then.
-
-
-def commands_there(pair: Pair) -> None:
-    reader = Reader(pair.far, "b")
-    a = pair.start()
-    a.command("b", 1)
-    a.command("b", 2)
-    reader.has(2)
-
-
-def commands_back(pair: Pair) -> None:
-    reader = Reader(pair.near, "a")
-    pair.far.register("b").command("a", 1)
-    reader.has(1)
-
-
-def call(pair: Pair) -> None:
-    Reader(pair.far, "b")
-    assert pair.start().call("b", 1) == 1
-
-
-def call_in_vain(pair: Pair) -> None:
-    """Who asked does not want the answer any more when it comes."""
-    b = pair.far.register("b", thread=pair.far.here())
-    a = pair.start()
-    handle = a.command("b", on_response=nobody, timeout=LIMIT_S)
-    question = b.receive(LIMIT_S)
-    handle.cancel()
-    question.respond(1)
-    until(lambda: late(a) == 1, "the answer has come")
-
-
-def late(task: Any) -> int:
-    count: int = task._receiver.late
-    return count
-
-
-def notify(pair: Pair) -> None:
-    got: list[object] = []
-    a = pair.start()
-    for name in ("b", "c"):
-        pair.far.register(name).subscribe("a", got.append)
-    heard(pair.near, "a")
-    a.notify(1)
-    until(lambda: len(got) == 2, "both have heard")
-
-
-def notify_here_and_there(pair: Pair) -> None:
-    got: list[object] = []
-    a = pair.start()
-    pair.near.register("d").subscribe("a", got.append)
-    pair.far.register("b").subscribe("a", lambda message: message.respond(1))
-    heard(pair.near, "a")
-    a.notify(1, on_response=got.append, timeout=LIMIT_S)
-    until(lambda: len(got) == 2, "one has heard, one has answered")
-
-
-def left_and_came_here(pair: Pair) -> None:
-    """What it has not read goes to who has the name next, in another process."""
-    b = pair.far.register("b")
-    a = pair.start()
-    a.command("b", 1)
-    a.command("b", 2)
-    unread(pair.far, 2)
-    b.deregister()
-    owners = comm_of(pair.near).remote.directory.users.owners
-    until(lambda: "b" not in dict(owners()), "it is known to be gone")
-    reader = Reader(pair.near, "b")
-    reader.has(2)
-    assert reader.got == [1, 2]
-
-
-def left_for_good(pair: Pair) -> None:
-    b = pair.far.register("b")
-    pair.start().command("b", 1)
-    unread(pair.far, 1)
-    b.deregister(final=True)
-    until(lambda: len(pair.lost) == 1, "it is told")
-
-
-def process_leaves(pair: Pair) -> None:
-    """It has read the first, and leaves with the second one unread."""
-    b = pair.far.register("b", thread=pair.far.here())
-    a = pair.start()
-    a.command("b", 1)
-    a.command("b", 2)
-    unread(pair.far, 2)
-    b.receive(LIMIT_S)
-    pair.far.close(drain=0)
-    until(lambda: len(pair.lost) == 1, "one is lost")
-
-
-def asker_leaves(pair: Pair) -> None:
-    """Its answer is on the way when it does."""
-    b = pair.far.register("b", thread=pair.far.here())
-    a = pair.start()
-    a.command("b", on_response=nobody, timeout=LIMIT_S)
-    question = b.receive(LIMIT_S)
-    with held(pair.near):
-        a.deregister()
-        until(lambda: a._entry.place is None, "it has left")
-        question.respond(1)
-        settled(pair.far)
-    settled(pair.near)
-    b.deregister()
-
-
-ACROSS_1_2 = "command a b 1\ncommand a b 2\nrelay_out a b 1 +1\nrelay_out a b 2 +1"
-CAME_1_2 = "relay_in a b 1 +1\nrelay_in a b 2 +1"
-
-SCENARIOS: dict[str, tuple[Callable[[Pair], None], str, str]] = {
-    "commands": (
-        commands_there,
-        ACROSS_1_2,
-        f"""{CAME_1_2}
-        extract a b 1 +1
-        deliver a b 1 +1
-        extract a b 2 +1
-        deliver a b 2 +1
-        """,
-    ),
-    "commands the other way": (
-        commands_back,
-        """
-        relay_in b a 1 +1
-        extract b a 1 +1
-        deliver b a 1 +1
-        """,
-        """
-        command b a 1
-        relay_out b a 1 +1
-        """,
-    ),
-    "a call": (
-        call,
-        """
-        command a b 1
-        relay_out a b 1 +1
-        relay_in b a !1 +1
-        deliver b a !1 +1
-        """,
-        """
-        relay_in a b 1 +1
-        extract a b 1 +1
-        deliver a b 1 +1
-        respond b a !1
-        relay_out b a !1 +1
-        """,
-    ),
-    "an answer that comes too late": (
-        call_in_vain,
-        """
-        command a b 1
-        relay_out a b 1 +1
-        relay_in b a !1 +1
-        discard b a !1 +1 unwanted
-        """,
-        """
-        relay_in a b 1 +1
-        extract a b 1 +1
-        deliver a b 1 +1
-        respond b a !1
-        relay_out b a !1 +1
-        """,
-    ),
-    "a notification to two": (
-        notify,
-        """
-        notify a FAR *1
-        relay_out a FAR *1 +1
-        """,
-        """
-        relay_in a FAR *1 +1
-        deliver a FAR *1 +1
-        notify a b *1 +1
-        notify a c *1 +1
-        extract a b *1 +1
-        deliver a b *1 +1
-        extract a c *1 +1
-        deliver a c *1 +1
-        """,
-    ),
-    "a notification here and there": (
-        notify_here_and_there,
-        """
-        notify a d *1
-        extract a d *1
-        deliver a d *1
-        notify a FAR *2
-        relay_out a FAR *2 +1
-        relay_in b a *!2 +1
-        deliver b a *!2 +1
-        """,
-        """
-        relay_in a FAR *2 +1
-        deliver a FAR *2 +1
-        notify a b *2 +1
-        extract a b *2 +1
-        deliver a b *2 +1
-        respond b a *!2
-        relay_out b a *!2 +1
-        """,
-    ),
-    "an answer to who has left": (
-        asker_leaves,
-        """
-        command a b 1
-        relay_out a b 1 +1
-        relay_in b a !1 +1
-        discard b a !1 +1 unwanted
-        """,
-        """
-        relay_in a b 1 +1
-        extract a b 1 +1
-        deliver a b 1 +1
-        respond b a !1
-        relay_out b a !1 +1
-        """,
-    ),
-    "left, and came here": (
-        left_and_came_here,
-        f"""{ACROSS_1_2}
-        discard a b 1 addressee_gone
-        command a b' 1
-        discard a b 2 addressee_gone
-        command a b' 2
-        extract a b' 1
-        deliver a b' 1
-        extract a b' 2
-        deliver a b' 2
-        """,
-        f"""{CAME_1_2}
-        discard a b 1 +1 addressee_gone
-        discard a b 2 +1 addressee_gone
-        """,
-    ),
-    "left for good": (
-        left_for_good,
-        """
-        command a b 1
-        relay_out a b 1 +1
-        discard a b 1 addressee_gone
-        undelivered a b 1 addressee_gone
-        """,
-        """
-        relay_in a b 1 +1
-        discard a b 1 +1 addressee_gone
-        """,
-    ),
-    "its process leaves": (
-        process_leaves,
-        f"""{ACROSS_1_2}
-        discard a b 2 addressee_gone
-        undelivered a b 2 addressee_gone
-        """,
-        f"""{CAME_1_2}
-        extract a b 1 +1
-        deliver a b 1 +1
-        discard a b 2 +1 addressee_gone
-        """,
-    ),
-}
-
-
-def lines(text: str) -> list[str]:
-    return [line.strip() for line in text.strip().splitlines()]
 
 
 def by_message(steps: list[str]) -> list[str]:

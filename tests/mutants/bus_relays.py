@@ -436,7 +436,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         ("BUS-RELAY-2",),
         (
             Edit(
-                "bus/core/correspondence.py",
+                "bus/core/intake.py",
                 "            if commands is None or run.to != to or run.source != by:\n",
                 "            if commands is None:\n",
             ),

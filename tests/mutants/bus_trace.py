@@ -8,6 +8,7 @@ __all__ = ["BUS_TRACE"]
 
 _TRACE = "bus/core/trace.py"
 _CORRESPONDENCE = "bus/core/correspondence.py"
+_INTAKE = "bus/core/intake.py"
 _RELAY = "bus/core/relay.py"
 _SESSION = "bus/core/session.py"
 
@@ -64,7 +65,7 @@ BUS_TRACE: tuple[Mutant, ...] = (
         ("B2",),
         (
             Edit(
-                _CORRESPONDENCE,
+                _INTAKE,
                 "                session.repeat_ack()\n            runs = accepted\n",
                 "                session.repeat_ack()\n                for _, run in singly:\n                    again = self._commands(peer, run)\n                    if again is not None:\n                        to = again._post.entry.id.number\n                        self._arrived(run, again._source, to, 0)\n            runs = accepted\n",
             ),
@@ -112,7 +113,7 @@ BUS_TRACE: tuple[Mutant, ...] = (
         ("B3",),
         (
             Edit(
-                _CORRESPONDENCE,
+                _INTAKE,
                 "                _trace=None if trace is None else trace.copy(),\n",
                 "                _trace=trace,\n",
             ),

@@ -324,7 +324,7 @@ def test_of_a_process_that_is_lost_nothing_is_remembered_for_ever() -> None:
     stage.send(d, "f")
     stage.send(f, "d")
     stage.soon()
-    streams = d.process.remote.correspondence._streams
+    streams = d.process.remote.intake._streams
 
     f.process.die()
     stage.soon(4.0)

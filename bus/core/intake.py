@@ -1,0 +1,236 @@
+"""`Intake`: messages of other processes, from the frame that brings them to their task.
+
+Each is accepted once, by the numbers of its stream, and given to whom it is for; what
+came for a task that has left, or from one, is a stray. What was taken of them is noted
+here, too, so that its sender is told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.core.actions import Post, Reply
+from bus.core.arriving import (
+    ArrivingCommands,
+    arrived,
+    numbered,
+    numbered_singly,
+    unpacked,
+)
+from bus.core.incoming_streams import IncomingStreams, Refusal
+from bus.core.receipts import Receipt
+from bus.core.relay import AUDIENCE, Relay
+from bus.core.wire import FAILED, WANTS_REPLY, Run, Unrelay
+from bus.errors import RemoteError, WireError
+from bus.message import Incoming, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bus.core.neighbours import Neighbours
+    from bus.core.peer import Peer
+    from bus.core.receipts import Taken
+    from bus.core.relays import Relays
+    from bus.core.routing_table import Entry
+    from bus.core.trace import Trace
+    from bus.core.wire import Batch, OpenStream
+
+__all__ = ["Intake"]
+
+
+class Intake:
+    """All messages from other processes to this one.
+
+    strays: messages that came for, or from, a task that had left.
+    """
+
+    __slots__ = ("_neighbours", "_relays", "_streams", "strays")
+
+    def __init__(self, neighbours: Neighbours, relays: Relays) -> None:
+        limits = neighbours.limits
+        self._neighbours: Final = neighbours
+        self._relays: Final = relays
+        self._streams: Final[IncomingStreams[tuple[int, Run]]] = IncomingStreams(
+            neighbours.me.incarnation,
+            window=limits.stream_window,
+            ranges_max=limits.missing_ranges,
+            life_s=limits.message_life_s,
+            ended_max=limits.ended_streams,
+        )
+        self.strays: int = 0
+
+    def opened(self, peer: Peer, frame: OpenStream) -> None:
+        """Go on with a process over a new link; it is what it was before.
+
+        Raises:
+            WireError: it is of an old epoch.
+        """
+        sender = "/".join(peer.key)
+        opened = self._streams.open(sender, frame.epoch, frame.first)
+        if opened.refusal is not None:
+            raise WireError(f"OPEN_STREAM of an old epoch: {frame.epoch}")
+        peer.session.open(frame, opened.has)
+        peer.bound = True
+
+    def arrived(self, peer: Peer, batch: Batch, now: float) -> None:
+        """Take messages; each that is new goes to whom it is for.
+
+        Raises:
+            WireError: they are of another epoch, or break the order of their stream.
+        """
+        session, sender = peer.session, "/".join(peer.key)
+        if batch.epoch != session.their_epoch:
+            raise WireError(f"MSG of epoch {batch.epoch}, open: {session.their_epoch}")
+        count = batch.count
+        heading = (sender, batch.epoch, batch.incarnation, batch.first)
+        runs: Iterable[tuple[int, Run]]
+        if self._streams.accept_next(*heading, count, batch.floor):
+            runs = numbered(batch)
+        else:
+            singly = list(numbered_singly(batch))
+            accepted = self._streams.accept(*heading, singly, batch.floor)
+            if isinstance(accepted, Refusal):
+                raise WireError(f"MSG is refused: {accepted.value}")
+            if len(accepted) < count:
+                session.repeat_ack()
+            runs = accepted
+        session.received(self._streams.acknowledgement(sender))
+        # Mostly they are commands of one task for another, one after the other: who
+        # these are is looked up where that changes.
+        kind, to, by, commands = Kind.COMMAND, AUDIENCE, AUDIENCE, None
+        for number, run in runs:
+            if run.kind is not kind:
+                commands = None
+                for at in range(len(run.bodies)):
+                    self._deliver(peer, number + at, run, run.bodies[at], now)
+                continue
+            if commands is None or run.to != to or run.source != by:
+                to, by = run.to, run.source
+                commands = self._commands(peer, run)
+            if commands is not None:
+                commands.add(number, run, now)
+
+    def _commands(self, peer: Peer, run: Run) -> ArrivingCommands | None:
+        """Begin to deliver commands as these; None if nobody is to get them."""
+        ends = self._ends(peer, run, len(run.bodies))
+        if ends is None:
+            return None
+        relay, target = ends
+        todo = self._neighbours.todo
+        last = todo[-1] if todo else None
+        if not isinstance(last, Post) or last.entry is not target:
+            last = Post(target, [])
+        receipt = Receipt(peer, peer.session.their_epoch, run.to)
+        expect = peer.receipts(target).expect
+        return ArrivingCommands(
+            relay.entry, last, receipt, expect, todo, self._neighbours.witness
+        )
+
+    def _ends(self, peer: Peer, run: Run, count: int) -> tuple[Relay, Entry] | None:
+        """Return what stands for the sender of messages, and whom they are for.
+
+        count: how many are strays if there is nobody.
+        """
+        if run.to == AUDIENCE:
+            raise WireError(f"MSG has a {run.kind.name} for relay {run.to}")
+        relay = peer.relays.get(run.source)
+        target = self._relays.task(run.to)
+        if target is None or relay is None:
+            self.strays += count
+            if target is None and not peer.is_told(run.to):
+                # It left before this session, in which it has taken nothing.
+                peer.session.tell(Unrelay(relay=run.to, extracted=0))
+            return None
+        relay.users.add(target)
+        return relay, target
+
+    def _deliver(
+        self, peer: Peer, number: int, run: Run, body: bytes | memoryview, now: float
+    ) -> None:
+        """Deliver what is no command."""
+        if run.kind is Kind.NOTIFICATION:
+            if run.to != AUDIENCE:
+                raise WireError(f"MSG has a NOTIFICATION for relay {run.to}")
+            self._notify(peer, number, run, body, now)
+            return
+        ends = self._ends(peer, run, 1)
+        if ends is None:
+            return
+        relay, target = ends
+        source: Entry = relay.entry
+        payload = unpacked(run, body)
+        peer.receipts(target).expect(number)
+        peer.took(run.to, number, now, size=len(body))
+        final = run.kind is Kind.COMMAND_RESPONSE
+        if final:
+            relay.answered(target, run.id)
+        failed = bool(run.flags & FAILED)
+        error = RemoteError(source.address.module, str(payload)) if failed else None
+        self._neighbours.todo.append(
+            Reply(
+                target,
+                run.id,
+                source.address,
+                None if failed else payload,
+                error,
+                final,
+                self._arrived(run, source, target.id.number, len(body)),
+            )
+        )
+
+    def _arrived(
+        self, run: Run, source: Entry, destination: int, size: int
+    ) -> Trace | None:
+        witness = self._neighbours.witness
+        if witness is None or not run.mid:
+            return None
+        return arrived(witness, run, source, destination, size)
+
+    def _notify(
+        self, peer: Peer, number: int, run: Run, body: bytes | memoryview, now: float
+    ) -> None:
+        """Give a notification to all who hear its sender here (BUS-RELAY-7)."""
+        peer.session.took(AUDIENCE, number, now)
+        relay = peer.relays.get(run.source)
+        if relay is None:
+            self.strays += 1
+            return
+        payload = unpacked(run, body)
+        me = self._neighbours.me.incarnation
+        trace = self._arrived(run, relay.entry, me, len(body))
+        if trace is not None:
+            trace.delivered()
+        for each in self._relays.audience(relay):
+            incoming = Incoming(
+                kind=Kind.NOTIFICATION,
+                payload=payload,
+                subscriptions=each.subscriptions,
+                wants_reply=bool(run.flags & WANTS_REPLY),
+                _source=relay.entry,
+                _id=run.id,
+                _to=each.entry,
+                _size=len(body),
+                _trace=None if trace is None else trace.copy(),
+            )
+            self._neighbours.todo.append(Post(each.entry, [incoming]))
+
+    def extracted(self, messages: Iterable[Taken], now: float) -> None:
+        """Note that tasks took, or dropped, what came over links (BUS-RELAY-9)."""
+        for receipt, number, count, size in messages:
+            peer: Peer = receipt.peer
+            if receipt.epoch == peer.session.their_epoch:
+                peer.took(receipt.relay, number, now, count=count, size=size)
+
+    def lost(self, peer: Peer, now: float) -> None:
+        """End the stream of a process that was given up, or is another one now."""
+        self._streams.end("/".join(peer.key), now)
+
+    # Time.
+
+    def next_deadline(self) -> float | None:
+        """Return when something of streams that ended is to be forgotten."""
+        return self._streams.next_deadline()
+
+    def expire(self, now: float) -> None:
+        """Forget streams that ended long ago."""
+        self._streams.expire(now)
