@@ -231,6 +231,7 @@ class Bus:
         self._mine: Final = _sync.Local()
         self._orphans: Final[deque[BusThread]] = deque()
         self._scripts: Final = Scripts(self)
+        # By name, the buses that an address may mean, this one among them.
         self._others: dict[str, Bus] = {}
 
     def _recorder(self, journal: Journal | None) -> BusRecorder | None:
@@ -535,7 +536,7 @@ class Bus:
         if bus is None and type(where) is str and self._exchange.find(where):
             return where, self
         address = where if isinstance(where, Address) else Address.parse(where)
-        there = self._joined(address.bus, bus)
+        there = self._bus_called(address.bus, bus)
         if address.machine in {None, there.machine}:
             return address.module, there
         return f"ism://{address.machine}/{address.module}", there
@@ -550,9 +551,9 @@ class Bus:
             to = Specification.parse(to)
         if not isinstance(to, Specification):
             raise wrong_type("to", "a name, an Address or a Specification", to)
-        return to, self._joined(to.bus, bus)
+        return to, self._bus_called(to.bus, bus)
 
-    def _joined(self, written: str | None, given: str | None) -> Bus:
+    def _bus_called(self, written: str | None, given: str | None) -> Bus:
         """Return a bus of this process, by its name in an address, or beside it."""
         if given is not None:
             check_bus_name(given)

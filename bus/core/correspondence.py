@@ -232,7 +232,7 @@ class Correspondence:
                 peer.audience.drop_oldest()  # (BUS-FLOW-3)
             each = parcel
             if trace is not None:
-                each = replace(parcel, trace=trace.copy())
+                each = replace(parcel, trace=trace.for_hearer())
                 assert each.trace is not None
                 each.trace.accepted(peer.session.incarnation)
             peer.audience.append((each,))

@@ -65,7 +65,7 @@ class Intake:
         Raises:
             WireError: it is of an old epoch.
         """
-        sender = "/".join(peer.key)
+        sender = peer.name
         opened = self._streams.open(sender, frame.epoch, frame.first)
         if opened.refusal is not None:
             raise WireError(f"OPEN_STREAM of an old epoch: {frame.epoch}")
@@ -78,7 +78,7 @@ class Intake:
         Raises:
             WireError: they are of another epoch, or break the order of their stream.
         """
-        session, sender = peer.session, "/".join(peer.key)
+        session, sender = peer.session, peer.name
         if batch.epoch != session.their_epoch:
             raise WireError(f"MSG of epoch {batch.epoch}, open: {session.their_epoch}")
         count = batch.count
@@ -210,7 +210,7 @@ class Intake:
                 _id=run.id,
                 _to=each.entry,
                 _size=len(body),
-                _trace=None if trace is None else trace.copy(),
+                _trace=None if trace is None else trace.for_hearer(),
             )
             self._neighbours.todo.append(Post(each.entry, [incoming]))
 
@@ -223,7 +223,7 @@ class Intake:
 
     def lost(self, peer: Peer, now: float) -> None:
         """End the stream of a process that was given up, or is another one now."""
-        self._streams.end("/".join(peer.key), now)
+        self._streams.end(peer.name, now)
 
     # Time.
 

@@ -38,7 +38,7 @@ class KeepAlive:
         peer.heard_at = now
         if peer.unresponsive:
             peer.unresponsive = False
-            self._neighbours.complain(f"process {_name(peer)} responds again")
+            self._neighbours.complain(f"process {peer.name} responds again")
 
     def tick(self, now: float) -> None:
         """Ask who was silent for a while; see to who was for too long."""
@@ -53,7 +53,7 @@ class KeepAlive:
     def _too_long(self, peer: Peer, now: float) -> None:
         silent_s = now - peer.heard_at
         self._neighbours.complain(
-            f"process {_name(peer)} does not respond, for {silent_s:.0f} s"
+            f"process {peer.name} does not respond, for {silent_s:.0f} s"
         )
         if peer.machine == self._neighbours.me.machine:
             peer.unresponsive = True
@@ -82,7 +82,3 @@ class KeepAlive:
 def _asked_at(peer: Peer) -> float:
     """Return when a sign of life was last heard, or asked for."""
     return max(peer.heard_at, peer.asked_at)
-
-
-def _name(peer: Peer) -> str:
-    return "/".join(peer.key)

@@ -468,7 +468,7 @@ class Neighbourhood:
         """Take what another manager says of tasks."""
         match frame:
             case AddRelay(search=None):
-                self._check_own(peer, frame.task.id.machine, frame.task.id.process)
+                self._check_own(peer, frame.task.id)
                 task = frame.task
                 if not self.directory.may_have(peer, task.name):
                     # Who has to give up a name keeps its answers until then.
@@ -480,7 +480,7 @@ class Neighbourhood:
                 if not known and not frame.addresses:
                     # Nobody waits for it any more; but who answered on this very link
                     # takes it that this process knows its task from now on.
-                    self._check_own(peer, frame.task.id.machine, frame.task.id.process)
+                    self._check_own(peer, frame.task.id)
                     self.relays.add_relay(peer, frame.task, now)
             case Unrelay():
                 self.correspondence.unrelay(peer, frame)
@@ -489,19 +489,19 @@ class Neighbourhood:
             case Cancel():
                 self.finder.cancelled(peer, frame.id)
             case Export():
-                self._check_own(peer, frame.id.machine, frame.id.process)
+                self._check_own(peer, frame.id)
                 if self.directory.exported(peer, frame):
                     self.finder.exported(peer, frame.name)
             case Unexport():
                 self.directory.unexported(peer, frame)
             case Eliminate():
                 if self.neighbours.is_master and peer in self.neighbours.slaves():
-                    self._check_own(peer, frame.id.machine, frame.id.process)
+                    self._check_own(peer, frame.id)
                 self.directory.gone(frame, peer)
                 self.relays.eliminated(frame.id)
             case Subscribe():
                 if self.neighbours.is_master and peer in self.neighbours.slaves():
-                    self._check_own(peer, frame.id.machine, frame.id.process)
+                    self._check_own(peer, frame.id)
                 self.listening.asked(peer, frame, now)
             case Unsubscribe():
                 self.listening.cancelled(peer, frame.id)
@@ -515,10 +515,11 @@ class Neighbourhood:
                 pass
 
     @staticmethod
-    def _check_own(peer: Peer, machine: str, process: str) -> None:
-        """Raise unless a process speaks of its own task (BUS-SEC-7)."""
-        if peer.key != (machine, process):
-            raise WireError(f"{peer.key} speaks of a task of {(machine, process)}")
+    def _check_own(peer: Peer, number: RegistrationId | RequestId) -> None:
+        """Raise unless a process speaks of its own (BUS-SEC-7)."""
+        owner = (number.machine, number.process)
+        if peer.key != owner:
+            raise WireError(f"{peer.key} speaks of a task of {owner}")
 
     def _drained(self) -> list[Action]:
         actions, self.neighbours.todo = self.neighbours.todo, []

@@ -117,6 +117,11 @@ class Peer:
         """Where it runs."""
         return self.key[0]
 
+    @property
+    def name(self) -> str:
+        """What it is called in the books of streams, and by people."""
+        return "/".join(self.key)
+
     def all_relays(self) -> list[Relay]:
         """Return its relays, that of its audience among them."""
         return [*self.relays.values(), self.audience]

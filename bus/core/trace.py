@@ -147,7 +147,7 @@ class Trace:
 
     # Other messages, of which this one is the reason.
 
-    def copy(self) -> Trace:
+    def for_hearer(self) -> Trace:
         """Return that of a notification for one process, or one task that hears it."""
         return Trace(
             self.witness,

@@ -161,10 +161,10 @@ class CommThread:
         # Until when to go on, and what to do then; None before `stop`.
         self._end_at: float | None = None
         self._then: Callable[[], object] = list
-        # Woken with something to be said; with messages that were taken; with links
-        # that something is to be done with.
+        # Whether another thread has something to be said; how often this one had.
         self._nudged: bool = False
         self._own_nudges: int = 0
+        # Messages that were taken.
         self._taken: Final[deque[Taken]] = deque()
         # Of what a task reads; after that, what it may be reading still.
         self._reading: Final[deque[CommandRun]] = deque()
@@ -181,6 +181,7 @@ class CommThread:
         self._taken_bytes: int = 0
         self._taken_bytes_max: Final = max(1, config.window_bytes // 4)
         self._readers: Final[dict[int, FrameReader]] = {}  # by link
+        # What is to be done with links, in the order in which it was decided.
         self._outbox: Final[deque[Send | HangUp | Dial]] = deque()
         self._arrivals: Final = Arrivals(
             messages_max=config.task_fifo_messages, bytes_max=config.task_fifo_bytes
@@ -396,7 +397,7 @@ class CommThread:
         return len(self._taken) + read >= self._taken_max
 
     def _deadline(self) -> float | None:
-        """Return until when to sleep.
+        """Return until when to sleep; note whether that is soon for what was taken.
 
         All deadlines are gone through now and then, not for each message of many; in
         between this thread wakes for that.

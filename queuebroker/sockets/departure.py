@@ -112,7 +112,7 @@ class Departure:
         with link.lock:
             if link.connection is None and link.protocol.state is State.ASKING:
                 link.leave_locked(None)
-                link._finish_soon()
+                link._finish_soon_locked()
 
     def _dial(self) -> None:
         """Connect the socket, or begin to."""

@@ -59,7 +59,8 @@ class Link:
     Lock: ``lock`` guards everything below; it is the connection's lock too. It is taken
     under a manager's lock, never the other way round; nothing is waited for under it.
 
-    Invariants, true whenever ``lock`` is free:
+    Invariants, true whenever ``lock`` is free; all but I3 only once ``_opening`` is
+    over, and until ``closed``:
     I1. the driver waits for the socket to be writable exactly while ``_unsent`` has
         pieces.
     I2. nothing that the protocol has to say is kept back while nothing is unsent.
@@ -123,8 +124,8 @@ class Link:
         self._rearming = False
         self._yielded_s = 0.0
         self._finished = False
-        # Descriptors that came and whose message did not.
         self._takes_fds = takes_fds
+        # Descriptors that came and whose message did not.
         self._fds: list[int] = []
         # What a receiver sleeps on that reads, while it is attached to the socket.
         self.sleeper: _net.Sleeper
@@ -206,7 +207,7 @@ class Link:
             wanted = self._opening(self.socket)
         except OSError as error:
             self.lose_locked(error)
-            self._finish_soon()
+            self._finish_soon_locked()
             return
         if wanted:
             self._watch_locked(wanted)
@@ -355,13 +356,13 @@ class Link:
             self._unsent.pieces.clear()
             self.torn = torn
             if protocol.ended:
-                self._finish_soon()
+                self._finish_soon_locked()
             else:
                 self.lose_locked(error)
             return
         self.torn = torn
         if protocol.ended and not self._unsent.pieces:
-            self._finish_soon()
+            self._finish_soon_locked()
             return
         if bool(self._unsent.pieces) is not self._blocked:
             self._rewatch_locked(reads=not (self.led or self.idle))
@@ -421,7 +422,7 @@ class Link:
     # reading to the driver, unless who was struck has it.
 
     def lead_locked(self) -> bool:
-        """Take the reading over from the driver, if it has it; `yield_locked` it."""
+        """Take the reading over, until `yield_locked`; False if another has it."""
         if self.led or self.closed or self.protocol.state is State.ENDED:
             return False
         if not self._attached:
@@ -479,7 +480,7 @@ class Link:
             self._unsent.pieces.clear()
             self.protocol.data_to_send()  # it would come in the middle of a frame
             self._end_locked(error)
-            self._finish_soon()
+            self._finish_soon_locked()
             return
         self.flush_locked()
         self.rearm_locked()
@@ -516,7 +517,7 @@ class Link:
             self.protocol.disconnect(error)
         self.flush_locked()
 
-    def _finish_soon(self) -> None:
+    def _finish_soon_locked(self) -> None:
         # By the driver: a finalizer may have brought us here, on any thread.
         if not self.closed:
             self.closed = True
@@ -544,7 +545,7 @@ class Link:
     def drop(self) -> None:
         """Close the socket whatever was to be sent; nobody is told."""
         with self.lock:
-            self._finish_soon()
+            self._finish_soon_locked()
 
 
 def _lost(error: OSError) -> PeerLostError:

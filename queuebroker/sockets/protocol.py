@@ -64,7 +64,7 @@ _MESSAGE: Final = int(Frame.MESSAGE)
 _RUN: Final = int(Frame.RUN)
 _WITH_FDS: Final = int(Frame.MESSAGE_WITH_FDS)
 _SAY_MESSAGES: Final = Act.SAY_MESSAGES
-_HEAR: Final = Act.HEAR_MESSAGES
+_HEAR_MESSAGES: Final = Act.HEAR_MESSAGES
 
 
 @attrs.frozen(slots=True)
@@ -393,7 +393,7 @@ class Protocol:
                 kind == _MESSAGE
                 and 8 <= length <= self.limit + 8
                 and number_at(data, body)[0] == self._arrived + len(run) + 1
-                and (self.state, _HEAR) in TRANSITIONS
+                and (self.state, _HEAR_MESSAGES) in TRANSITIONS
             ):
                 run.append(data[body + 8 : end])
             else:
@@ -425,7 +425,7 @@ class Protocol:
         """Take in a message that came in several pieces."""
         number, self._large = self._large, None
         assert number is not None
-        if (self.state, _HEAR) not in TRANSITIONS:
+        if (self.state, _HEAR_MESSAGES) not in TRANSITIONS:
             msg = f"MESSAGE frame came while {self.state.value}"
             raise ProtocolError(msg)
         self._hear_messages(Messages(number, [message]))

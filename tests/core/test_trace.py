@@ -287,7 +287,7 @@ def test_a_notification_on_its_way_abroad_is_told_for_each_process_alone(
     abroad = tracer.notification_abroad(SIZE)
     abroad.accepted(1)  # the audience, which is nobody
 
-    copies = [abroad.copy(), abroad.copy()]
+    copies = [abroad.for_hearer(), abroad.for_hearer()]
     for copy, process in zip(copies, (HERE, THERE), strict=True):
         copy.accepted(process)
         copy.sent()
@@ -322,7 +322,7 @@ def test_each_who_hears_what_came_has_the_hop_it_came_by(notes: Notes) -> None:
         notes, Kind.NOTIFICATION, ORIGIN, SIZE, mid=MID, destination=HERE, hop=1
     )
 
-    came.copy().accepted(THERE)
+    came.for_hearer().accepted(THERE)
 
     assert notes.told == [(Op.NOTIFY, MID, THERE, 1, 0)]
 

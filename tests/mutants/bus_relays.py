@@ -269,7 +269,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/neighbourhood.py",
-                "        if peer.key != (machine, process):\n",
+                "        if peer.key != owner:\n",
                 "        if False:\n",
             ),
         ),

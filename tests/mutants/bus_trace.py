@@ -114,7 +114,7 @@ BUS_TRACE: tuple[Mutant, ...] = (
         (
             Edit(
                 _INTAKE,
-                "                _trace=None if trace is None else trace.copy(),\n",
+                "                _trace=None if trace is None else trace.for_hearer(),\n",
                 "                _trace=trace,\n",
             ),
         ),
@@ -222,7 +222,7 @@ BUS_TRACE: tuple[Mutant, ...] = (
         (
             Edit(
                 _CORRESPONDENCE,
-                "                each = replace(parcel, trace=trace.copy())\n",
+                "                each = replace(parcel, trace=trace.for_hearer())\n",
                 "                each = replace(parcel, trace=trace)\n",
             ),
         ),
