@@ -9,6 +9,7 @@ never a hang of the suite. Threads that hang are left behind: nothing can end th
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 import threading
 import time
@@ -21,6 +22,7 @@ from specs.conformance.scenario import Scenario, Style
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from types import FrameType
 
     from specs.conformance.level import Level
     from specs.conformance.stage import Stage
@@ -102,7 +104,7 @@ class RealDriver:
 
     def hung(self, what: str) -> str:
         """``what`` and where each thread of this driver stands."""
-        frames = sys._current_frames()
+        frames = _frames()
         lines = [f"hangs: {what}"]
         for call, thread in self._threads.items():
             frame = frames.get(thread.ident or 0)
@@ -113,7 +115,7 @@ class RealDriver:
 
     def _picture(self) -> list[tuple[int, int, bytes] | None]:
         """Where each live thread but the caller's stands, None if it is on its way."""
-        frames = sys._current_frames()
+        frames = _frames()
         frames.pop(threading.get_ident())
         picture: list[tuple[int, int, bytes] | None] = []
         for thread in self._threads.values():
@@ -123,6 +125,27 @@ class RealDriver:
                 place = id(frame), frame.f_lasti
                 picture.append(None if turns is None else (*place, turns))
         return picture
+
+
+# Guards whether the collector runs while frames are looked at.
+_looking = threading.Lock()
+
+
+def _frames() -> dict[int, FrameType]:
+    """Where each thread stands.
+
+    Without the garbage collector: CPython 3.11 holds a lock of the interpreter there
+    that a thread needs to end; were the collector to begin in the middle of it, and to
+    run Python code, both would wait for ever.
+    """
+    with _looking:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return sys._current_frames()
+        finally:
+            if collects:
+                gc.enable()
 
 
 def _turns(thread: threading.Thread) -> bytes | None:
