@@ -189,9 +189,11 @@ def test_a_receive_that_is_struck_as_it_begins_to_wait(
         near, far = pair()
         with suppress(ReceiveTimeoutError):
             struck(lambda: near.receive(timeout=0.001))
-        far.send(b"m")
-        if not lost(lambda: near.receive(timeout=LIMIT_S)):
-            assert not check(near, far)[0]
+        with Threads() as threads:
+            receiving = threads.start(lost, near.receive)
+            until(lambda: near._far.link.led or receiving.done, "it waits")
+            if not lost(lambda: far.send(b"m")) and not receiving.result():
+                assert not check(near, far)[0]
 
     apart(case)
 
