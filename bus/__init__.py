@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from bus.api.snapshot import (
         Books,
         BusSnapshot,
+        LinkInfo,
+        RelayInfo,
         SubscriptionInfo,
         TaskInfo,
         ThreadInfo,
+        Traffic,
     )
     from bus.api.subscription import Subscription, Watch
     from bus.api.task import CommandHandle, Task, Where
@@ -88,9 +91,12 @@ __all__ = [  # noqa: RUF022 # grouped by module
     "BusThread",
     "Books",
     "BusSnapshot",
+    "LinkInfo",
+    "RelayInfo",
     "SubscriptionInfo",
     "TaskInfo",
     "ThreadInfo",
+    "Traffic",
     "Subscription",
     "Watch",
     "CommandHandle",
@@ -154,9 +160,12 @@ _HOMES: Final = {
     "api.snapshot": (
         "Books",
         "BusSnapshot",
+        "LinkInfo",
+        "RelayInfo",
         "SubscriptionInfo",
         "TaskInfo",
         "ThreadInfo",
+        "Traffic",
     ),
     "api.subscription": ("Subscription", "Watch"),
     "api.task": ("CommandHandle", "Task", "Where"),

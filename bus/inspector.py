@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from bus.address import SYSTEM, check_module_name
+from bus.core.relay_books import ENDS, RelayBooks
 from bus.core.routing_table import Visibility
 from bus.core.wire import LinkKind
 from bus.links.tapping import Tapping
@@ -210,7 +211,7 @@ def _of_others(remote: Neighbourhood) -> dict[str, Any]:
             for peer in neighbours.peers.values()
             for relay in peer.relays.values()
         ],
-        "relay_books": attrs.asdict(remote.relays.books),
+        "relay_books": _books(neighbours.books),
     }
     if neighbours.is_master:
         machine, me = neighbours.key
@@ -232,6 +233,7 @@ def _link(remote: Neighbourhood, peer: Peer) -> dict[str, Any]:
         "process": peer.key[1],
         "kind": kind.value,
         "ready": peer.session.ready,
+        "books": _books(peer.books),
         "unresponsive": peer.unresponsive,
     }
 
@@ -246,4 +248,9 @@ def _relay(relay: Relay) -> dict[str, Any]:
         "queue": relay.queued,
         "unacked": relay.under_way,
         "asked": len(relay.asked),
+        "books": _books(relay.books),
     }
+
+
+def _books(books: RelayBooks) -> dict[str, int]:
+    return {each: getattr(books, each) for each in ("posted", *ENDS)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from bus.address import Address
     from bus.api.receiver import Receiver
+    from bus.core.neighbourhood import Neighbourhood
+    from bus.core.relay import Relay
+    from bus.core.relay_books import RelayBooks
     from bus.core.routing_table import Entry, Visibility
     from bus.core.specification import Specification
     from bus.threads.account import Account
@@ -25,9 +28,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Books",
     "BusSnapshot",
+    "LinkInfo",
+    "RelayInfo",
     "SubscriptionInfo",
     "TaskInfo",
     "ThreadInfo",
+    "Traffic",
     "inspect",
 ]
 
@@ -107,10 +113,60 @@ class ThreadInfo:
 
 
 @attrs.frozen
+class Traffic:
+    """What became of the messages for tasks of other processes (BUS-FLOW-7).
+
+    ``posted == taken + dropped + returned + failed + in_doubt + present``, always.
+
+    posted: of all kinds, from when they are sorted by where they go; again if they came
+      back. taken: extracted by their addressees, or given to all who hear them.
+    dropped: for newer ones, or since nobody is there who wants them. returned: sent
+      elsewhere. failed: too late, too many, or nowhere to go to. in_doubt: nobody knows
+      whether they were taken. present: wait for a link, or are under way.
+    """
+
+    posted: int
+    taken: int
+    dropped: int
+    returned: int
+    failed: int
+    in_doubt: int
+    present: int
+
+
+@attrs.frozen
+class RelayInfo:
+    """What stands here for one task of another process, and what was sent to that."""
+
+    address: Address
+    traffic: Traffic
+
+
+@attrs.frozen
+class LinkInfo:
+    """Another process that this one speaks with.
+
+    open: whether there is a link just now.
+    traffic: what was sent to its tasks, also to those that have left.
+    notifications: those of it that are notifications; each counts once, whoever hears.
+    relays: of its tasks that are known here.
+    """
+
+    machine: str
+    process: str
+    open: bool
+    traffic: Traffic
+    notifications: Traffic
+    relays: tuple[RelayInfo, ...]
+
+
+@attrs.frozen
 class BusSnapshot:
     """A bus in one process.
 
     parked: messages that wait for a name, by name.
+    links: the other processes that it speaks with.
+    sent: what was sent to other processes, also to those that are lost.
     """
 
     bus: str
@@ -119,6 +175,8 @@ class BusSnapshot:
     threads: tuple[ThreadInfo, ...]
     tasks: tuple[TaskInfo, ...]
     parked: Mapping[str, int]
+    links: tuple[LinkInfo, ...]
+    sent: Traffic
 
 
 def inspect(
@@ -136,6 +194,10 @@ def inspect(
         ]
     )
     parked = exchange.look(exchange.manager.parked.waiting)
+    remote = exchange.manager.remote
+    sent, links = _NOTHING, tuple[LinkInfo, ...]()
+    if remote is not None:
+        sent, links = exchange.look(lambda: _of_others(remote))
     hosted = [(entry, entry.place) for entry in entries]
     now = _sync.monotonic()
     return BusSnapshot(
@@ -147,7 +209,46 @@ def inspect(
             _task_info(entry, place) for entry, place in hosted if place is not None
         ),
         parked=MappingProxyType(parked),
+        links=links,
+        sent=sent,
     )
+
+
+def _of_others(remote: Neighbourhood) -> tuple[Traffic, tuple[LinkInfo, ...]]:
+    """Look at what was sent to other processes; under the exchange's lock."""
+    peers = list(remote.neighbours.peers.values())
+    links = tuple(
+        LinkInfo(
+            machine=peer.machine,
+            process=peer.key[1],
+            open=peer.session.ready,
+            traffic=_traffic(peer.books, peer.all_relays()),
+            notifications=_traffic(peer.audience.books, [peer.audience]),
+            relays=tuple(
+                RelayInfo(each.entry.address, _traffic(each.books, [each]))
+                for each in peer.relays.values()
+                if not is_system(each.entry.name)
+            ),
+        )
+        for peer in peers
+    )
+    relays = [relay for peer in peers for relay in peer.all_relays()]
+    return _traffic(remote.neighbours.books, relays), links
+
+
+def _traffic(books: RelayBooks, relays: Iterable[Relay]) -> Traffic:
+    return Traffic(
+        posted=books.posted,
+        taken=books.taken,
+        dropped=books.dropped,
+        returned=books.returned,
+        failed=books.failed,
+        in_doubt=books.in_doubt,
+        present=sum([each.present for each in relays]),
+    )
+
+
+_NOTHING: Final = Traffic(0, 0, 0, 0, 0, 0, 0)
 
 
 def _thread_info(

@@ -119,8 +119,8 @@ def _is_taken(bus: Bus) -> bool:
     """Whether the one command of this process was taken."""
     comm = bus._comm
     assert comm is not None
-    books = comm.remote.relays.books
-    return bool(bus._exchange.look(lambda: books.taken))
+    books = comm.remote.neighbours.books
+    return bool(bus._exchange.look(lambda: books.commands_taken))
 
 
 def _is_under_way(bus: Bus) -> bool:

@@ -46,7 +46,7 @@ __all__ = ["Correspondence"]
 class Correspondence:
     """All messages of this process to others: posted, answered, taken, given up."""
 
-    __slots__ = ("_books", "_manager", "_neighbours", "_relays", "_turns")
+    __slots__ = ("_manager", "_neighbours", "_relays", "_turns")
 
     def __init__(
         self, neighbours: Neighbours, manager: ProcessManager, relays: Relays
@@ -54,7 +54,6 @@ class Correspondence:
         self._neighbours: Final = neighbours
         self._manager: Final = manager
         self._relays: Final = relays
-        self._books: Final = relays.books
         self._turns = itertools.count(1)
 
     # What tasks of this process send.
@@ -119,9 +118,7 @@ class Correspondence:
             return room
         if relay.entry.overflow != "drop-oldest":
             return 0
-        oldest = relay.drop_oldest_command()
-        self._books.failed += len(oldest)
-        self._fail(oldest, self._full(relay))
+        self._fail(relay.drop_oldest_command(), self._full(relay))
         return 1
 
     def _full(self, relay: Relay) -> BusFullError:
@@ -129,7 +126,6 @@ class Correspondence:
         return BusFullError(f"the relay of {relay.entry.name!r}", limit)
 
     def _post(self, relay: Relay, parcels: Sequence[Parcel]) -> None:
-        self._books.posted += sum([len(parcel.bodies) for parcel in parcels])
         relay.append(parcels)
         self._see_off(relay, parcels)
         relay.pump()
@@ -164,7 +160,6 @@ class Correspondence:
             parcels = [
                 replace(each, turn=turns.get(each.relay, each.turn)) for each in parcels
             ]
-        self._books.posted += len(parcels)
         relay.open(parcels)
         self._see_off(relay, parcels)
         relay.pump()
@@ -210,10 +205,12 @@ class Correspondence:
         payload: Payload,
         question: int,
         trace: Trace | None = None,
+        gap: int = 0,
     ) -> None:
         """Send a notification to each process that hears its sender, once.
 
         question: which of the sender's waits an answer belongs to; 0 for none.
+        gap: how many the sender sent before, and were dropped on their way to here.
         """
         flags, body = packed(payload)
         parcel = Parcel(
@@ -235,6 +232,8 @@ class Correspondence:
                 each = replace(parcel, trace=trace.for_hearer())
                 assert each.trace is not None
                 each.trace.accepted(peer.session.incarnation)
+            if gap:
+                peer.dropped(parcel.relay, gap)
             peer.audience.append((each,))
             peer.audience.pump()
 
@@ -289,7 +288,7 @@ class Correspondence:
                 peer.audience.extracted(extracted)
             elif (relay := peer.relays.get(number)) is not None:
                 relay.provisional = False  # it has taken something
-                self._books.taken += relay.extracted(extracted)
+                relay.extracted(extracted)
                 self._relays.drained(relay)
         self.pump(peer)
 
@@ -314,7 +313,7 @@ class Correspondence:
         relay = depart(frame.relay)
         if relay is None:
             return
-        self._books.taken += relay.extracted(frame.extracted)
+        relay.extracted(frame.extracted)
         again = [*relay.take_unacked(), *relay.take_unsent()]
         self._relays.release(relay, again, final=frame.final)
 
@@ -332,7 +331,6 @@ class Correspondence:
         for relay in list(peer.relays.values()):
             name = relay.entry.name
             doubtful = relay.take_unacked(lost=True)
-            self._books.in_doubt += len(doubtful)
             asked = list(relay.asked.values())
             self._fail(doubtful, InDoubtError(name))
             self._fail(asked, PeerLostError(name))
@@ -344,7 +342,7 @@ class Correspondence:
         """Fail what waits for a process to which no link can be made."""
         for relay in peer.relays.values():
             unsent = relay.take_unsent()
-            self._books.failed += len(unsent)
+            relay.books.end("failed", len(unsent))
             error = UnreachableError(relay.entry.name, "no process answers")
             self._fail(unsent, error)
 
@@ -360,9 +358,7 @@ class Correspondence:
         """Give up what waited in a relay for too long."""
         for peer in self._neighbours.peers.values():
             for relay in list(peer.relays.values()):
-                late = relay.expire(now)
-                self._books.failed += len(late)
-                self._fail(late, ExpiredError(relay.entry.name))
+                self._fail(relay.expire(now), ExpiredError(relay.entry.name))
                 at = self._relays.forgotten_at(relay)
                 if at is not None and at <= now:
                     del peer.relays[relay.number]

@@ -17,6 +17,9 @@ from bus.core.wire import (
     WANTS_REPLY,
     Ack,
     Characteristics,
+    Dismiss,
+    Dismissed,
+    Gap,
     Identity,
     RequestId,
     Unrelay,
@@ -41,11 +44,12 @@ _FLAGS: Final = WANTS_REPLY | FAILED
 Namer: TypeAlias = "Callable[[int], str]"
 
 
-def facts(frame: ControlFrame, here: str, sender: Namer) -> dict[str, Any]:
+def facts(
+    frame: ControlFrame, here: str, sender: Namer, receiver: Namer
+) -> dict[str, Any]:
     """Return the fields of a control frame that say something, by name.
 
-    here: the machine that need not be named. sender: gives names to tasks of the
-    process that has sent the frame.
+    here: the machine that need not be named. sender, receiver: as for `messages`.
     """
     found: dict[str, Any] = {}
     for name in frame.__struct_fields__:
@@ -59,8 +63,10 @@ def facts(frame: ControlFrame, here: str, sender: Namer) -> dict[str, Any]:
                     ALL if relay == AUDIENCE else sender(relay): number
                     for relay, number in taken
                 }
-            case Unrelay(), "relay":
+            case ((Unrelay() | Dismissed() | Gap()), "relay"):
                 found["task"] = sender(value)
+            case Dismiss(), "relay":
+                found["task"] = receiver(value)
             case _:
                 found[name] = _plain(value, here)
     return found

@@ -20,7 +20,7 @@ from bus.core.arriving import (
 from bus.core.incoming_streams import IncomingStreams, Refusal
 from bus.core.receipts import Receipt
 from bus.core.relay import AUDIENCE, Relay
-from bus.core.wire import FAILED, WANTS_REPLY, Run, Unrelay
+from bus.core.wire import FAILED, WANTS_REPLY, Gap, Run, Unrelay
 from bus.errors import RemoteError, WireError
 from bus.message import Incoming, Kind
 
@@ -200,11 +200,13 @@ class Intake:
         trace = self._arrived(run, relay.entry, me, len(body))
         if trace is not None:
             trace.delivered()
+        gap, relay.gap = relay.gap, 0
         for each in self._relays.audience(relay):
             incoming = Incoming(
                 kind=Kind.NOTIFICATION,
                 payload=payload,
                 subscriptions=each.subscriptions,
+                gap=gap,
                 wants_reply=bool(run.flags & WANTS_REPLY),
                 _source=relay.entry,
                 _id=run.id,
@@ -213,6 +215,13 @@ class Intake:
                 _trace=None if trace is None else trace.for_hearer(),
             )
             self._neighbours.todo.append(Post(each.entry, [incoming]))
+
+    @staticmethod
+    def missed(peer: Peer, frame: Gap) -> None:
+        """Let the next notification of a task tell how many were not sent."""
+        relay = peer.relays.get(frame.relay)
+        if relay is not None:
+            relay.gap += frame.count
 
     def extracted(self, messages: Iterable[Taken], now: float) -> None:
         """Note that tasks took, or dropped, what came over links (BUS-RELAY-9)."""

@@ -34,6 +34,7 @@ class LinkState(enum.Enum):
 _ANY_LINK: Final = (
     *(FrameType.ADD_RELAY, FrameType.UNRELAY, FrameType.MSG, FrameType.ACK),
     *(FrameType.DESCRIPTOR, FrameType.RELEASE, FrameType.CONNECT_OFFER),
+    *(FrameType.DISMISS, FrameType.DISMISSED, FrameType.GAP),
     *(FrameType.ERROR, FrameType.PING, FrameType.PONG, FrameType.BYE),
 )
 # Managers speak of what concerns others on signalling links alone (BUS-ENT-12).

@@ -19,6 +19,7 @@ from bus.core.wire import AddRelay, RequestId, Subscribe
 from bus.errors import WireError
 
 if TYPE_CHECKING:
+    from bus.core.disuse import Disuse
     from bus.core.interests import Interest
     from bus.core.neighbours import Neighbours
     from bus.core.peer import Key, Peer
@@ -38,14 +39,16 @@ class Listening:
       is for watches.
     """
 
-    __slots__ = ("_manager", "_neighbours", "_relays", "ledger", "own")
+    __slots__ = ("_disuse", "_manager", "_neighbours", "_relays", "ledger", "own")
 
     def __init__(
         self,
         neighbours: Neighbours,
         manager: ProcessManager,
         relays: Relays,
+        disuse: Disuse,
     ) -> None:
+        self._disuse: Final = disuse
         self._neighbours: Final = neighbours
         self._manager: Final = manager
         self._relays: Final = relays
@@ -89,6 +92,8 @@ class Listening:
         request = self.own.pop((machine, pattern, presence), None)
         if request is not None:
             self.ledger.end(request)
+            if not presence:
+                self._disuse.unheard(machine, pattern)
 
     def registered(self, task: Entry, now: float) -> None:
         """Tell those who want to hear a task that it is here."""

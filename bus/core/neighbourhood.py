@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from bus.core.correspondence import Correspondence
 from bus.core.directory import Directory
+from bus.core.disuse import Disuse
 from bus.core.finder import Finder
 from bus.core.intake import Intake
 from bus.core.keep_alive import KeepAlive
@@ -36,10 +37,13 @@ from bus.core.wire import (
     Batch,
     Bye,
     Cancel,
+    Dismiss,
+    Dismissed,
     Eliminate,
     Error,
     Export,
     FrameType,
+    Gap,
     Hello,
     LinkKind,
     OpenStream,
@@ -132,7 +136,10 @@ class Neighbourhood:
         self.finder: Final = Finder(
             self.neighbours, manager, self.directory, self.relays
         )
-        self.listening: Final = Listening(self.neighbours, manager, self.relays)
+        self.disuse: Final = Disuse(self.neighbours, self.relays)
+        self.listening: Final = Listening(
+            self.neighbours, manager, self.relays, self.disuse
+        )
         self.links: Final = Links(
             self.neighbours, self.relays, self.correspondence, master
         )
@@ -189,6 +196,7 @@ class Neighbourhood:
     def left(self, entry: Entry, now: float, *, final: bool) -> list[Action]:
         """Tell others what a task took, which is emptied now; seek for what it left."""
         if not entry.remote:
+            self.disuse.left(entry)
             self.correspondence.left(entry, final=final)
             self.finder.left(entry, now)
         if self.manager.table.find(entry.name) is None:
@@ -241,10 +249,11 @@ class Neighbourhood:
         payload: Payload,
         question: int = 0,
         trace: Trace | None = None,
+        gap: int = 0,
     ) -> None:
         """Send a notification to all processes where somebody hears its sender."""
         hearers = self.listening.hearers(source)
-        self.correspondence.notify(hearers, source, payload, question, trace)
+        self.correspondence.notify(hearers, source, payload, question, trace, gap)
 
     def post_alike(
         self,
@@ -385,14 +394,17 @@ class Neighbourhood:
             self._repeat_at = None
             self.listening.repeat()
         self.keep_alive.tick(now)
+        self.disuse.tick(now)
         self.parting.review(now)
         return self._drained()
 
     def next_deadline(self, now: float) -> float | None:
         """Return when `tick` has something to do, None if never."""
         self.parting.review(now)
+        self.disuse.review(now)
         times = [
             self._repeat_at,
+            self.disuse.next_deadline(),
             self.finder.next_deadline(),
             self.intake.next_deadline(),
             self.keep_alive.next_deadline(),
@@ -462,7 +474,7 @@ class Neighbourhood:
                 peer.session.count()
                 self._told(peer, frame, now)
 
-    def _told(  # noqa: PLR0912 # a table of what goes where
+    def _told(  # noqa: PLR0912, PLR0915 # a table of what goes where
         self, peer: Peer, frame: Frame, now: float
     ) -> None:
         """Take what another manager says of tasks."""
@@ -484,6 +496,12 @@ class Neighbourhood:
                     self.relays.add_relay(peer, frame.task, now)
             case Unrelay():
                 self.correspondence.unrelay(peer, frame)
+            case Dismiss():
+                self.disuse.asked(peer, frame.relay)
+            case Dismissed():
+                self.disuse.dismissed(peer, frame.relay)
+            case Gap():
+                self.intake.missed(peer, frame)
             case Search():
                 self.finder.asked(peer, frame, now)
             case Cancel():

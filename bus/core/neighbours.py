@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from bus.address import Address
 from bus.core.actions import Send
 from bus.core.peer import Peer
+from bus.core.relay_books import RelayBooks
 from bus.core.session import Session
 from bus.core.wire import Role
 
@@ -38,12 +39,14 @@ class Neighbours:
     lose: gives a process up; given by whoever has all that is known of it.
     complain: takes a line about what another process did wrong.
     witness: who is told what happens here; None if nothing is recorded.
+    books: what became of all messages for others, also for those that are lost.
     """
 
     __slots__ = (
         "_epochs",
         "_nonce",
         "addresses",
+        "books",
         "complain",
         "key",
         "limits",
@@ -74,6 +77,7 @@ class Neighbours:
         self.witness: Final = witness
         self.addresses: Final = addresses
         self.peers: Final[dict[Key, Peer]] = {}
+        self.books: Final = RelayBooks()
         self.todo: list[Action] = []
         self.lose: Callable[[Peer, float], None]
         self._nonce: Final = nonce
@@ -94,7 +98,7 @@ class Neighbours:
             nonce=self._nonce(),
             limits=self.limits,
         )
-        peer = Peer(key, session, now, limits=self.limits)
+        peer = Peer(key, session, now, limits=self.limits, books=self.books)
         self.peers[key] = peer
         return peer
 

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from bus.core.receipts import Receipts
 from bus.core.relay import Relay
+from bus.core.relay_books import RelayBooks
 from bus.core.routing_table import Visibility
-from bus.core.wire import AddRelay, Characteristics, Role, Unrelay
+from bus.core.wire import AddRelay, Characteristics, Gap, Role, Unrelay
 from bus.events import BusReason
 from bus.message import Kind
 
@@ -52,11 +53,13 @@ class Peer:
     relays: what stands for its tasks here, by the numbers it gave them.
     audience: what stands for all of its tasks that hear tasks of this process.
     announced: numbers of tasks of this process that it was told of.
+    books: what became of messages for its tasks.
     """
 
     __slots__ = (
         "_departed",
         "_departing",
+        "_gaps",
         "_notified",
         "_queued",
         "_receipts",
@@ -65,6 +68,7 @@ class Peer:
         "announced",
         "asked_at",
         "audience",
+        "books",
         "bound",
         "closing",
         "dialling",
@@ -82,9 +86,16 @@ class Peer:
     )
 
     def __init__(
-        self, key: Key, session: Session, now: float, *, limits: Limits
+        self,
+        key: Key,
+        session: Session,
+        now: float,
+        *,
+        limits: Limits,
+        books: RelayBooks,
     ) -> None:
         self.key: Final = key
+        self.books: Final = RelayBooks(books)
         self.session: Final = session
         self.role: Role = Role.SLAVE
         self.joined: bool = False
@@ -105,6 +116,8 @@ class Peer:
         # How many messages of a task wait for a link; what is said once none does.
         self._queued: Final[Counter[int]] = Counter()
         self._notified: Final[Counter[int]] = Counter()  # of these, notifications
+        # Notifications of a task that were dropped, of which it was not told.
+        self._gaps: Final[Counter[int]] = Counter()
         self._departing: Final[dict[int, Unrelay]] = {}
         # By which numbers it knows tasks that had left before it was told of them.
         self._strays: Final[dict[Entry, int]] = {}
@@ -173,6 +186,15 @@ class Peer:
             if farewell is not None:
                 self._leave(farewell)
 
+    def dropped(self, relay: int, count: int = 1) -> None:
+        """Note that notifications of a task were dropped (BUS-FLOW-3)."""
+        self._gaps[relay] += count
+
+    def tell_gap(self, relay: int) -> None:
+        """Tell, before a task's next notification, how many were dropped."""
+        if count := self._gaps.pop(relay, 0):
+            self.session.tell(Gap(relay=relay, count=count))
+
     @property
     def notifying(self) -> bool:
         """Whether any notification waits for the link, which others may wait for."""
@@ -217,6 +239,7 @@ class Peer:
 
     def _leave(self, frame: Unrelay) -> None:
         self.announced.discard(frame.relay)
+        self._gaps.pop(frame.relay, None)
         for task, number in list(self._strays.items()):
             if number == frame.relay:
                 del self._strays[task]
@@ -272,6 +295,7 @@ class Peer:
         self.announced.clear()
         self._queued.clear()
         self._notified.clear()
+        self._gaps.clear()
         self._departing.clear()
         self._strays.clear()
         self._departed.clear()

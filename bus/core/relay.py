@@ -11,7 +11,9 @@ import enum
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from bus.core.relay_books import RelayBooks
 from bus.events import BusReason
+from bus.message import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -57,6 +59,9 @@ class Relay:
     withdrawn: commands taken out of the queue, for whoever has the name now.
     users: tasks of this process that have sent it anything, or got anything from it,
       and have not left (BUS-DEREG-10).
+    gap: notifications of the task that its process dropped, of which none that came
+      here tells yet (BUS-FLOW-3).
+    books: what became of messages that were given to it.
 
     Invariants:
     I1. numbers in ``unacked`` rise; there are no more messages in it, and no more
@@ -67,9 +72,11 @@ class Relay:
     __slots__ = (
         "_answered",
         "asked",
+        "books",
         "characteristics",
         "client",
         "entry",
+        "gap",
         "limits",
         "number",
         "opened",
@@ -96,6 +103,7 @@ class Relay:
         limits: Limits,
     ) -> None:
         self.peer: Final = peer
+        self.books: Final = RelayBooks(peer.books)
         self.characteristics: Final = characteristics
         self.number: Final = (
             AUDIENCE if characteristics is None else characteristics.relay
@@ -116,6 +124,7 @@ class Relay:
         self.asked: dict[tuple[Entry, int], Incoming] = {}
         self.withdrawn: list[Incoming] = []
         self.users: set[Entry] = set()
+        self.gap: int = 0
         self._answered: set[tuple[Entry, int]] = set()
 
     @property
@@ -127,6 +136,7 @@ class Relay:
         """Post something of one task, and of one kind, behind all that is here."""
         self.queue += parcels
         count = sum([len(parcel.bodies) for parcel in parcels])
+        self.books.post(count)
         self.queued += count
         self.queued_bytes += sum([parcel.size for parcel in parcels])
         self.peer.queued(parcels[0], count)
@@ -135,6 +145,7 @@ class Relay:
         """Put in front what was sent before all that is here."""
         self.queue.extendleft(reversed(first))
         for parcel in first:
+            self.books.post(len(parcel.bodies))
             self.queued += len(parcel.bodies)
             self.queued_bytes += parcel.size
             self.peer.queued(parcel, len(parcel.bodies))
@@ -218,6 +229,8 @@ class Relay:
         """Put on the link what was taken out, of one sender."""
         peer, first = self.peer, run[0]
         peer.announce(first.source, first.relay)
+        if first.kind is Kind.NOTIFICATION:
+            peer.tell_gap(first.relay)
         if not peer.is_leaving(first.relay):
             self.users.add(first.source)
         for parcel in run:
@@ -233,8 +246,10 @@ class Relay:
         peer.unqueued(first, count)
 
     def drop_oldest(self) -> None:
-        """Drop what has waited longest for a link."""
+        """Drop what has waited longest for a link; the next of its sender tells."""
         oldest = self.queue.popleft()
+        self.peer.dropped(oldest.relay)
+        self.books.end("dropped", 1)
         self._uncount(oldest)
         if oldest.trace is not None:
             oldest.trace.discarded(BusReason.OLDEST)
@@ -249,7 +264,9 @@ class Relay:
                 else:
                     self.queue[at] = parcel.part(1)
                 self._uncount(oldest)
-                return oldest.commands()
+                commands = oldest.commands()
+                self.books.end("failed", len(commands))
+                return commands
         return []
 
     def withdraw(self) -> None:
@@ -263,15 +280,13 @@ class Relay:
             del self.asked[key]
 
     @property
-    def waiting(self) -> int:
-        """How many commands wait here, or are under way."""
-        parcels = [*self.queue, *[parcel for _, parcel in self.unacked]]
-        commands = [len(each.bodies) for each in parcels if each.is_command]
-        return len(self.withdrawn) + sum(commands)
+    def present(self) -> int:
+        """How many messages wait here, or are under way."""
+        return self.queued + self.under_way + len(self.withdrawn)
 
-    def extracted(self, number: int) -> int:
-        """Note that the task took all up to a number; return how many commands."""
-        taken = 0
+    def extracted(self, number: int) -> None:
+        """Note that the task took all up to a number."""
+        taken = commands = 0
         while self.unacked and self.unacked[0][0] <= number:
             first, parcel = self.unacked.popleft()
             if first + len(parcel.bodies) > number + 1:
@@ -280,9 +295,10 @@ class Relay:
                 parcel = parcel.part(0, number + 1 - first)
             self.under_way -= len(parcel.bodies)
             self.unacked_bytes -= parcel.size
+            taken += len(parcel.bodies)
             if not parcel.is_command:
                 continue
-            taken += len(parcel.bodies)
+            commands += len(parcel.bodies)
             message = parcel.message
             if message is not None and message.wants_reply:
                 key = (parcel.source, parcel.id)
@@ -290,7 +306,7 @@ class Relay:
                     self._answered.discard(key)
                 elif parcel.source in self.users:
                     self.asked[key] = message
-        return taken
+        self.books.take(taken, commands)
 
     def answered(self, asker: Entry, number: int) -> None:
         """Note that the task has answered a question.
@@ -301,9 +317,13 @@ class Relay:
             self._answered.add((asker, number))
 
     def take_unsent(self) -> list[Incoming]:
-        """Take out the commands that are not under way, in order; drop the rest."""
+        """Take out the commands that are not under way, in order; drop the rest.
+
+        What becomes of the commands is for the caller to note.
+        """
         withdrawn, self.withdrawn = self.withdrawn, []
         parcels = self._take(commands_only=False)
+        self.books.end("dropped", _count_dropped(parcels))
         for trace in _dropped(parcels):
             trace.discarded(BusReason.UNWANTED)
         return withdrawn + _commands(parcels)
@@ -311,9 +331,14 @@ class Relay:
     def take_unacked(self, *, lost: bool = False) -> list[Incoming]:
         """Take out the commands that are under way, in order; drop the rest.
 
-        lost: whether nobody knows what was taken of these.
+        lost: whether nobody knows what was taken of these; if not, what becomes of the
+        commands is for the caller to note.
         """
         parcels = [parcel for _, parcel in self.unacked]
+        if lost:
+            self.books.end("in_doubt", self.under_way)
+        else:
+            self.books.end("dropped", _count_dropped(parcels))
         self.unacked.clear()
         self.under_way = self.unacked_bytes = 0
         self._answered.clear()
@@ -326,6 +351,8 @@ class Relay:
 
     def abandon(self) -> None:
         """Tell that nothing here is delivered, as far as anybody knows; it ends."""
+        self.books.end("dropped", self.queued)
+        self.books.end("in_doubt", self.under_way)
         for trace in _dropped(self.queue):
             trace.discarded(BusReason.PROCESS_LOST)
         for trace in _dropped(parcel for _, parcel in self.unacked):
@@ -344,7 +371,9 @@ class Relay:
         for each in late:
             self.queue.remove(each)
             self._uncount(each)
-        return _commands(late)
+        commands = _commands(late)
+        self.books.end("failed", len(commands))
+        return commands
 
     def next_deadline(self) -> float | None:
         """Return when the first thing that waits here is too late; None for never."""
@@ -363,6 +392,11 @@ class Relay:
         self.queued -= len(parcel.bodies)
         self.queued_bytes -= parcel.size
         self.peer.unqueued(parcel, len(parcel.bodies))
+
+
+def _count_dropped(parcels: Iterable[Parcel]) -> int:
+    """Return how many messages are no commands."""
+    return sum([len(each.bodies) for each in parcels if not each.is_command])
 
 
 def _dropped(parcels: Iterable[Parcel]) -> Iterator[Trace]:

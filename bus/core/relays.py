@@ -10,8 +10,6 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from bus.core.actions import Dial, Vacate
 from bus.core.relay import AUDIENCE, Relay, RelayState
 from bus.core.routing_table import Entry, Visibility
@@ -29,30 +27,7 @@ if TYPE_CHECKING:
     from bus.core.wire import AddRelay, Characteristics
     from bus.message import Incoming
 
-__all__ = ["RelayBooks", "Relays"]
-
-
-@attrs.define
-class RelayBooks:
-    """What became of the commands that were given to relays (BUS-FLOW-7).
-
-    ``posted == taken + returned + failed + in_doubt``, and what is in relays.
-
-    posted: again if they came back. taken: by their addressees. returned: sent
-    elsewhere. failed: too late, or nowhere to go to. in_doubt: nobody knows whether
-    they were taken.
-    """
-
-    posted: int = 0
-    taken: int = 0
-    returned: int = 0
-    failed: int = 0
-    in_doubt: int = 0
-
-    @property
-    def ended(self) -> int:
-        """How many are in relays no more."""
-        return self.taken + self.returned + self.failed + self.in_doubt
+__all__ = ["Relays"]
 
 
 class Relays:
@@ -69,7 +44,6 @@ class Relays:
         "_place",
         "_stand_in",
         "_tasks",
-        "books",
     )
 
     def __init__(
@@ -86,16 +60,6 @@ class Relays:
         self._numbers = itertools.count(AUDIENCE + 1)
         # Tasks of this process that others may know, by their relay numbers.
         self._tasks: Final[dict[int, Entry]] = {}
-        self.books: Final = RelayBooks()
-
-    @property
-    def waiting(self) -> int:
-        """How many commands are in relays, or under way."""
-        return sum(
-            relay.waiting
-            for peer in self._neighbours.peers.values()
-            for relay in peer.relays.values()
-        )
 
     # Tasks of this process.
 
@@ -204,7 +168,7 @@ class Relays:
         if not relay.opened:  # what was sent before all that is posted to it
             first = self._manager.parked.take(entry.name)
             relay.withdrawn += first
-            self.books.posted += len(first)
+            relay.books.post(len(first))
         self._neighbours.todo += self._manager.leave(entry)
         entry.place = None
         if relay.state is RelayState.SUPERSEDED:
@@ -291,7 +255,8 @@ class Relays:
             self._vacate(entry, again, final=final)
 
     def _vacate(self, entry: Entry, messages: list[Incoming], *, final: bool) -> None:
-        self.books.returned += len(messages)
+        relay: Relay = entry.box
+        relay.books.end("returned", len(messages))
         self._neighbours.todo.append(Vacate(entry, tuple(messages), final))
 
     def forgotten_at(self, relay: Relay) -> float | None:

@@ -19,9 +19,12 @@ from bus.core.specification import Specification
 from bus.core.wire import (
     AddRelay,
     Batch,
+    Dismiss,
+    Dismissed,
     Eliminate,
     Export,
     FrameType,
+    Gap,
     Hello,
     Search,
     Subscribe,
@@ -207,7 +210,8 @@ class Tap:
         for field in ("task", "sender", "subscriber"):
             if (task := getattr(frame, field, None)) is not None:
                 self._name((task.id.machine, task.id.process), task.relay, task.name)
-        said = facts(frame, self._remote.neighbours.me.machine, sender)
+        here = self._remote.neighbours.me.machine
+        said = facts(frame, here, sender, receiver)
         if is_system(_concerns(frame, said)):
             return None
         return {"facts": said}
@@ -231,7 +235,7 @@ def _concerns(frame: ControlFrame, said: dict[str, Any]) -> str:
             return frame.task.name
         case Subscribe():
             return Specification.parse(frame.specification).pattern
-        case Unrelay():
+        case Unrelay() | Dismiss() | Dismissed() | Gap():
             return str(said["task"])
         case _:
             return ""

@@ -140,7 +140,7 @@ class _Held:
                 if account.overflow == "drop-oldest" or message is newest:
                     break
         self.take(message)
-        _turn_away(message._to, account)
+        _turn_away(message, account)
 
 
 def _offer_run(entry: Entry, messages: Sequence[Incoming]) -> int:
@@ -185,14 +185,13 @@ def _offer(entry: Entry, message: Incoming) -> bool:
                 return False
             else:
                 # Its notifier cannot be held back over a link.
-                _turn_away(entry, account)
+                _turn_away(message, account)
         return True
 
 
-def _turn_away(entry: Entry, account: Account) -> None:
+def _turn_away(message: Incoming, account: Account) -> None:
     """Let the next notification tell that one is missing."""
-    place = entry.place
+    place = message._to.place
     if place is not None:
         with place.inbox.lock:
-            account.gap += 1
-            account.turned_away += 1
+            account.turn_away_locked(message)

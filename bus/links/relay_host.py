@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
 
 from bus.core.routing_table import Entry, RegistrationId, Visibility
 from bus.links.burst import Burst, Salvo
@@ -55,6 +56,30 @@ class Said:
         self.error: Final = error
 
 
+class _AudienceAccount(Account):
+    """What waits for those who hear in other processes; of each notifier by itself.
+
+    Who hears one of them need not hear another, so each has a gap of its own
+    (BUS-FLOW-3). Guarded by the inbox's lock.
+    """
+
+    __slots__ = ("_gaps",)
+
+    def __init__(self, *, messages_max: int, bytes_max: int) -> None:
+        super().__init__(
+            messages_max=messages_max, bytes_max=bytes_max, overflow="drop-oldest"
+        )
+        # Of one that has left nothing may follow that could tell.
+        self._gaps: Final[WeakKeyDictionary[Entry, int]] = WeakKeyDictionary()
+
+    def _miss_locked(self, message: Incoming) -> None:
+        self._gaps[message._source] = self._gaps.get(message._source, 0) + 1
+
+    def _tell_locked(self, message: Incoming) -> None:
+        if self._gaps:
+            message.gap = self._gaps.pop(message._source, 0)
+
+
 class RelayHost:
     """A place as a `ThreadManager` is one: it is posted to in any thread.
 
@@ -95,10 +120,9 @@ class RelayHost:
         self._taken: Final = taken
         self.inbox: Final = Inbox()
         self.ident: int | None = None
-        self.account: Final = Account(
+        self.account: Final = _AudienceAccount(
             messages_max=config.task_fifo_messages,
             bytes_max=config.task_fifo_bytes,
-            overflow="drop-oldest",
         )
         # As its account, so that what was dropped is passed over, as in a relay.
         self.audience: Final = Entry(
@@ -191,7 +215,11 @@ class RelayHost:
             elif entry is self.audience:
                 for message in run:
                     remote.notify(
-                        message._source, message.payload, message._id, message._trace
+                        message._source,
+                        message.payload,
+                        message._id,
+                        message._trace,
+                        message.gap,
                     )
             else:
                 for kind, some in groupby(run, type):

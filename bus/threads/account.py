@@ -153,14 +153,13 @@ class Account:
             self._outside -= 1
             self._outside_bytes -= message._size
             if self.overflow == "drop-newest":
-                self.gap += 1
-                self.turned_away += 1
+                self.turn_away_locked(message)
                 return Admission.DROPPED
             return Admission.FULL
         if self._unread is not None:
             self._unread.append(message)
         else:
-            message.gap, self.gap = self.gap, 0  # dropped before this one
+            self._tell_locked(message)
         return Admission.ACCEPTED
 
     def admit_run_locked(self, sizes: Sequence[int]) -> int:
@@ -219,7 +218,7 @@ class Account:
                 # Mostly the oldest; what is sent within the thread overtakes what is
                 # being posted by another one.
                 self._unread.remove(message)
-                message.gap, self.gap = self.gap, 0
+                self._tell_locked(message)
         self.extracted += 1
         self.extracted_bytes += message._size
         return True
@@ -238,5 +237,19 @@ class Account:
         oldest.payload = None  # what is only passed over later shall hold no memory
         self._dropped += 1
         self._dropped_bytes += oldest._size
-        self.gap += 1
+        self._miss_locked(oldest)
         return whole
+
+    def turn_away_locked(self, message: Incoming) -> None:
+        """Note that a message was dropped that is not accepted; under that lock."""
+        self.turned_away += 1
+        self._miss_locked(message)
+
+    def _miss_locked(self, message: Incoming) -> None:
+        """Let a later message tell that this one is missing, and what that told."""
+        self.gap += 1 + message.gap
+
+    def _tell_locked(self, message: Incoming) -> None:
+        """Let a message tell what is missing before it (BUS-FLOW-3)."""
+        message.gap += self.gap
+        self.gap = 0

@@ -397,6 +397,7 @@ class Exchange:
         for item in [*client.unclaimed(), *place.let_go(entry)]:
             if type(item) is Incoming and item._account.extract(item, place.inbox.lock):
                 item._account.returned += 1
+                item.gap = 0  # that was for this receiver
                 unread.append(item)
             elif type(item) is Answer:
                 client.unheard(item)

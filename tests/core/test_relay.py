@@ -23,6 +23,7 @@ from bus.core.limits import Limits
 from bus.core.parcel import Parcel
 from bus.core.peer import Peer
 from bus.core.relay import Relay
+from bus.core.relay_books import RelayBooks
 from bus.core.routing_table import RegistrationId
 from bus.core.session import Session
 from bus.core.wire import RAW, Ack, Batch, Characteristics, OpenStream
@@ -102,7 +103,7 @@ class RelayMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         session = Session(5, own=1, incarnation=2, nonce=0, limits=LIMITS)
-        self.peer = Peer(("m1", "s2"), session, 0.0, limits=LIMITS)
+        self.peer = Peer(("m1", "s2"), session, 0.0, limits=LIMITS, books=RelayBooks())
         opened(self.peer)
         self.peer.announced.update(SENDERS)
         self.relay = Relay(self.peer, ADDRESSEE, 0.0, limits=LIMITS)
@@ -191,7 +192,9 @@ class RelayMachine(RuleBasedStateMachine):
         taken = [each for each in self.under_way if each[0] <= number]
         self.under_way = self.under_way[len(taken) :]
 
-        assert self.relay.extracted(number) == len(taken)
+        before = self.relay.books.commands_taken
+        self.relay.extracted(number)
+        assert self.relay.books.commands_taken - before == len(taken)
 
     @rule()
     def the_oldest_is_dropped(self) -> None:
@@ -251,7 +254,7 @@ class RelayMachine(RuleBasedStateMachine):
         assert relay.under_way == len(self.under_way)
         assert relay.unacked_bytes == sum(len(each.body) for _, each in self.under_way)
         here = len(self.queued) + len(self.under_way) + len(self.withdrawn)
-        assert relay.waiting == here
+        assert relay.present == here
         assert relay.busy == bool(here)
         deadlines = [each.deadline for each in self.queued if each.deadline is not None]
         assert relay.next_deadline() == min(deadlines, default=None)
@@ -333,7 +336,8 @@ def test_what_was_taken_of_a_parcel_is_kept_no_longer() -> None:
     machine.several_are_posted(1, [4, 5, 6, 7])
     machine.what_may_goes()
 
-    assert machine.relay.extracted(2) == 2
+    machine.relay.extracted(2)
+    assert machine.relay.books.taken == 2
 
     ((first, rest),) = machine.relay.unacked
     assert (first, [len(each) for each in rest.bodies], rest.size) == (3, [6, 7], 13)

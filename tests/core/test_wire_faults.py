@@ -327,6 +327,9 @@ def test_what_is_wrong_is_named(data: bytes, fact: str) -> None:
         ("EXPORT", "name", "x" * 128, "x" * 129),
         ("CONNECT_OFFER", "machine", "x" * 63, "x" * 64),
         ("UNRELAY", "relay", 2**32 - 1, 2**32),
+        ("DISMISS", "relay", 2**32 - 1, 2**32),
+        ("DISMISSED", "relay", 2**32 - 1, 2**32),
+        ("GAP", "count", 0, -1),
         (
             "ACK",
             "missing",

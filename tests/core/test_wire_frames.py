@@ -131,6 +131,9 @@ OF_EACH_TYPE: dict[type, st.SearchStrategy[Any]] = {
         final=st.booleans(),
         more=st.booleans(),
     ),
+    wire.Dismiss: st.builds(wire.Dismiss, relay=U32),
+    wire.Dismissed: st.builds(wire.Dismissed, relay=U32),
+    wire.Gap: st.builds(wire.Gap, relay=U32, count=U64),
     wire.Eliminate: st.builds(
         wire.Eliminate, id=REGISTRATION, name=MODULE, final=st.booleans()
     ),

@@ -28,7 +28,7 @@ def test_there_is_a_vector_of_each_type_and_it_begins_with_its_number() -> None:
         *("HELLO", "WELCOME", "REFUSED", "OPEN_STREAM", "EXPORT", "UNEXPORT"),
         *("SEARCH", "CANCEL", "ADD_RELAY", "UNRELAY", "ELIMINATE", "SUBSCRIBE"),
         *("UNSUBSCRIBE", "MSG", "ACK", "DESCRIPTOR", "RELEASE", "CONNECT_OFFER"),
-        *("ERROR", "PING", "PONG", "BYE"),
+        *("ERROR", "PING", "PONG", "BYE", "DISMISS", "DISMISSED", "GAP"),
     ]
     first_bytes = {VECTORS[name][0]: name_of(FRAMES[name]) for name in VECTORS}
 

@@ -51,6 +51,7 @@ class Remote:
         self.full = False
         self.todo: list[Fail] = []
         self.notified: list[Any] = []
+        self.gaps: list[tuple[object, int]] = []
         self.answered: list[Any] = []
 
     def post(self, entry: Entry, messages: Sequence[Incoming]) -> None:
@@ -70,8 +71,11 @@ class Remote:
         salvo = Salvo(entry, source, list(payloads), sum(map(len, payloads)), deadline)
         self.post(entry, salvo.commands())
 
-    def notify(self, source: Entry, payload: Any, question: int, trace: object) -> None:
+    def notify(
+        self, source: Entry, payload: Any, question: int, trace: object, gap: int
+    ) -> None:
         self.notified.append((payload, question))
+        self.gaps.append((source, gap))
 
     def answer(self, question: Incoming, payload: Any, *, error: str | None) -> None:
         self.answered.append((question.payload, payload, error))
@@ -114,21 +118,29 @@ class Process:
             table=RoutingTable(),
         )
 
-    def message(self, payload: Any, to: Entry | None = None) -> Incoming:
+    def message(
+        self, payload: Any, to: Entry | None = None, by: object = None
+    ) -> Incoming:
         entry = self.entry if to is None else to
         audience = entry is self.host.audience
         return Incoming(
             kind=Kind.NOTIFICATION if audience else Kind.COMMAND,
             payload=payload,
-            _source=_Sender(self.lost),
+            _source=self.sender() if by is None else by,
             _id=0,
             _to=entry,
             _account=self.host.account if audience else self.relay.client,
             _size=1,
         )
 
-    def post(self, payload: Any, to: Entry | None = None) -> Admission:
-        return self.host.post(self.message(payload, to))
+    def sender(self) -> object:
+        """Return a task of this process that sends."""
+        return _Sender(self.lost)
+
+    def post(
+        self, payload: Any, to: Entry | None = None, by: object = None
+    ) -> Admission:
+        return self.host.post(self.message(payload, to, by))
 
     def burst(self) -> Burst:
         """Return what a task of this process begins, in the thread that calls this."""

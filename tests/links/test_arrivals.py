@@ -95,7 +95,7 @@ class Held:
         )
 
     def notification(
-        self, entry: Entry, heard: Heard, payload: Any, size: int = 1
+        self, entry: Entry, heard: Heard, payload: Any, size: int = 1, gap: int = 0
     ) -> Incoming:
         return Incoming(
             kind=Kind.NOTIFICATION,
@@ -105,6 +105,7 @@ class Held:
             _id=0,
             _to=entry,
             _size=size,
+            gap=gap,
         )
 
     # As the comm thread, and as what the exchange knows of it.
@@ -297,6 +298,42 @@ def test_a_notification_that_finds_no_room_is_missing_and_told(
     hall.serve()
     assert hall.reader.read == [1, 2, 4]
     assert hall.reader.gaps == [0, 0, 1]
+
+
+@clause("BUS-FLOW-3")
+@pytest.mark.parametrize(
+    ("overflow", "read", "told"),
+    [
+        ("drop-oldest", [6, 7, 8], [5 + 111, 0, 1000]),
+        *((each, [1, 2, 8], [0, 1, 5 + 1110]) for each in ("drop-newest", "error")),
+    ],
+)
+def test_what_was_dropped_where_it_was_sent_is_told_though_its_news_is_dropped(
+    hall: Hall, overflow: Overflow, read: list[int], told: list[int]
+) -> None:
+    """Whatever is missing, here or there: what is read and all gaps are what was sent.
+
+    Nothing is read at first; the eighth is for who reads again.
+    """
+    heard = hall.heard(overflow, capacity=2)
+    gaps = dict.fromkeys(range(1, 9), 0) | {2: 1, 3: 10, 5: 100, 8: 1000}
+
+    def come(*numbers: int) -> None:
+        hall.held.arrive(
+            *(
+                hall.held.notification(hall.entry, heard, each, gap=gaps[each])
+                for each in numbers
+            )
+        )
+
+    come(*range(1, 8))
+    assert len(hall.held.arrivals) == 0
+    hall.serve()
+    come(8)
+    hall.serve()
+
+    assert (hall.reader.read, hall.reader.gaps) == (read, told)
+    assert len(read) + sum(told) == 8 + sum(gaps.values())
 
 
 def test_a_notification_waits_behind_commands_that_are_held_back(hall: Hall) -> None:

@@ -115,7 +115,7 @@ def test_what_is_due_is_seen_to_in_time_however_long_acknowledgements_wait() -> 
     """And then the thread sleeps again."""
     slow = attrs.evolve(PATIENT, window=1, ack_delay_s=1_000.0)
     with processes(2, slow) as [bus, other], Holder.holding(other):
-        books = comm_of(bus).remote.relays.books
+        books = comm_of(bus).remote.neighbours.books
         rounds = _counted(comm_of(bus))
         sender = bus.register("sender")
         sender.command("holder", 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -72,6 +74,33 @@ def test_what_nobody_keeps_up_with_is_dropped_for_newer_ones() -> None:
     assert [payload for payload, _ in process.remote.notified] == [2, 3, 4]
     assert process.lost == [0, 1]
     assert process.host.account.unread == 0
+
+
+@clause("BUS-FLOW-3")
+def test_of_each_notifier_it_is_known_how_many_were_dropped() -> None:
+    """By the next that it sends: who hears one of them need not hear the other."""
+    process = Process(task_fifo_messages=3)
+    one, two = process.sender(), process.sender()
+    for by in (one, two, two, one, two, two):
+        process.post("m", process.host.audience, by)
+    process.round()
+    process.post("m", process.host.audience, one)
+    process.round()
+
+    assert process.remote.gaps == [(one, 1), (two, 2), (two, 0), (one, 0)]
+
+
+@clause("BUS-FLOW-3", "BUS-DEREG-1")
+def test_nothing_is_kept_of_a_notifier_whose_last_words_were_dropped() -> None:
+    process = Process(task_fifo_messages=1)
+    gone = process.sender()
+    for by in (gone, process.sender()):
+        process.post("m", process.host.audience, by)
+    process.round()
+    left = weakref.ref(gone)
+    del gone, by
+    gc.collect()  # it refers to itself
+    assert left() is None
 
 
 @clause("BUS-FLOW-2")

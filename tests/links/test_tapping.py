@@ -128,7 +128,7 @@ def test_there_are_words_for_each_type_of_frame(name: str) -> None:
         told: Any = messages(frame, str, str, lambda _: False)
         assert sum(each["count"] for each in told) == frame.count
     else:
-        told = facts(frame, "here", str)
+        told = facts(frame, "here", str, str)
         assert all(isinstance(each, str) for each in told)
     assert "object at" not in repr(told)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 import attrs
@@ -58,6 +59,7 @@ class Books:
     def __init__(self, *, ordered: bool) -> None:
         self.ordered = ordered
         self.letters: dict[int, Letter] = {}
+        self.notifications: dict[RegistrationId, list[int]] = {}
         self.heard: dict[tuple[int, RegistrationId], int] = {}
         self._last: dict[tuple[RegistrationId, object], int] = {}
         self._last_heard: dict[tuple[RegistrationId, RegistrationId], int] = {}
@@ -116,10 +118,14 @@ class Books:
         if letter.answers > 1 or letter.taken_by is None or not letter.asks:
             raise BrokenPromiseError(f"answer to message {number}, out of the blue")
 
+    def notifies(self, number: int, sender: RegistrationId) -> None:
+        """Note a notification."""
+        self.notifications.setdefault(sender, []).append(number)
+
     def notified(
-        self, number: int, sender: RegistrationId, hearer: RegistrationId
+        self, number: int, sender: RegistrationId, hearer: RegistrationId, gap: int
     ) -> None:
-        """Note that a notification was heard."""
+        """Note that a notification was heard; gap: how many it says are missing."""
         times = self.heard.get((number, hearer), 0) + 1
         self.heard[number, hearer] = times
         if times > 1:
@@ -127,6 +133,10 @@ class Books:
         both = sender, hearer
         if max(self._last_heard.get(both, 0), self._last.get(both, 0)) > number:
             raise BrokenPromiseError(f"notification {number} was overtaken")
+        sent, last = self.notifications[sender], self._last_heard.get(both, 0)
+        missing = bisect_left(sent, number) - bisect_right(sent, last)
+        if gap > missing:
+            raise BrokenPromiseError(f"{gap} before {number}, not {missing}, missing")
         self._last_heard[both] = number
 
     def ended(self, life: int) -> None:

@@ -9,7 +9,10 @@ from bus.core.routing_table import Visibility
 from tests.simulate.books import BrokenPromiseError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bus.core.peer import Peer
+    from bus.core.relay_books import RelayBooks
     from bus.core.wire import AddRelay
     from tests.simulate.process import SimProcess
     from tests.simulate.world import World
@@ -34,27 +37,34 @@ class Checks:
     def step(self, process: SimProcess) -> None:
         """See whether what a process knows can be."""
         remote = process.remote
-        waiting = 0
         limits = remote.neighbours.limits
         for peer in remote.neighbours.peers.values():
             stream = peer.session.outgoing
             if stream.next - stream.floor > limits.stream_window:
                 raise BrokenPromiseError("more is outstanding than the stream's window")
+            for relay in peer.all_relays():
+                books = relay.books
+                if books.posted != books.ended + relay.present:
+                    raise BrokenPromiseError(f"a relay of {process.name}: {books}")
             for relay in peer.relays.values():
-                if relay.busy:
-                    waiting += relay.waiting
-                    if len(relay.unacked) > limits.window:
-                        raise BrokenPromiseError("more is unacked than the window")
+                if len(relay.unacked) > limits.window:
+                    raise BrokenPromiseError("more is unacked than the window")
                 private = relay.entry.visibility is Visibility.PRIVATE
                 if private and relay.state is not RelayState.UNNAMED:
                     raise BrokenPromiseError("a private task's relay has a name")
-        books = remote.relays.books
-        if books.posted != books.ended + waiting:
-            raise BrokenPromiseError(f"books of {process.name} do not balance")
+            self._balance(peer.books, [peer])
+        self._balance(remote.neighbours.books, remote.neighbours.peers.values())
         for name in remote.finder.own:
             entry = process.manager.table.find(name)
             if not process.manager.parked.of(name) and not (entry and entry.remote):
                 raise BrokenPromiseError(f"{process.name} searches for {name} in vain")
+
+    @staticmethod
+    def _balance(books: RelayBooks, peers: Iterable[Peer]) -> None:
+        """See that what is not in the relays of processes has come to an end."""
+        present = sum(each.present for peer in peers for each in peer.all_relays())
+        if books.posted != books.ended + present:
+            raise BrokenPromiseError(f"{present} in relays, {books} do not balance")
 
     def answer(self, process: SimProcess, frame: AddRelay) -> None:
         """See that only who hosts a task answers a search for it (BUS-ROUTE-10)."""
@@ -106,7 +116,9 @@ class Checks:
         hold(not len(process.manager.parked), f"{name} has parked messages")
         hold(not process.manager._leaving, f"{name}: somebody does not leave")
         hold(not process.manager._unopened, f"{name}: somebody is not opened")
-        hold(remote.relays.waiting == 0, f"{name} has messages under way")
+        hold(remote.disuse.next_deadline() is None, f"{name} keeps a relay for nobody")
+        books = remote.neighbours.books
+        hold(books.posted == books.ended, f"{name} has messages under way: {books}")
         for request in remote.listening.ledger.all():
             asker = (request.frame.id.machine, request.frame.id.process)
             whose = self._world.processes[asker]

@@ -392,7 +392,8 @@ class SimProcess:
                 self.say(lambda: f"{task.name} hears {number}")
                 if trace is not None:
                     trace.delivered()
-                world.books.notified(number, message._source.id, task.id)
+                task.gaps.append(message.gap)
+                world.books.notified(number, message._source.id, task.id, message.gap)
             elif trace is not None:
                 trace.discarded(BusReason.UNWANTED)
             return
@@ -430,6 +431,7 @@ class SimProcess:
         self._pass_on()
         number = self.world.number()
         self.say(lambda: f"{task.name} notifies {number}")
+        self.world.books.notifies(number, task.id)
         tracer = task.tracer
         for each in task.entry.audience:
             hearer: Any = each.entry.box

@@ -44,6 +44,7 @@ class SimTask:
         self.tracer: Tracer | None = None
         self.subscriptions: list[Asked] = []
         self.kept: list[Incoming] = []  # questions it answers later
+        self.gaps: list[int] = []  # of each notification that it has heard
 
     @property
     def id(self) -> RegistrationId:

@@ -263,6 +263,108 @@ def test_no_link_stays_for_a_subscriber_that_has_left() -> None:
     assert stage.types("s3") == []
 
 
+@clause("BUS-DEREG-10")
+def test_a_relay_goes_with_the_last_task_that_used_it() -> None:
+    """Its task lives on, and so does the link, for others."""
+    stage = Stage()
+    d, e = stage.task("d", "s2"), stage.task("e", "s2")
+    f, g = stage.task("f", "s3"), stage.task("g", "s3")
+    for sender, to in ((d, "f"), (e, "f"), (e, "g")):
+        stage.send(sender, to)
+        stage.soon()
+
+    d.process.deregister(d)
+    stage.soon(3 * LIMITS.linger_s)
+    assert set(stage.relays("s2")) == {"f", "g"}
+    assert set(stage.relays("s3")) == {"e"}
+    again = stage.task("d", "s2")
+    stage.send(g, "d")
+    stage.soon()
+    e.process.deregister(e)
+    stage.soon(3 * LIMITS.linger_s)
+
+    assert stage.links("s2", "s3") == 1
+    assert set(stage.relays("s2")) == {"g"}  # which has written to the new one
+    assert set(stage.relays("s3")) == {"d"}
+    letters = stage.send(again, "f") + stage.send(f, "d")
+    stage.soon()
+    assert [each.taken_by for each in letters] == [f.id, again.id]
+
+
+@clause("BUS-DEREG-10", "BUS-RELAY-8")
+def test_the_relay_of_a_notifier_goes_with_who_heard_it() -> None:
+    """No frame is sent for it any more; who hears it later hears all from then on."""
+    stage = Stage()
+    hearer, notifier = stage.task("h", "s2"), stage.task("news", "s3")
+    stage.send(stage.task("d", "s2"), stage.task("f", "s3").name)
+    hearer.process.subscribe(hearer, "*")
+    stage.soon(3.0)
+    assert "news" in stage.relays("s2")
+
+    hearer.process.unsubscribe(hearer)
+    stage.soon(3 * LIMITS.linger_s)
+    assert set(stage.relays("s2")) == {"f"}
+    stage.forget()
+    notifier.process.notify(notifier)
+    stage.soon()
+    assert stage.types("s3") == []
+
+    hearer.process.subscribe(hearer, "news")
+    stage.soon()
+    number = notifier.process.notify(notifier)
+    stage.soon()
+    assert (number, hearer.id) in stage.world.books.heard
+
+
+@clause("BUS-DEREG-10")
+def test_a_relay_stays_if_it_comes_to_use_while_its_process_is_asked() -> None:
+    """However that and what is asked and answered meet on their way."""
+    for delay in range(40):
+        stage = Stage(seed=delay)
+        d, f = stage.task("d", "s2"), stage.task("f", "s3")
+        stage.send(stage.task("e", "s2"), stage.task("g", "s3").name)
+        stage.send(d, "f")
+        stage.soon()
+        d.process.deregister(d)
+        again = stage.task("d", "s2")
+        stage.forget()
+        while "DISMISS" not in stage.types("s2"):
+            stage.soon(0.001)
+        stage.soon(0.001 * delay)
+
+        letters = stage.send(again, "f") + stage.send(f, "d", 3)
+        stage.soon(0.001)
+        letters += stage.send(f, "d", 3) + stage.send(again, "f")
+        stage.soon()
+
+        takers = [each.taken_by for each in letters]
+        assert takers == [f.id] + [again.id] * 6 + [f.id], delay
+        stage.soon(10.0)
+        stage.world.checks.rest()
+
+
+@clause("BUS-DEREG-10")
+def test_who_is_asked_may_have_sent_something_before() -> None:
+    """That comes from somebody, and is delivered; then the relay has a use."""
+    for delay in range(40):
+        stage = Stage(seed=delay)
+        d, f = stage.task("d", "s2"), stage.task("f", "s3")
+        other = stage.task("e", "s2")
+        stage.send(other, stage.task("g", "s3").name)
+        stage.send(d, "f")
+        stage.soon()
+        d.process.deregister(d)
+        stage.forget()
+        stage.soon(LIMITS.linger_s - 0.02 + 0.001 * delay)
+
+        (letter,) = stage.send(f, "e")
+        stage.soon(2.0)
+
+        assert letter.taken_by == other.id
+        assert stage.process("s2").remote.intake.strays == 0
+        assert "f" in stage.relays("s2")
+
+
 @clause("BUS-DEREG-7")
 def test_late_news_of_a_departure_concern_no_newer_registration() -> None:
     """Said twice, and after the name was taken again, it changes nothing."""

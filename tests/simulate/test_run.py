@@ -89,11 +89,15 @@ def test_the_books_see_what_must_not_be() -> None:
         books.taken(2, one.sender, "f")
     with pytest.raises(BrokenPromiseError, match="out of the blue"):
         books.answered(1)
-    books.notified(5, one.sender, one.sender)
+    for number in (4, 5, 6, 7):
+        books.notifies(number, one.sender)
+    books.notified(5, one.sender, one.sender, 1)
     with pytest.raises(BrokenPromiseError, match="heard twice"):
-        books.notified(5, one.sender, one.sender)
+        books.notified(5, one.sender, one.sender, 0)
     with pytest.raises(BrokenPromiseError, match="notification 4 was overtaken"):
-        books.notified(4, one.sender, one.sender)
+        books.notified(4, one.sender, one.sender, 0)
+    with pytest.raises(BrokenPromiseError, match="2 before 7, not 1, missing"):
+        books.notified(7, one.sender, one.sender, 2)
 
 
 @clause("BUS-MSG-15")
@@ -101,13 +105,15 @@ def test_the_books_see_a_command_that_a_notification_has_overtaken() -> None:
     """Not one that had to look for its addressee."""
     books = Books(ordered=True)
     one = letter(books)
-    books.notified(5, one.sender, one.sender)
+    books.notifies(5, one.sender)
+    books.notified(5, one.sender, one.sender, 0)
     with pytest.raises(BrokenPromiseError, match="behind notification 5"):
         books.taken(1, one.sender, "f")
     books = Books(ordered=True)
     one = letter(books)
     one.sought = True
-    books.notified(5, one.sender, one.sender)
+    books.notifies(5, one.sender)
+    books.notified(5, one.sender, one.sender, 0)
     books.taken(1, one.sender, "f")
 
 

@@ -46,8 +46,11 @@ from bus.core.wire.stream_frames import Ack, Descriptor, OpenStream, Release
 from bus.core.wire.task_frames import (
     AddRelay,
     Cancel,
+    Dismiss,
+    Dismissed,
     Eliminate,
     Export,
+    Gap,
     Search,
     Subscribe,
     Unexport,
@@ -83,8 +86,11 @@ __all__ = [  # noqa: RUF022  # grouped by module
     # task_frames
     "AddRelay",
     "Cancel",
+    "Dismiss",
+    "Dismissed",
     "Eliminate",
     "Export",
+    "Gap",
     "Search",
     "Subscribe",
     "Unexport",

@@ -29,8 +29,11 @@ from bus.core.wire.stream_frames import Ack, Descriptor, OpenStream, Release
 from bus.core.wire.task_frames import (
     AddRelay,
     Cancel,
+    Dismiss,
+    Dismissed,
     Eliminate,
     Export,
+    Gap,
     Search,
     Subscribe,
     Unexport,
@@ -87,6 +90,9 @@ _DECODERS: Final[Mapping[int, msgspec.msgpack.Decoder[ControlFrame]]] = (
                 Ping,
                 Pong,
                 Bye,
+                Dismiss,
+                Dismissed,
+                Gap,
             )
         }
     )

@@ -40,6 +40,9 @@ class FrameType(IntEnum):
     PING = 20
     PONG = 21
     BYE = 22
+    DISMISS = 23
+    DISMISSED = 24
+    GAP = 25
 
 
 class ControlFrame(Part, frozen=True):

@@ -29,8 +29,11 @@ from bus.core.wire.parts import (
 __all__ = [
     "AddRelay",
     "Cancel",
+    "Dismiss",
+    "Dismissed",
     "Eliminate",
     "Export",
+    "Gap",
     "Search",
     "Subscribe",
     "Unexport",
@@ -126,6 +129,37 @@ class Unrelay(ControlFrame, frozen=True, kw_only=True):
     extracted: U64
     final: bool = False
     more: bool = False
+
+
+class Dismiss(ControlFrame, frozen=True, kw_only=True):
+    """Nobody here uses the relay of this task any more: may it go? (BUS-DEREG-10).
+
+    relay: the task's number.
+    """
+
+    type = FrameType.DISMISS
+    relay: U32
+
+
+class Dismissed(ControlFrame, frozen=True, kw_only=True):
+    """Of this task nothing comes any more, until it is introduced anew (BUS-DEREG-10).
+
+    relay: its number, as it was asked for.
+    """
+
+    type = FrameType.DISMISSED
+    relay: U32
+
+
+class Gap(ControlFrame, frozen=True, kw_only=True):
+    """Notifications of a task that were dropped before its next one (BUS-FLOW-3).
+
+    relay: its number; count: how many, since the last GAP of this task.
+    """
+
+    type = FrameType.GAP
+    relay: U32
+    count: U64
 
 
 class Eliminate(ControlFrame, frozen=True, kw_only=True):

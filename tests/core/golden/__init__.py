@@ -93,6 +93,9 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
         "ADD_RELAY here": wire.AddRelay(task=_TASK),
         "UNRELAY": wire.Unrelay(relay=7, extracted=41),
         "UNRELAY more": wire.Unrelay(relay=7, extracted=0, final=True, more=True),
+        "DISMISS": wire.Dismiss(relay=7),
+        "DISMISSED": wire.Dismissed(relay=7),
+        "GAP": wire.Gap(relay=7, count=2**40),
         "ELIMINATE": wire.Eliminate(id=_F, name="f", final=True),
         "SUBSCRIBE": wire.Subscribe(
             id=_REQUEST,

@@ -1,0 +1,120 @@
+"""`Disuse`: relays of living tasks that nobody here uses any more (BUS-DEREG-10).
+
+A relay serves those here who write to its task, get something from it, or hear it. When
+the last of them leaves, or hears it no more, the task's process is asked whether the
+relay may go. That process takes it from then on that its task is not known here: it
+says so, behind all that the task has sent, and introduces the task anew before it sends
+more. A relay that has come to use in between stays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bus.core.routing_table import Visibility
+from bus.core.specification import Specification
+from bus.core.wire import Dismiss, Dismissed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bus.core.neighbours import Neighbours
+    from bus.core.peer import Peer
+    from bus.core.relay import Relay
+    from bus.core.relays import Relays
+    from bus.core.routing_table import Entry
+
+__all__ = ["Disuse"]
+
+
+class Disuse:
+    """Which relays have lost their last user here, and since when.
+
+    Invariant: what is in ``_since`` stands for a task, is not hearsay, and its process
+    was not asked since it came to be here.
+    """
+
+    __slots__ = ("_neighbours", "_relays", "_since")
+
+    def __init__(self, neighbours: Neighbours, relays: Relays) -> None:
+        self._neighbours: Final = neighbours
+        self._relays: Final = relays
+        # None: something is still under way.
+        self._since: Final[dict[Relay, float | None]] = {}
+
+    # What may have been the last use of a relay.
+
+    def left(self, task: Entry) -> None:
+        """Note that a task of this process has left; relays know it as a user still."""
+        for peer in self._neighbours.peers.values():
+            self._consider(each for each in peer.relays.values() if task in each.users)
+
+    def unheard(self, machine: str, pattern: str) -> None:
+        """Note that nobody here hears any more what a pattern means."""
+        specification = Specification(pattern)
+        for peer in self._neighbours.peers.values():
+            if peer.machine == machine:
+                self._consider(
+                    each
+                    for each in peer.relays.values()
+                    if specification.matches(each.entry.address.module)
+                )
+
+    def _consider(self, relays: Iterable[Relay]) -> None:
+        for relay in relays:
+            if not self._is_kept(relay):
+                self._since.setdefault(relay, None)
+
+    # Time.
+
+    def review(self, now: float) -> None:
+        """Note since when relays are not used; pass over those that are."""
+        for relay, since in list(self._since.items()):
+            here = relay.peer.relays.get(relay.number) is relay
+            if not here or self._is_used(relay):
+                del self._since[relay]
+            elif relay.busy or not relay.opened or not relay.peer.session.ready:
+                self._since[relay] = None
+            elif since is None:
+                self._since[relay] = now
+
+    def next_deadline(self) -> float | None:
+        """Return when some process is to be asked, in seconds; None for never."""
+        linger_s = self._neighbours.limits.linger_s
+        return min(
+            (since + linger_s for since in self._since.values() if since is not None),
+            default=None,
+        )
+
+    def tick(self, now: float) -> None:
+        """Ask whether relays may go that were not used for long enough."""
+        linger_s = self._neighbours.limits.linger_s
+        for relay, since in list(self._since.items()):
+            if since is not None and since + linger_s <= now:
+                del self._since[relay]
+                relay.peer.session.tell(Dismiss(relay=relay.number))
+
+    # Others.
+
+    @staticmethod
+    def asked(peer: Peer, number: int) -> None:
+        """Let a process forget one of this process's tasks, until that sends more."""
+        peer.announced.discard(number)
+        peer.session.tell(Dismissed(relay=number))
+
+    def dismissed(self, peer: Peer, number: int) -> None:
+        """Release a relay, unless it is used again."""
+        relay = peer.relays.get(number)
+        if relay is None or relay.busy or not relay.opened or self._is_used(relay):
+            return
+        del peer.relays[number]
+        self._relays.release(relay, [], final=False)
+
+    def _is_used(self, relay: Relay) -> bool:
+        return bool(relay.users or self._relays.audience(relay))
+
+    def _is_kept(self, relay: Relay) -> bool:
+        """Whether it is kept for other reasons: by hearsay, or to have no search."""
+        eager = self._neighbours.limits.eager_relays
+        public = relay.entry.visibility is Visibility.PUBLIC
+        return relay.provisional or (eager and public)

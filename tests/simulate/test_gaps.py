@@ -1,0 +1,130 @@
+"""Notifications that were dropped before a link: who hears the next one is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.core.wire import Gap
+from specs.clauses import clause
+from tests.simulate.process import LIMITS
+from tests.simulate.stage import Stage
+
+if TYPE_CHECKING:
+    from tests.simulate.task import SimTask
+
+QUEUE = LIMITS.relay_queue
+
+
+def heard(stage: Stage, hearer: SimTask, notifier: SimTask) -> list[int]:
+    """Return which notifications of a task another one has heard, from 1."""
+    sent = stage.world.books.notifications[notifier.id]
+    books = stage.world.books.heard
+    return [at for at, each in enumerate(sent, start=1) if (each, hearer.id) in books]
+
+
+def notify(task: SimTask, count: int) -> None:
+    """Let a task notify so often."""
+    for _ in range(count):
+        task.process.notify(task)
+
+
+@clause("BUS-FLOW-3")
+def test_what_a_process_drops_since_there_is_no_link_is_told_by_the_next() -> None:
+    """What is heard and what is missing is what was sent, whoever hears it."""
+    stage = Stage()
+    notifier = stage.task("news", "s3")
+    hearers = [stage.task(name, "s2") for name in ("h", "i")]
+    elsewhere = stage.task("k", "s1")
+    for each in (*hearers, elsewhere):
+        each.process.subscribe(each, "news")
+    stage.soon()
+    notify(notifier, 1)
+    stage.soon()
+
+    stage.cut("s2", "s3")
+    notify(notifier, QUEUE + 30)
+    stage.soon(3.0)
+
+    count, sent = QUEUE + 31, LIMITS.window  # by the link, before its end is known
+    missing = 30 - sent
+    for each in hearers:
+        assert heard(stage, each, notifier) == [
+            *range(1, sent + 2),
+            *range(32, count + 1),
+        ]
+        assert each.gaps == [0] * (1 + sent) + [missing] + [0] * (QUEUE - 1)
+    assert len(elsewhere.gaps) + sum(elsewhere.gaps) == count
+
+
+@clause("BUS-FLOW-3")
+def test_each_notifier_tells_of_its_own() -> None:
+    stage = Stage()
+    one, two = stage.task("n/1", "s3"), stage.task("n/2", "s3")
+    both, only = stage.task("h", "s2"), stage.task("i", "s2")
+    both.process.subscribe(both, "n/*")
+    only.process.subscribe(only, "n/2")
+    stage.soon()
+    stage.cut("s2", "s3")
+    notify(one, 5)
+    notify(two, QUEUE - 1)
+    notify(one, 1)  # drops four of the first five, and then the fifth
+    notify(two, 10)
+    stage.soon(3.0)
+
+    sent = 6 + QUEUE + 9
+    assert sum(both.gaps) + len(both.gaps) == sent
+    assert sum(only.gaps) + len(only.gaps) == QUEUE + 9
+    assert sum(only.gaps) < sum(both.gaps)
+
+
+@clause("BUS-FLOW-3", "BUS-RELAY-10")
+@pytest.mark.parametrize("seed", range(10))
+def test_a_gap_is_told_once_however_often_the_link_is_lost(seed: int) -> None:
+    stage = Stage(seed=seed)
+    notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
+    hearer.process.subscribe(hearer, "news")
+    stage.soon()
+    stage.cut("s2", "s3")
+    notify(notifier, QUEUE + 7)
+    stage.forget()
+    cuts = 0
+    while cuts < 3 and stage.world.now < 20.0:
+        stage.soon(0.001)
+        if any(isinstance(each, Gap) for each in stage.frames("s3", "s2")):
+            stage.forget()
+            stage.cut("s2", "s3")
+            cuts += 1
+    stage.soon(5.0)
+    assert cuts
+
+    sent = LIMITS.window
+    assert heard(stage, hearer, notifier) == [
+        *range(1, sent + 1),
+        *range(8, QUEUE + 8),
+    ]
+    assert hearer.gaps == [0] * sent + [7 - sent] + [0] * (QUEUE - 1)
+
+
+@clause("BUS-FLOW-3", "BUS-DEREG-1")
+def test_nothing_is_kept_of_a_notifier_that_has_left() -> None:
+    stage = Stage()
+    notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
+    other = stage.task("other", "s3")
+    hearer.process.subscribe(hearer, "**")
+    stage.soon()
+    stage.cut("s2", "s3")
+    notify(notifier, 3)
+    notifier.process.deregister(notifier)
+    notify(other, QUEUE)
+    stage.soon(3.0)
+
+    assert heard(stage, hearer, other) == [*range(1, QUEUE + 1)]
+    assert set(hearer.gaps) == {0}
+    (peer,) = [
+        each
+        for key, each in stage.process("s3").remote.neighbours.peers.items()
+        if key[1] == "s2"
+    ]
+    assert not peer._gaps
