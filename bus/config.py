@@ -226,6 +226,12 @@ class BusConfig:
         "BUS-FLOW-1",
         "How many subscriptions and watches of one process are kept by another.",
     )
+    subscriptions_in_all: int = _count(
+        65_536,
+        "requests",
+        "BUS-FLOW-1",
+        "How many subscriptions and watches of all others are kept by a process.",
+    )
 
     # Links.
     window: int = _count(

@@ -167,6 +167,8 @@ class BusSnapshot:
     parked: messages that wait for a name, by name.
     links: the other processes that it speaks with.
     sent: what was sent to other processes, also to those that are lost.
+    outbox: the books of notifications on their way to what goes to other processes; one
+      for all of these is delivered when it is there. None if there are no others.
     """
 
     bus: str
@@ -177,6 +179,7 @@ class BusSnapshot:
     parked: Mapping[str, int]
     links: tuple[LinkInfo, ...]
     sent: Traffic
+    outbox: Books | None
 
 
 def inspect(
@@ -211,6 +214,7 @@ def inspect(
         parked=MappingProxyType(parked),
         links=links,
         sent=sent,
+        outbox=None if exchange.comm is None else _books(exchange.comm.account),
     )
 
 
@@ -275,7 +279,9 @@ def _task_info(entry: Entry, place: ThreadManager) -> TaskInfo:
         commands=_books(receiver.account),
         subscriptions=tuple(
             SubscriptionInfo(
-                each.specification, _books(each._account), each._account.gap
+                each.specification,
+                _books(each._account),
+                each._account.gap + each._account.behind,
             )
             for each in list(receiver.interests)
             if isinstance(each, Subscription)

@@ -61,6 +61,9 @@ def _process_lines(told: Mapping[str, Any]) -> Iterator[str]:
         state = "" if link["ready"] else ", not ready"
         if link["unresponsive"]:
             state += ", does not respond"
+        for end in ("dropped", "failed", "in_doubt"):
+            if count := link["books"][end]:
+                state += f", {count} {end.replace('_', ' ')}"
         yield f"  {link['kind']} link with {link['process']}{state}"
     for relay in told["relays"]:
         if relay["queue"] or relay["unacked"]:

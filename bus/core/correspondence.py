@@ -210,7 +210,7 @@ class Correspondence:
         """Send a notification to each process that hears its sender, once.
 
         question: which of the sender's waits an answer belongs to; 0 for none.
-        gap: how many the sender sent before, and were dropped on their way to here.
+        gap: how many its sender sent before it that were dropped on their way to here.
         """
         flags, body = packed(payload)
         parcel = Parcel(
@@ -223,6 +223,7 @@ class Correspondence:
             deadline=None,
             bodies=(body,),
             size=len(body),
+            gap=gap,
         )
         for peer in hearers:
             if peer.audience.queued >= self._neighbours.limits.relay_queue:
@@ -232,8 +233,6 @@ class Correspondence:
                 each = replace(parcel, trace=trace.for_hearer())
                 assert each.trace is not None
                 each.trace.accepted(peer.session.incarnation)
-            if gap:
-                peer.dropped(parcel.relay, gap)
             peer.audience.append((each,))
             peer.audience.pump()
 

@@ -185,7 +185,9 @@ class Finder:
                 self.ledger.keep(request)
                 self._answer(request, task, now)
                 return
-        if not self.ledger.has_room(frame.id):
+        limits = self._neighbours.limits
+        most, in_all = limits.searches_per_process, limits.searches_in_all
+        if not self.ledger.has_room(frame.id, most, in_all):
             self._refuse(peer, frame.id)
             return
         self.ledger.keep(request)

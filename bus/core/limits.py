@@ -32,7 +32,8 @@ class Limits:
       how many (AMO-21).
     searches_per_process, searches_in_all: those of others that are kept (BUS-FLOW-1).
     exports_per_process, relays_per_process, subscriptions_per_process: what else one
-      other process may let this one keep (BUS-FLOW-1).
+      other process may let this one keep; subscriptions_in_all: and all others
+      (BUS-FLOW-1).
     backlog_frames: what is told to another process and not heard (BUS-CHAN-8).
     auth_timeout_s: how long a link is kept whose peer does not greet;
       unauthenticated_links: how many of these (BUS-SEC-9).
@@ -59,6 +60,7 @@ class Limits:
     exports_per_process: int
     relays_per_process: int
     subscriptions_per_process: int
+    subscriptions_in_all: int
     backlog_frames: int
     auth_timeout_s: float
     unauthenticated_links: int
@@ -87,6 +89,7 @@ class Limits:
             exports_per_process=config.exports_per_process,
             relays_per_process=config.relays_per_process,
             subscriptions_per_process=config.subscriptions_per_process,
+            subscriptions_in_all=config.subscriptions_in_all,
             backlog_frames=config.backlog_frames,
             auth_timeout_s=config.auth_timeout_s,
             unauthenticated_links=config.unauthenticated_links,

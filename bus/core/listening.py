@@ -135,15 +135,20 @@ class Listening:
     def asked(self, peer: Peer, frame: Subscribe, now: float) -> None:
         """Remember a request, pass it on, and answer with all that it means.
 
-        One too many of who asks elsewhere is passed over (BUS-FLOW-1).
+        One too many of who asks elsewhere, or of all, is passed over (BUS-FLOW-1).
 
         Raises:
             WireError: it is one too many of the peer itself.
         """
-        asker = (frame.id.machine, frame.id.process)
-        most = self._neighbours.limits.subscriptions_per_process
-        if self.ledger.get(frame.id) is None and self.ledger.count(asker) >= most:
-            if asker == peer.key:
+        asker, limits = (frame.id.machine, frame.id.process), self._neighbours.limits
+        most, in_all = limits.subscriptions_per_process, limits.subscriptions_in_all
+        if not self.ledger.has_room(frame.id, most, in_all):
+            if self.ledger.count(asker) < most:
+                self._neighbours.complain(
+                    f"a subscription of {'/'.join(asker)} to {frame.specification!r}"
+                    f" is not kept: there are {in_all}, as many as there may be"
+                )
+            elif asker == peer.key:
                 raise WireError(f"more than {most} subscriptions are to be kept")
             return
         specification = Specification.parse(frame.specification)

@@ -39,6 +39,7 @@ class Parcel(Struct, frozen=True, eq=False):
       what concerns nobody else, and for several.
     name: of whom several commands are for; they are payloads of bytes, sent `RAW`.
     trace: what a journal is told of the only message; None if nothing.
+    gap: how many notifications were dropped between the one before it and this.
     """
 
     kind: Kind
@@ -53,6 +54,7 @@ class Parcel(Struct, frozen=True, eq=False):
     message: Incoming | None = None
     name: str | None = None
     trace: Trace | None = None
+    gap: int = 0
 
     @property
     def is_command(self) -> bool:

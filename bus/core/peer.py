@@ -116,7 +116,7 @@ class Peer:
         # How many messages of a task wait for a link; what is said once none does.
         self._queued: Final[Counter[int]] = Counter()
         self._notified: Final[Counter[int]] = Counter()  # of these, notifications
-        # Notifications of a task that were dropped, of which it was not told.
+        # How many of a task were dropped before the oldest one that waits.
         self._gaps: Final[Counter[int]] = Counter()
         self._departing: Final[dict[int, Unrelay]] = {}
         # By which numbers it knows tasks that had left before it was told of them.
@@ -186,13 +186,14 @@ class Peer:
             if farewell is not None:
                 self._leave(farewell)
 
-    def dropped(self, relay: int, count: int = 1) -> None:
-        """Note that notifications of a task were dropped (BUS-FLOW-3)."""
-        self._gaps[relay] += count
+    def dropped(self, oldest: Parcel) -> None:
+        """Note that a notification was dropped, the oldest of all (BUS-FLOW-3)."""
+        self._gaps[oldest.relay] += 1 + oldest.gap
 
-    def tell_gap(self, relay: int) -> None:
+    def tell_gap(self, notification: Parcel) -> None:
         """Tell, before a task's next notification, how many were dropped."""
-        if count := self._gaps.pop(relay, 0):
+        relay = notification.relay
+        if count := self._gaps.pop(relay, 0) + notification.gap:
             self.session.tell(Gap(relay=relay, count=count))
 
     @property

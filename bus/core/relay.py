@@ -230,7 +230,7 @@ class Relay:
         peer, first = self.peer, run[0]
         peer.announce(first.source, first.relay)
         if first.kind is Kind.NOTIFICATION:
-            peer.tell_gap(first.relay)
+            peer.tell_gap(first)
         if not peer.is_leaving(first.relay):
             self.users.add(first.source)
         for parcel in run:
@@ -248,7 +248,7 @@ class Relay:
     def drop_oldest(self) -> None:
         """Drop what has waited longest for a link; the next of its sender tells."""
         oldest = self.queue.popleft()
-        self.peer.dropped(oldest.relay)
+        self.peer.dropped(oldest)
         self.books.end("dropped", 1)
         self._uncount(oldest)
         if oldest.trace is not None:

@@ -75,14 +75,12 @@ class Requests(Generic[Asked]):
             if each.name == name and each.machine == machine
         ]
 
-    def has_room(self, number: RequestId) -> bool:
+    def has_room(self, number: RequestId, per_process: int, in_all: int) -> bool:
         """Whether one more may be kept that another process asked (BUS-FLOW-1)."""
         if number in self._by_id:
             return True
-        limits = self._neighbours.limits
         others = len(self._by_id) - self._by_asker[self._neighbours.key]
-        mine = self._by_asker[_asker(number)]
-        return mine < limits.searches_per_process and others < limits.searches_in_all
+        return self._by_asker[_asker(number)] < per_process and others < in_all
 
     def count(self, asker: Key) -> int:
         """Return how many are known that one process asks."""

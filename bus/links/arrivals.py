@@ -12,7 +12,7 @@ others goes through the inbox (BUS-MSG-15).
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, cast
 
@@ -89,6 +89,10 @@ class Arrivals:
             held.take(held.items[0])
         if not held.items:
             del self._held[entry]
+            if held.behind and (place := entry.place) is not None:
+                with place.inbox.lock:
+                    for account, count in held.behind.items():
+                        account.miss_locked(count)
 
     def _hold(self, held: _Held, message: Incoming) -> None:
         held.put(message)
@@ -111,12 +115,16 @@ class Arrivals:
 
 
 class _Held:
-    """What is held back for one task; of notifications also how much that is."""
+    """What is held back for one task; of notifications also how much that is.
 
-    __slots__ = ("bytes", "items", "notifications")
+    behind: how many were dropped for older ones, and the next one is to tell of.
+    """
+
+    __slots__ = ("behind", "bytes", "items", "notifications")
 
     def __init__(self) -> None:
         self.items: Final[deque[Incoming]] = deque()
+        self.behind: Final[Counter[Account]] = Counter()
         self.notifications: int = 0
         self.bytes: int = 0
 
@@ -125,6 +133,7 @@ class _Held:
         if message.kind is Kind.NOTIFICATION:
             self.notifications += 1
             self.bytes += message._size
+            message.gap += self.behind.pop(_account(message), 0)
 
     def take(self, message: Incoming) -> None:
         self.items.remove(message)  # mostly the first
@@ -134,13 +143,29 @@ class _Held:
 
     def drop(self, newest: Incoming) -> None:
         """Drop a notification, the oldest that its subscription would rather lose."""
-        for message in self.items:
+        following = iter(self.items)
+        for message in following:
             if message.kind is Kind.NOTIFICATION:
-                account = message.subscriptions[0]._account
+                account = _account(message)
                 if account.overflow == "drop-oldest" or message is newest:
                     break
+        missing = 1 + message.gap
+        for later in following:
+            if later.kind is Kind.NOTIFICATION and _account(later) is account:
+                later.gap += missing
+                break
+        else:
+            self.behind[account] += missing
         self.take(message)
-        _turn_away(message, account)
+        place = message._to.place
+        if place is not None:
+            with place.inbox.lock:
+                account.turned_away += 1
+
+
+def _account(notification: Incoming) -> Account:
+    account: Account = notification.subscriptions[0]._account
+    return account
 
 
 def _offer_run(entry: Entry, messages: Sequence[Incoming]) -> int:

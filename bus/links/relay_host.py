@@ -72,8 +72,8 @@ class _AudienceAccount(Account):
         # Of one that has left nothing may follow that could tell.
         self._gaps: Final[WeakKeyDictionary[Entry, int]] = WeakKeyDictionary()
 
-    def _miss_locked(self, message: Incoming) -> None:
-        self._gaps[message._source] = self._gaps.get(message._source, 0) + 1
+    def _miss_locked(self, oldest: Incoming) -> None:
+        self._gaps[oldest._source] = self._gaps.get(oldest._source, 0) + 1
 
     def _tell_locked(self, message: Incoming) -> None:
         if self._gaps:

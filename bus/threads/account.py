@@ -52,8 +52,8 @@ class Account:
         overflow: the policy.
 
     Attributes:
-        gap: messages dropped, of which no message that follows them tells yet
-          (BUS-FLOW-3).
+        gap: messages dropped before the oldest that is unread; behind: dropped behind
+          all of these. No message that follows them tells yet (BUS-FLOW-3).
         extracted, extracted_bytes: what was taken off; written by the thread that hosts
           the receiver, here or where it reads many of them.
     """
@@ -68,6 +68,7 @@ class Account:
         "_outside",
         "_outside_bytes",
         "_unread",
+        "behind",
         "expired",
         "extracted",
         "extracted_bytes",
@@ -94,6 +95,7 @@ class Account:
             deque() if overflow == "drop-oldest" else None
         )
         self.gap: int = 0
+        self.behind: int = 0
         # Extracted, but too late, or to be sent elsewhere; written as ``extracted``.
         self.expired: int = 0
         self.returned: int = 0
@@ -158,6 +160,8 @@ class Account:
             return Admission.FULL
         if self._unread is not None:
             self._unread.append(message)
+            message.gap += self.behind
+            self.behind = 0
         else:
             self._tell_locked(message)
         return Admission.ACCEPTED
@@ -243,11 +247,18 @@ class Account:
     def turn_away_locked(self, message: Incoming) -> None:
         """Note that a message was dropped that is not accepted; under that lock."""
         self.turned_away += 1
-        self._miss_locked(message)
+        self.miss_locked(1 + message.gap)
 
-    def _miss_locked(self, message: Incoming) -> None:
-        """Let a later message tell that this one is missing, and what that told."""
-        self.gap += 1 + message.gap
+    def miss_locked(self, count: int) -> None:
+        """Let the next one that is accepted tell that so many are missing."""
+        if self._unread is not None:
+            self.behind += count
+        else:
+            self.gap += count
+
+    def _miss_locked(self, oldest: Incoming) -> None:
+        """Let the next one tell that this is missing, and what this would have told."""
+        self.gap += 1 + oldest.gap
 
     def _tell_locked(self, message: Incoming) -> None:
         """Let a message tell what is missing before it (BUS-FLOW-3)."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Overflow,
         Task,
         TaskInfo,
+        Traffic,
     )
     from bus.journal.writer import Journal
 
@@ -46,6 +47,7 @@ __all__ = [
     "serve",
     "settle",
     "socket_bus",
+    "traffic_of",
     "unbalanced",
     "unwanted",
 ]
@@ -185,9 +187,31 @@ def books_of(snapshot: BusSnapshot) -> Iterator[tuple[str, Books]]:
             yield f"{task.address.module} of {each.specification}", each.notifications
 
 
+def traffic_of(snapshot: BusSnapshot) -> Iterator[tuple[str, Traffic]]:
+    """Yield all books of what was sent to other processes, each with whose it is."""
+    yield "all", snapshot.sent
+    for link in snapshot.links:
+        yield link.process, link.traffic
+        yield f"hearers in {link.process}", link.notifications
+        for relay in link.relays:
+            yield f"{relay.address.module} in {link.process}", relay.traffic
+
+
 def unbalanced(snapshot: BusSnapshot) -> list[str]:
     """Say which books do not balance (BUS-FLOW-7)."""
-    return [
+    sent = [
+        f"{whose}: {books}"
+        for whose, books in traffic_of(snapshot)
+        if books.posted
+        != books.taken
+        + books.dropped
+        + books.returned
+        + books.failed
+        + books.in_doubt
+        + books.present
+        or books.present < 0
+    ]
+    return sent + [
         f"{whose}: {books}"
         for whose, books in books_of(snapshot)
         if books.accepted

@@ -66,6 +66,7 @@ def test_the_defaults_are_those_that_were_settled() -> None:
         "exports_per_process": 100_000,
         "relays_per_process": 100_000,
         "subscriptions_per_process": 10_000,
+        "subscriptions_in_all": 65_536,
         "window": 1024,
         "link_frames": 256,
         "backlog_frames": 524_288,

@@ -8,6 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from bus.cli import live
+from bus.cli.look import _process_lines
 from tests.cli.verbs import read, verb
 from tests.links.real import Far
 from tests.support import until
@@ -42,6 +43,17 @@ def test_a_tree_shows_processes_threads_and_tasks(alpha: Far, beta: Far) -> None
     assert "_bus/" not in "\n".join(lines)
 
 
+def test_a_tree_shows_what_was_lost_on_the_way_to_others() -> None:
+    books = {"posted": 9, "taken": 3, "dropped": 4, "failed": 0, "in_doubt": 2}
+    link = {"process": "far", "kind": "data", "ready": True, "unresponsive": False}
+    process = {"process": "near", "role": "slave", "pid": 1, "since_s": 2.0}
+    others = {"links": [link | {"books": books}], "relays": [], "parked": {}}
+
+    lines = list(_process_lines(process | {"threads": []} | others))
+
+    assert lines[1:] == ["  data link with far, 4 dropped, 2 in doubt"]
+
+
 def test_a_tree_shows_what_waits_and_who_is_busy(alpha: Far) -> None:
     alpha("bus.register('shelf', capacity=2, overflow='drop-oldest') and None")
     alpha("[bus.command('shelf', n) for n in range(5)] and None")
@@ -72,7 +84,10 @@ def test_a_tree_for_programs_has_all_figures(alpha: Far, beta: Far) -> None:
     [task] = thread["tasks"]
     assert task["name"] == "echo"
     assert task["commands"]["delivered"] == 1
-    assert second["links"] == [
+    [link] = second["links"]
+    books = link.pop("books")
+    assert books["posted"] == books["taken"] + 1  # the answer that says this
+    assert [link] == [
         {
             "machine": "machine",
             "process": "alpha",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -363,10 +364,37 @@ def test_notifications_that_are_held_back_are_bounded(
     fit = min(MESSAGES_MAX, BYTES_MAX // size)
     assert len(hall.held.arrivals) == 1 + fit
     hall.serve()
-    expected = numbers[-fit:] if kept == "last" else numbers[:fit]
+    hall.held.arrive(hall.held.notification(hall.entry, heard, 60, size))
+    hall.serve()
+    expected = [*(numbers[-fit:] if kept == "last" else numbers[:fit]), 60]
     assert hall.reader.read == [1, 2, 3, *expected]
-    # Those that were dropped before are told of with the first that comes.
-    assert sum(hall.reader.gaps) == (len(numbers) - fit)
+    # Each tells of those right before it.
+    before = [9, *expected[:-1]]
+    told = [at - last - 1 for last, at in zip(before, expected, strict=True)]
+    assert hall.reader.gaps == [0, 0, 0, *told]
+
+
+@clause("BUS-FLOW-3")
+def test_of_what_is_held_back_each_subscription_is_told_of_its_own(hall: Hall) -> None:
+    """And of what was dropped last by the next, also once nothing is held back."""
+    rather_old = hall.heard("drop-newest", capacity=MESSAGES_MAX)
+    rather_new = hall.heard("drop-oldest", capacity=MESSAGES_MAX)
+    hall.held.arrive(*hall.commands(1, 2, 3))
+    for number in range(10, 30):
+        heard = rather_new if number % 2 else rather_old
+        hall.held.arrive(hall.held.notification(hall.entry, heard, number))
+    hall.serve()
+    for number, heard in ((30, rather_old), (31, rather_new)):
+        hall.held.arrive(hall.held.notification(hall.entry, heard, number))
+    hall.serve()
+
+    read = [*zip(hall.reader.read, hall.reader.gaps, strict=True)][3:]
+    for parity in (0, 1):
+        mine = [(8 + parity, 0), *(each for each in read if each[0] % 2 == parity)]
+        assert [gap for _, gap in mine[1:]] == [
+            (at - last) // 2 - 1 for (last, _), (at, _) in pairwise(mine)
+        ]
+        assert mine[-1][0] == 30 + parity
 
 
 def test_what_comes_through_two_threads_keeps_its_order(hall: Hall) -> None:

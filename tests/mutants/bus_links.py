@@ -425,8 +425,8 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/listening.py",
-                "self.ledger.count(asker) >= most:",
-                "self.ledger.count(asker) > 2 * most:",
+                "            elif asker == peer.key:\n",
+                "            elif self.ledger.count(asker) > 2 * most:\n",
             ),
         ),
     ),

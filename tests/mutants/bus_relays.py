@@ -519,4 +519,136 @@ BUS_RELAYS: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "N77",
+        "a relay that nobody uses goes before its process is asked",
+        ("BUS-DEREG-10",),
+        (
+            Edit(
+                "bus/core/disuse.py",
+                "                relay.peer.session.tell(Dismiss(relay=relay.number))\n",
+                "                self.dismissed(relay.peer, relay.number)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N78",
+        "who is asked for a relay goes on as if its task were known there",
+        ("BUS-DEREG-10",),
+        (
+            Edit(
+                "bus/core/disuse.py",
+                "        peer.announced.discard(number)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "N79",
+        "a relay that was asked for goes though it is used again",
+        ("BUS-DEREG-10",),
+        (
+            Edit(
+                "bus/core/disuse.py",
+                " or not relay.opened or self._is_used(relay):\n            return",
+                " or not relay.opened:\n            return",
+            ),
+        ),
+    ),
+    Mutant(
+        "N80",
+        "a relay stays when the last task that used it has left",
+        ("BUS-DEREG-10",),
+        (
+            Edit(
+                "bus/core/neighbourhood.py",
+                "            self.disuse.left(entry)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "N81",
+        "a relay stays when nobody hears its task any more",
+        ("BUS-DEREG-10",),
+        (
+            Edit(
+                "bus/core/listening.py",
+                "            if not presence:\n                self._disuse.unheard(machine, pattern)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "N82",
+        "what was dropped before a link is told to nobody",
+        ("BUS-FLOW-3",),
+        (
+            Edit(
+                "bus/core/relay.py",
+                "            peer.tell_gap(first)\n",
+                "            pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N83",
+        "what was dropped of one notifier is told by any",
+        ("BUS-FLOW-3",),
+        (
+            Edit(
+                "bus/links/relay_host.py",
+                "self._gaps.pop(message._source, 0)",
+                "self._gaps.pop(next(iter(self._gaps)), 0)",
+            ),
+        ),
+    ),
+    Mutant(
+        "N84",
+        "what a notification tells of is forgotten with it",
+        ("BUS-FLOW-3",),
+        (
+            Edit(
+                "bus/threads/account.py",
+                "        self.gap += 1 + oldest.gap\n",
+                "        self.gap += 1\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N85",
+        "what is missing is told again by each later notification",
+        ("BUS-FLOW-3",),
+        (
+            Edit(
+                "bus/core/intake.py",
+                "        gap, relay.gap = relay.gap, 0\n",
+                "        gap = relay.gap\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N86",
+        "the books of relays forget what was dropped for newer ones",
+        ("BUS-FLOW-7",),
+        (
+            Edit(
+                "bus/core/relay.py",
+                '        self.books.end("dropped", 1)\n',
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "N87",
+        "all others together may let as many subscriptions be kept as they like",
+        ("BUS-FLOW-1",),
+        (
+            Edit(
+                "bus/core/listening.py",
+                "has_room(frame.id, most, in_all)",
+                "has_room(frame.id, most, 2**31)",
+            ),
+        ),
+    ),
 )

@@ -362,6 +362,42 @@ def test_what_a_master_keeps_of_searches_is_bounded(bound: str, fits: bool) -> N
     stage.world.checks.rest()
 
 
+@clause("BUS-FLOW-1")
+def test_what_a_master_keeps_of_subscriptions_is_bounded() -> None:
+    """In all: one too many is passed over, as its log tells, and those kept go on."""
+    stage = Stage(subscriptions_in_all=2)
+    lines: list[str] = []
+    stage.process("s1").remote.neighbours.complain = lines.append  # type: ignore[misc]
+    notifier = stage.task("news", "s1")
+    hearers = [stage.task("d", "s2"), stage.task("e", "s3"), stage.task("f", "s3")]
+    for each in hearers:
+        each.process.subscribe(
+            each, "news" if each.name == "d" else f"news/{each.name}"
+        )
+        stage.soon()
+    late = stage.task("news/f", "s1")
+    stage.soon()
+
+    numbers = {each.name: each.process.notify(each) for each in (notifier, late)}
+    stage.soon()
+    heard = stage.world.books.heard
+    assert (numbers["news"], hearers[0].id) in heard
+    assert (numbers["news/f"], hearers[2].id) not in heard
+    assert lines == [
+        "a subscription of m1/s3 to 'ism://m1/news/f' is not kept:"
+        " there are 2, as many as there may be"
+    ]
+
+    hearers[1].process.unsubscribe(hearers[1])
+    stage.soon()
+    hearers[2].process.unsubscribe(hearers[2])
+    hearers[2].process.subscribe(hearers[2], "news/f")
+    stage.soon()
+    number = late.process.notify(late)
+    stage.soon()
+    assert (number, hearers[2].id) in heard
+
+
 @clause("BUS-FLOW-1", "BUS-ROUTE-18")
 def test_a_slave_that_keeps_no_more_searches_is_asked_again_when_it_has_the_name() -> (
     None
