@@ -81,7 +81,7 @@ def test_of_each_notifier_it_is_known_how_many_were_dropped() -> None:
     """By the next that it sends: who hears one of them need not hear the other."""
     process = Process(task_fifo_messages=3)
     one, two = process.sender(), process.sender()
-    for by in (one, two, two, one, two, two):
+    for by in (two, one, two, one, two, two):
         process.post("m", process.host.audience, by)
     process.round()
     process.post("m", process.host.audience, one)
