@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from bus.address import Address
 from bus.core.actions import Fail
 from bus.core.peer import characteristics
@@ -253,6 +255,9 @@ class Finder:
 
     def joined(self, peer: Peer) -> None:
         """Ask a new neighbour what it has not been asked."""
+        for name, mine in list(self.own.items()):
+            if peer.key in mine.lost:
+                self._renumber(name)
         for request in self.ledger.all():
             if peer in self._ways(request):
                 self.ledger.spread(request, [peer])
@@ -293,6 +298,21 @@ class Finder:
         if origin.key == asker:
             origin.announced.add(known.relay)
         origin.session.tell(answer)
+
+    def _renumber(self, name: str) -> None:
+        """Search anew by a number that nobody knows.
+
+        Who was given up, and is back, has taken the search back from others, and passes
+        it on again. An answer that was on its way then is none to the new one: it would
+        end that there, and nobody would take it back from where it has gone since.
+        """
+        request = self.own[name]
+        self.ledger.end(request)
+        frame = replace(request.frame, id=self._number())
+        again = Request(frame, request.machine, request.name, None, request.deadline)
+        self.own[name] = again
+        self.ledger.keep(again)
+        self._spread(again)
 
     def _end_own(self, name: str) -> None:
         request = self.own.pop(name)

@@ -219,9 +219,14 @@ class Listening:
         if task.visibility is not Visibility.PUBLIC:
             return
         incarnation = frame.subscriber.incarnation
-        if self._relays.peer_for(asker, incarnation, now) is None:
+        peer = self._relays.peer_for(asker, incarnation, now)
+        if peer is None:
             return
         known = self._relays.known(task)
+        if not frame.presence and origin is not peer:
+            # On the link between the two, too, once there is one: what is known there
+            # by hearsay alone is forgotten, since its task may have left in between.
+            peer.announce(known, known.relay)
         origin.session.tell(
             AddRelay(
                 task=characteristics(known, self._neighbours.me.incarnation),

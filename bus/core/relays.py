@@ -266,8 +266,6 @@ class Relays:
         """
         if not relay.provisional or relay.busy or not relay.opened:
             return None
-        if self.audience(relay):
-            return None
         return relay.since + self._neighbours.limits.connect_timeout_s
 
 

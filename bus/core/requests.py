@@ -35,7 +35,7 @@ class Request(Generic[Asked]):
     machine, name: where it is sought; the name may be a pattern.
     origin: who passed it on to here; None if this process itself asks.
     deadline: when it is forgotten, in seconds; None for not before it is taken back.
-    went: to whom it was passed on.
+    went: to whom it was passed on; lost: who of these was given up since.
     """
 
     frame: Asked
@@ -44,6 +44,7 @@ class Request(Generic[Asked]):
     origin: Peer | None
     deadline: float | None = None
     went: dict[Key, Peer] = attrs.Factory(dict)
+    lost: set[Key] = attrs.Factory(set)
 
 
 class Requests(Generic[Asked]):
@@ -125,7 +126,8 @@ class Requests(Generic[Asked]):
     def lose(self, peer: Peer) -> None:
         """Forget what a process asked, and that it was asked, since it is lost."""
         for request in self.all():
-            request.went.pop(peer.key, None)
+            if request.went.pop(peer.key, None) is not None:
+                request.lost.add(peer.key)
             if request.origin is peer:
                 self.end(request)
 
