@@ -92,6 +92,7 @@ class Disuse:
         for relay, since in list(self._since.items()):
             if since is not None and since + linger_s <= now:
                 del self._since[relay]
+                relay.sought = False
                 relay.peer.session.tell(Dismiss(relay=relay.number))
 
     # Others.
@@ -105,7 +106,10 @@ class Disuse:
     def dismissed(self, peer: Peer, number: int) -> None:
         """Release a relay, unless it is used again."""
         relay = peer.relays.get(number)
-        if relay is None or relay.busy or not relay.opened or self._is_used(relay):
+        if relay is None:
+            return
+        if relay.busy or not relay.opened or relay.sought or self._is_used(relay):
+            self._consider([relay])  # it may be to ask again
             return
         del peer.relays[number]
         self._relays.release(relay, [], final=False)

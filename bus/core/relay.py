@@ -59,6 +59,8 @@ class Relay:
     withdrawn: commands taken out of the queue, for whoever has the name now.
     users: tasks of this process that have sent it anything, or got anything from it,
       and have not left (BUS-DEREG-10).
+    sought: whether a search for its task was answered since its process was asked
+      whether it may go: that takes the answer for a promise that it is there.
     gap: notifications of the task that its process dropped, of which none that came
       here tells yet (BUS-FLOW-3).
     books: what became of messages that were given to it.
@@ -86,6 +88,7 @@ class Relay:
         "queued",
         "queued_bytes",
         "since",
+        "sought",
         "state",
         "unacked",
         "unacked_bytes",
@@ -124,6 +127,7 @@ class Relay:
         self.asked: dict[tuple[Entry, int], Incoming] = {}
         self.withdrawn: list[Incoming] = []
         self.users: set[Entry] = set()
+        self.sought: bool = False
         self.gap: int = 0
         self._answered: set[tuple[Entry, int]] = set()
 

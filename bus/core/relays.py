@@ -102,7 +102,11 @@ class Relays:
         peer = self.peer_for(key, task.incarnation, now)
         if peer is None:
             return False
-        return self.add_relay(peer, task, now, hearsay=way is not peer) is not None
+        relay = self.add_relay(peer, task, now, hearsay=way is not peer)
+        if relay is None:
+            return False
+        relay.sought = True
+        return True
 
     def add_relay(
         self, peer: Peer, task: Characteristics, now: float, *, hearsay: bool = False

@@ -341,8 +341,8 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/relays.py",
-                "        return self.add_relay(peer, task, now, hearsay=way is not peer) is not None\n",
-                "        return True\n",
+                "        relay = self.add_relay(peer, task, now, hearsay=way is not peer)\n        if relay is None:\n            return False\n        relay.sought = True\n",
+                "",
             ),
         ),
     ),
@@ -550,8 +550,8 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/disuse.py",
-                " or not relay.opened or self._is_used(relay):\n            return",
-                " or not relay.opened:\n            return",
+                " or relay.sought or self._is_used(relay):\n",
+                " or relay.sought:\n",
             ),
         ),
     ),
@@ -648,6 +648,18 @@ BUS_RELAYS: tuple[Mutant, ...] = (
                 "bus/core/listening.py",
                 "has_room(frame.id, most, in_all)",
                 "has_room(frame.id, most, 2**31)",
+            ),
+        ),
+    ),
+    Mutant(
+        "N88",
+        "a relay goes though its task was introduced by a search meanwhile",
+        ("BUS-DEREG-10",),
+        (
+            Edit(
+                "bus/core/relays.py",
+                "        relay.sought = True\n",
+                "",
             ),
         ),
     ),

@@ -347,6 +347,26 @@ def test_a_relay_stays_if_it_comes_to_use_while_its_process_is_asked() -> None:
         stage.world.checks.rest()
 
 
+@clause("BUS-DEREG-10", "BUS-RELAY-12")
+@pytest.mark.parametrize("seed", range(5))
+def test_a_relay_stays_if_a_search_of_its_task_was_answered_meanwhile(
+    seed: int,
+) -> None:
+    """Who has searched takes it that its task is known by that."""
+    for delay in range(30):
+        stage = Stage(seed=seed)
+        a = stage.task("a", "s1")
+        y = stage.task("y", "s2")
+        stage.task("x", "s2")
+        stage.send(a, "y")
+        stage.soon()
+        y.process.deregister(y)
+        stage.soon(LIMITS.linger_s - 0.015 + 0.001 * delay)
+        letters = stage.send(a, "x", 3)
+        stage.soon()
+        assert all(each.taken_by is not None for each in letters), delay
+
+
 @clause("BUS-DEREG-10")
 def test_who_is_asked_may_have_sent_something_before() -> None:
     """That comes from somebody, and is delivered; then the relay has a use."""

@@ -29,7 +29,7 @@ def test_machines_keep_their_promises(seed: int) -> None:
 
 
 @clause("BUS-ROUTE-18", "BUS-DEREG-11", "BUS-DEREG-3")
-@pytest.mark.parametrize("seed", [361, 101113])
+@pytest.mark.parametrize("seed", [361, 4300, 101113])
 def test_larger_machines_keep_their_promises_for_longer(seed: int) -> None:
     failure = run(seed, machines=2, processes=3, steps=60, recorded=False)
     assert failure is None, failure.error
