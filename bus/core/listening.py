@@ -19,6 +19,8 @@ from bus.core.wire import AddRelay, RequestId, Subscribe
 from bus.errors import WireError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bus.core.disuse import Disuse
     from bus.core.interests import Interest
     from bus.core.neighbours import Neighbours
@@ -117,18 +119,20 @@ class Listening:
 
     def hears(self, peer: Peer) -> bool:
         """Whether any task of this process is heard by some of another one."""
+        return any(True for _ in self._heard_by(peer))
+
+    def _heard_by(self, peer: Peer) -> Iterator[Entry]:
+        """Yield the tasks of this process that are heard by some of another one."""
         asked = [
             request
             for request in self.ledger.all()
             if (request.frame.id.machine, request.frame.id.process) == peer.key
             and not request.frame.presence
         ]
-        return any(
-            self._means(request, task)
-            for request in asked
-            for task in self._manager.table.public()
-            if not task.remote
-        )
+        if asked:
+            for task in self._manager.table.public():
+                if not task.remote and any(self._means(each, task) for each in asked):
+                    yield task
 
     # Others.
 
@@ -185,6 +189,15 @@ class Listening:
 
     # Neighbours.
 
+    def opened(self, peer: Peer) -> None:
+        """Introduce to a process, on the link with it, the tasks that it hears.
+
+        What it knows by hearsay alone it forgets: such a task may have left meanwhile.
+        """
+        for task in self._heard_by(peer):
+            known = self._relays.known(task)
+            peer.announce(known, known.relay)
+
     def joined(self, peer: Peer) -> None:
         """Ask a new neighbour what it has not been asked."""
         for request in self.ledger.all():
@@ -223,10 +236,11 @@ class Listening:
         if peer is None:
             return
         known = self._relays.known(task)
-        if not frame.presence and origin is not peer:
-            # On the link between the two, too, once there is one: what is known there
-            # by hearsay alone is forgotten, since its task may have left in between.
-            peer.announce(known, known.relay)
+        if not frame.presence:
+            if origin is peer:
+                peer.announced.add(known.relay)
+            elif peer.session.ready:
+                peer.announce(known, known.relay)
         origin.session.tell(
             AddRelay(
                 task=characteristics(known, self._neighbours.me.incarnation),

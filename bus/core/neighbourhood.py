@@ -558,6 +558,7 @@ class Neighbourhood:
             assert link.identity is not None
             self.links.is_up(peer, link.identity)
         self.intake.opened(peer, frame)
+        self.listening.opened(peer)
         self.correspondence.pump(peer)
         if link.kind is LinkKind.SIGNALLING and not peer.joined:
             self._succeed(peer, now)

@@ -172,6 +172,31 @@ def test_who_subscribed_hears_a_process_that_was_lost_and_came_back() -> None:
     assert (number, hearer.id) in stage.world.books.heard
 
 
+@clause("BUS-RELAY-8", "BUS-DEREG-5")
+@pytest.mark.parametrize("seed", range(3))
+def test_a_notifier_that_comes_as_a_link_is_closed_is_heard_however_late(
+    seed: int,
+) -> None:
+    """What is known of it by hearsay is forgotten, unless its process confirms it."""
+    for delay in range(30):
+        stage = Stage(seed=seed)
+        hearer, d = stage.task("h", "s2"), stage.task("d", "s2")
+        f = stage.task("f", "s3")
+        stage.send(d, "f")
+        hearer.process.subscribe(hearer, "news")
+        stage.soon()
+        f.process.deregister(f)
+        stage.soon(LIMITS.linger_s - 0.01 + 0.001 * delay)
+
+        notifier = stage.task("news", "s3")
+        stage.soon(3 * LIMITS.connect_timeout_s)
+
+        assert stage.links("s2", "s3") == 1
+        number = notifier.process.notify(notifier)
+        stage.soon()
+        assert (number, hearer.id) in stage.world.books.heard, delay
+
+
 @clause("BUS-RELAY-8")
 def test_nobody_hears_what_is_notified_after_it_has_cancelled() -> None:
     stage = Stage()

@@ -28,6 +28,13 @@ def test_machines_keep_their_promises(seed: int) -> None:
     assert failure is None, failure.error
 
 
+@clause("BUS-RELAY-8", "BUS-DEREG-5")
+@pytest.mark.parametrize("seed", [20169, 20459])
+def test_who_hears_goes_on_hearing_on_many_machines(seed: int) -> None:
+    failure = run(seed, machines=3, processes=3, steps=80, recorded=False)
+    assert failure is None, failure.error
+
+
 @clause("BUS-ROUTE-18", "BUS-DEREG-11", "BUS-DEREG-3")
 @pytest.mark.parametrize("seed", [361, 4300, 101113])
 def test_larger_machines_keep_their_promises_for_longer(seed: int) -> None:
