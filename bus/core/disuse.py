@@ -30,8 +30,9 @@ __all__ = ["Disuse"]
 class Disuse:
     """Which relays have lost their last user here, and since when.
 
-    Invariant: what is in ``_since`` stands for a task, is not hearsay, and its process
-    was not asked since it came to be here.
+    Invariant: of one relay one question is under way at most. Else the answer to the
+    first could be taken for that to the second, though a search has introduced its task
+    in between.
     """
 
     __slots__ = ("_neighbours", "_relays", "_since")
@@ -61,6 +62,7 @@ class Disuse:
                 )
 
     def _consider(self, relays: Iterable[Relay]) -> None:
+        """Look after relays that may have no use; `review` passes over the others."""
         for relay in relays:
             if not self._is_kept(relay):
                 self._since.setdefault(relay, None)
@@ -69,11 +71,14 @@ class Disuse:
 
     def review(self, now: float) -> None:
         """Note since when relays are not used; pass over those that are."""
+        if self._relays.fresh:
+            self._consider(self._relays.fresh)
+            self._relays.fresh.clear()
         for relay, since in list(self._since.items()):
             here = relay.peer.relays.get(relay.number) is relay
             if not here or self._is_used(relay):
                 del self._since[relay]
-            elif relay.busy or not relay.opened or not relay.peer.session.ready:
+            elif relay.asked_for or not self._may_go(relay):
                 self._since[relay] = None
             elif since is None:
                 self._since[relay] = now
@@ -92,7 +97,7 @@ class Disuse:
         for relay, since in list(self._since.items()):
             if since is not None and since + linger_s <= now:
                 del self._since[relay]
-                relay.sought = False
+                relay.asked_for, relay.sought = True, False
                 relay.peer.session.tell(Dismiss(relay=relay.number))
 
     # Others.
@@ -106,9 +111,10 @@ class Disuse:
     def dismissed(self, peer: Peer, number: int) -> None:
         """Release a relay, unless it is used again."""
         relay = peer.relays.get(number)
-        if relay is None:
+        if relay is None or not relay.asked_for:
             return
-        if relay.busy or not relay.opened or relay.sought or self._is_used(relay):
+        relay.asked_for = False
+        if relay.sought or self._is_used(relay) or not self._may_go(relay):
             self._consider([relay])  # it may be to ask again
             return
         del peer.relays[number]
@@ -116,6 +122,11 @@ class Disuse:
 
     def _is_used(self, relay: Relay) -> bool:
         return bool(relay.users or self._relays.audience(relay))
+
+    @staticmethod
+    def _may_go(relay: Relay) -> bool:
+        """Whether nothing of it waits or is under way, and its process can be asked."""
+        return relay.opened and relay.peer.session.ready and not relay.busy
 
     def _is_kept(self, relay: Relay) -> bool:
         """Whether it is kept for other reasons: by hearsay, or to have no search."""

@@ -201,13 +201,16 @@ class Intake:
         if trace is not None:
             trace.delivered()
         gap, relay.gap = relay.gap, 0
+        answerable = bool(run.flags & WANTS_REPLY)
         for each in self._relays.audience(relay):
+            if answerable:
+                relay.users.add(each.entry)  # its answer goes there, however late
             incoming = Incoming(
                 kind=Kind.NOTIFICATION,
                 payload=payload,
                 subscriptions=each.subscriptions,
                 gap=gap,
-                wants_reply=bool(run.flags & WANTS_REPLY),
+                wants_reply=answerable,
                 _source=relay.entry,
                 _id=run.id,
                 _to=each.entry,

@@ -74,7 +74,8 @@ class Parting:
             peer.parted = BusReason.LEFT
             self._neighbours.lose(peer, now)
             return
-        if peer.joined or peer.busy or self._is_used(peer):
+        used = peer.busy or self._is_used(peer) or self._listening.hears(peer)
+        if peer.joined or used:
             peer.session.tell(Error(reason=Reason.BUSY))
             return
         self._neighbours.send(link.id, Bye())

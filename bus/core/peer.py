@@ -53,7 +53,7 @@ class Peer:
     relays: what stands for its tasks here, by the numbers it gave them.
     audience: what stands for all of its tasks that hear tasks of this process.
     announced: numbers of tasks of this process that it was told of.
-    books: what became of messages for its tasks.
+    books: what became of messages for its tasks; notifications: of these alone.
     """
 
     __slots__ = (
@@ -76,6 +76,7 @@ class Peer:
         "idle_since",
         "joined",
         "key",
+        "notifications",
         "parted",
         "pid",
         "relays",
@@ -96,6 +97,7 @@ class Peer:
     ) -> None:
         self.key: Final = key
         self.books: Final = RelayBooks(books)
+        self.notifications: Final = RelayBooks(self.books)
         self.session: Final = session
         self.role: Role = Role.SLAVE
         self.joined: bool = False

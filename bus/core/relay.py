@@ -59,8 +59,9 @@ class Relay:
     withdrawn: commands taken out of the queue, for whoever has the name now.
     users: tasks of this process that have sent it anything, or got anything from it,
       and have not left (BUS-DEREG-10).
-    sought: whether a search for its task was answered since its process was asked
-      whether it may go: that takes the answer for a promise that it is there.
+    asked_for: whether its process is asked if it may go, and has not answered; sought:
+      whether a search for its task was answered since: that is taken for a promise that
+      it is there.
     gap: notifications of the task that its process dropped, of which none that came
       here tells yet (BUS-FLOW-3).
     books: what became of messages that were given to it.
@@ -74,6 +75,7 @@ class Relay:
     __slots__ = (
         "_answered",
         "asked",
+        "asked_for",
         "books",
         "characteristics",
         "client",
@@ -106,7 +108,9 @@ class Relay:
         limits: Limits,
     ) -> None:
         self.peer: Final = peer
-        self.books: Final = RelayBooks(peer.books)
+        self.books: Final = (
+            peer.notifications if characteristics is None else RelayBooks(peer.books)
+        )
         self.characteristics: Final = characteristics
         self.number: Final = (
             AUDIENCE if characteristics is None else characteristics.relay
@@ -127,6 +131,7 @@ class Relay:
         self.asked: dict[tuple[Entry, int], Incoming] = {}
         self.withdrawn: list[Incoming] = []
         self.users: set[Entry] = set()
+        self.asked_for: bool = False
         self.sought: bool = False
         self.gap: int = 0
         self._answered: set[tuple[Entry, int]] = set()

@@ -35,6 +35,8 @@ class Relays:
 
     place: what hosts relays, for whoever posts to them; stand_in: makes what each is
       to these.
+    fresh: relays of which their processes have just spoken; it is to be seen whether
+      anybody uses them (BUS-DEREG-10).
     """
 
     __slots__ = (
@@ -44,6 +46,7 @@ class Relays:
         "_place",
         "_stand_in",
         "_tasks",
+        "fresh",
     )
 
     def __init__(
@@ -60,6 +63,7 @@ class Relays:
         self._numbers = itertools.count(AUDIENCE + 1)
         # Tasks of this process that others may know, by their relay numbers.
         self._tasks: Final[dict[int, Entry]] = {}
+        self.fresh: Final[list[Relay]] = []
 
     # Tasks of this process.
 
@@ -120,6 +124,7 @@ class Relays:
             WireError: it was, and has.
         """
         relay = peer.relays.get(task.relay)
+        news = not hearsay and (relay is None or relay.provisional)
         if relay is None:
             if peer.has_departed(task.relay):
                 return None
@@ -146,6 +151,8 @@ class Relays:
             peer.relays[task.relay] = relay
         elif not hearsay:
             relay.provisional = False
+        if news:
+            self.fresh.append(relay)
         if Visibility.PRIVATE not in {task.visibility, relay.entry.visibility}:
             self._name(relay)
         return relay

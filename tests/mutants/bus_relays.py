@@ -550,8 +550,8 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/disuse.py",
-                " or relay.sought or self._is_used(relay):\n",
-                " or relay.sought:\n",
+                "        if relay.sought or self._is_used(relay) or not",
+                "        if relay.sought or not",
             ),
         ),
     ),
@@ -659,6 +659,42 @@ BUS_RELAYS: tuple[Mutant, ...] = (
             Edit(
                 "bus/core/relays.py",
                 "        relay.sought = True\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "N89",
+        "a process is asked for a relay again before it has answered",
+        ("BUS-DEREG-10",),
+        (
+            Edit(
+                "bus/core/disuse.py",
+                "            elif relay.asked_for or not self._may_go(relay):\n",
+                "            elif not self._may_go(relay):\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N90",
+        "a relay that nobody has ever used stays",
+        ("BUS-DEREG-10",),
+        (
+            Edit(
+                "bus/core/relays.py",
+                "        if news:\n            self.fresh.append(relay)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "N91",
+        "who hears a process is not told anew of its tasks on a new link",
+        ("BUS-RELAY-8",),
+        (
+            Edit(
+                "bus/core/neighbourhood.py",
+                "        self.listening.opened(peer)\n",
                 "",
             ),
         ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from bus.core.incoming_streams import Refusal
@@ -15,6 +17,9 @@ from bus.errors import (
 from specs.clauses import clause
 from tests.simulate.process import LIMITS
 from tests.simulate.stage import Stage, told
+
+if TYPE_CHECKING:
+    from bus.core.actions import Action
 
 
 @clause("BUS-DEREG-2", "BUS-DEREG-3", "BUS-DEREG-6")
@@ -365,6 +370,123 @@ def test_a_relay_stays_if_a_search_of_its_task_was_answered_meanwhile(
         letters = stage.send(a, "x", 3)
         stage.soon()
         assert all(each.taken_by is not None for each in letters), delay
+
+
+def used_link() -> Stage:
+    """A stage where a link between two slaves is used whatever else is."""
+    stage = Stage()
+    a, b = stage.task("a", "s2"), stage.task("b", "s3")
+    stage.send(a, "b")
+    stage.send(b, "a")
+    stage.soon()
+    return stage
+
+
+@clause("BUS-DEREG-10", "BUS-RELAY-12")
+@pytest.mark.parametrize("early_ms", [0.5, 1, 1.5, 2, 2.5, 3])
+def test_a_process_is_not_asked_again_before_it_has_answered(early_ms: float) -> None:
+    """Else what it answers first would be taken for its answer to the second."""
+    stage = Stage()
+    x, g = stage.task("x", "s2"), stage.task("g", "s1")
+    f, h = stage.task("f", "s1"), stage.task("h", "s1")
+    stage.send(x, "g")
+    stage.soon()
+    g.process.deregister(g)
+    stage.forget()
+    stage.soon(LIMITS.linger_s + 0.002 - early_ms / 1000)
+    (letter,) = stage.send(x, "f")
+    while "SEARCH" not in stage.types("s2"):
+        stage.soon(0.0002)
+
+    x.process.frozen = True
+    stage.soon(0.1)
+    h.process.subscribe(h, "x")
+    stage.soon(0.01)
+    h.process.unsubscribe(h)
+    stage.soon(2 * LIMITS.linger_s)
+    x.process.thaw()
+    stage.soon(3.0)
+
+    assert letter.taken_by == f.id
+
+
+@clause("BUS-DEREG-10")
+@pytest.mark.parametrize("after_ms", range(8))
+def test_a_relay_that_nobody_ever_used_goes(after_ms: int) -> None:
+    """Who wanted to hear its task does not any more when that is introduced."""
+    stage = used_link()
+    stage.task("news", "s3")
+    hearer = stage.task("h", "s2")
+    hearer.process.subscribe(hearer, "news")
+    stage.soon(after_ms / 1000)
+    hearer.process.unsubscribe(hearer)
+    stage.soon(3 * LIMITS.linger_s)
+
+    assert set(stage.relays("s2")) == {"b"}
+
+
+@clause("BUS-DEREG-10")
+def test_a_relay_that_is_made_after_all_had_gone_goes_too() -> None:
+    """By a notifier that does not know yet that nobody hears it."""
+    stage = used_link()
+    notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
+    hearer.process.subscribe(hearer, "news")
+    stage.soon()
+    master = stage.process("s1")
+    master.frozen = True
+    hearer.process.unsubscribe(hearer)
+    stage.soon(3 * LIMITS.linger_s)
+    assert set(stage.relays("s2")) == {"b"}
+
+    notifier.process.notify(notifier)
+    stage.soon(0.1)
+    master.thaw()
+    stage.soon(3 * LIMITS.linger_s)
+    assert set(stage.relays("s2")) == {"b"}
+
+
+@clause("BUS-DEREG-10", "BUS-MSG-5")
+def test_a_notifier_gets_its_answer_from_who_hears_it_no_more() -> None:
+    stage = used_link()
+    notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
+    hearer.process.subscribe(hearer, "news")
+    stage.soon()
+    stage.hold(hearer)
+    asker = notifier.process
+
+    def ask() -> list[Action]:
+        asker.remote.notify(notifier.entry, 5, question=7)
+        return []
+
+    asker.event(ask)
+    stage.soon()
+    (question,) = hearer.items
+    hearer.process.unsubscribe(hearer)
+    stage.soon(3 * LIMITS.linger_s)
+
+    assert hearer.process.remote.answer(question, 1)
+
+
+@clause("BUS-RELAY-8", "BUS-RELAY-10")
+@pytest.mark.parametrize("still_s", [0.7, 0.9, 1.5, 3.0])
+def test_who_was_given_up_is_heard_again_by_those_who_did(still_s: float) -> None:
+    """It is asked before it knows that; then it introduces its tasks once more."""
+    stage = Stage()
+    notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
+    hearer.process.subscribe(hearer, "news")
+    stage.soon()
+    notifier.process.notify(notifier)
+    stage.soon()
+    notifier.process.frozen = True
+    stage.cut("s2", "s3")
+    stage.soon(still_s)
+    notifier.process.thaw()
+    stage.soon(3 * LIMITS.connect_timeout_s)
+
+    number = notifier.process.notify(notifier)
+    stage.soon()
+
+    assert (number, hearer.id) in stage.world.books.heard
 
 
 @clause("BUS-DEREG-10")

@@ -128,3 +128,28 @@ def test_nothing_is_kept_of_a_notifier_that_has_left() -> None:
         if key[1] == "s2"
     ]
     assert not peer._gaps
+
+
+@clause("BUS-FLOW-7", "BUS-RELAY-10")
+def test_the_books_of_notifications_go_on_when_all_begins_anew() -> None:
+    """One process gives the other one up, and comes back; all is in both books."""
+    stage = Stage()
+    notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
+    hearer.process.subscribe(hearer, "news")
+    stage.soon()
+    notify(notifier, 5)
+    stage.soon()
+    peers = stage.process("s3").remote.neighbours.peers
+    before = peers["m1", "s2"]
+    notifier.process.frozen = True
+    stage.cut("s2", "s3")
+    stage.soon(3 * LIMITS.relink_timeout_s)
+    notifier.process.thaw()
+    stage.soon()
+    notify(notifier, 2)
+    stage.soon()
+
+    after = peers["m1", "s2"]
+    assert after is before
+    assert (after.notifications.posted, after.notifications.taken) == (7, 7)
+    assert after.books.posted == 7

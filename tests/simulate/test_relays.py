@@ -191,6 +191,9 @@ def test_a_notifier_that_comes_as_a_link_is_closed_is_heard_however_late(
         notifier = stage.task("news", "s3")
         stage.soon(3 * LIMITS.connect_timeout_s)
 
+        stage.forget()
+        stage.soon(3 * LIMITS.linger_s)
+        assert stage.types("s2", "s3") == []  # nobody wants to close it
         assert stage.links("s2", "s3") == 1
         number = notifier.process.notify(notifier)
         stage.soon()
