@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import runpy
 import sys
 import threading
 from collections import Counter
@@ -102,6 +103,17 @@ def frames() -> str:
         says = " ".join(says.split())
         lines.append(f"| {number.value} | {number.name} | {says} |")
     return "\n".join(lines)
+
+
+# The public names.
+
+
+def bus_api() -> str:
+    """What `bus` gives, from its docstrings."""
+    # By its path: this directory is no package.
+    found = runpy.run_path(str(HERE / "api_reference.py"))
+    page: str = found["bus_api"]()
+    return page
 
 
 # One process, drawn as it stands.
@@ -289,6 +301,7 @@ PARTS: Final[dict[str, Callable[[], str]]] = {
     "limits": limits,
     "error-tree": error_tree,
     "frames": frames,
+    "bus-api": bus_api,
     "process": process,
     "way-in-one-thread": way_in_one_thread,
     "way-between-threads": way_between_threads,

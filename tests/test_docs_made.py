@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import bus
 from specs.clauses import load_clauses
 
 if TYPE_CHECKING:
@@ -47,6 +49,16 @@ def test_everything_that_is_made_has_its_place_on_one_page() -> None:
     ]
 
     assert sorted(places) == sorted(make.PARTS)
+
+
+def test_every_public_name_of_the_bus_is_explained_once() -> None:
+    """The errors are drawn elsewhere."""
+    found = runpy.run_path(str(_DOCS / "api_reference.py"))
+    errors = {name for name in bus.__all__ if name.endswith("Error")}
+    names = [name for group in found["GROUPS"].values() for name in group]
+
+    assert sorted(names) == sorted(set(bus.__all__) - errors)
+    assert all(f"### `{name}`" in found["bus_api"]() for name in names)
 
 
 def test_only_what_stands_in_a_place_is_replaced() -> None:

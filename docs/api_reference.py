@@ -1,0 +1,154 @@
+"""`bus_api`: the public names of `bus`, as their signatures and docstrings say them.
+
+What stands in a docstring is Markdown already, but for its sections (``Args:``,
+``Raises:``), which become lists.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import bus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_WIDTH: Final = 88
+_SECTION: Final = re.compile(r"^(Args|Attributes|Raises|Returns|Yields):$")
+_ITEM: Final = re.compile(r"^([a-zA-Z_]\w*(?:, [a-zA-Z_]\w*)*): ")
+# Where the next item begins in the middle of a line.
+_NEXT: Final = re.compile(r"\.[ ](?=[a-z_]\w*(?:, [a-z_]\w*)*: )")
+
+# By what somebody looks for it, not by where it is defined.
+GROUPS: Final[dict[str, tuple[str, ...]]] = {
+    "To be on a bus": ("open_bus", "Bus", "BusThread", "BusConfig", "Role"),
+    "Tasks and what they say": (
+        *("Task", "CommandHandle", "Subscription", "Watch", "Service"),
+    ),
+    "What callbacks get": (
+        *("Incoming", "Response", "Undelivered", "Presence", "Kind", "NOREPLY"),
+    ),
+    "Names": ("Address", "Specification", "Visibility"),
+    "Who may join": ("AccessList",),
+    "What is there": (
+        *("BusSnapshot", "ThreadInfo", "TaskInfo", "SubscriptionInfo", "Books"),
+        *("LinkInfo", "RelayInfo", "Traffic"),
+    ),
+    "Types": ("Payload", "Where", "Overflow", "NoReply"),
+}
+
+# Made by a bus, or for a callback: nobody makes one by hand.
+_MADE_FOR_YOU: Final = {
+    *("Bus", "BusThread", "Task", "CommandHandle", "Subscription", "Watch"),
+    *("Incoming", "Response", "Undelivered", "Presence"),
+    *GROUPS["What is there"],
+}
+
+
+def bus_api() -> str:
+    """Every public name but the errors, which the page before has."""
+    lines: list[str] = []
+    for title, names in GROUPS.items():
+        lines += ["", f"## {title}"]
+        for name in names:
+            lines += ["", f"### `{name}`", "", *_entry(name, getattr(bus, name))]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines).strip())
+
+
+def _entry(name: str, value: Any) -> Iterator[str]:
+    if inspect.isfunction(value):
+        yield from _block([f"{name}{_signature(value)}"])
+        yield from _prose(value)
+    elif inspect.isclass(value) and issubclass(value, enum.Enum):
+        yield from _prose(value)
+        yield from _block([f"{name}.{each.name} = {each.value!r}" for each in value])
+    elif inspect.isclass(value):
+        if name not in _MADE_FOR_YOU and name != "BusConfig":
+            yield from _block([f"{name}{_signature(value.__init__)}"])
+        yield from _prose(value)
+        for member, said in _members(value):
+            yield from ("", f"#### `{name}.{member}`", "")
+            yield from _block([f".{member}{_signature_of(said)}"])
+            yield from _prose(said)
+    else:
+        yield from _block([f"{name} = {_value(value)}".replace("typing.", "")])
+
+
+def _members(kind: type) -> Iterator[tuple[str, Any]]:
+    """Yield what users call or read, in the order in which it stands in the source."""
+    for name, said in vars(kind).items():
+        plain = said.__func__ if isinstance(said, (staticmethod, classmethod)) else said
+        public = not name.startswith("_")
+        if public and (inspect.isfunction(plain) or isinstance(plain, property)):
+            yield name, plain
+
+
+def _signature_of(said: Any) -> str:
+    if isinstance(said, property):
+        return f": {said.fget.__annotations__['return']}"
+    return _signature(said)
+
+
+def _signature(function: Any) -> str:
+    """Give a signature as it stands in the source, without self."""
+    signature = inspect.signature(function)
+    parts, keywords = [], False
+    for each in signature.parameters.values():
+        if each.name in {"self", "cls"}:
+            continue
+        if each.kind is each.KEYWORD_ONLY and not keywords:
+            parts.append("*")
+        keywords |= each.kind in {each.KEYWORD_ONLY, each.VAR_POSITIONAL}
+        parts.append(f"{each.name}: {each.annotation}")
+        if each.default is not each.empty:
+            parts[-1] += f" = {_value(each.default)}"
+    answer = "" if function.__name__ == "__init__" else signature.return_annotation
+    return f"({', '.join(parts)})" + (f" -> {answer}" if answer else "")
+
+
+def _value(value: object) -> str:
+    text = repr(value)
+    return str(value) if text.startswith("<") else text
+
+
+def _block(lines: list[str]) -> Iterator[str]:
+    yield "```text"
+    for line in lines:
+        yield from _wrapped(line)
+    yield from ("```", "")
+
+
+def _wrapped(line: str) -> Iterator[str]:
+    """Break a signature after a comma where it is too long."""
+    indent = ""
+    while len(line) > _WIDTH:
+        at = line.rfind(", ", 0, _WIDTH)
+        if at <= len(indent):
+            break
+        yield line[: at + 1]
+        indent = "    "
+        line = indent + line[at + 2 :]
+    yield line
+
+
+def _prose(said: Any) -> Iterator[str]:
+    """Yield a docstring as Markdown: what is listed in it, as a list."""
+    within = ""  # how far a section's items are indented
+    for paragraph in (inspect.getdoc(said) or "").replace("``", "`").split("\n\n"):
+        lines = paragraph.splitlines()
+        if lines and (match := _SECTION.match(lines[0])):
+            yield from (f"*{match[1]}:*", "")
+            lines, within = lines[1:], "    "
+        elif not all(line.startswith(within) for line in lines):
+            within = ""
+        lines = [line.removeprefix(within) for line in lines]
+        listed = bool(lines) and _ITEM.match(lines[0]) is not None
+        if listed:  # each on a line of its own
+            lines = _NEXT.sub(".\n", "\n".join(lines)).splitlines()
+        for line in lines:
+            item = _ITEM.match(line) if listed else None
+            yield f"* `{item[1]}`: {line[item.end() :]}" if item else line
+        yield ""
