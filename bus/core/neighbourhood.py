@@ -17,8 +17,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import replace
-
 from bus.core.correspondence import Correspondence
 from bus.core.directory import Directory
 from bus.core.disuse import Disuse
@@ -30,20 +28,14 @@ from bus.core.listening import Listening
 from bus.core.neighbours import Neighbours
 from bus.core.parting import Parting
 from bus.core.relays import Relays
-from bus.core.routing_table import RegistrationId, Visibility
+from bus.core.routing_table import Visibility
+from bus.core.tidings import Tidings
 from bus.core.wire import (
     Ack,
-    AddRelay,
     Batch,
     Bye,
-    Cancel,
-    Dismiss,
-    Dismissed,
-    Eliminate,
     Error,
-    Export,
     FrameType,
-    Gap,
     Hello,
     LinkKind,
     OpenStream,
@@ -51,13 +43,7 @@ from bus.core.wire import (
     Pong,
     Reason,
     Refused,
-    RequestId,
     Role,
-    Search,
-    Subscribe,
-    Unexport,
-    Unrelay,
-    Unsubscribe,
     Welcome,
 )
 from bus.errors import WireError
@@ -149,6 +135,17 @@ class Neighbourhood:
             self.correspondence,
             self.listening,
             self.links,
+        )
+        self._tidings: Final = Tidings(
+            self.neighbours,
+            directory=self.directory,
+            relays=self.relays,
+            correspondence=self.correspondence,
+            intake=self.intake,
+            finder=self.finder,
+            listening=self.listening,
+            disuse=self.disuse,
+            parting=self.parting,
         )
         self.keep_alive: Final = KeepAlive(self.neighbours, self.links)
         self._repeat_at: float | None = None
@@ -472,72 +469,7 @@ class Neighbourhood:
                 self.parting.asked(link, peer, now)
             case _:
                 peer.session.count()
-                self._told(peer, frame, now)
-
-    def _told(  # noqa: PLR0912, PLR0915 # a table of what goes where
-        self, peer: Peer, frame: Frame, now: float
-    ) -> None:
-        """Take what another manager says of tasks."""
-        match frame:
-            case AddRelay(search=None):
-                self._check_own(peer, frame.task.id)
-                task = frame.task
-                if not self.directory.may_have(peer, task.name):
-                    # Who has to give up a name keeps its answers until then.
-                    task = replace(task, visibility=Visibility.PRIVATE)
-                self.relays.add_relay(peer, task, now)
-            case AddRelay():
-                known = self.finder.answered(peer, frame, now)
-                known = known or self.listening.answered(peer, frame, now)
-                if not known and not frame.addresses:
-                    # Nobody waits for it any more; but who answered on this very link
-                    # takes it that this process knows its task from now on.
-                    self._check_own(peer, frame.task.id)
-                    self.relays.add_relay(peer, frame.task, now)
-            case Unrelay():
-                self.correspondence.unrelay(peer, frame)
-            case Dismiss():
-                self.disuse.asked(peer, frame.relay)
-            case Dismissed():
-                self.disuse.dismissed(peer, frame.relay)
-            case Gap():
-                self.intake.missed(peer, frame)
-            case Search():
-                self.finder.asked(peer, frame, now)
-            case Cancel():
-                self.finder.cancelled(peer, frame.id)
-            case Export():
-                self._check_own(peer, frame.id)
-                if self.directory.exported(peer, frame):
-                    self.finder.exported(peer, frame.name)
-            case Unexport():
-                self.directory.unexported(peer, frame)
-            case Eliminate():
-                if self.neighbours.is_master and peer in self.neighbours.slaves():
-                    self._check_own(peer, frame.id)
-                self.directory.gone(frame, peer)
-                self.relays.eliminated(frame.id)
-            case Subscribe():
-                if self.neighbours.is_master and peer in self.neighbours.slaves():
-                    self._check_own(peer, frame.id)
-                self.listening.asked(peer, frame, now)
-            case Unsubscribe():
-                self.listening.cancelled(peer, frame.id)
-            case Error(reason=Reason.NAME_TAKEN, id=RegistrationId() as number):
-                self.directory.refused(number)
-            case Error(reason=Reason.BUSY, request=RequestId() as search):
-                self.finder.refused(peer, search)
-            case Error(reason=Reason.BUSY):
-                self.parting.refused(peer)
-            case _:
-                pass
-
-    @staticmethod
-    def _check_own(peer: Peer, number: RegistrationId | RequestId) -> None:
-        """Raise unless a process speaks of its own (BUS-SEC-7)."""
-        owner = (number.machine, number.process)
-        if peer.key != owner:
-            raise WireError(f"{peer.key} speaks of a task of {owner}")
+                self._tidings.told(peer, frame, now)
 
     def _drained(self) -> list[Action]:
         actions, self.neighbours.todo = self.neighbours.todo, []

@@ -124,8 +124,8 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         ("BUS-DEREG-4", "BUS-DEREG-3", "BUS-RELAY-4"),
         (
             Edit(
-                "bus/core/neighbourhood.py",
-                "                self.correspondence.unrelay(peer, frame)\n",
+                "bus/core/tidings.py",
+                "                self._correspondence.unrelay(peer, frame)\n",
                 "                pass\n",
             ),
         ),
@@ -268,7 +268,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         ("BUS-SEC-7",),
         (
             Edit(
-                "bus/core/neighbourhood.py",
+                "bus/core/tidings.py",
                 "        if peer.key != owner:\n",
                 "        if False:\n",
             ),

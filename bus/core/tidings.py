@@ -1,0 +1,153 @@
+"""`Tidings`: what other managers say of tasks, each to whom it concerns.
+
+Here it is also seen that who speaks of a task may do that (BUS-SEC-7).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from bus.core.routing_table import RegistrationId, Visibility
+from bus.core.wire import (
+    AddRelay,
+    Cancel,
+    Dismiss,
+    Dismissed,
+    Eliminate,
+    Error,
+    Export,
+    Gap,
+    Reason,
+    RequestId,
+    Search,
+    Subscribe,
+    Unexport,
+    Unrelay,
+    Unsubscribe,
+)
+from bus.errors import WireError
+
+if TYPE_CHECKING:
+    from bus.core.correspondence import Correspondence
+    from bus.core.directory import Directory
+    from bus.core.disuse import Disuse
+    from bus.core.finder import Finder
+    from bus.core.intake import Intake
+    from bus.core.listening import Listening
+    from bus.core.neighbours import Neighbours
+    from bus.core.parting import Parting
+    from bus.core.peer import Peer
+    from bus.core.relays import Relays
+    from bus.core.wire import Frame
+
+__all__ = ["Tidings"]
+
+
+class Tidings:
+    """Control frames but those about links and streams, by what they say."""
+
+    __slots__ = (
+        "_correspondence",
+        "_directory",
+        "_disuse",
+        "_finder",
+        "_intake",
+        "_listening",
+        "_neighbours",
+        "_parting",
+        "_relays",
+    )
+
+    def __init__(
+        self,
+        neighbours: Neighbours,
+        *,
+        directory: Directory,
+        relays: Relays,
+        correspondence: Correspondence,
+        intake: Intake,
+        finder: Finder,
+        listening: Listening,
+        disuse: Disuse,
+        parting: Parting,
+    ) -> None:
+        self._neighbours: Final = neighbours
+        self._directory: Final = directory
+        self._relays: Final = relays
+        self._correspondence: Final = correspondence
+        self._intake: Final = intake
+        self._finder: Final = finder
+        self._listening: Final = listening
+        self._disuse: Final = disuse
+        self._parting: Final = parting
+
+    def told(  # noqa: PLR0912, PLR0915 # a table of what goes where
+        self, peer: Peer, frame: Frame, now: float
+    ) -> None:
+        """Take what another manager says of tasks.
+
+        Raises:
+            WireError: it speaks of a task of somebody else, or says what cannot be.
+        """
+        match frame:
+            case AddRelay(search=None):
+                self._check_own(peer, frame.task.id)
+                task = frame.task
+                if not self._directory.may_have(peer, task.name):
+                    # Who has to give up a name keeps its answers until then.
+                    task = replace(task, visibility=Visibility.PRIVATE)
+                self._relays.add_relay(peer, task, now)
+            case AddRelay():
+                known = self._finder.answered(peer, frame, now)
+                known = known or self._listening.answered(peer, frame, now)
+                if not known and not frame.addresses:
+                    # Nobody waits for it any more; but who answered on this very link
+                    # takes it that this process knows its task from now on.
+                    self._check_own(peer, frame.task.id)
+                    self._relays.add_relay(peer, frame.task, now)
+            case Unrelay():
+                self._correspondence.unrelay(peer, frame)
+            case Dismiss():
+                self._disuse.asked(peer, frame.relay)
+            case Dismissed():
+                self._disuse.dismissed(peer, frame.relay)
+            case Gap():
+                self._intake.missed(peer, frame)
+            case Search():
+                self._finder.asked(peer, frame, now)
+            case Cancel():
+                self._finder.cancelled(peer, frame.id)
+            case Export():
+                self._check_own(peer, frame.id)
+                if self._directory.exported(peer, frame):
+                    self._finder.exported(peer, frame.name)
+            case Unexport():
+                self._directory.unexported(peer, frame)
+            case Eliminate():
+                if self._neighbours.is_master and peer in self._neighbours.slaves():
+                    self._check_own(peer, frame.id)
+                self._directory.gone(frame, peer)
+                self._relays.eliminated(frame.id)
+            case Subscribe():
+                if self._neighbours.is_master and peer in self._neighbours.slaves():
+                    self._check_own(peer, frame.id)
+                self._listening.asked(peer, frame, now)
+            case Unsubscribe():
+                self._listening.cancelled(peer, frame.id)
+            case Error(reason=Reason.NAME_TAKEN, id=RegistrationId() as number):
+                self._directory.refused(number)
+            case Error(reason=Reason.BUSY, request=RequestId() as search):
+                self._finder.refused(peer, search)
+            case Error(reason=Reason.BUSY):
+                self._parting.refused(peer)
+            case _:
+                pass
+
+    @staticmethod
+    def _check_own(peer: Peer, number: RegistrationId | RequestId) -> None:
+        """Raise unless a process speaks of its own (BUS-SEC-7)."""
+        owner = (number.machine, number.process)
+        if peer.key != owner:
+            raise WireError(f"{peer.key} speaks of a task of {owner}")
