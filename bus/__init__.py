@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from bus.access import AccessList
     from bus.address import Address
-    from bus.api.bus import Bus, open_bus
+    from bus.api.bus import Bus
     from bus.api.bus_thread import BusThread
+    from bus.api.membership import open_bus
     from bus.api.snapshot import (
         Books,
         BusSnapshot,
@@ -155,8 +156,9 @@ __all__ = [  # noqa: RUF022 # grouped by module
 _HOMES: Final = {
     "access": ("AccessList",),
     "address": ("Address",),
-    "api.bus": ("Bus", "open_bus"),
+    "api.bus": ("Bus",),
     "api.bus_thread": ("BusThread",),
+    "api.membership": ("open_bus",),
     "api.snapshot": (
         "Books",
         "BusSnapshot",

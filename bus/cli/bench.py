@@ -18,7 +18,7 @@ import attrs
 import click
 
 from bus.access import AccessList
-from bus.api.bus import open_bus
+from bus.api.membership import open_bus
 from bus.cli.live import Target, fail, joined, live_options, to_json
 from bus.cli.text import show_table
 from bus.config import BusConfig

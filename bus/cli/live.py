@@ -21,7 +21,7 @@ import click
 
 from bus.access import AccessList
 from bus.address import check_bus_name, check_machine_name
-from bus.api.bus import open_bus
+from bus.api.membership import open_bus
 from bus.config import BusConfig
 from bus.core.routing_table import Visibility
 from bus.errors import (

@@ -12,7 +12,7 @@ from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from bus.api.bus import open_bus
+from bus.api.membership import open_bus
 from bus.config import BusConfig
 from bus.core.routing_table import Visibility
 from bus.demo.agenda import Agenda

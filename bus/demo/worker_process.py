@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import IO, Final
 
-from bus.api.bus import open_bus
+from bus.api.membership import open_bus
 from bus.config import BusConfig
 from bus.demo.collector import CONTENT
 from bus.demo.crew import BUS

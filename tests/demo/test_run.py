@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus.api.bus import _joined
+from bus.api.membership import _joined
 from bus.config import BusConfig
 from bus.demo.files import list_files
 from bus.demo.messages import Damaged, HungUp, News, PassDone, Took
