@@ -275,7 +275,7 @@ class BusConfig:
         0.01, "BUS-RELAY-9", "How long an acknowledgement may wait for more of them."
     )
     link_linger_s: float = _timeout(
-        1.0, "BUS-DEREG-5", "How long a link that nobody uses stays open."
+        1.0, "BUS-DEREG-13", "How long a relay, or a link, is kept that nobody uses."
     )
     keep_alive_s: float = _period(
         2.5, "BUS-DISC-12", "After how long a silence a link asks for a sign of life."

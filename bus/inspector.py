@@ -145,6 +145,8 @@ class Inspector:
             "links": [],
             "relays": [],
         }
+        if seen.notifying is not None:
+            told["notifying"] = attrs.asdict(seen.notifying)
         remote = exchange.manager.remote
         if remote is not None:
             told |= exchange.look(lambda: _of_others(remote))

@@ -35,7 +35,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Who may join": ("AccessList",),
     "What is there": (
         *("BusSnapshot", "ThreadInfo", "TaskInfo", "SubscriptionInfo", "Books"),
-        *("LinkInfo", "RelayInfo", "Traffic"),
+        *("PeerInfo", "RelayInfo", "SentBooks"),
     ),
     "Types": ("Payload", "Where", "Overflow", "NoReply"),
 }

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Books",
     "BusSnapshot",
-    "LinkInfo",
+    "PeerInfo",
     "RelayInfo",
+    "SentBooks",
     "SubscriptionInfo",
     "TaskInfo",
     "ThreadInfo",
-    "Traffic",
     "inspect",
 ]
 
@@ -65,7 +65,8 @@ class SubscriptionInfo:
     """One thing a task asked to hear.
 
     notifications: the books of what came for it.
-    gap: how many were dropped since one was last extracted (BUS-FLOW-3).
+    gap: how many were dropped of which neither one that was extracted tells, nor one
+      that is unread (BUS-FLOW-3).
     """
 
     specification: Specification
@@ -113,16 +114,17 @@ class ThreadInfo:
 
 
 @attrs.frozen
-class Traffic:
-    """What became of the messages for tasks of other processes (BUS-FLOW-7).
+class SentBooks:
+    """What became of what was sent to tasks of other processes (BUS-FLOW-7).
 
     ``posted == taken + dropped + returned + failed + in_doubt + present``, always.
 
-    posted: of all kinds, from when they are sorted by where they go; again if they came
-      back. taken: extracted by their addressees, or given to all who hear them.
-    dropped: for newer ones, or since nobody is there who wants them. returned: sent
-      elsewhere. failed: too late, too many, or nowhere to go to. in_doubt: nobody knows
-      whether they were taken. present: wait for a link, or are under way.
+    posted: messages of all kinds, from when they enter a relay; again if they are back.
+    taken: extracted by their addressees, or given to all who hear them.
+    dropped: for newer ones, or since nobody is there who wants them.
+    returned: sent elsewhere. failed: too late, too many, or nowhere to go to.
+    in_doubt: nobody knows whether they were taken.
+    present: wait for a link, or are under way.
     """
 
     posted: int
@@ -136,18 +138,22 @@ class Traffic:
 
 @attrs.frozen
 class RelayInfo:
-    """What stands here for one task of another process, and what was sent to that."""
+    """What stands here for one task of another process.
+
+    address: of that task. sent: what became of what was sent to it.
+    """
 
     address: Address
-    traffic: Traffic
+    sent: SentBooks
 
 
 @attrs.frozen
-class LinkInfo:
+class PeerInfo:
     """Another process that this one speaks with.
 
-    open: whether there is a link just now.
-    traffic: what was sent to its tasks, also to those that have left.
+    machine, process: what these are called.
+    open: whether there is a link with it just now.
+    sent: what was sent to its tasks, also to those that have left.
     notifications: those of it that are notifications; each counts once, whoever hears.
     relays: of its tasks that are known here.
     """
@@ -155,8 +161,8 @@ class LinkInfo:
     machine: str
     process: str
     open: bool
-    traffic: Traffic
-    notifications: Traffic
+    sent: SentBooks
+    notifications: SentBooks
     relays: tuple[RelayInfo, ...]
 
 
@@ -165,10 +171,10 @@ class BusSnapshot:
     """A bus in one process.
 
     parked: messages that wait for a name, by name.
-    links: the other processes that it speaks with.
+    peers: the other processes that it speaks with.
     sent: what was sent to other processes, also to those that are lost.
-    outbox: the books of notifications on their way to what goes to other processes; one
-      for all of these is delivered when it is there. None if there are no others.
+    notifying: the books of notifications on their way to the relays of others, once for
+      all processes; delivered means that it is there. None for a bus without others.
     """
 
     bus: str
@@ -177,9 +183,9 @@ class BusSnapshot:
     threads: tuple[ThreadInfo, ...]
     tasks: tuple[TaskInfo, ...]
     parked: Mapping[str, int]
-    links: tuple[LinkInfo, ...]
-    sent: Traffic
-    outbox: Books | None
+    peers: tuple[PeerInfo, ...]
+    sent: SentBooks
+    notifying: Books | None
 
 
 def inspect(
@@ -198,9 +204,9 @@ def inspect(
     )
     parked = exchange.look(exchange.manager.parked.waiting)
     remote = exchange.manager.remote
-    sent, links = _NOTHING, tuple[LinkInfo, ...]()
+    sent, peers = _NOTHING, tuple[PeerInfo, ...]()
     if remote is not None:
-        sent, links = exchange.look(lambda: _of_others(remote))
+        sent, peers = exchange.look(lambda: _of_others(remote))
     hosted = [(entry, entry.place) for entry in entries]
     now = _sync.monotonic()
     return BusSnapshot(
@@ -212,36 +218,36 @@ def inspect(
             _task_info(entry, place) for entry, place in hosted if place is not None
         ),
         parked=MappingProxyType(parked),
-        links=links,
+        peers=peers,
         sent=sent,
-        outbox=None if exchange.comm is None else _books(exchange.comm.account),
+        notifying=None if exchange.comm is None else _books(exchange.comm.account),
     )
 
 
-def _of_others(remote: Neighbourhood) -> tuple[Traffic, tuple[LinkInfo, ...]]:
+def _of_others(remote: Neighbourhood) -> tuple[SentBooks, tuple[PeerInfo, ...]]:
     """Look at what was sent to other processes; under the exchange's lock."""
-    peers = list(remote.neighbours.peers.values())
-    links = tuple(
-        LinkInfo(
+    present = list(remote.neighbours.peers.values())
+    peers = tuple(
+        PeerInfo(
             machine=peer.machine,
             process=peer.key[1],
             open=peer.session.ready,
-            traffic=_traffic(peer.books, peer.all_relays()),
-            notifications=_traffic(peer.audience.books, [peer.audience]),
+            sent=_sent(peer.books, peer.all_relays()),
+            notifications=_sent(peer.notifications, [peer.audience]),
             relays=tuple(
-                RelayInfo(each.entry.address, _traffic(each.books, [each]))
+                RelayInfo(each.entry.address, _sent(each.books, [each]))
                 for each in peer.relays.values()
                 if not is_system(each.entry.name)
             ),
         )
-        for peer in peers
+        for peer in present
     )
-    relays = [relay for peer in peers for relay in peer.all_relays()]
-    return _traffic(remote.neighbours.books, relays), links
+    relays = [relay for peer in present for relay in peer.all_relays()]
+    return _sent(remote.neighbours.books, relays), peers
 
 
-def _traffic(books: RelayBooks, relays: Iterable[Relay]) -> Traffic:
-    return Traffic(
+def _sent(books: RelayBooks, relays: Iterable[Relay]) -> SentBooks:
+    return SentBooks(
         posted=books.posted,
         taken=books.taken,
         dropped=books.dropped,
@@ -252,7 +258,7 @@ def _traffic(books: RelayBooks, relays: Iterable[Relay]) -> Traffic:
     )
 
 
-_NOTHING: Final = Traffic(0, 0, 0, 0, 0, 0, 0)
+_NOTHING: Final = SentBooks(0, 0, 0, 0, 0, 0, 0)
 
 
 def _thread_info(

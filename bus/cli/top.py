@@ -189,6 +189,7 @@ def _row(told: Mapping[str, Any], before: Mapping[str, int], passed_s: float) ->
     def total(kind: str) -> int:
         return sum(each[kind] for each in books)
 
+    sent, notifying = told.get("relay_books", {}), told.get("notifying", {})
     process, messages = told["process"], total("delivered")
     per_s = None
     if process in before:
@@ -201,11 +202,11 @@ def _row(told: Mapping[str, Any], before: Mapping[str, int], passed_s: float) ->
         messages=messages,
         per_s=per_s,
         unread=total("unread"),
-        dropped=total("dropped"),
+        dropped=sum(each.get("dropped", 0) for each in (*books, sent, notifying)),
         expired=total("expired"),
         turned_away=total("turned_away"),
         nobody=told["gave_up"],
-        in_doubt=told.get("relay_books", {}).get("in_doubt", 0),
+        in_doubt=sent.get("in_doubt", 0),
         queued=sum(each["queue"] + each["unacked"] for each in told["relays"]),
         blocked=sum(thread["blocked"] for thread in told["threads"]),
     )

@@ -9,9 +9,10 @@ What a process knows of itself are `routing_table`, `parked_list` and `interests
 comes from it, with `receipts` for what was taken; `relay` and `peer`, its tasks;
 `neighbours` and `requests`, by which ways others are asked; `user_table` and
 `directory`, who has which name; `relays` and `correspondence`, what becomes of
-messages to others, and `intake`, of theirs; `finder` and `listening`, searches and
-subscriptions; `link`, `greeting`, `links` and `parting`, from the first frame to the
-last. There `neighbourhood` decides.
+messages to others, with `relay_books` to count it, and `intake`, of theirs; `finder`
+and `listening`, searches and subscriptions; `disuse`, relays that nobody needs; `link`,
+`greeting`, `links` and `parting`, from the first frame to the last; `tidings`, to whom
+what others say goes. There `neighbourhood` decides.
 `limits` are the bounds, and `actions` is what either of the two wants done. `tap` notes
 frames for people, in the words of `frame_facts`.
 

@@ -340,8 +340,7 @@ class Correspondence:
     def unreachable(self, peer: Peer) -> None:
         """Fail what waits for a process to which no link can be made."""
         for relay in peer.relays.values():
-            unsent = relay.take_unsent()
-            relay.books.end("failed", len(unsent))
+            unsent = relay.take_unsent("failed")
             error = UnreachableError(relay.entry.name, "no process answers")
             self._fail(unsent, error)
 

@@ -1,16 +1,17 @@
-"""`Disuse`: relays of living tasks that nobody here uses any more (BUS-DEREG-10).
+"""`Disuse`: relays of living tasks that nobody here uses (BUS-DEREG-13).
 
 A relay serves those here who write to its task, get something from it, or hear it. When
-the last of them leaves, or hears it no more, the task's process is asked whether the
-relay may go. That process takes it from then on that its task is not known here: it
-says so, behind all that the task has sent, and introduces the task anew before it sends
-more. A relay that has come to use in between stays.
+the last of them has left, or hears it no more, or when there never was any, the task's
+process is asked whether the relay may go. That process takes it from then on that its
+task is not known here: it says so, behind all that the task has sent, and introduces
+the task anew before it sends more. A relay that has come to use in between stays.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bus.core.relay import Dismissal
 from bus.core.routing_table import Visibility
 from bus.core.specification import Specification
 from bus.core.wire import Dismiss, Dismissed
@@ -28,11 +29,14 @@ __all__ = ["Disuse"]
 
 
 class Disuse:
-    """Which relays have lost their last user here, and since when.
+    """Which relays have no user here, and since when.
 
-    Invariant: of one relay one question is under way at most. Else the answer to the
-    first could be taken for that to the second, though a search has introduced its task
-    in between.
+    Invariants:
+    I1. of one relay one question is under way at most. Else the answer to the first
+        could be taken for that to the second, though a search has introduced its task
+        in between.
+    I2. what is known by hearsay is not in ``_since``; once it is confirmed it comes
+        there by `Relays.take_fresh`.
     """
 
     __slots__ = ("_neighbours", "_relays", "_since")
@@ -71,14 +75,12 @@ class Disuse:
 
     def review(self, now: float) -> None:
         """Note since when relays are not used; pass over those that are."""
-        if self._relays.fresh:
-            self._consider(self._relays.fresh)
-            self._relays.fresh.clear()
+        self._consider(self._relays.take_fresh())
         for relay, since in list(self._since.items()):
             here = relay.peer.relays.get(relay.number) is relay
-            if not here or self._is_used(relay):
+            if not here or self._relays.is_used(relay):
                 del self._since[relay]
-            elif relay.asked_for or not self._may_go(relay):
+            elif relay.dismissal is not Dismissal.NONE or not self._may_go(relay):
                 self._since[relay] = None
             elif since is None:
                 self._since[relay] = now
@@ -93,11 +95,12 @@ class Disuse:
 
     def tick(self, now: float) -> None:
         """Ask whether relays may go that were not used for long enough."""
+        self.review(now)
         linger_s = self._neighbours.limits.linger_s
         for relay, since in list(self._since.items()):
             if since is not None and since + linger_s <= now:
                 del self._since[relay]
-                relay.asked_for, relay.sought = True, False
+                relay.dismissal = Dismissal.ASKED
                 relay.peer.session.tell(Dismiss(relay=relay.number))
 
     # Others.
@@ -111,17 +114,15 @@ class Disuse:
     def dismissed(self, peer: Peer, number: int) -> None:
         """Release a relay, unless it is used again."""
         relay = peer.relays.get(number)
-        if relay is None or not relay.asked_for:
+        if relay is None or relay.dismissal is Dismissal.NONE:
             return
-        relay.asked_for = False
-        if relay.sought or self._is_used(relay) or not self._may_go(relay):
+        revoked = relay.dismissal is Dismissal.REVOKED
+        relay.dismissal = Dismissal.NONE
+        if revoked or self._relays.is_used(relay) or not self._may_go(relay):
             self._consider([relay])  # it may be to ask again
             return
         del peer.relays[number]
         self._relays.release(relay, [], final=False)
-
-    def _is_used(self, relay: Relay) -> bool:
-        return bool(relay.users or self._relays.audience(relay))
 
     @staticmethod
     def _may_go(relay: Relay) -> bool:
@@ -129,7 +130,7 @@ class Disuse:
         return relay.opened and relay.peer.session.ready and not relay.busy
 
     def _is_kept(self, relay: Relay) -> bool:
-        """Whether it is kept for other reasons: by hearsay, or to have no search."""
+        """Whether it stays though nobody uses it: by hearsay, or to need no search."""
         eager = self._neighbours.limits.eager_relays
         public = relay.entry.visibility is Visibility.PUBLIC
         return relay.provisional or (eager and public)

@@ -96,7 +96,7 @@ class Finder:
         until = max(each.deadline for each in waiting)
         task = self._relays.known(sender)
         frame = Search(
-            id=self._number(),
+            id=self._neighbours.new_request(),
             machine=machine,
             name=address.module,
             sender=characteristics(task, self._neighbours.me.incarnation),
@@ -269,6 +269,9 @@ class Finder:
 
     def lost(self, peer: Peer) -> None:
         """Forget what a process asked."""
+        for mine in self.own.values():
+            if peer.key in mine.went:
+                mine.lost.add(peer.key)
         self.ledger.lose(peer)
 
     def _spread(self, request: Request[Search]) -> None:
@@ -284,7 +287,7 @@ class Finder:
         frame, origin = request.frame, request.origin
         assert origin is not None
         self.ledger.end(request)
-        asker = (frame.id.machine, frame.id.process)
+        asker = request.asker
         if task.visibility is not Visibility.PUBLIC:
             return
         if not self._relays.sender_known(asker, frame.sender, now, way=origin):
@@ -296,19 +299,20 @@ class Finder:
             addresses=self._neighbours.addresses_for(asker, origin),
         )
         if origin.key == asker:
-            origin.announced.add(known.relay)
+            origin.announced.add(known.relay)  # by the answer, on this very link
         origin.session.tell(answer)
 
     def _renumber(self, name: str) -> None:
         """Search anew by a number that nobody knows.
 
-        Who was given up, and is back, has taken the search back from others, and passes
-        it on again. An answer that was on its way then is none to the new one: it would
-        end that there, and nobody would take it back from where it has gone since.
+        A neighbour that gave this process up has taken the search back from those to
+        whom it had passed it on, and passes it on to them again. An answer to the old
+        number, still on its way, would end the new search at that neighbour, and nobody
+        would take it back from where it has gone since.
         """
         request = self.own[name]
         self.ledger.end(request)
-        frame = replace(request.frame, id=self._number())
+        frame = replace(request.frame, id=self._neighbours.new_request())
         again = Request(frame, request.machine, request.name, None, request.deadline)
         self.own[name] = again
         self.ledger.keep(again)
@@ -318,11 +322,6 @@ class Finder:
         request = self.own.pop(name)
         del self._senders[name]
         self.ledger.end(request)
-
-    def _number(self) -> RequestId:
-        machine, process = self._neighbours.key
-        number = next(self._neighbours.requests) + 1
-        return RequestId(machine=machine, process=process, number=number)
 
 
 def _milliseconds(seconds: float) -> int:

@@ -24,7 +24,8 @@ class Limits:
     message_bytes_max: the longest body taken (OPEN-6).
     connect_timeout_s: how long a relay waits for its first link (BUS-ROUTE-12).
     relink_timeout_s: how long a process may be without a link before it is lost.
-    linger_s: how long a data link is kept that nothing uses (BUS-DEREG-5).
+    linger_s: how long a relay (BUS-DEREG-13) or a data link (BUS-DEREG-5) is kept that
+      nothing uses.
     keep_alive_s: after how long a silence a link is asked for a sign of life; lease_s:
       after how long a process counts as one that does not respond (OPEN-2).
     ack_delay_s: how long an acknowledgement may wait for more to acknowledge.

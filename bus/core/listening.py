@@ -66,13 +66,8 @@ class Listening:
         if (machine, pattern, presence) in self.own:
             return
         task = self._relays.known(interest.entry)
-        me = self._neighbours.key
         frame = Subscribe(
-            id=RequestId(
-                machine=me[0],
-                process=me[1],
-                number=next(self._neighbours.requests) + 1,
-            ),
+            id=self._neighbours.new_request(),
             specification=str(Specification(pattern, machine=machine)),
             subscriber=characteristics(task, self._neighbours.me.incarnation),
             presence=presence,
@@ -107,14 +102,13 @@ class Listening:
         """Return the processes where somebody hears a task, each once."""
         found: dict[Key, Peer] = {}
         for request in self.ledger.all():
-            asker = (request.frame.id.machine, request.frame.id.process)
             if request.frame.presence or request.origin is None:
                 continue
             if not self._means(request, task):
                 continue
-            peer = self._neighbours.peers.get(asker)
+            peer = self._neighbours.peers.get(request.asker)
             if peer is not None:
-                found[asker] = peer
+                found[request.asker] = peer
         return list(found.values())
 
     def hears(self, peer: Peer) -> bool:
@@ -126,8 +120,7 @@ class Listening:
         asked = [
             request
             for request in self.ledger.all()
-            if (request.frame.id.machine, request.frame.id.process) == peer.key
-            and not request.frame.presence
+            if request.asker == peer.key and not request.frame.presence
         ]
         if asked:
             for task in self._manager.table.public():
@@ -147,13 +140,14 @@ class Listening:
         asker, limits = (frame.id.machine, frame.id.process), self._neighbours.limits
         most, in_all = limits.subscriptions_per_process, limits.subscriptions_in_all
         if not self.ledger.has_room(frame.id, most, in_all):
-            if self.ledger.count(asker) < most:
-                self._neighbours.complain(
-                    f"a subscription of {'/'.join(asker)} to {frame.specification!r}"
-                    f" is not kept: there are {in_all}, as many as there may be"
-                )
-            elif asker == peer.key:
+            full = self.ledger.count(asker) >= most
+            if full and asker == peer.key:
                 raise WireError(f"more than {most} subscriptions are to be kept")
+            many = f"{most} of that process" if full else f"{in_all}"
+            self._neighbours.complain(
+                f"a subscription of {'/'.join(asker)} to {frame.specification!r}"
+                f" is not kept: there are {many}, as many as there may be"
+            )
             return
         specification = Specification.parse(frame.specification)
         machine = specification.machine or peer.machine
@@ -166,7 +160,7 @@ class Listening:
                 self._answer(request, task, now)
 
     def cancelled(self, peer: Peer, number: RequestId) -> None:
-        """Forget a request; what stood for its subscriber stays as long as that."""
+        """Forget a request that its asker takes back."""
         request = self.ledger.get(number)
         if request is not None and request.origin is peer:
             self.ledger.end(request)
@@ -228,7 +222,7 @@ class Listening:
     def _answer(self, request: Request[Subscribe], task: Entry, now: float) -> None:
         frame, origin = request.frame, request.origin
         assert origin is not None
-        asker = (frame.id.machine, frame.id.process)
+        asker = request.asker
         if task.visibility is not Visibility.PUBLIC:
             return
         incarnation = frame.subscriber.incarnation
@@ -238,7 +232,7 @@ class Listening:
         known = self._relays.known(task)
         if not frame.presence:
             if origin is peer:
-                peer.announced.add(known.relay)
+                peer.announced.add(known.relay)  # by the answer, on this very link
             elif peer.session.ready:
                 peer.announce(known, known.relay)
         origin.session.tell(

@@ -193,7 +193,7 @@ class Neighbourhood:
     def left(self, entry: Entry, now: float, *, final: bool) -> list[Action]:
         """Tell others what a task took, which is emptied now; seek for what it left."""
         if not entry.remote:
-            self.disuse.left(entry)
+            self.disuse.left(entry)  # before relays forget whom they serve
             self.correspondence.left(entry, final=final)
             self.finder.left(entry, now)
         if self.manager.table.find(entry.name) is None:

@@ -15,7 +15,7 @@ from bus.core.actions import Send
 from bus.core.peer import Peer
 from bus.core.relay_books import RelayBooks
 from bus.core.session import Session
-from bus.core.wire import Role
+from bus.core.wire import RequestId, Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +45,7 @@ class Neighbours:
     __slots__ = (
         "_epochs",
         "_nonce",
+        "_requests",
         "addresses",
         "books",
         "complain",
@@ -53,7 +54,6 @@ class Neighbours:
         "lose",
         "me",
         "peers",
-        "requests",
         "role",
         "todo",
         "witness",
@@ -83,7 +83,7 @@ class Neighbours:
         self._nonce: Final = nonce
         # Above all that were used in earlier lives (AMO-16).
         self._epochs = itertools.count(me.incarnation)
-        self.requests: Final = itertools.count(me.incarnation)
+        self._requests: Final = itertools.count(me.incarnation)
 
     def address(self, machine: str, name: str) -> Address:
         """Return how a task of a machine is addressed."""
@@ -101,6 +101,12 @@ class Neighbours:
         peer = Peer(key, session, now, limits=self.limits, books=self.books)
         self.peers[key] = peer
         return peer
+
+    def new_request(self) -> RequestId:
+        """Return a number by which nothing was asked before."""
+        machine, process = self.key
+        number = next(self._requests) + 1
+        return RequestId(machine=machine, process=process, number=number)
 
     def addresses_for(self, asker: Key, way: Peer) -> tuple[str, ...]:
         """Return where who asked by this way is to dial; nowhere if it is the way."""

@@ -74,8 +74,8 @@ class Parting:
             peer.parted = BusReason.LEFT
             self._neighbours.lose(peer, now)
             return
-        used = peer.busy or self._is_used(peer) or self._listening.hears(peer)
-        if peer.joined or used:
+        used = any(map(self._relays.is_used, peer.relays.values()))
+        if peer.joined or peer.busy or used or self._listening.hears(peer):
             peer.session.tell(Error(reason=Reason.BUSY))
             return
         self._neighbours.send(link.id, Bye())
@@ -93,11 +93,6 @@ class Parting:
     def _is_idle(self, peer: Peer) -> bool:
         if peer.joined or peer.closing or not peer.session.ready:
             return False
-        if peer.busy or self._is_used(peer):
+        if peer.busy or any(map(self._relays.is_used, peer.relays.values())):
             return False
         return not self._listening.hears(peer)
-
-    def _is_used(self, peer: Peer) -> bool:
-        """Whether a task here wrote to a task there, or got anything; or hears it."""
-        relays = peer.relays.values()
-        return any(each.users or self._relays.audience(each) for each in relays)

@@ -52,7 +52,8 @@ class Peer:
     addresses: where it listens, as far as that is known.
     relays: what stands for its tasks here, by the numbers it gave them.
     audience: what stands for all of its tasks that hear tasks of this process.
-    announced: numbers of tasks of this process that it was told of.
+    announced: numbers of tasks of this process that it was told of, and has not
+      dismissed.
     books: what became of messages for its tasks; notifications: of these alone.
     """
 
@@ -144,7 +145,7 @@ class Peer:
     # Tasks of this process.
 
     def announce(self, task: Entry, relay: int) -> None:
-        """Tell it of a task, unless it was told, before that task's first message."""
+        """Tell it of a task, unless it was told."""
         if relay not in self.announced:
             self.announced.add(relay)
             about = characteristics(task, self.session.own, relay)
@@ -189,7 +190,7 @@ class Peer:
                 self._leave(farewell)
 
     def dropped(self, oldest: Parcel) -> None:
-        """Note that a notification was dropped, the oldest of all (BUS-FLOW-3)."""
+        """Note that a notification was dropped, the oldest that waits (BUS-FLOW-3)."""
         self._gaps[oldest.relay] += 1 + oldest.gap
 
     def tell_gap(self, notification: Parcel) -> None:

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from bus.core.limits import Limits
     from bus.core.parcel import Parcel
     from bus.core.peer import Peer
+    from bus.core.relay_books import End
     from bus.core.routing_table import Entry
     from bus.core.trace import Trace
     from bus.core.wire import Characteristics
     from bus.message import Incoming
 
-__all__ = ["AUDIENCE", "Relay", "RelayState"]
+__all__ = ["AUDIENCE", "Dismissal", "Relay", "RelayState"]
 
 AUDIENCE: Final = 0  # the relay number of all who hear notifications in a process
 
@@ -37,6 +38,14 @@ class RelayState(enum.Enum):
     UNNAMED = "unnamed"  # only answers go to it (BUS-RELAY-5)
     NAMED = "named"  # it is what they find
     SUPERSEDED = "superseded"  # somebody else is, who must not overtake it
+
+
+class Dismissal(enum.Enum):
+    """What was agreed with a relay's process on whether it may go (BUS-DEREG-13)."""
+
+    NONE = "none"
+    ASKED = "asked"  # and not answered
+    REVOKED = "revoked"  # asked; but that process counts on it since
 
 
 class Relay:
@@ -57,11 +66,9 @@ class Relay:
     asked: commands that were, by who asked and the number of the question, and are not
       answered.
     withdrawn: commands taken out of the queue, for whoever has the name now.
-    users: tasks of this process that have sent it anything, or got anything from it,
-      and have not left (BUS-DEREG-10).
-    asked_for: whether its process is asked if it may go, and has not answered; sought:
-      whether a search for its task was answered since: that is taken for a promise that
-      it is there.
+    users: tasks of this process that have sent it anything, or got anything from it (a
+      notification only if it wants an answer), and have not left.
+    dismissal: whether it is to go.
     gap: notifications of the task that its process dropped, of which none that came
       here tells yet (BUS-FLOW-3).
     books: what became of messages that were given to it.
@@ -70,15 +77,16 @@ class Relay:
     I1. numbers in ``unacked`` rise; there are no more messages in it, and no more
         bytes, than the window holds, but for the last one's.
     I2. commands are queued or withdrawn only while it is not unnamed.
+    I3. ``books.posted == books.ended + present`` (BUS-FLOW-7).
     """
 
     __slots__ = (
         "_answered",
         "asked",
-        "asked_for",
         "books",
         "characteristics",
         "client",
+        "dismissal",
         "entry",
         "gap",
         "limits",
@@ -90,7 +98,6 @@ class Relay:
         "queued",
         "queued_bytes",
         "since",
-        "sought",
         "state",
         "unacked",
         "unacked_bytes",
@@ -131,8 +138,7 @@ class Relay:
         self.asked: dict[tuple[Entry, int], Incoming] = {}
         self.withdrawn: list[Incoming] = []
         self.users: set[Entry] = set()
-        self.asked_for: bool = False
-        self.sought: bool = False
+        self.dismissal: Dismissal = Dismissal.NONE
         self.gap: int = 0
         self._answered: set[tuple[Entry, int]] = set()
 
@@ -282,6 +288,11 @@ class Relay:
         """Keep back the commands that are not under way yet, in order."""
         self.withdrawn += _commands(self._take(commands_only=True))
 
+    def promise(self) -> None:
+        """Note that its process takes it from now on that this is here."""
+        if self.dismissal is Dismissal.ASKED:
+            self.dismissal = Dismissal.REVOKED
+
     def left(self, task: Entry) -> None:
         """Note that a task of this process has left, and waits for no answer."""
         self.users.discard(task)
@@ -325,29 +336,39 @@ class Relay:
         if self.asked.pop((asker, number), None) is None and self.unacked:
             self._answered.add((asker, number))
 
-    def take_unsent(self) -> list[Incoming]:
+    def take_withdrawn(self) -> list[Incoming]:
+        """Take out the commands that were kept back, to be sent elsewhere."""
+        withdrawn, self.withdrawn = self.withdrawn, []
+        self.books.end("returned", len(withdrawn))
+        return withdrawn
+
+    def take_unsent(self, how: End = "returned") -> list[Incoming]:
         """Take out the commands that are not under way, in order; drop the rest.
 
-        What becomes of the commands is for the caller to note.
+        how: what becomes of the commands.
         """
         withdrawn, self.withdrawn = self.withdrawn, []
         parcels = self._take(commands_only=False)
+        commands = withdrawn + _commands(parcels)
+        self.books.end(how, len(commands))
         self.books.end("dropped", _count_dropped(parcels))
         for trace in _dropped(parcels):
             trace.discarded(BusReason.UNWANTED)
-        return withdrawn + _commands(parcels)
+        return commands
 
     def take_unacked(self, *, lost: bool = False) -> list[Incoming]:
-        """Take out the commands that are under way, in order; drop the rest.
+        """Take out the commands that are under way, in order, to be sent elsewhere.
 
-        lost: whether nobody knows what was taken of these; if not, what becomes of the
-        commands is for the caller to note.
+        All else is dropped. lost: whether nobody knows what was taken of all of these:
+        then it is in doubt.
         """
         parcels = [parcel for _, parcel in self.unacked]
         if lost:
             self.books.end("in_doubt", self.under_way)
         else:
-            self.books.end("dropped", _count_dropped(parcels))
+            dropped = _count_dropped(parcels)
+            self.books.end("dropped", dropped)
+            self.books.end("returned", self.under_way - dropped)
         self.unacked.clear()
         self.under_way = self.unacked_bytes = 0
         self._answered.clear()

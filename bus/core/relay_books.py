@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 import attrs
 
@@ -10,12 +10,12 @@ __all__ = ["ENDS", "End", "RelayBooks"]
 
 End: TypeAlias = Literal["taken", "dropped", "returned", "failed", "in_doubt"]
 
-ENDS: Final[tuple[End, ...]] = ("taken", "dropped", "returned", "failed", "in_doubt")
+ENDS: Final[tuple[End, ...]] = get_args(End)
 
 
 @attrs.define(eq=False)
 class RelayBooks:
-    """The books of one relay, of all for one process, or of all there are.
+    """The books of one relay, of those for one process, or of all there are.
 
     ``posted == ended + what is in the relays``, at every step.
 

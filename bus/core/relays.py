@@ -35,18 +35,16 @@ class Relays:
 
     place: what hosts relays, for whoever posts to them; stand_in: makes what each is
       to these.
-    fresh: relays of which their processes have just spoken; it is to be seen whether
-      anybody uses them (BUS-DEREG-10).
     """
 
     __slots__ = (
+        "_fresh",
         "_manager",
         "_neighbours",
         "_numbers",
         "_place",
         "_stand_in",
         "_tasks",
-        "fresh",
     )
 
     def __init__(
@@ -63,7 +61,8 @@ class Relays:
         self._numbers = itertools.count(AUDIENCE + 1)
         # Tasks of this process that others may know, by their relay numbers.
         self._tasks: Final[dict[int, Entry]] = {}
-        self.fresh: Final[list[Relay]] = []
+        # Those of which their processes have just spoken.
+        self._fresh: list[Relay] = []
 
     # Tasks of this process.
 
@@ -109,7 +108,7 @@ class Relays:
         relay = self.add_relay(peer, task, now, hearsay=way is not peer)
         if relay is None:
             return False
-        relay.sought = True
+        relay.promise()  # who searches counts on it by the answer
         return True
 
     def add_relay(
@@ -152,7 +151,7 @@ class Relays:
         elif not hearsay:
             relay.provisional = False
         if news:
-            self.fresh.append(relay)
+            self._fresh.append(relay)
         if Visibility.PRIVATE not in {task.visibility, relay.entry.visibility}:
             self._name(relay)
         return relay
@@ -200,8 +199,7 @@ class Relays:
         found = self._manager.table.find(relay.entry.name)
         back = found is relay.entry
         relay.state = RelayState.NAMED if back else RelayState.UNNAMED
-        withdrawn, relay.withdrawn = relay.withdrawn, []
-        self._vacate(relay.entry, withdrawn, final=False)
+        self._vacate(relay.entry, relay.take_withdrawn(), final=False)
 
     def found(
         self, way: Peer, frame: AddRelay, announced: int | None, now: float
@@ -233,6 +231,15 @@ class Relays:
             return ()
         address: Address = relay.entry.address
         return self._manager.subscriptions.audience(address.module, address.machine)
+
+    def is_used(self, relay: Relay) -> bool:
+        """Whether a task here wrote to its task, or got anything of it; or hears it."""
+        return bool(relay.users or self.audience(relay))
+
+    def take_fresh(self) -> list[Relay]:
+        """Take out those that were made, or confirmed, by their own processes."""
+        fresh, self._fresh = self._fresh, []
+        return fresh
 
     # Departures.
 
@@ -266,14 +273,13 @@ class Relays:
             self._vacate(entry, again, final=final)
 
     def _vacate(self, entry: Entry, messages: list[Incoming], *, final: bool) -> None:
-        relay: Relay = entry.box
-        relay.books.end("returned", len(messages))
         self._neighbours.todo.append(Vacate(entry, tuple(messages), final))
 
     def forgotten_at(self, relay: Relay) -> float | None:
-        """Return when a relay goes that is known by hearsay and not used.
+        """Return when a relay known by hearsay goes, in seconds; None for never.
 
-        Its task may have left in between, and nobody was there to say so.
+        Unless its own process confirms it by then: its task may have left in between,
+        and nobody was there to say so.
         """
         if not relay.provisional or relay.busy or not relay.opened:
             return None

@@ -35,7 +35,8 @@ class Request(Generic[Asked]):
     machine, name: where it is sought; the name may be a pattern.
     origin: who passed it on to here; None if this process itself asks.
     deadline: when it is forgotten, in seconds; None for not before it is taken back.
-    went: to whom it was passed on; lost: who of these was given up since.
+    went: to whom it was passed on; lost: of a search of this process, to whom it was,
+      and who was given up since.
     """
 
     frame: Asked
@@ -45,6 +46,11 @@ class Request(Generic[Asked]):
     deadline: float | None = None
     went: dict[Key, Peer] = attrs.Factory(dict)
     lost: set[Key] = attrs.Factory(set)
+
+    @property
+    def asker(self) -> Key:
+        """Which process asks."""
+        return _asker(self.frame.id)
 
 
 class Requests(Generic[Asked]):
@@ -126,8 +132,7 @@ class Requests(Generic[Asked]):
     def lose(self, peer: Peer) -> None:
         """Forget what a process asked, and that it was asked, since it is lost."""
         for request in self.all():
-            if request.went.pop(peer.key, None) is not None:
-                request.lost.add(peer.key)
+            request.went.pop(peer.key, None)
             if request.origin is peer:
                 self.end(request)
 

@@ -92,7 +92,7 @@ class Arrivals:
             if held.behind and (place := entry.place) is not None:
                 with place.inbox.lock:
                     for account, count in held.behind.items():
-                        account.miss_locked(count)
+                        account.miss_newest_locked(count)
 
     def _hold(self, held: _Held, message: Incoming) -> None:
         held.put(message)
@@ -117,7 +117,8 @@ class Arrivals:
 class _Held:
     """What is held back for one task; of notifications also how much that is.
 
-    behind: how many were dropped for older ones, and the next one is to tell of.
+    behind: by account, how many were dropped after the last that is held, and what
+      these would have told.
     """
 
     __slots__ = ("behind", "bytes", "items", "notifications")
@@ -215,7 +216,7 @@ def _offer(entry: Entry, message: Incoming) -> bool:
 
 
 def _turn_away(message: Incoming, account: Account) -> None:
-    """Let the next notification tell that one is missing."""
+    """Let the next notification tell that this is missing, and what it told."""
     place = message._to.place
     if place is not None:
         with place.inbox.lock:

@@ -57,9 +57,9 @@ class Said:
 
 
 class _AudienceAccount(Account):
-    """What waits for those who hear in other processes; of each notifier by itself.
+    """What waits for those who hear in other processes: one bound for all of it.
 
-    Who hears one of them need not hear another, so each has a gap of its own
+    Who hears one notifier need not hear another, so each has a gap of its own
     (BUS-FLOW-3). Guarded by the inbox's lock.
     """
 
@@ -72,7 +72,7 @@ class _AudienceAccount(Account):
         # Of one that has left nothing may follow that could tell.
         self._gaps: Final[WeakKeyDictionary[Entry, int]] = WeakKeyDictionary()
 
-    def _miss_locked(self, oldest: Incoming) -> None:
+    def _miss_oldest_locked(self, oldest: Incoming) -> None:
         self._gaps[oldest._source] = self._gaps.get(oldest._source, 0) + 1
 
     def _tell_locked(self, message: Incoming) -> None:

@@ -53,7 +53,8 @@ class Account:
 
     Attributes:
         gap: messages dropped before the oldest that is unread; behind: dropped behind
-          all of these. No message that follows them tells yet (BUS-FLOW-3).
+          all of these, 0 unless the policy is `drop-oldest`. No message that follows
+          them tells yet (BUS-FLOW-3).
         extracted, extracted_bytes: what was taken off; written by the thread that hosts
           the receiver, here or where it reads many of them.
     """
@@ -241,22 +242,22 @@ class Account:
         oldest.payload = None  # what is only passed over later shall hold no memory
         self._dropped += 1
         self._dropped_bytes += oldest._size
-        self._miss_locked(oldest)
+        self._miss_oldest_locked(oldest)
         return whole
 
     def turn_away_locked(self, message: Incoming) -> None:
-        """Note that a message was dropped that is not accepted; under that lock."""
+        """Note that a message is dropped, and not accepted; under the inbox's lock."""
         self.turned_away += 1
-        self.miss_locked(1 + message.gap)
+        self.miss_newest_locked(1 + message.gap)
 
-    def miss_locked(self, count: int) -> None:
-        """Let the next one that is accepted tell that so many are missing."""
+    def miss_newest_locked(self, count: int) -> None:
+        """Let the next one that is accepted tell that so many are missing; likewise."""
         if self._unread is not None:
             self.behind += count
         else:
             self.gap += count
 
-    def _miss_locked(self, oldest: Incoming) -> None:
+    def _miss_oldest_locked(self, oldest: Incoming) -> None:
         """Let the next one tell that this is missing, and what this would have told."""
         self.gap += 1 + oldest.gap
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
         BusThread,
         Incoming,
         Overflow,
+        SentBooks,
         Task,
         TaskInfo,
-        Traffic,
     )
     from bus.journal.writer import Journal
 
@@ -44,10 +44,10 @@ __all__ = [
     "info",
     "is_there",
     "memory_bus",
+    "sent_books_of",
     "serve",
     "settle",
     "socket_bus",
-    "traffic_of",
     "unbalanced",
     "unwanted",
 ]
@@ -187,21 +187,21 @@ def books_of(snapshot: BusSnapshot) -> Iterator[tuple[str, Books]]:
             yield f"{task.address.module} of {each.specification}", each.notifications
 
 
-def traffic_of(snapshot: BusSnapshot) -> Iterator[tuple[str, Traffic]]:
+def sent_books_of(snapshot: BusSnapshot) -> Iterator[tuple[str, SentBooks]]:
     """Yield all books of what was sent to other processes, each with whose it is."""
     yield "all", snapshot.sent
-    for link in snapshot.links:
-        yield link.process, link.traffic
-        yield f"hearers in {link.process}", link.notifications
-        for relay in link.relays:
-            yield f"{relay.address.module} in {link.process}", relay.traffic
+    for peer in snapshot.peers:
+        yield peer.process, peer.sent
+        yield f"hearers in {peer.process}", peer.notifications
+        for relay in peer.relays:
+            yield f"{relay.address.module} in {peer.process}", relay.sent
 
 
 def unbalanced(snapshot: BusSnapshot) -> list[str]:
     """Say which books do not balance (BUS-FLOW-7)."""
     sent = [
         f"{whose}: {books}"
-        for whose, books in traffic_of(snapshot)
+        for whose, books in sent_books_of(snapshot)
         if books.posted
         != books.taken
         + books.dropped

@@ -62,8 +62,8 @@ BUS_ENDS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/parting.py",
-                "peer.busy or self._is_used(peer) or self._listening.hears(peer)\n",
-                "peer.busy\n",
+                "        if peer.joined or peer.busy or used or self._listening.hears(peer):\n",
+                "        if peer.joined or peer.busy:\n",
             ),
         ),
     ),

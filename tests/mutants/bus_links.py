@@ -425,8 +425,8 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/listening.py",
-                "            elif asker == peer.key:\n",
-                "            elif self.ledger.count(asker) > 2 * most:\n",
+                "            if full and asker == peer.key:\n",
+                "            if self.ledger.count(asker) > 2 * most:\n",
             ),
         ),
     ),

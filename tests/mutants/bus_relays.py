@@ -293,7 +293,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/listening.py",
-                "                found[asker] = peer\n",
+                "                found[request.asker] = peer\n",
                 "                found[asker, request.name] = peer\n",
             ),
         ),
@@ -341,7 +341,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/relays.py",
-                "        relay = self.add_relay(peer, task, now, hearsay=way is not peer)\n        if relay is None:\n            return False\n        relay.sought = True\n",
+                "        relay = self.add_relay(peer, task, now, hearsay=way is not peer)\n        if relay is None:\n            return False\n        relay.promise()  # who searches counts on it by the answer\n",
                 "",
             ),
         ),
@@ -522,7 +522,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     Mutant(
         "N77",
         "a relay that nobody uses goes before its process is asked",
-        ("BUS-DEREG-10",),
+        ("BUS-DEREG-13",),
         (
             Edit(
                 "bus/core/disuse.py",
@@ -534,7 +534,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     Mutant(
         "N78",
         "who is asked for a relay goes on as if its task were known there",
-        ("BUS-DEREG-10",),
+        ("BUS-DEREG-13",),
         (
             Edit(
                 "bus/core/disuse.py",
@@ -546,23 +546,23 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     Mutant(
         "N79",
         "a relay that was asked for goes though it is used again",
-        ("BUS-DEREG-10",),
+        ("BUS-DEREG-13",),
         (
             Edit(
                 "bus/core/disuse.py",
-                "        if relay.sought or self._is_used(relay) or not",
-                "        if relay.sought or not",
+                "        if revoked or self._relays.is_used(relay) or not",
+                "        if revoked or not",
             ),
         ),
     ),
     Mutant(
         "N80",
         "a relay stays when the last task that used it has left",
-        ("BUS-DEREG-10",),
+        ("BUS-DEREG-13",),
         (
             Edit(
                 "bus/core/neighbourhood.py",
-                "            self.disuse.left(entry)\n",
+                "            self.disuse.left(entry)  # before relays forget whom they serve\n",
                 "",
             ),
         ),
@@ -570,7 +570,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     Mutant(
         "N81",
         "a relay stays when nobody hears its task any more",
-        ("BUS-DEREG-10",),
+        ("BUS-DEREG-13",),
         (
             Edit(
                 "bus/core/listening.py",
@@ -654,23 +654,23 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     Mutant(
         "N88",
         "a relay goes though its task was introduced by a search meanwhile",
-        ("BUS-DEREG-10",),
+        ("BUS-DEREG-13",),
         (
             Edit(
-                "bus/core/relays.py",
-                "        relay.sought = True\n",
-                "",
+                "bus/core/relay.py",
+                "            self.dismissal = Dismissal.REVOKED\n",
+                "            pass\n",
             ),
         ),
     ),
     Mutant(
         "N89",
         "a process is asked for a relay again before it has answered",
-        ("BUS-DEREG-10",),
+        ("BUS-DEREG-13",),
         (
             Edit(
                 "bus/core/disuse.py",
-                "            elif relay.asked_for or not self._may_go(relay):\n",
+                "            elif relay.dismissal is not Dismissal.NONE or not self._may_go(relay):\n",
                 "            elif not self._may_go(relay):\n",
             ),
         ),
@@ -678,11 +678,11 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     Mutant(
         "N90",
         "a relay that nobody has ever used stays",
-        ("BUS-DEREG-10",),
+        ("BUS-DEREG-13",),
         (
             Edit(
                 "bus/core/relays.py",
-                "        if news:\n            self.fresh.append(relay)\n",
+                "        if news:\n            self._fresh.append(relay)\n",
                 "",
             ),
         ),

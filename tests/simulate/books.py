@@ -125,7 +125,10 @@ class Books:
     def notified(
         self, number: int, sender: RegistrationId, hearer: RegistrationId, gap: int
     ) -> None:
-        """Note that a notification was heard; gap: how many it says are missing."""
+        """Note that a notification was heard; gap: how many it says are missing.
+
+        It may say less than there are: what was sent while nobody heard is no gap.
+        """
         times = self.heard.get((number, hearer), 0) + 1
         self.heard[number, hearer] = times
         if times > 1:

@@ -200,6 +200,28 @@ def test_a_notifier_that_comes_as_a_link_is_closed_is_heard_however_late(
         assert (number, hearer.id) in stage.world.books.heard, delay
 
 
+@clause("BUS-RELAY-8", "BUS-RELAY-10")
+@pytest.mark.parametrize("still_s", [0.7, 0.9, 1.5, 3.0])
+def test_who_was_given_up_is_heard_again_by_those_who_did(still_s: float) -> None:
+    """It is asked before it knows that; then it introduces its tasks once more."""
+    stage = Stage()
+    notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
+    hearer.process.subscribe(hearer, "news")
+    stage.soon()
+    notifier.process.notify(notifier)
+    stage.soon()
+    notifier.process.frozen = True
+    stage.cut("s2", "s3")
+    stage.soon(still_s)
+    notifier.process.thaw()
+    stage.soon(3 * LIMITS.connect_timeout_s)
+
+    number = notifier.process.notify(notifier)
+    stage.soon()
+
+    assert (number, hearer.id) in stage.world.books.heard
+
+
 @clause("BUS-RELAY-8")
 def test_nobody_hears_what_is_notified_after_it_has_cancelled() -> None:
     stage = Stage()

@@ -132,7 +132,7 @@ class Unrelay(ControlFrame, frozen=True, kw_only=True):
 
 
 class Dismiss(ControlFrame, frozen=True, kw_only=True):
-    """Nobody here uses the relay of this task any more: may it go? (BUS-DEREG-10).
+    """Nobody here uses the relay of this task any more: may it go? (BUS-DEREG-13).
 
     relay: the task's number.
     """
@@ -142,7 +142,7 @@ class Dismiss(ControlFrame, frozen=True, kw_only=True):
 
 
 class Dismissed(ControlFrame, frozen=True, kw_only=True):
-    """Of this task nothing comes any more, until it is introduced anew (BUS-DEREG-10).
+    """Of this task nothing comes any more, until it is introduced anew (BUS-DEREG-13).
 
     relay: its number, as it was asked for.
     """

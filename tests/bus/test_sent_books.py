@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus import BusConfig, Traffic
+from bus import BusConfig, SentBooks
 from specs.clauses import clause
-from tests.bus.support import Holder, memory_bus, settle, traffic_of, unbalanced
+from tests.bus.support import Holder, memory_bus, sent_books_of, settle, unbalanced
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
@@ -33,17 +33,17 @@ def two(request: pytest.FixtureRequest) -> Iterator[tuple[Bus, Bus]]:
         yield one, other
 
 
-def traffic(bus: Bus) -> dict[str, Traffic]:
+def sent_books(bus: Bus) -> dict[str, SentBooks]:
     """Return the books of what a process has sent."""
-    return dict(traffic_of(bus.inspect()))
+    return dict(sent_books_of(bus.inspect()))
 
 
 def quiet(bus: Bus) -> bool:
     """Whether all that a process has sent has come to an end."""
     seen = bus.inspect()
     assert unbalanced(seen) == []
-    assert seen.outbox is not None
-    return not (seen.sent.present or seen.outbox.unread)
+    assert seen.notifying is not None
+    return not (seen.sent.present or seen.notifying.unread)
 
 
 @clause("BUS-FLOW-7")
@@ -61,10 +61,18 @@ def test_each_kind_of_message_is_in_the_books_of_its_relay_and_of_its_link(
         until(lambda: len(heard) == number + 1, "it is heard")  # noqa: B023
     until(lambda: quiet(one) and quiet(other), "all is taken")
 
-    def taken(count: int) -> Traffic:
-        return Traffic(count, count, 0, 0, 0, 0, 0)
+    def taken(count: int) -> SentBooks:
+        return SentBooks(
+            posted=count,
+            taken=count,
+            dropped=0,
+            returned=0,
+            failed=0,
+            in_doubt=0,
+            present=0,
+        )
 
-    mine, theirs = traffic(one), traffic(other)
+    mine, theirs = sent_books(one), sent_books(other)
     assert mine["doer in two"] == taken(10)
     assert mine["hearers in two"] == taken(10)
     assert theirs["asker in process"] == taken(10)  # answers
@@ -109,7 +117,7 @@ def test_a_reader_elsewhere_is_told_of_all_that_it_has_missed(
     assert sum(each.gap for each in slow)
     missing = [sum(each.gap for each in got) for got in (slow, prompt)]
     seen = one.inspect()
-    assert seen.outbox is not None
-    (link,) = seen.links
-    at_sender = seen.outbox.dropped + link.notifications.dropped
+    assert seen.notifying is not None
+    (peer,) = seen.peers
+    at_sender = seen.notifying.dropped + peer.notifications.dropped
     assert at_sender <= min(missing)
