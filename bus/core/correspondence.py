@@ -196,6 +196,7 @@ class Correspondence:
         )
         relay.append((parcel,))
         relay.pump()
+        relay.peer.answered(len(body), self._neighbours.limits)
         return True
 
     def notify(

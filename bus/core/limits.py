@@ -35,7 +35,8 @@ class Limits:
     exports_per_process, relays_per_process, subscriptions_per_process: what else one
       other process may let this one keep; subscriptions_in_all: and all others
       (BUS-FLOW-1).
-    backlog_frames: what is told to another process and not heard (BUS-CHAN-8).
+    backlog_frames: what is told to another process and not heard, and answers that wait
+      for it; backlog_bytes: how long these may be (BUS-CHAN-8).
     auth_timeout_s: how long a link is kept whose peer does not greet;
       unauthenticated_links: how many of these (BUS-SEC-9).
     eager_relays: whether a master is told at once how each task is reached
@@ -63,6 +64,7 @@ class Limits:
     subscriptions_per_process: int
     subscriptions_in_all: int
     backlog_frames: int
+    backlog_bytes: int
     auth_timeout_s: float
     unauthenticated_links: int
     eager_relays: bool
@@ -92,6 +94,7 @@ class Limits:
             subscriptions_per_process=config.subscriptions_per_process,
             subscriptions_in_all=config.subscriptions_in_all,
             backlog_frames=config.backlog_frames,
+            backlog_bytes=config.backlog_bytes,
             auth_timeout_s=config.auth_timeout_s,
             unauthenticated_links=config.unauthenticated_links,
             eager_relays=config.eager_relays,

@@ -350,7 +350,7 @@ class Neighbourhood:
 
     def flush(self, now: float) -> list[Action]:
         """Put on the links all that is to be said; end those that hear nothing."""
-        silent: list[Link] = []
+        silent: list[tuple[Link, str]] = []
         most = self.neighbours.limits.backlog_frames
         for peer in self.neighbours.peers.values():
             link = peer.session.link
@@ -361,10 +361,14 @@ class Neighbourhood:
                 for frame in peer.session.flush(now):
                     self.neighbours.send(link, frame)
                 if peer.session.ready and peer.session.backlog > most:
-                    silent.append(self.links.by_number[link])
-        for each in silent:
-            error = WireError(f"more than {most} frames are not acknowledged")
-            self._violated(each, error, now)
+                    words = f"more than {most} frames are not acknowledged"
+                    silent.append((self.links.by_number[link], words))
+                elif peer.flooded:
+                    peer.flooded = False  # who comes back may read them now
+                    words = "more answers wait than may"
+                    silent.append((self.links.by_number[link], words))
+        for each, words in silent:
+            self._violated(each, WireError(words), now)
         return self._drained()
 
     # Time.

@@ -55,9 +55,12 @@ class Peer:
     announced: numbers of tasks of this process that it was told of, and has not
       dismissed.
     books: what became of messages for its tasks; notifications: of these alone.
+    flooded: whether more answers wait for it than may.
     """
 
     __slots__ = (
+        "_answered",
+        "_answered_bytes",
         "_departed",
         "_departing",
         "_gaps",
@@ -73,6 +76,7 @@ class Peer:
         "bound",
         "closing",
         "dialling",
+        "flooded",
         "heard_at",
         "idle_since",
         "joined",
@@ -113,6 +117,9 @@ class Peer:
         self.asked_at: float = now
         self.unresponsive: bool = False
         self.addresses: tuple[str, ...] = ()
+        self.flooded: bool = False
+        # Answers given since those that wait were counted, and how many did then.
+        self._answered = self._answered_bytes = 0
         self.relays: Final[dict[int, Relay]] = {}
         self.audience: Relay = Relay(self, None, now, limits=limits)
         self.announced: Final[set[int]] = set()
@@ -198,6 +205,22 @@ class Peer:
         relay = notification.relay
         if count := self._gaps.pop(relay, 0) + notification.gap:
             self.session.tell(Gap(relay=relay, count=count))
+
+    def answered(self, size: int, limits: Limits) -> None:
+        """Note an answer of some bytes; whether too many wait, `flooded` says then.
+
+        Questions are held back by windows; but who reads no answers may go on to ask.
+        """
+        self._answered += 1
+        self._answered_bytes += size
+        frames, length = limits.backlog_frames, limits.backlog_bytes
+        if self._answered > frames or self._answered_bytes > length:
+            # Mostly they are long gone: so seldom, to count them costs nothing.
+            waiting = [each.waiting_answers() for each in self.relays.values()]
+            self._answered = sum([count for count, _ in waiting])
+            self._answered_bytes = sum([size for _, size in waiting])
+            if self._answered > frames or self._answered_bytes > length:
+                self.flooded = True
 
     @property
     def notifying(self) -> bool:
@@ -304,7 +327,8 @@ class Peer:
         self._strays.clear()
         self._departed.clear()
         self._receipts.clear()
-        self.joined = self.closing = False
+        self.joined = self.closing = self.flooded = False
+        self._answered = self._answered_bytes = 0
 
     @property
     def busy(self) -> bool:

@@ -284,6 +284,11 @@ class Relay:
                 return commands
         return []
 
+    def waiting_answers(self) -> tuple[int, int]:
+        """Count the answers that wait for a link: how many, and how many bytes."""
+        waiting = [each for each in self.queue if not each.is_command]
+        return len(waiting), sum([each.size for each in waiting])
+
     def withdraw(self) -> None:
         """Keep back the commands that are not under way yet, in order."""
         self.withdrawn += _commands(self._take(commands_only=True))

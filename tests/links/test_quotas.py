@@ -11,6 +11,7 @@ from bus import BusConfig
 from bus.core import wire
 from bus.core.wire import Reason
 from bus.links.complaints import Complaints
+from bus.payload import encode as encoded
 from queuebroker.errors import DisconnectedError
 from specs.clauses import clause
 from tests.links.hostile import NAME, TASK, Hostile, is_known, served
@@ -173,6 +174,32 @@ def test_who_acknowledges_nothing_loses_its_link(
         word = rogue.last_word()
         assert isinstance(word, wire.Error)
         assert word.text == "more than 100 frames are not acknowledged"
+        served(near, other)
+
+
+_ANSWERS: Final = {
+    "many": (BusConfig(backlog_frames=100), 1),
+    "long": (BusConfig(backlog_bytes=2**20), 2**14),
+}
+
+
+@clause("BUS-CHAN-8", "BUS-FLOW-1")
+@pytest.mark.parametrize(("config", "size"), _ANSWERS.values(), ids=list(_ANSWERS))
+def test_who_asks_on_and_takes_no_answers_loses_its_link(
+    near: Bus, other: Bus, place: Path, size: int
+) -> None:
+    """When more answers wait than may, or longer ones; others are answered."""
+    near.register("mirror", on_command=lambda message: message.payload)
+    with Hostile(place / "Master") as rogue:
+        rogue.greet()
+        to = rogue.found("mirror")
+        body = encoded(b"x" * size)
+        with suppress(DisconnectedError):
+            for _ in range(10_000):
+                rogue.say(rogue.messages(to=to, body=body))
+        word = rogue.last_word()
+        assert isinstance(word, wire.Error)
+        assert word.text == "more answers wait than may"
         served(near, other)
 
 

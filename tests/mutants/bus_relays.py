@@ -699,4 +699,16 @@ BUS_RELAYS: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "N92",
+        "who asks on and takes no answers may let as many wait as it likes",
+        ("BUS-CHAN-8", "BUS-FLOW-1"),
+        (
+            Edit(
+                "bus/core/neighbourhood.py",
+                "                elif peer.flooded:\n",
+                "                elif not peer.session:\n",
+            ),
+        ),
+    ),
 )
