@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from bus.core.parting import Parting
     from bus.core.peer import Peer
     from bus.core.relays import Relays
-    from bus.core.wire import Frame
+    from bus.core.wire import Characteristics, Frame
 
 __all__ = ["Tidings"]
 
@@ -116,6 +116,7 @@ class Tidings:
             case Gap():
                 self._intake.missed(peer, frame)
             case Search():
+                self._check_asker(peer, frame.id, frame.sender)
                 self._finder.asked(peer, frame, now)
             case Cancel():
                 self._finder.cancelled(peer, frame.id)
@@ -131,8 +132,7 @@ class Tidings:
                 self._directory.gone(frame, peer)
                 self._relays.eliminated(frame.id)
             case Subscribe():
-                if self._neighbours.is_master and peer in self._neighbours.slaves():
-                    self._check_own(peer, frame.id)
+                self._check_asker(peer, frame.id, frame.subscriber)
                 self._listening.asked(peer, frame, now)
             case Unsubscribe():
                 self._listening.cancelled(peer, frame.id)
@@ -144,6 +144,14 @@ class Tidings:
                 self._parting.refused(peer)
             case _:
                 pass
+
+    def _check_asker(
+        self, peer: Peer, number: RequestId, task: Characteristics
+    ) -> None:
+        """Raise if a slave asks for another process: answers would go there."""
+        if self._neighbours.is_master and peer in self._neighbours.slaves():
+            self._check_own(peer, number)
+            self._check_own(peer, task.id)
 
     @staticmethod
     def _check_own(peer: Peer, number: RegistrationId | RequestId) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from bus.core import wire
 from bus.core.wire import Reason
 from bus.message import Kind
@@ -47,6 +49,17 @@ def _batch(
 ) -> wire.Batch:
     me = rogue.welcome.identity.incarnation
     return wire.Batch(epoch or rogue.epoch, to or me, 1, 1, [])
+
+
+def _search(rogue: Hostile, **changes: Any) -> wire.Search:
+    one = wire.Search(
+        id=rogue.request(),
+        machine="machine",
+        name="echo",
+        sender=rogue.task(),
+        hops=3,
+    )
+    return replace(one, **changes)
 
 
 def _another_body(rogue: Hostile) -> None:
@@ -90,6 +103,25 @@ VIOLATIONS: Final[Mapping[str, tuple[Callable[[Hostile], None], str]]] = {
     ),
     "stands for another's": (
         lambda r: r.say(wire.AddRelay(task=r.task(id=r.id(process="other")))),
+        "speaks of a task",
+    ),
+    "searches for another": (
+        lambda r: r.say(_search(r, id=replace(r.request(), process="other"))),
+        "speaks of a task",
+    ),
+    "searches for another's task": (
+        lambda r: r.say(_search(r, sender=r.task(id=r.id(process="other")))),
+        "speaks of a task",
+    ),
+    "subscribes for another's task": (
+        lambda r: r.say(
+            wire.Subscribe(
+                id=r.request(),
+                specification="echo",
+                subscriber=r.task(id=r.id(process="other")),
+                hops=3,
+            )
+        ),
         "speaks of a task",
     ),
     "notifies one task": (

@@ -711,4 +711,16 @@ BUS_RELAYS: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "N93",
+        "a slave searches for tasks of another process",
+        ("BUS-SEC-7",),
+        (
+            Edit(
+                "bus/core/tidings.py",
+                "            self._check_own(peer, task.id)\n",
+                "            pass\n",
+            ),
+        ),
+    ),
 )
