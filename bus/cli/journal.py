@@ -123,8 +123,14 @@ def cat(
     journals = open_journals(directory)
     found = ((each, one) for each in journals for one in _chosen(each, wanted, around))
     line = _json_line if as_json else _line
+    last = -1
     for each, one in itertools.islice(found, limit):
         click.echo(line(each, one))
+        last = max(last, one.n)
+    number = around if record is None else record
+    if number is not None and last < number and limit is None:
+        end = "" if last < 0 else f", the last is {last}"
+        warn([f"no such record: {number}{end}"])
     _end([problem for each in journals for problem in each.problems])
 
 

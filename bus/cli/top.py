@@ -85,6 +85,8 @@ def top(target: Target, *, once: bool, interval_s: float, count: int | None) -> 
     The second look is the first that knows how many a second. --timeout is for each
     answer.
     """
+    if once and count is not None:
+        raise click.UsageError("--once is one look: --count goes without it")
     with joined(target) as bus:
         if once:
             answers = look_around(target, bus)

@@ -219,6 +219,21 @@ def test_records_are_chosen_by_their_number_and_what_lies_around_it(
     assert shown("--kind", "open", "--around", "20") == [0]
 
 
+def test_a_record_that_is_not_there_is_said_not_to_be(tmp_path: Path) -> None:
+    store(met(*sent(1, 2), *received(1, 2), B_LEAVES), tmp_path)
+    everything = invoke("cat", tmp_path)
+    last = everything.stdout.splitlines()[-1].split()[1].partition(":")[2]
+    assert everything.stderr == ""
+
+    beyond = invoke("cat", tmp_path, "--around", "999")
+    nothing = invoke("cat", tmp_path, "--record", "999")
+
+    assert len(beyond.stdout.splitlines()) == 5
+    assert beyond.stderr == f"bus: no such record: 999, the last is {last}\n"
+    assert (nothing.stdout, nothing.stderr) == ("", "bus: no such record: 999\n")
+    assert invoke("cat", tmp_path, "--around", last).stderr == ""
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 
+def test_one_look_is_not_several() -> None:
+    result = verb("top", "--once", "--count", "2")
+
+    assert result.exit_code == 2
+    assert "--once is one look" in result.stderr
+
+
 def test_one_look_shows_totals(alpha: Far, beta: Far) -> None:
     beta("[bus.call('echo', n) for n in range(7)] and None")
     alpha("bus.register('shelf', capacity=2, overflow='drop-oldest') and None")
