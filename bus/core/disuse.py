@@ -37,15 +37,17 @@ class Disuse:
         in between.
     I2. what is known by hearsay is not in ``_since``; once it is confirmed it comes
         there by `Relays.take_fresh`.
+    I3. ``_since`` is in the order of its times. So what is due is in front, and however
+        many wait, an event costs what it adds.
     """
 
-    __slots__ = ("_neighbours", "_relays", "_since")
+    __slots__ = ("_neighbours", "_new", "_relays", "_since")
 
     def __init__(self, neighbours: Neighbours, relays: Relays) -> None:
         self._neighbours: Final = neighbours
         self._relays: Final = relays
-        # None: something is still under way.
-        self._since: Final[dict[Relay, float | None]] = {}
+        self._new: list[Relay] = []
+        self._since: Final[dict[Relay, float]] = {}
 
     # What may have been the last use of a relay.
 
@@ -66,42 +68,43 @@ class Disuse:
                 )
 
     def _consider(self, relays: Iterable[Relay]) -> None:
-        """Look after relays that may have no use; `review` passes over the others."""
-        for relay in relays:
-            if not self._is_kept(relay):
-                self._since.setdefault(relay, None)
+        """Look after relays that may have no use; `tick` passes over the others."""
+        self._new += [relay for relay in relays if not self._is_kept(relay)]
 
     # Time.
 
     def review(self, now: float) -> None:
-        """Note since when relays are not used; pass over those that are."""
+        """Note since when relays may not be used."""
         self._consider(self._relays.take_fresh())
-        for relay, since in list(self._since.items()):
-            here = relay.peer.relays.get(relay.number) is relay
-            if not here or self._relays.is_used(relay):
-                del self._since[relay]
-            elif relay.dismissal is not Dismissal.NONE or not self._may_go(relay):
-                self._since[relay] = None
-            elif since is None:
-                self._since[relay] = now
+        new, self._new = self._new, []
+        for relay in new:
+            self._wait(relay, now)
+
+    def _wait(self, relay: Relay, now: float) -> None:
+        self._since.pop(relay, None)  # to be the last
+        self._since[relay] = now
 
     def next_deadline(self) -> float | None:
-        """Return when some process is to be asked, in seconds; None for never."""
-        linger_s = self._neighbours.limits.linger_s
-        return min(
-            (since + linger_s for since in self._since.values() if since is not None),
-            default=None,
-        )
+        """Return when it is to be seen whether one may go, in seconds; None: never."""
+        first = next(iter(self._since.values()), None)
+        return None if first is None else first + self._neighbours.limits.linger_s
 
     def tick(self, now: float) -> None:
-        """Ask whether relays may go that were not used for long enough."""
+        """Ask whether relays may go that have not been used for long enough."""
         self.review(now)
         linger_s = self._neighbours.limits.linger_s
         for relay, since in list(self._since.items()):
-            if since is not None and since + linger_s <= now:
-                del self._since[relay]
-                relay.dismissal = Dismissal.ASKED
-                relay.peer.session.tell(Dismiss(relay=relay.number))
+            if since + linger_s > now:
+                break
+            del self._since[relay]
+            here = relay.peer.relays.get(relay.number) is relay
+            if not here or self._relays.is_used(relay):
+                continue
+            if relay.dismissal is not Dismissal.NONE or not self._may_go(relay):
+                self._wait(relay, now)
+                continue
+            relay.dismissal = Dismissal.ASKED
+            relay.peer.session.tell(Dismiss(relay=relay.number))
 
     # Others.
 

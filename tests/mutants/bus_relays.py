@@ -526,8 +526,8 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/disuse.py",
-                "                relay.peer.session.tell(Dismiss(relay=relay.number))\n",
-                "                self.dismissed(relay.peer, relay.number)\n",
+                "            relay.peer.session.tell(Dismiss(relay=relay.number))\n",
+                "            self.dismissed(relay.peer, relay.number)\n",
             ),
         ),
     ),
@@ -670,8 +670,8 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/disuse.py",
-                "            elif relay.dismissal is not Dismissal.NONE or not self._may_go(relay):\n",
-                "            elif not self._may_go(relay):\n",
+                "            if relay.dismissal is not Dismissal.NONE or not self._may_go(relay):\n",
+                "            if not self._may_go(relay):\n",
             ),
         ),
     ),
