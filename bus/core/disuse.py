@@ -36,9 +36,10 @@ class Disuse:
         could be taken for that to the second, though a search has introduced its task
         in between.
     I2. what is known by hearsay is not in ``_since``; once it is confirmed it comes
-        there by `Relays.take_fresh`.
+        there by `Relays.take_changed`.
     I3. ``_since`` is in the order of its times. So what is due is in front, and however
         many wait, an event costs what it adds.
+    I4. what is released is in ``_since`` no longer than to the end of that event.
     """
 
     __slots__ = ("_neighbours", "_new", "_relays", "_since")
@@ -75,10 +76,13 @@ class Disuse:
 
     def review(self, now: float) -> None:
         """Note since when relays may not be used."""
-        self._consider(self._relays.take_fresh())
+        self._consider(self._relays.take_changed())
         new, self._new = self._new, []
         for relay in new:
-            self._wait(relay, now)
+            if relay.entry.place is not None:
+                self._wait(relay, now)
+            else:  # released
+                self._since.pop(relay, None)
 
     def _wait(self, relay: Relay, now: float) -> None:
         self._since.pop(relay, None)  # to be the last
@@ -97,8 +101,7 @@ class Disuse:
             if since + linger_s > now:
                 break
             del self._since[relay]
-            here = relay.peer.relays.get(relay.number) is relay
-            if not here or self._relays.is_used(relay):
+            if self._relays.is_used(relay):
                 continue
             if relay.dismissal is not Dismissal.NONE or not self._may_go(relay):
                 self._wait(relay, now)

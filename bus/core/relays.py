@@ -38,7 +38,7 @@ class Relays:
     """
 
     __slots__ = (
-        "_fresh",
+        "_changed",
         "_manager",
         "_neighbours",
         "_numbers",
@@ -61,8 +61,8 @@ class Relays:
         self._numbers = itertools.count(AUDIENCE + 1)
         # Tasks of this process that others may know, by their relay numbers.
         self._tasks: Final[dict[int, Entry]] = {}
-        # Those of which their processes have just spoken.
-        self._fresh: list[Relay] = []
+        # Those of which their processes have just spoken, and those just released.
+        self._changed: list[Relay] = []
 
     # Tasks of this process.
 
@@ -151,7 +151,7 @@ class Relays:
         elif not hearsay:
             relay.provisional = False
         if news:
-            self._fresh.append(relay)
+            self._changed.append(relay)
         if Visibility.PRIVATE not in {task.visibility, relay.entry.visibility}:
             self._name(relay)
         return relay
@@ -236,10 +236,10 @@ class Relays:
         """Whether a task here wrote to its task, or got anything of it; or hears it."""
         return bool(relay.users or self.audience(relay))
 
-    def take_fresh(self) -> list[Relay]:
-        """Take out those that were made, or confirmed, by their own processes."""
-        fresh, self._fresh = self._fresh, []
-        return fresh
+    def take_changed(self) -> list[Relay]:
+        """Take out those made, confirmed by their own processes, or released since."""
+        changed, self._changed = self._changed, []
+        return changed
 
     # Departures.
 
@@ -261,6 +261,7 @@ class Relays:
 
     def release(self, relay: Relay, again: list[Incoming], *, final: bool) -> None:
         """Let a relay stand for nobody any more; what it has left goes elsewhere."""
+        self._changed.append(relay)
         entry: Entry = relay.entry
         present = self._manager.table.find(entry.name)
         state, relay.state = relay.state, RelayState.UNNAMED

@@ -682,7 +682,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/relays.py",
-                "        if news:\n            self._fresh.append(relay)\n",
+                "        if news:\n            self._changed.append(relay)\n",
                 "",
             ),
         ),

@@ -44,6 +44,25 @@ def test_a_relay_goes_with_the_last_task_that_used_it() -> None:
     assert [each.taken_by for each in letters] == [again.id, f.id]
 
 
+@clause("BUS-DEREG-13", "BUS-DEREG-5")
+def test_of_a_relay_whose_task_has_left_nothing_is_to_be_seen_later() -> None:
+    """Else what comes and goes faster than relays linger would be held until then."""
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.send(d, "f")
+    stage.soon()
+    disuse = d.process.remote.disuse
+    d.process.deregister(d)
+    stage.soon(0.001)
+    assert disuse.next_deadline() is not None
+
+    f.process.deregister(f)
+    stage.soon(0.1 * LIMITS.linger_s)
+
+    assert stage.relays("s2") == {}
+    assert disuse.next_deadline() is None
+
+
 @clause("BUS-DEREG-13", "BUS-RELAY-8")
 def test_the_relay_of_a_notifier_goes_with_who_heard_it() -> None:
     """No frame is sent for it any more; who hears it later hears all from then on."""
