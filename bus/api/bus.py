@@ -73,6 +73,8 @@ def _forked() -> None:
     """Let a child have no bus: what it inherited has no threads, and may be locked."""
     for bus in _made:
         bus._foreign = True
+        for entry in bus._exchange.manager.table:
+            entry.order = object()  # who sends from now on is told
 
 
 os.register_at_fork(after_in_child=_forked)

@@ -253,7 +253,9 @@ class Task:
         place = entry.place
         if place is None:
             return False
-        burst: Burst = place.burst(entry, self._entry, timeout_s)
+        burst: Burst = place.burst(
+            entry, self._entry, timeout_s, self._exchange.waits_s
+        )
         if not burst.add(payload):
             return False
         if len(self._bursts) >= _BURSTS_MAX:

@@ -83,10 +83,13 @@ class Correspondence:
         entry: Entry,
         source: Entry,
         payloads: Sequence[bytes],
+        size: int,
         deadline: float | None,
     ) -> None:
         """Send commands of one task that differ in nothing but their bytes; see `post`.
 
+        size: how long they are together, in bytes: whoever took them has counted it,
+          and to look at each of many messages once more costs more than all else here.
         deadline: when they are not worth delivering any more, in seconds.
         """
         relay: Relay = entry.box
@@ -96,7 +99,10 @@ class Correspondence:
                 refused = commands_of(source, entry.name, payloads, deadline)
                 self._fail(refused, self._full(relay))
                 return
-            some, payloads = payloads[:room], payloads[room:]
+            some, payloads = payloads, ()
+            if len(some) > room:
+                some, payloads = some[:room], some[room:]
+                size = sum(map(len, some))
             parcel = Parcel(
                 Kind.COMMAND,
                 source,
@@ -106,10 +112,11 @@ class Correspondence:
                 next(self._turns),
                 deadline,
                 some,
-                sum(map(len, some)),
+                size,
                 name=entry.name,
             )
             self._post(relay, [parcel])
+            size = sum(map(len, payloads))
 
     def _room(self, relay: Relay) -> int:
         """Return how many may be posted now; it may cost the oldest its place."""

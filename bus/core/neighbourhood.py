@@ -257,10 +257,11 @@ class Neighbourhood:
         entry: Entry,
         source: Entry,
         payloads: Sequence[bytes],
+        size: int,
         deadline: float | None,
     ) -> None:
         """Send commands that differ in nothing but their bytes to a relay."""
-        self.correspondence.post_alike(entry, source, payloads, deadline)
+        self.correspondence.post_alike(entry, source, payloads, size, deadline)
 
     def extracted(self, messages: Iterable[Taken], now: float) -> None:
         """Note that tasks took, or dropped, what came over links."""

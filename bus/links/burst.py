@@ -11,15 +11,18 @@ ends as soon as the task sends anything by another way, which must not be overta
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from bus.core.parcel import commands_of
 from queuebroker import _sync
+from queuebroker.arguments import deadline_after
+from queuebroker.parking import PENDING, Pending, wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bus.core.routing_table import Entry
     from bus.links.stand_in import StandIn
     from bus.message import Incoming
@@ -34,17 +37,6 @@ SHORT_MAX: Final = 4096
 # For which room is taken at a time.
 _ROOM_MAX: Final = 256  # messages
 _ROOM: Final = _ROOM_MAX * SHORT_MAX  # bytes
-
-
-# Which process this is; the child of a fork has no thread that takes anything.
-_process: Final = [object()]
-
-
-def _forked() -> None:
-    _process[0] = object()
-
-
-os.register_at_fork(after_in_child=_forked)
 
 
 class Salvo(Struct, eq=False):
@@ -76,11 +68,13 @@ class Burst:
         posted: whether it lies in the inbox, where the comm thread finds it.
 
     Lock: that of the inbox guards ``room``, ``room_bytes``, ``posted``, and all that
-    takes out of ``payloads``. Who adds without it looks afterwards whether these are
-    still as they were: who takes changes them first. ``length`` is of who adds alone.
+    takes out of ``payloads``. Who adds without it looks afterwards at ``_steady``: who
+    takes messages or room says there that it does, before it looks what there is.
+    ``length`` is of who adds alone.
 
-    Invariant, whenever that lock is free and nobody is adding: there is room for what
-    lies here, and it is posted if anything does.
+    Invariants, whenever that lock is free and nobody is adding:
+    I1. there is room for what lies here, and it is posted if anything does.
+    I2. if it is steady it is posted, and has the room that it had when that was said.
     """
 
     __slots__ = (
@@ -89,10 +83,11 @@ class Burst:
         "_longest",
         "_order",
         "_place",
-        "_process",
         "_stand_in",
+        "_steady",
         "_timeout_s",
         "_to",
+        "_waits_s",
         "length",
         "payloads",
         "posted",
@@ -111,6 +106,7 @@ class Burst:
         inbox: Inbox,
         timeout_s: float | None,
         payload_max: int = PAYLOAD_MAX,
+        waits_s: Callable[[], float] | None = None,
     ) -> None:
         self._to: Final = to
         self._stand_in: Final = stand_in
@@ -120,7 +116,7 @@ class Burst:
         # Of what it began with; the others come so soon after that it holds for them.
         self._deadline: float | None = None
         self._order: Final = source.order
-        self._process: Final = _process[0]
+        self._waits_s: Final = waits_s
         self._longest: Final = min(PAYLOAD_MAX, payload_max)
         self.source: Final = source
         self.thread: Final = _sync.get_ident()
@@ -129,6 +125,7 @@ class Burst:
         self.room_bytes: int = 0
         self.length: int = 0
         self.posted: bool = False
+        self._steady: bool = False
 
     # For the thread that made it.
 
@@ -137,22 +134,25 @@ class Burst:
 
         So it is if it is too long, if there is no room, and if either task is there no
         more or the sender has sent something by another way since this was begun.
+
+        Raises:
+            BusFullError: it has waited for room in vain.
         """
-        payloads, source = self.payloads, self.source
+        payloads = self.payloads
         if (
-            self._to.table is None  # its name may be somebody else's by now
-            or source.order is not self._order
-            or source.place is None
-            or self._process is not _process[0]
+            len(payloads) < self.room
+            and len(payload) <= self.length
+            and self._to.table is not None  # its name may be somebody else's by now
+            and self.source.order is self._order
         ):
-            return False
-        if len(payloads) < self.room and len(payload) <= self.length:
             payloads.append(payload)
-            if self.posted and len(payloads) <= self.room:
-                return True
-            return self._confirm()
+            return self._steady or self._confirm()
+        if self._to.table is None or self.source.order is not self._order:
+            return False
         with self._inbox.lock:
-            return self._add_locked(payload)
+            if self._add_locked(payload):
+                return True
+        return self._add_in_time(payload)
 
     def _confirm(self) -> bool:
         """Add anew what was added just as room for it, or all that lay here, was taken.
@@ -160,7 +160,43 @@ class Burst:
         False if there is no room any more; then it is here no more.
         """
         with self._inbox.lock:
-            return not self.payloads or self._add_locked(self.payloads.pop())
+            if not self.payloads:
+                return True
+            payload = self.payloads.pop()
+            if self._add_locked(payload):
+                return True
+        return self._add_in_time(payload)
+
+    def _add_in_time(self, payload: bytes) -> bool:
+        """Add as soon as there is room, where senders wait for that (BUS-FLOW-2).
+
+        To leave that to the way of a lone message would cost more than all the others
+        that go along with this one.
+        """
+        if self._waits_s is None or not (waits_s := self._waits_s()):
+            return False
+        inbox, size = self._inbox, len(payload)
+        if size > self._longest:
+            return False
+
+        def gone() -> bool:
+            return self._to.place is not self._place
+
+        def attempt() -> bool | Pending:
+            if gone():
+                return False
+            if not self._add_locked(payload):
+                return PENDING
+            inbox.room.wake_one()  # there may be room for one more
+            return True
+
+        def ready() -> bool:
+            return gone() or not self._stand_in.full(size)
+
+        outcome = wait_for(inbox, inbox.room, attempt, ready, deadline_after(waits_s))
+        if outcome is PENDING:
+            raise self._stand_in.error(f"task {self._to.name!r}")
+        return outcome
 
     def _add_locked(self, payload: bytes) -> bool:
         if not self._admit_locked(len(self.payloads) + 1, len(payload)):
@@ -168,6 +204,7 @@ class Burst:
         # Last: an interrupt before leaves only room, which can be taken back.
         self._post_locked()
         self.payloads.append(payload)
+        self._steady = True
         return True
 
     def _admit_locked(self, count: int, length: int) -> bool:
@@ -199,19 +236,21 @@ class Burst:
 
     # For others.
 
+    @property
+    def spare(self) -> bool:
+        """Whether it has room for more messages than lie here."""
+        return len(self.payloads) < self.room
+
     def reclaim_locked(self) -> tuple[int, int]:
         """Give up the room that is not used; return how many messages, and bytes."""
-        while True:
-            room, used = self.room, len(self.payloads)
-            if used > room:
-                return 0, 0
-            counted, size = self.room_bytes, sum(map(len, self.payloads[:used]))
-            # No call until this has returned: no interrupt comes before it is counted.
-            self.room, self.room_bytes = used, size
-            if not self.payloads[used:]:
-                return room - used, counted - size
-            # Some came meanwhile, of one who saw all of it.
-            self.room, self.room_bytes = room, counted
+        self._steady = False  # first: what is added from now on is looked at again
+        room, used = self.room, len(self.payloads)
+        if used > room:
+            return 0, 0
+        counted, size = self.room_bytes, sum(map(len, self.payloads[:used]))
+        # No call until this has returned: no interrupt comes before it is counted.
+        self.room, self.room_bytes = used, size
+        return room - used, counted - size
 
     def take(self) -> Salvo:
         """Take out what was sent; for the comm thread.
@@ -219,6 +258,7 @@ class Burst:
         It counts as what waits for the addressee until it is said to have moved.
         """
         with self._inbox.lock:
+            self._steady = False  # first, as above
             self.posted = False
             count = min(len(self.payloads), self.room)
             payloads = self.payloads[:count]

@@ -515,7 +515,7 @@ class CommThread:
         for run in runs:
             told, read = run.told, run.at
             if read > told:
-                size = sum(map(len, run.payloads[told:read]))
+                size = sum(run.lengths[told:read])
                 taken.append((run.receipt, run.number + told, read - told, size))
                 run.told = read
             if run:  # it may hang in a callback, and have gone on before that

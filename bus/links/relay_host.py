@@ -166,14 +166,25 @@ class RelayHost:
         """Post a message for a relay, or for the audience; see `Inbox.offer`."""
         return self.inbox.offer(message, self)
 
-    def burst(self, to: Entry, source: Entry, timeout_s: float | None) -> Burst:
+    def burst(
+        self,
+        to: Entry,
+        source: Entry,
+        timeout_s: float | None,
+        waits_s: Callable[[], float] | None = None,
+    ) -> Burst:
         """Begin to send commands to a relay in quick succession.
 
         timeout_s: for how long each is worth delivering; None for ever.
+        waits_s: says for how long the calling thread may wait for room just now.
         """
         # A payload that is encoded is some bytes longer.
         longest = self._config.message_bytes_max - 8
-        return Burst(to, source, to.box.client, self, self.inbox, timeout_s, longest)
+        if to.overflow != "block":
+            waits_s = None
+        return Burst(
+            to, source, to.box.client, self, self.inbox, timeout_s, longest, waits_s
+        )
 
     def ask(self, request: Callable[[], object]) -> None:
         """Let the comm thread call something, after what was posted before."""
@@ -244,7 +255,9 @@ class RelayHost:
         stand_in: StandIn = entry.box.client
         stand_in.moved_alike(len(salvo.payloads), salvo.size)
         if entry.place is self:
-            remote.post_alike(entry, salvo.source, salvo.payloads, salvo.deadline)
+            remote.post_alike(
+                entry, salvo.source, salvo.payloads, salvo.size, salvo.deadline
+            )
         else:
             self._strays.setdefault(entry, []).extend(salvo.commands())
 

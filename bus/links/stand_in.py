@@ -126,7 +126,7 @@ class StandIn:
         """
         size = message._size
         if self.full(size):
-            self._reclaim_locked()
+            self._reclaim_locked(size)
         if self.full(size):
             if self.overflow == "drop-newest":
                 return Admission.DROPPED
@@ -184,7 +184,7 @@ class StandIn:
             return 0
         given = self._free(most, size)
         if given < need:
-            self._reclaim_locked()
+            self._reclaim_locked(size)
             given = self._free(most, size)
         if given < need:
             return 0
@@ -205,10 +205,16 @@ class StandIn:
         length = self._bytes_max - (self._posted_bytes - self._left_bytes)
         return min(most, messages, length // size)
 
-    def _reclaim_locked(self) -> None:
-        """Take back what bursts have and do not use: nobody is refused for that."""
+    def _reclaim_locked(self, size: int) -> None:
+        """Take back what bursts have and do not use: nobody is refused for that.
+
+        size: of what needs it. Where bytes are not what is short, a burst that has used
+        its room up has nothing to give, and what it holds need not be counted.
+        """
+        short = self._posted_bytes - self._left_bytes + size > self._bytes_max
         for burst in list(self._bursts):
-            self.reclaim_locked(burst)
+            if short or burst.spare or not burst.room:
+                self.reclaim_locked(burst)
 
     def reclaim_locked(self, burst: Burst) -> None:
         """Take back what a burst has and does not use; under that lock."""

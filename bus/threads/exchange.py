@@ -232,6 +232,10 @@ class Exchange:
             with self._lock:
                 pass
 
+    def waits_s(self) -> float:
+        """Return for how long the calling thread may wait for room; 0: not at all."""
+        return self._send_timeout_s if self._may_wait() else 0.0
+
     def look_after_parked(self, place: ThreadManager, *, anew: bool = False) -> None:
         """Let a thread give up in time what has waited too long (BUS-ROUTE-19).
 

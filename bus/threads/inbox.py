@@ -127,7 +127,7 @@ class Inbox:
         with self.lock:
             if run._to.place is not place:
                 return 0
-            count = account.admit_run_locked(list(map(len, run.payloads)))
+            count = account.admit_run_locked(run.lengths)
             if count:
                 some = run.take(count)
                 some._account = account

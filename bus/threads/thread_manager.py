@@ -265,6 +265,8 @@ class ThreadManager:
         with self.inbox.lock:
             items = self.inbox.take_locked()
             entry.box, entry.place = new, to
+            if to is None:
+                entry.order = object()  # what it sends from now on is refused
             self.inbox.room.wake_all()  # who waits for room looks where the task is
         strays = self._distribute(items)
         if old.ready:

@@ -40,6 +40,7 @@ def test_however_it_is_taken_apart_each_comes_once_and_in_order(
         assert some._account is None
         out += some.rest()
         assert not some
+        assert [len(run.lengths), len(some.lengths)] == [len(run), 0]
     out += run.rest()
 
     assert not run

@@ -86,6 +86,25 @@ def test_runs_are_what_they_were_however_many(
     assert batch.count == count
 
 
+@clause("BUS-WIRE-1")
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 64, 100])
+@pytest.mark.parametrize("length", [0, 1, 64])
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("whole", [bytes, memoryview])
+def test_payloads_of_one_length_are_what_they_were(
+    count: int, length: int, last: int, whole: Callable[[bytes], bytes | memoryview]
+) -> None:
+    """However many: some are taken out together; and if one is longer than others."""
+    bodies = [bytes([number]) * length for number in range(count)]
+    bodies[-1] += b"x" * last
+    runs = [_run(flags=wire.RAW, bodies=bodies)] * 2
+
+    found = _decoded(whole(encode(_batch(runs=runs)))).runs
+
+    assert [*found] == runs
+    assert {type(body) for run in found for body in run.bodies} == {bytes}
+
+
 def test_runs_of_a_long_frame_are_a_sequence_and_made_once() -> None:
     runs = [_run(bodies=[b"a"] * 100), _run(bodies=[b"b"])]
 

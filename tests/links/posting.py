@@ -66,9 +66,11 @@ class Remote:
         entry: Entry,
         source: Entry,
         payloads: Sequence[bytes],
+        size: int,
         deadline: float | None,
     ) -> None:
-        salvo = Salvo(entry, source, list(payloads), sum(map(len, payloads)), deadline)
+        assert size == sum(map(len, payloads))
+        salvo = Salvo(entry, source, list(payloads), size, deadline)
         self.post(entry, salvo.commands())
 
     def notify(
@@ -103,10 +105,10 @@ class Process:
             overflow=overflow,
         )
         self.relay.client = self.host.stand_in(about)
-        self.entry = self.entry_of("far", self.relay)
+        self.entry = self.entry_of("far", self.relay, overflow)
         self.lost: list[Any] = []
 
-    def entry_of(self, name: str, box: object) -> Entry:
+    def entry_of(self, name: str, box: object, overflow: Overflow = "error") -> Entry:
         return Entry(
             id=RegistrationId("there", "p2", 1),
             name=name,
@@ -115,6 +117,7 @@ class Process:
             place=self.host,
             box=box,
             remote=True,
+            overflow=overflow,
             table=RoutingTable(),
         )
 
@@ -142,9 +145,13 @@ class Process:
     ) -> Admission:
         return self.host.post(self.message(payload, to, by))
 
-    def burst(self) -> Burst:
-        """Return what a task of this process begins, in the thread that calls this."""
-        return self.host.burst(self.entry, self.host.audience, None)
+    def burst(self, waits_s: float = 0.0) -> Burst:
+        """Return what a task of this process begins, in the thread that calls this.
+
+        waits_s: for how long it may wait for room.
+        """
+        by = self.host.audience
+        return self.host.burst(self.entry, by, None, lambda: waits_s)
 
     def round(self) -> list[Any]:
         """Do as the comm thread does; return what came back."""

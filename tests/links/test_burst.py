@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import bus
+from bus.errors import BusFullError
 from bus.links.burst import PAYLOAD_MAX, SHORT_MAX, Burst
 from bus.threads.account import Admission
 from queuebroker import _sync
@@ -32,7 +34,12 @@ def under_every_schedule(program: Callable[[Run], object]) -> None:
 
 def adds(burst: Burst, payloads: Sequence[bytes]) -> list[bytes]:
     """Add some; return what was taken on."""
-    return [payload for payload in payloads if burst.add(payload)]
+    taken_on = []
+    for payload in payloads:
+        with suppress(BusFullError):  # it has waited for room
+            if burst.add(payload):
+                taken_on.append(payload)
+    return taken_on
 
 
 def all_is_given_back(process: Process) -> None:
@@ -268,6 +275,69 @@ def test_what_is_added_while_the_relay_is_given_up() -> None:
         all_is_given_back(process)
 
     under_every_schedule(program)
+
+
+# Where senders wait for room.
+
+
+@clause("BUS-FLOW-2", "BUS-MSG-15")
+def test_who_waits_for_room_adds_behind_what_it_has_added() -> None:
+    """Whoever else needs that room; what it was told has no room is nowhere."""
+
+    def program(run: Run) -> None:
+        process = Process("block", task_fifo_messages=2)
+        mine, others = process.burst(waits_s=60.0), process.burst(waits_s=60.0)
+        adding = run.spawn(lambda: adds(mine, [b"1", b"2", b"3"]), name="adds")
+        also = run.spawn(lambda: adds(others, [b"4", b"5"]), name="needs room")
+        came: list[Any] = []
+        for done in [False] * 3 + [True] * 2:
+            if done:
+                run.join()
+            process.round()
+            assert len(process.waiting) <= 2
+            came += process.waiting
+            process.leave()
+        assert [each for each in came if each < b"4"] == adding.result
+        assert [each for each in came if each >= b"4"] == also.result
+        all_is_given_back(process)
+
+    explore(program, bound=2, limit=400, random=100, seed=1)
+
+
+@clause("BUS-FLOW-2")
+def test_who_waits_for_room_in_vain_is_told_so() -> None:
+    def program(_: Run) -> None:
+        process = Process("block", task_fifo_messages=2)
+        burst = process.burst(waits_s=3.0)
+        assert adds(burst, [b"1", b"2"]) == [b"1", b"2"]
+        before = _sync.monotonic()
+        with pytest.raises(BusFullError, match="task 'far'"):
+            burst.add(b"3")
+        assert _sync.monotonic() - before >= 3.0
+        process.round()
+        process.leave()
+        assert burst.add(b"4")
+        process.round()
+        assert process.waiting == [b"4"]
+
+    explore(program, bound=0, limit=1)
+
+
+@clause("BUS-FLOW-2", "BUS-DEREG-4")
+def test_who_waits_for_room_in_a_relay_that_is_given_up_goes_another_way() -> None:
+    def program(run: Run) -> None:
+        process = Process("block", task_fifo_messages=1)
+        burst = process.burst(waits_s=60.0)
+        assert burst.add(b"1")
+        adding = run.spawn(lambda: adds(burst, [b"2"]), name="adds")
+        with process.host.inbox.lock:
+            process.entry.place = None
+            process.host.inbox.room.wake_all()
+        adding.join()
+        assert not adding.result
+        assert not burst.spare
+
+    explore(program, bound=2, limit=400, random=50, seed=1)
 
 
 # Interrupts.

@@ -197,6 +197,10 @@ class FakeBurst:
         self.room += given
         return given
 
+    @property
+    def spare(self) -> bool:
+        return self.used < self.room
+
     def reclaim_locked(self) -> tuple[int, int]:
         unused, self.room = self.room - self.used, self.used
         return unused, unused * PAYLOAD_MAX

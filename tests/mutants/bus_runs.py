@@ -211,8 +211,8 @@ BUS_RUNS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/burst.py",
-                "            return not self.payloads or self._add_locked(self.payloads.pop())\n",
-                "            if self.payloads:\n                self._post_locked()\n            return True\n",
+                "            payload = self.payloads.pop()\n            if self._add_locked(payload):\n                return True\n",
+                "            self._post_locked()\n            return True\n",
             ),
         ),
     ),
@@ -223,8 +223,8 @@ BUS_RUNS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/burst.py",
-                "                return room - used, counted - size\n",
-                "                return room, counted\n",
+                "        return room - used, counted - size\n",
+                "        return room, counted\n",
             ),
         ),
     ),
@@ -238,8 +238,8 @@ BUS_RUNS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/burst.py",
-                "        with self._inbox.lock:\n            self.posted = False\n",
-                "        with self._inbox.lock:\n",
+                "            self.posted = False\n            count = min(",
+                "            count = min(",
             ),
         ),
     ),
@@ -274,8 +274,56 @@ BUS_RUNS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/stand_in.py",
-                "        if self.full(size):\n            self._reclaim_locked()\n        if self.full(size):\n",
+                "        if self.full(size):\n            self._reclaim_locked(size)\n        if self.full(size):\n",
                 "        if self.full(size):\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N94",
+        "who waits for room in a relay is not told that there is none in the end",
+        ("BUS-FLOW-2",),
+        (
+            Edit(
+                "bus/links/burst.py",
+                '        if outcome is PENDING:\n            raise self._stand_in.error(f"task {self._to.name!r}")\n        return outcome\n',
+                "        return outcome is not PENDING\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N95",
+        "who waits for room in a relay goes on waiting when that is given up",
+        ("BUS-DEREG-4",),
+        (
+            Edit(
+                "bus/links/burst.py",
+                "            if gone():\n                return False\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "N96",
+        "what is added while others take room back counts as having room",
+        ("BUS-FLOW-1",),
+        (
+            Edit(
+                "bus/links/burst.py",
+                "        self._steady = False  # first: what is added from now on is looked at again\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "N97",
+        "payloads that come together are taken out as if all were as long as the first",
+        ("BUS-WIRE-1",),
+        (
+            Edit(
+                "bus/core/wire/batch.py",
+                " and length and lengths.count(length) == count:\n",
+                " and length:\n",
             ),
         ),
     ),
@@ -298,8 +346,8 @@ BUS_RUNS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/burst.py",
-                "        if len(payloads) < self.room and len(payload) <= self.length:\n",
-                "        if len(payloads) < self.room:\n",
+                "            len(payloads) < self.room\n            and len(payload) <= self.length\n",
+                "            len(payloads) < self.room\n",
             ),
         ),
     ),

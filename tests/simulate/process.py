@@ -145,7 +145,8 @@ class SimProcess:
             else:
                 payloads = [each.payload.to_bytes(8) for each in messages]
                 source, deadline = about
-                self.remote.post_alike(to, source, payloads, deadline)
+                size = sum(map(len, payloads))
+                self.remote.post_alike(to, source, payloads, size, deadline)
 
     def received(self, number: int, data: bytes) -> None:
         """Take bytes from a link."""

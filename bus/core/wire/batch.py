@@ -12,6 +12,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import Struct
@@ -45,6 +46,8 @@ FOLLOWS_MIN: Final = 128 * 2**10
 
 # As many are made along with their batch, which is quicker; they are 32 KiB at most.
 _AT_ONCE: Final = 64
+
+_GROUP: Final = 32  # payloads of one length that are taken out at once
 
 NO_DEADLINE: Final = 2**32 - 1  # for `Run.milliseconds_left`
 
@@ -279,13 +282,37 @@ def _unpacked(
         to, source, kind, flags, id_, left, hop, count, mid = head
         own = lengths[begun : begun + count]
         begun += count
-        place = frame if flags & RAW else views
-        # Each begins where the one before it ends; this is the hottest of loops.
-        bodies = [place[end : (end := end + length)] for length in own]
-        if flags & RAW and not isinstance(frame, bytes):
-            bodies = [bytes(body) for body in bodies]
+        bodies: Sequence[bytes | memoryview]
+        if flags & RAW:
+            bodies = _payloads(frame, end, own)
+            end += sum(own)
+        else:
+            bodies = [views[end : (end := end + length)] for length in own]
         runs.append(Run(to, source, _KINDS[kind], flags, id_, left, hop, bodies, mid))
     return runs
+
+
+def _payloads(frame: bytes | memoryview, end: int, lengths: array[int]) -> list[bytes]:
+    """Return payloads of bytes that stand one behind the other in a frame."""
+    made: list[bytes] = []
+    length, count = lengths[0], len(lengths)
+    # Messages that come together are mostly of one length: then many at once are taken
+    # out by one call, in a fifth of the time.
+    if count >= _GROUP and length and lengths.count(length) == count:
+        group = _group_of(length)
+        for _ in range(count // _GROUP):
+            made += group.unpack_from(frame, end)
+            end += group.size
+        lengths = lengths[len(made) :]
+    # Each begins where the one before it ends.
+    made += [bytes(frame[end : (end := end + length)]) for length in lengths]
+    return made
+
+
+@lru_cache(maxsize=64)
+def _group_of(length: int) -> struct.Struct:
+    """Return what takes out so many payloads of one length."""
+    return struct.Struct(f"{length}s" * _GROUP)
 
 
 class _Packed(Sequence[Run]):
