@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from queuebroker.errors import DisconnectedError
     from queuebroker.parking import Parker, WaitList
 
-__all__ = ["Selection", "check_queues", "receive_any"]
+__all__ = ["Selection", "attend", "check_queues", "receive_any"]
 
 P = TypeVar("P", bound="Parker")
 Q = TypeVar("Q")
@@ -192,6 +192,16 @@ class Selection:
             if connection.cause(side) is not None:
                 told = end
         return told._refusal(f"receive from any of {len(self._ends)} queues")
+
+
+def attend(end: MessageQueue, parker: Parker) -> None:
+    """List a parker at a queue for good, for an owner who receives there alone.
+
+    It is released whenever a message comes, and when the peer hangs up; not if that was
+    before, so the queue is to be looked at once after this. A parker that is always
+    ``locked()`` is released each time.
+    """
+    end._connection.critical(partial(_list_locked, end, parker))
 
 
 def check_queues(queues: Iterable[Q], kind: type) -> list[Q]:

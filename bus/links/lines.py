@@ -20,7 +20,6 @@ from queuebroker.errors import (
     ReceiveTimeoutError,
     SendTimeoutError,
 )
-from queuebroker.status import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -185,6 +184,7 @@ class Lines:
                 queue.disconnect()  # else whoever is there would wait for a word
                 return
             self._queues[number] = queue
+            self._sleep.attend(number, queue)
             made(number)
 
         self._ask(own)
@@ -251,12 +251,15 @@ class Lines:
     def take(self) -> list[tuple[int, bytes | None]]:
         """Take in what came: frames by number, None for a link that is gone."""
         came: list[tuple[int, bytes | None]] = []
-        for number, queue in list(self._queues.items()):
-            if not _stirs(queue):
-                continue
+        for number in self._sleep.stirred():
+            queue = self._queues.get(number)
+            if queue is None:
+                continue  # hung up since
             try:
                 frames = queue.receive_many(_FRAMES_MAX, timeout=0)
             except ReceiveTimeoutError:
+                if queue.remote_disconnected:
+                    self._sleep.again(number)  # something is on its way yet
                 continue
             except DisconnectedError as error:
                 if number not in self._closing:
@@ -265,6 +268,10 @@ class Lines:
                         self._torn.add(number)
                 self._let_go(number)
                 continue
+            # Of more frames the queue itself tells again; but not of the loss that may
+            # be behind the last one.
+            if queue.remote_disconnected:
+                self._sleep.again(number)
             if number not in self._closing:
                 came += [(number, frame) for frame in frames]
         return came
@@ -283,6 +290,7 @@ class Lines:
         self._closing.discard(number)
         queue = self._queues.pop(number, None)
         if queue is not None:
+            self._sleep.neglect(number)
             queue.disconnect()
 
     # The owner's sleep.
@@ -290,18 +298,13 @@ class Lines:
     def wait(self, ready: Callable[[], bool], deadline: float | None) -> None:
         """Sleep until a frame or a loss may be here, or ``ready``, or time is up.
 
-        ready: looked at once more after the inbox can wake the owner.
+        ready: looked at whenever something was posted to the inbox.
         deadline: on the monotonic clock in seconds; None for never.
         """
         if self._unsent:
             soon = _sync.monotonic() + _ROOM_S
             deadline = soon if deadline is None else min(soon, deadline)
-        queues = list(self._queues.values())
-
-        def look() -> bool:
-            return ready() or any(map(_stirs, queues))
-
-        self._sleep.until(queues, self._inbox, look, deadline)
+        self._sleep.until(self._inbox, ready, deadline)
 
     # The end.
 
@@ -318,11 +321,3 @@ class Lines:
             self._let_go(number)
         self._sleep.join(self._helpers)
         self._sleep.close()
-
-
-def _stirs(queue: MessageQueue) -> bool:
-    """Whether `Lines.take` has something of a link: a frame, or the loss of it.
-
-    A link is lost without a frame, too, and then nobody wakes who lists itself later.
-    """
-    return queue.pending > 0 or queue.status is not Status.CONNECTED

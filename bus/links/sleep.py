@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from queuebroker import _sync
 from queuebroker.bell import Bell
-from queuebroker.waiting import Selection
+from queuebroker.status import Status
+from queuebroker.waiting import Selection, attend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from bus.threads.inbox import Inbox
     from queuebroker.message_queue import MessageQueue
@@ -28,19 +29,31 @@ _GOODBYE_S: Final = 0.5  # for what is on its way out at the end
 class Sleep(Protocol):
     """One thread's; every method is for that thread."""
 
+    def attend(self, number: int, queue: MessageQueue) -> None:
+        """Wake from now on if anything happens to a queue."""
+
+    def neglect(self, number: int) -> None:
+        """Take no notice of a queue any more."""
+
+    def stirred(self) -> list[int]:
+        """Return to which queues something may have happened, by their numbers.
+
+        Each is told once; `again` tells it once more. One that is neglected may be
+        among them.
+        """
+
+    def again(self, number: int) -> None:
+        """Let a queue be looked at once more: not all of it was seen to."""
+
     def until(
-        self,
-        queues: Sequence[MessageQueue],
-        inbox: Inbox,
-        look: Callable[[], bool],
-        deadline: float | None,
+        self, inbox: Inbox, ready: Callable[[], bool], deadline: float | None
     ) -> None:
-        """Sleep until ``look()``, or time is up.
+        """Sleep until something may have happened to a queue, or ``ready()``.
 
-        That is looked at whenever something was posted to the inbox, or may have
-        happened to one of the queues.
+        That is looked at whenever something was posted to the inbox.
 
-        deadline: on the monotonic clock in seconds; None for never.
+        deadline: after that it sleeps no more, on the monotonic clock in seconds; None
+            for never.
         """
 
     def join(self, helpers: Iterable[_sync.Thread]) -> None:
@@ -53,15 +66,31 @@ class Sleep(Protocol):
 class ParkedSleep:
     """For queues between threads: listed in each, and in the inbox."""
 
-    __slots__ = ()
+    __slots__ = ("_queues",)
+
+    def __init__(self) -> None:
+        self._queues: Final[dict[int, MessageQueue]] = {}
+
+    def attend(self, number: int, queue: MessageQueue) -> None:
+        self._queues[number] = queue
+
+    def neglect(self, number: int) -> None:
+        self._queues.pop(number, None)
+
+    def stirred(self) -> list[int]:
+        return [number for number, queue in self._queues.items() if _stirs(queue)]
+
+    def again(self, number: int) -> None:
+        """Nothing: all are looked at each time."""
 
     def until(
-        self,
-        queues: Sequence[MessageQueue],
-        inbox: Inbox,
-        look: Callable[[], bool],
-        deadline: float | None,
+        self, inbox: Inbox, ready: Callable[[], bool], deadline: float | None
     ) -> None:
+        queues = list(self._queues.values())
+
+        def look() -> bool:
+            return ready() or any(map(_stirs, queues))
+
         selection = Selection(queues)
         bell = selection.enlist(Bell)
         try:
@@ -84,28 +113,55 @@ class ParkedSleep:
 
 
 class PolledSleep:
-    """For queues between processes, all of them served by one driver."""
+    """For queues between processes, all of them served by one driver.
 
-    __slots__ = ("_bell", "_driver")
+    What comes is read by who turns the driver, which is this thread. It notes there
+    which queue that was for; so of many links only those are looked at that have
+    anything.
+
+    Its bell is listed in the inbox for good, and counts as asleep, under the lock of
+    that, only while it is not rung.
+    """
+
+    __slots__ = ("_bell", "_driver", "_listed", "_stirred")
 
     def __init__(self, driver: Driver) -> None:
         self._driver: Final = driver
         self._bell: Final = _DriverBell(driver)
+        self._listed: bool = False
+        self._stirred: Final[set[int]] = set()
+
+    def attend(self, number: int, queue: MessageQueue) -> None:
+        attend(queue, _Ear(number, self._stirred))
+        self._stirred.add(number)  # by what came before
+
+    def neglect(self, number: int) -> None:
+        self._stirred.discard(number)
+
+    def stirred(self) -> list[int]:
+        # One at a time: a helper that makes a link may lose it, and say so just now.
+        return sorted([self._stirred.pop() for _ in range(len(self._stirred))])
+
+    def again(self, number: int) -> None:
+        self._stirred.add(number)
 
     def until(
-        self,
-        queues: Sequence[MessageQueue],  # noqa: ARG002 # the driver knows of all
-        inbox: Inbox,
-        look: Callable[[], bool],
-        deadline: float | None,
+        self, inbox: Inbox, ready: Callable[[], bool], deadline: float | None
     ) -> None:
-        bell, poll, rest_s = self._bell, self._driver.poll, None
+        def look() -> bool:
+            return bool(self._stirred) or ready()
+
+        bell, arrived, poll, rest_s = self._bell, inbox.arrived, self._driver.poll, None
         while rest_s != 0:
             # Anew each time that it was rung: it is rung by nobody again, and it may
-            # have been for what was seen to before this slept.
-            bell.rung = False
+            # have been for what was seen to before this slept. Under the lock: who is
+            # still waking this from its last sleep would say that it does not sleep.
             with inbox.lock:
-                inbox.arrived.enlist(bell)
+                if not self._listed:
+                    arrived.enlist(bell)
+                    self._listed = True
+                bell.rung = False
+                arrived.asleep = True
             try:
                 # Also if there is something to do: else who posts without end would
                 # keep this thread from ever reading.
@@ -118,8 +174,8 @@ class PolledSleep:
                     if due or bell.rung or rest_s == 0:
                         break
             finally:
-                with inbox.lock:
-                    inbox.arrived.leave(bell)
+                bell.rung = True
+                arrived.asleep = False
             if due:
                 return
 
@@ -142,10 +198,10 @@ class _DriverBell:
 
     def __init__(self, driver: Driver) -> None:
         self._driver: Final = driver
-        self.rung: bool = False
+        self.rung: bool = True
 
     def locked(self) -> bool:
-        """Whether it was not rung since it was listed last."""
+        """Whether somebody sleeps who was not woken by it yet."""
         return not self.rung
 
     def release(self) -> None:
@@ -156,6 +212,32 @@ class _DriverBell:
 
 def _nothing() -> None:
     """Be what a driver is asked to do that shall only wake up."""
+
+
+class _Ear:
+    """A parker that notes that something has happened to a queue; listed for good."""
+
+    __slots__ = ("_number", "_stirred")
+
+    def __init__(self, number: int, stirred: set[int]) -> None:
+        self._number: Final = number
+        self._stirred: Final = stirred
+
+    def locked(self) -> bool:
+        """Always: it is released each time."""
+        return True
+
+    def release(self) -> None:
+        """Note it."""
+        self._stirred.add(self._number)
+
+
+def _stirs(queue: MessageQueue) -> bool:
+    """Whether a queue has something: a message, or the loss of its peer.
+
+    A peer is lost without a message, too, and nobody wakes who lists itself later.
+    """
+    return queue.pending > 0 or queue.status is not Status.CONNECTED
 
 
 def _rest_s(deadline: float | None) -> float | None:

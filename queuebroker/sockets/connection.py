@@ -284,6 +284,20 @@ class SocketConnection(QueueConnection):
         assert not isinstance(message, tuple)  # unobserved
         return message
 
+    def grab_run_locked(self, most: int) -> list[bytes] | None:
+        """Receive what is here, ``most`` messages at most; None: ask the tables."""
+        inbox = self._inbox
+        if not inbox._messages or self.watch is not None:
+            return None
+        taken = inbox.pull_run_locked(most)
+        self.link.protocol.taken += len(taken)
+        self._give_credit_locked()
+        if inbox._messages and inbox.arrived:
+            inbox.arrived.wake_one()
+        if self.readiness[self.side] is not None:
+            self.refresh_locked(self.side)
+        return [bytes(one) for one in taken if isinstance(one, bytes)]
+
     def read_one_locked(self) -> bytes | None:
         """Read the socket and receive one message; None: ask the tables."""
         link, inbox = self.link, self._inbox

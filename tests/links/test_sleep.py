@@ -1,17 +1,27 @@
-"""How the thread that owns the links sleeps at the sockets, and wakes."""
+"""How the thread that owns the links sleeps at the sockets, and what wakes it."""
 
 from __future__ import annotations
 
+import tempfile
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from bus.links.lines import PORT, Lines
 from bus.links.sleep import PolledSleep
 from bus.threads.inbox import Inbox
+from queuebroker import _sync
+from queuebroker.broker_manager import BrokerManager
+from queuebroker.sockets import Driver as SocketDriver
+from queuebroker.sockets import SocketQueueBroker
 from specs.clauses import clause
+from tests.support import LIMIT_S, Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from queuebroker.message_queue import MessageQueue
+    from tests.support import Running
 
 
 class Driver:
@@ -35,7 +45,7 @@ class Driver:
 
 def sleep(driver: Driver, inbox: Inbox, deadline: float | None = None) -> None:
     polled = PolledSleep(cast("Any", driver))
-    polled.until([], inbox, lambda: bool(inbox.items), deadline)
+    polled.until(inbox, lambda: bool(inbox.items), deadline)
 
 
 def test_who_posts_wakes_who_sleeps_at_the_sockets() -> None:
@@ -84,3 +94,134 @@ def test_time_that_is_up_ends_it(late_s: float) -> None:
     sleep(driver, inbox, deadline=-late_s)
 
     assert driver.waited == [0]
+
+
+# With real sockets.
+
+
+class Sockets:
+    """The owner of some links between processes, and the far ends of these."""
+
+    def __init__(self, folder: str) -> None:
+        self._threads = Threads()
+        self.driver = SocketDriver()
+        self.inbox = Inbox()
+        self.made: list[int] = []
+        self.came: list[tuple[int, bytes | None]] = []
+        self.looked: list[int] = []
+        address = f"ipc://{folder}/here"
+        here = SocketQueueBroker(
+            "here", listen=address, driver=self.driver, manager=BrokerManager()
+        )
+        self._there = SocketQueueBroker("there", manager=BrokerManager())
+        self._address = address
+        looked = self.looked
+
+        class Noted(PolledSleep):
+            """Notes which links it lets be looked at."""
+
+            def stirred(self) -> list[int]:
+                stirred = super().stirred()
+                looked.extend(stirred)
+                return stirred
+
+        self.lines = Lines(
+            self.inbox,
+            self.inbox.push,
+            capacity=1000,
+            timeout_s=5.0,
+            sleep=Noted(self.driver),
+            refusal=lambda _: None,
+            backlog=(100, 1000),
+            given_up=lambda _: None,
+        )
+        self.lines.let_in(here, self.made.append)
+
+    def connected(self, links: int = 1) -> list[MessageQueue]:
+        """Let others in; return the far ends."""
+        far = [self._result(self._connect()) for _ in range(links)]
+        self.until(lambda: len(self.made) == links)
+        self.turn()  # each was looked at once, for what came before
+        return far
+
+    def connected_late(self, message: bytes) -> None:
+        """Let one in who has sent something before its link is known here."""
+        early = self._result(self._connect())
+        early.send(message)
+        self.driver.poll(0)
+
+    def _connect(self) -> Running[MessageQueue]:
+        connect = self._there.connect
+        return self._threads.start(connect, self._address, PORT, required=True)
+
+    def _result(self, running: Running[MessageQueue]) -> MessageQueue:
+        while not running.done:
+            self.driver.poll(0.01)
+        return running.result()
+
+    def turn(self) -> None:
+        self.came += self.lines.take()
+        for request in self.inbox.take_now():
+            request()
+
+    def until(self, so: Callable[[], object]) -> None:
+        """Serve until something is so, but not for ever."""
+        end = _sync.monotonic() + LIMIT_S
+        while not so():
+            assert _sync.monotonic() < end
+            self.lines.wait(lambda: bool(self.inbox.items), end)
+            self.turn()
+
+    def close(self) -> None:
+        self.lines.close()  # and the driver
+        self.turn()
+        self._there.close()
+
+
+@pytest.fixture
+def sockets() -> Iterator[Sockets]:
+    # Short, since paths of sockets are.
+    with tempfile.TemporaryDirectory(prefix="qb-") as folder:
+        sockets = Sockets(folder)
+        yield sockets
+        sockets.close()
+
+
+def test_of_many_links_only_those_are_looked_at_that_have_anything(
+    sockets: Sockets,
+) -> None:
+    """Else what a message costs a master would grow with its slaves."""
+    far = sockets.connected(5)
+    sockets.looked.clear()
+
+    far[3].send(b"x")
+    sockets.until(lambda: sockets.came)
+
+    assert sockets.came == [(4, b"x")]
+    assert sockets.looked == [4]
+
+
+@clause("BUS-CHAN-5")
+@pytest.mark.parametrize("count", [1, 256, 257, 700])
+def test_all_that_came_together_is_taken_and_then_the_loss_of_the_link(
+    sockets: Sockets, count: int
+) -> None:
+    """Also what is more than is taken at once; for of none of it is told again."""
+    [far] = sockets.connected()
+
+    far.send_many([b"x"] * count)
+    sockets.until(lambda: len(sockets.came) == count)
+    far.send_many([b"x"] * count)
+    far.disconnect()
+    sockets.until(lambda: sockets.came[-1:] == [(1, None)])
+
+    assert sockets.came == [(1, b"x")] * 2 * count + [(1, None)]
+
+
+def test_what_came_before_a_link_is_known_is_taken(sockets: Sockets) -> None:
+    """Nobody tells of that any more."""
+    sockets.connected_late(b"early")
+
+    sockets.until(lambda: sockets.came)
+
+    assert sockets.came == [(1, b"early")]

@@ -43,8 +43,8 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/lines.py",
-                "        for number, queue in list(self._queues.items()):\n",
-                "        for number, queue in list(self._queues.items()):\n            if queue.status is not Status.CONNECTED and number not in self._closing:\n                came.append((number, None))\n                self._let_go(number)\n                continue\n",
+                "                continue  # hung up since\n",
+                "                continue\n            if queue.remote_disconnected and number not in self._closing:\n                came.append((number, None))\n                self._let_go(number)\n                continue\n",
             ),
         ),
     ),
@@ -252,13 +252,37 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/sleep.py",
-                "        bell, poll, rest_s = self._bell, self._driver.poll, None\n",
-                "        bell, poll, rest_s = self._bell, self._driver.poll, None\n        bell.rung = False\n",
+                "        while rest_s != 0:\n",
+                "        bell.rung = False\n        while rest_s != 0:\n",
             ),
             Edit(
                 "bus/links/sleep.py",
-                "            bell.rung = False\n            with",
-                "            with",
+                "                bell.rung = False\n                arrived",
+                "                arrived",
+            ),
+        ),
+    ),
+    Mutant(
+        "N98",
+        "of what is left when much came together nobody is told",
+        ("BUS-CHAN-5",),
+        (
+            Edit(
+                "sockets/connection.py",
+                "        self._give_credit_locked()\n        if inbox._messages and inbox.arrived:\n            inbox.arrived.wake_one()\n        if self.readiness[self.side] is not None:\n            self.refresh_locked(self.side)\n        return [",
+                "        self._give_credit_locked()\n        if self.readiness[self.side] is not None:\n            self.refresh_locked(self.side)\n        return [",
+            ),
+        ),
+    ),
+    Mutant(
+        "N99",
+        "that a link is lost behind its last frames is told to nobody",
+        ("BUS-CHAN-5",),
+        (
+            Edit(
+                "bus/links/lines.py",
+                "            if queue.remote_disconnected:\n                self._sleep.again(number)\n            if number",
+                "            if number",
             ),
         ),
     ),
