@@ -117,7 +117,6 @@ class Bus:
         self._pid: Final = os.getpid()
         # Whether this process only inherited it.
         self._foreign: bool = False
-        _made.add(self)
         self.process: Final = f"p{self._pid}" if process is None else process
         check_module_name(self.process)
         if config is not None:
@@ -142,6 +141,7 @@ class Bus:
             may_wait=lambda: not self._in_callback(),
             witness=self._recorder(journal),
         )
+        _made.add(self)  # not sooner: it may never have what `_forked` touches
         self._numbers = itertools.count(1)
         # Guards the threads, and whether they, or the bus, have stopped; to start a
         # thread is all that is done under it.

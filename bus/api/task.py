@@ -256,7 +256,9 @@ class Task:
         burst: Burst = place.burst(
             entry, self._entry, timeout_s, self._exchange.waits_s
         )
-        if not burst.add(payload):
+        # After it was made: this task may leave just now, and then has another order by
+        # which it would seem to be of those that are here.
+        if self._entry.place is None or not burst.add(payload):
             return False
         if len(self._bursts) >= _BURSTS_MAX:
             self._bursts = {}

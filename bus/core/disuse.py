@@ -39,7 +39,8 @@ class Disuse:
         there by `Relays.take_changed`.
     I3. ``_since`` is in the order of its times. So what is due is in front, and however
         many wait, an event costs what it adds.
-    I4. what is released is in ``_since`` no longer than to the end of that event.
+    I4. what its peer knows no more is in ``_since`` no longer than to the end of that
+        event.
     """
 
     __slots__ = ("_neighbours", "_new", "_relays", "_since")
@@ -79,9 +80,9 @@ class Disuse:
         self._consider(self._relays.take_changed())
         new, self._new = self._new, []
         for relay in new:
-            if relay.entry.place is not None:
+            if relay.peer.relays.get(relay.number) is relay:
                 self._wait(relay, now)
-            else:  # released
+            else:
                 self._since.pop(relay, None)
 
     def _wait(self, relay: Relay, now: float) -> None:

@@ -186,7 +186,9 @@ class Burst:
             if gone():
                 return False
             if not self._add_locked(payload):
-                return PENDING
+                # Room is taken for some more, and for longer ones: where that is not
+                # there, but room for this, it goes as a lone message does.
+                return PENDING if self._stand_in.full(size) else False
             inbox.room.wake_one()  # there may be room for one more
             return True
 

@@ -180,8 +180,8 @@ class RelayHost:
         """
         # A payload that is encoded is some bytes longer.
         longest = self._config.message_bytes_max - 8
-        if to.overflow != "block":
-            waits_s = None
+        if to.overflow != "block" or self.owned():
+            waits_s = None  # only the comm thread makes room: it cannot wait for that
         return Burst(
             to, source, to.box.client, self, self.inbox, timeout_s, longest, waits_s
         )

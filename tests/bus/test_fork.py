@@ -15,9 +15,15 @@ _PROGRAM = """
     import sys
     import warnings
 
-    from bus import WrongProcessError, open_bus
+    from bus import Bus, WrongProcessError, open_bus
 
     warnings.simplefilter("ignore", DeprecationWarning)  # there are threads, on purpose
+    unmade = []
+    for _ in range(5):
+        try:
+            Bus("bus1", process="no name")
+        except ValueError as error:
+            unmade.append(error)  # which has what was begun of it
     bus = open_bus()
     thread = bus.thread()
     echo = bus.register("echo", on_command=lambda message: message.payload)
@@ -86,3 +92,4 @@ def test_a_child_is_refused_and_the_parent_goes_on() -> None:
         "the parent goes on",
     ], done.stderr
     assert done.returncode == 0
+    assert "Error" not in done.stderr

@@ -340,6 +340,32 @@ def test_who_waits_for_room_in_a_relay_that_is_given_up_goes_another_way() -> No
     explore(program, bound=2, limit=400, random=50, seed=1)
 
 
+@clause("BUS-FLOW-2")
+@pytest.mark.parametrize("most", [SHORT_MAX - 1, 3 * SHORT_MAX // 2, 10 * SHORT_MAX])
+def test_who_finds_room_for_one_but_not_for_what_is_taken_at_once_does_not_wait(
+    most: int,
+) -> None:
+    """It goes as a lone message does: nobody makes the room that it would wait for."""
+    process = Process("block", task_fifo_bytes=most)
+    burst, payload = process.burst(waits_s=60.0), bytes(1000)
+    added = 0
+    while burst.add(payload):
+        added += 1
+
+    assert added <= most // 1000
+    assert process.post(b"x") is Admission.ACCEPTED
+
+
+@clause("BUS-CHAN-3")
+def test_the_thread_that_makes_room_does_not_wait_for_any() -> None:
+    """As when something in it, a finalizer or a log's handler, sends."""
+    process = Process("block", task_fifo_messages=1)
+    process.host.ident = _sync.get_ident()
+    burst = process.burst(waits_s=60.0)
+
+    assert [burst.add(b"1"), burst.add(b"2")] == [True, False]
+
+
 # Interrupts.
 
 

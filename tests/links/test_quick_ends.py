@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus import BusFullError, UnknownTaskError, WrongProcessError
+from bus.links.relay_host import RelayHost
 from specs.clauses import clause
 from tests.links.processes import Reader, held, processes
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
     from bus import Incoming, Task
+    from bus.links.burst import Burst
 
 
 @clause("BUS-DEREG-1", "BUS-MSG-2")
@@ -43,6 +45,30 @@ def test_a_task_that_leaves_goes_on_with_no_burst() -> None:
         assert outcomes == ["refused", "refused"]
         reader.has(2)
         assert reader.got == [b"0", b"1"]
+
+
+@clause("BUS-DEREG-1", "BUS-MSG-2")
+def test_a_task_that_leaves_as_it_begins_a_burst_goes_on_with_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else it would send for ever: nothing it does by another way ends that burst."""
+    with processes(2) as [bus, other]:
+        reader = Reader(other)
+        leaver = bus.register("leaver", thread=bus.thread())
+        leaver.call("reader", b"0", timeout=LIMIT_S)
+        begin = RelayHost.burst
+
+        def late(host: RelayHost, *arguments: Any) -> Burst:
+            leaver.deregister()
+            until(lambda: leaver._entry.place is None, "it has left")
+            return begin(host, *arguments)
+
+        monkeypatch.setattr(RelayHost, "burst", late)
+        leaver.command("reader", b"1")
+
+        with pytest.raises(UnknownTaskError):
+            leaver.command("reader", b"2")
+        assert b"2" not in reader.got
 
 
 @clause("BUS-INIT-16")

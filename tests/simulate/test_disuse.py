@@ -63,6 +63,22 @@ def test_of_a_relay_whose_task_has_left_nothing_is_to_be_seen_later() -> None:
     assert disuse.next_deadline() is None
 
 
+@clause("BUS-DEREG-13")
+def test_a_relay_whose_name_is_somebody_elses_goes_when_nobody_uses_it() -> None:
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.send(stage.task("e", "s2"), stage.task("g", "s3").name)  # the link stays
+    stage.send(d, f.name)
+    stage.soon()
+    relay = stage.relays("s2")["f"]
+    d.process.remote.relays.supersede(relay.entry)
+
+    d.process.deregister(d)
+    stage.soon(3 * LIMITS.linger_s)
+
+    assert set(stage.relays("s2")) == {"g"}
+
+
 @clause("BUS-DEREG-13", "BUS-RELAY-8")
 def test_the_relay_of_a_notifier_goes_with_who_heard_it() -> None:
     """No frame is sent for it any more; who hears it later hears all from then on."""
