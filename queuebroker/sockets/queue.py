@@ -193,16 +193,7 @@ class SocketMessageQueue(LockedMessageQueue):
         # What is here already needs no wait and no verdict.
         if timeout == 0 and type(limit) is int and limit > 0:
             connection = self._far
-            try:
-                with connection.lock:
-                    try:
-                        taken = connection.grab_run_locked(limit)
-                    except BaseException:
-                        connection.recover_locked()
-                        raise
-            finally:
-                if connection.deferred:
-                    connection.settle()
+            taken = connection.critical(lambda: connection.grab_run_locked(limit))
             if taken:
                 return taken
         return super().receive_many(limit, timeout=timeout)
