@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bus"]
 
+_VERDICT_S: Final = 1.0  # for the master to say whether a name is free (OPEN-3)
 _LOOK_S: Final = 0.002  # between two looks at what is to go before a bus is closed
 
 # All that this process has made: a child after a fork has none of them (BUS-INIT-16).
@@ -234,9 +235,10 @@ class Bus:
     ) -> Task:
         """Register a task; it can be addressed at once (BUS-INIT-7).
 
-        If a process of which nothing was known yet turns out to have the name, the
-        later of the two tasks leaves: that is logged, and to use it raises
-        `NameTakenError`.
+        A slave asks its master whether the name is free (OPEN-3). Outside of callbacks
+        this waits for the verdict, for a second at most; meanwhile the task may get
+        messages. Where it is not waited for, or comes later, a task that may not have
+        its name leaves: that is logged, and to use it raises `NameTakenError`.
 
         thread: what hosts it; the bus's own default thread if None.
         visibility: a private task is addressed by nobody, and gets answers and
@@ -274,7 +276,16 @@ class Bus:
         entry = self._exchange.register(
             name, visibility, self.name, host._manager, receiver
         )
-        return Task(self, entry, receiver)
+        task = Task(self, entry, receiver)
+        verdict = receiver.verdict
+        if verdict is not None:
+            wait_s = 0.0 if self._in_callback() else _VERDICT_S
+            try:
+                verdict.wait(_sync.monotonic() + wait_s)
+            except BaseException:
+                task.deregister()  # nobody else has it
+                raise
+        return task
 
     def task(
         self,

@@ -25,6 +25,7 @@ from bus.events import BusReason
 from bus.message import NOREPLY, Incoming, Kind, Presence, Response, Undelivered
 from bus.payload import freeze_within
 from bus.threads.delivery import Answer, News, Returned
+from bus.threads.verdict import Verdict
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Receiver:
     unasked: answers it gave that nobody wanted (BUS-MSG-7).
     failures: callbacks that raised.
     undelivered: what it sent without a question and nobody got.
+    verdict: the master's, on its name; None if that was not asked.
 
     Lock: ``_lock`` guards ``undelivered`` alone, which any thread counts up.
     """
@@ -88,6 +90,7 @@ class Receiver:
         "questions",
         "unasked",
         "undelivered",
+        "verdict",
     )
 
     entry: Entry  # set before anything is handled
@@ -121,6 +124,7 @@ class Receiver:
         self.unasked: int = 0
         self.failures: int = 0
         self.undelivered: int = 0
+        self.verdict: Verdict | None = None
 
     # What comes in, in the thread that hosts the task.
 
@@ -440,11 +444,21 @@ class Receiver:
         for subscription in message.subscriptions:
             subscription.cancel()
 
+    def asked(self) -> None:
+        """Let who registers the task wait for the master's word (OPEN-3)."""
+        self.verdict = Verdict()
+
+    def confirmed(self) -> None:
+        """Let who registers the task go on."""
+        if self.verdict is not None:
+            self.verdict.settle()
+
     def evicted(self, entry: Entry, error: BusError) -> None:
-        """Leave, and say why to whoever uses the task."""
+        """Leave, and say why to whoever registers the task, or else uses it."""
         self.leaving, self.error = True, error
         entry.order = object()
-        _log.error("task %r leaves: %s", entry.name, error)
+        if self.verdict is None or not self.verdict.settle(error):
+            _log.error("task %r leaves: %s", entry.name, error)
 
     def unheard(self, answer: Answer) -> None:
         """Count an answer that was unread when the task left."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Action",
+    "Confirm",
     "Dial",
     "Evict",
     "Fail",
@@ -122,6 +123,13 @@ class Evict:
 
 
 @attrs.frozen
+class Confirm:
+    """Tell a task that the master has nothing against its name (OPEN-3)."""
+
+    entry: Entry
+
+
+@attrs.frozen
 class Send:
     """Put a frame on a link, behind all that were put there before."""
 
@@ -149,5 +157,16 @@ class HangUp:
 
 
 Action = (
-    Open | Tell | Fail | Post | Resume | Reply | Vacate | Evict | Send | Dial | HangUp
+    Open
+    | Tell
+    | Fail
+    | Post
+    | Resume
+    | Reply
+    | Vacate
+    | Evict
+    | Confirm
+    | Send
+    | Dial
+    | HangUp
 )

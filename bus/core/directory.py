@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from bus.core.actions import Evict
 from bus.core.routing_table import Visibility
 from bus.core.user_table import User, UserTable
+from bus.core.verdicts import Verdicts
 from bus.core.wire import Eliminate, Error, Export, Reason, Unexport
 from bus.errors import NameTakenError, WireError
 
@@ -27,14 +28,16 @@ class Directory:
     """The public names of a machine, as far as this process has to know them.
 
     users: the table of the master; empty in a slave.
+    verdicts: what a slave waits for its master to say.
     """
 
-    __slots__ = ("_manager", "_neighbours", "_since_ns", "users")
+    __slots__ = ("_manager", "_neighbours", "_since_ns", "users", "verdicts")
 
     def __init__(self, neighbours: Neighbours, manager: ProcessManager) -> None:
         self._neighbours: Final = neighbours
         self._manager: Final = manager
         self.users: Final = UserTable()
+        self.verdicts: Final = Verdicts(neighbours)
         self._since_ns: Final[dict[RegistrationId, int]] = {}
 
     def check(self, name: str) -> None:
@@ -54,10 +57,12 @@ class Directory:
             self.users.claim(self._user(task))
         elif (master := self._neighbours.master()) is not None:
             master.session.tell(self._export(task))
+            self.verdicts.ask(master, task)
 
     def left(self, task: Entry, *, final: bool) -> None:
         """Tell all that a public task of this process is gone (BUS-DEREG-2)."""
         self._since_ns.pop(task.id, None)
+        self.verdicts.forget(task)
         self.users.remove(task.id, task.name)
         self._eliminate(Eliminate(id=task.id, name=task.name, final=final), None)
 
@@ -78,6 +83,17 @@ class Directory:
         self.users.clear()
         for task in self.own():
             self.users.claim(self._user(task))
+        self.verdicts.become_master()
+
+    def opened(self, peer: Peer) -> None:
+        """Ask a master again, by a new link, what is not known of its answers."""
+        if peer is self._neighbours.master():
+            self.verdicts.opened(peer)
+
+    def ponged(self, peer: Peer, number: int) -> None:
+        """Note that a process has heard all that was said before a PING."""
+        if peer is self._neighbours.master():
+            self.verdicts.answered(number)
 
     def exported(self, peer: Peer, frame: Export) -> bool:
         """Note a name of a slave; whether that has it now.
@@ -109,6 +125,7 @@ class Directory:
         task = self._manager.table.by_id(number)
         if task is not None:
             self._since_ns.pop(number, None)
+            self.verdicts.forget(task)
             self._neighbours.todo.append(Evict(task, NameTakenError(task.name)))
 
     def gone(self, frame: Eliminate, origin: Peer) -> None:

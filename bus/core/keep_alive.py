@@ -8,7 +8,6 @@ another machine may be gone without a word: its link is given up.
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Final
 
 from bus.core.wire import Ping
@@ -26,12 +25,11 @@ __all__ = ["KeepAlive"]
 class KeepAlive:
     """The silence on the links of one process, and what is done about it."""
 
-    __slots__ = ("_links", "_neighbours", "_numbers")
+    __slots__ = ("_links", "_neighbours")
 
     def __init__(self, neighbours: Neighbours, links: Links) -> None:
         self._neighbours: Final = neighbours
         self._links: Final = links
-        self._numbers = itertools.count(1)
 
     def heard(self, peer: Peer, now: float) -> None:
         """Note that something came from a process, whatever it is."""
@@ -48,7 +46,7 @@ class KeepAlive:
                 self._too_long(peer, now)
             elif now >= _asked_at(peer) + limits.keep_alive_s:
                 peer.asked_at = now
-                peer.session.say(Ping(number=next(self._numbers)))
+                peer.session.say(Ping(number=self._neighbours.new_ping()))
 
     def _too_long(self, peer: Peer, now: float) -> None:
         silent_s = now - peer.heard_at

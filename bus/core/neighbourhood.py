@@ -468,7 +468,9 @@ class Neighbourhood:
                 self.correspondence.acknowledged(peer, frame)
             case Ping():
                 peer.session.say(Pong(number=frame.number))
-            case Pong() | Error(reason=Reason.WIRE):
+            case Pong():
+                self.directory.ponged(peer, frame.number)
+            case Error(reason=Reason.WIRE):
                 pass  # said of the link alone, so not counted
             case Bye():
                 self.parting.asked(link, peer, now)
@@ -504,6 +506,7 @@ class Neighbourhood:
             self._introduce(self.directory.own())
             self.finder.joined(peer)
             self.listening.joined(peer)
+        self.directory.opened(peer)
 
     def _succeed(self, peer: Peer, now: float) -> None:
         """Give up who was master where another process is now: there is one."""

@@ -45,6 +45,7 @@ class Neighbours:
     __slots__ = (
         "_epochs",
         "_nonce",
+        "_pings",
         "_requests",
         "addresses",
         "books",
@@ -84,6 +85,7 @@ class Neighbours:
         # Above all that were used in earlier lives (AMO-16).
         self._epochs = itertools.count(me.incarnation)
         self._requests: Final = itertools.count(me.incarnation)
+        self._pings: Final = itertools.count(1)
 
     def address(self, machine: str, name: str) -> Address:
         """Return how a task of a machine is addressed."""
@@ -107,6 +109,10 @@ class Neighbours:
         machine, process = self.key
         number = next(self._requests) + 1
         return RequestId(machine=machine, process=process, number=number)
+
+    def new_ping(self) -> int:
+        """Return a number that no PING of this process had before."""
+        return next(self._pings)
 
     def addresses_for(self, asker: Key, way: Peer) -> tuple[str, ...]:
         """Return where who asked by this way is to dial; nowhere if it is the way."""

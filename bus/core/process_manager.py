@@ -145,6 +145,10 @@ class ProcessManager:
             actions += self.remote.registered(entry, now)
         return entry, actions
 
+    def awaits_verdict(self, entry: Entry) -> bool:
+        """Whether the master is to say yet that a task has its name (OPEN-3)."""
+        return self.remote is not None and self.remote.directory.verdicts.awaits(entry)
+
     def add_relay(self, entry: Entry) -> list[Action]:
         """Let what stands for a public task of another process be found."""
         return self._add(entry)

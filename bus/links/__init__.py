@@ -4,6 +4,6 @@
 waits. What tasks send to others is posted to the `relay_host`, where each relay has a
 `stand_in`; what comes for them from others is in `arrivals`. A `network` makes
 processes find one another: `socket_network` those of a machine, in a `run_directory`;
-`memory` several inside one, for tests. `joining` is what came of that. `complaints` is
-what the log says of peers that do wrong, `tapping` what is told to who listens.
+`memory` several inside one, for tests. `complaints` is what the log says of peers
+that do wrong, `tapping` what is told to who listens.
 """

@@ -23,7 +23,7 @@ import attrs
 from bus.address import Address
 from bus.core.actions import Action, Dial, HangUp, Post, Reply, Resume, Send, Vacate
 from bus.core.neighbourhood import Neighbourhood
-from bus.core.routing_table import RegistrationId
+from bus.core.routing_table import RegistrationId, Visibility
 from bus.core.wire import VERSIONS, FrameReader, Reason, pieces
 from bus.errors import (
     AccessDeniedError,
@@ -34,10 +34,10 @@ from bus.errors import (
 )
 from bus.links.arrivals import Arrivals
 from bus.links.complaints import Complaints
-from bus.links.joining import Joining
 from bus.links.lines import Lines
 from bus.links.relay_host import Posted, RelayHost, Said
 from bus.threads.delivery import Answer
+from bus.threads.verdict import Verdict
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class CommThread:
         # Taken by whoever is first: the thread, to serve, or who says that it shall
         # not.
         self._turn: Final = _sync.Lock()
-        self.joining: Final = Joining()
+        self.joining: Final = Verdict()
         self.tap: Tap | None = None
         self.remote: Final = Neighbourhood(
             me,
@@ -224,12 +224,14 @@ class CommThread:
         return True
 
     def _begin(self, begin: Callable[[], list[Action]]) -> list[Action]:
-        """Ask others for what tasks of this process wanted before there were any."""
+        """Tell others of the tasks that are here, and ask what these have wanted."""
         now, manager = _sync.monotonic(), self._exchange.manager
         actions = begin()
         for name in manager.parked.waiting():
             self.remote.seek(name, now)
         for entry in manager.table:
+            if entry.visibility is Visibility.PUBLIC:
+                actions += self.remote.registered(entry, now)
             for interest in manager.subscriptions.of(entry):
                 self.remote.subscribed(interest)
             for watch in manager.watches.of(entry):

@@ -13,7 +13,7 @@ import itertools
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from bus.core.actions import Action, Evict, Fail, Open, Tell
+from bus.core.actions import Action, Confirm, Evict, Fail, Open, Tell
 from bus.core.trace import Tracer
 from bus.errors import UnknownTaskError
 from bus.message import Incoming
@@ -141,6 +141,8 @@ class Exchange:
                     _sync.monotonic(),
                     client.account.overflow,
                 )
+                if self.manager.awaits_verdict(entry):
+                    client.asked()  # before anybody can answer
                 if self.witness is not None:
                     self.witness.registered(entry.id.number, name)
                 self._todo.extend(actions)
@@ -358,6 +360,8 @@ class Exchange:
                 self.post(News(_to=entry, watch=watch, presence=presence))
             case Fail(message, error):
                 message._source.box.client.failed(message, error)
+            case Confirm(entry):
+                entry.box.client.confirmed()
             case Evict(entry, error):
                 entry.box.client.evicted(entry, error)
                 self.deregister(entry, final=False)

@@ -86,6 +86,12 @@ class Client(Protocol):
     def overflowed(self, message: Incoming) -> None:
         """Cut off this task, for which there was no room, as it asked."""
 
+    def asked(self) -> None:
+        """Note that the master is to say whether it may have its name."""
+
+    def confirmed(self) -> None:
+        """Note that it may."""
+
     def evicted(self, entry: Entry, error: BusError) -> None:
         """Note that it leaves, since its name belongs to somebody else (OPEN-3)."""
 

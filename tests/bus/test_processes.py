@@ -23,6 +23,8 @@ from bus import (
     UnresolvedError,
     Visibility,
 )
+from bus.api import bus as api
+from bus.threads.verdict import Verdict
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.bus.support import (
@@ -35,6 +37,7 @@ from tests.bus.support import (
     serve,
     unbalanced,
 )
+from tests.links.processes import comm_of
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
@@ -111,10 +114,56 @@ def test_machines_have_names_of_their_own(bus: Bus) -> None:
         assert [bus.call("doer"), bus.call("ism://far/doer")] == ["ours", "theirs"]
 
 
-@clause("BUS-MOVE-7")
-def test_who_was_too_late_with_a_name_is_told_by_whoever_uses_it(
+@clause("OPEN-3", "BUS-NAME-7", "BUS-INIT-15")
+def test_who_registers_hears_the_verdict_of_the_master(
     bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Of a name that this process knows nothing of; then it is as if nothing was."""
+    bus.register("doer", on_command=lambda _: "ours")
+    with joined(bus) as there:
+        with pytest.raises(NameTakenError, match="'doer'"):
+            there.register("doer")
+
+        until(lambda: not there.bus.tasks(), "it has left")
+        assert there.bus.call("doer") == "ours"
+    assert caplog.text == ""
+
+
+@clause("OPEN-3")
+def test_nobody_waits_for_a_verdict_within_a_callback(
+    bus: Bus, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "_VERDICT_S", 10 * LIMIT_S)
+    bus.register("doer", on_command=lambda _: "ours")
+    with joined(bus) as there:
+        there.register("maker", on_command=lambda _: bool(there.register("doer")))
+
+        with held_comm_thread(there.bus):
+            assert there.bus.call("maker") is True
+        until(lambda: "'doer' leaves" in caplog.text, "it is told")
+
+
+@clause("OPEN-3")
+def test_who_is_interrupted_as_it_waits_for_a_verdict_registers_nothing(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def struck(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with joined(bus) as there:
+        monkeypatch.setattr(Verdict, "wait", struck)
+        with pytest.raises(KeyboardInterrupt):
+            there.register("doer")
+
+        until(lambda: not there.bus.tasks(), "it has left")
+        bus.register("doer")
+
+
+@clause("BUS-MOVE-7")
+def test_who_was_too_late_with_a_name_is_told_by_whoever_uses_it(
+    bus: Bus, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "_VERDICT_S", 0.0)
     with There(bus, "other process") as there:
         with held_comm_thread(there.bus):
             bus.register("doer", on_command=lambda _: "ours")
@@ -124,6 +173,14 @@ def test_who_was_too_late_with_a_name_is_told_by_whoever_uses_it(
         with pytest.raises(NameTakenError, match="'doer'"):
             late.command("nobody")
         assert there.bus.call("doer") == "ours"
+
+
+@contextmanager
+def joined(bus: Bus) -> Iterator[There]:
+    """Give another process that has found its master."""
+    with There(bus, "other process") as there:
+        until(lambda: comm_of(there.bus).remote.stands, "it has joined")
+        yield there
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def run_trial(
             "MUTANT_REPORT": str(report),
             "QUEUEBROKER_LOCKED": "1" if mutant.locked else "",
             "TEST_INSIDE": "sample",
-            "TEST_LIMIT_S": "4",
+            "TEST_LIMIT_S": "30" if whole else "4",  # what never ends is a catch
         }
         command = [
             *(sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=short"),

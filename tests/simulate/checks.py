@@ -107,6 +107,10 @@ class Checks:
                 for task in process.tasks.values()
                 if task.entry.visibility is Visibility.PUBLIC
             }
+            for process in world.living():
+                if process.key[0] == machine:
+                    asked = process.remote.directory.verdicts.awaited()
+                    hold(not asked, f"{process.name} waits for a verdict on {asked}")
             users = master.remote.directory.users.owners()
             hold(users == public, f"{machine} has {public}, its master knows {users}")
 

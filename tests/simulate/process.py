@@ -17,6 +17,7 @@ import attrs
 from bus.config import BusConfig
 from bus.core.actions import (
     Action,
+    Confirm,
     Dial,
     Evict,
     Fail,
@@ -250,6 +251,10 @@ class SimProcess:
             case HangUp(link):
                 self.say(lambda: f"hangs up {link}")
                 world.network.hang_up(link)
+            case Confirm(entry):
+                task = self._task(entry)
+                if task is not None:
+                    task.confirmed = True
             case Evict(entry, error):
                 self.say(lambda: f"evicted: {error}")
                 task = self._task(entry)

@@ -30,6 +30,7 @@ class SimTask:
     """A task: its mailbox, and what is read from it.
 
     reads: whether it is going on to read; a task that is held back does not.
+    confirmed: whether the master has nothing against its name, as far as it was asked.
     tracer: makes the traces of what it sends; None where nothing is recorded.
     """
 
@@ -39,6 +40,7 @@ class SimTask:
         self.items: deque[Incoming] = deque()
         self.held = True
         self.reads = True
+        self.confirmed = False
         self.due = False
         self.entry: Entry
         self.tracer: Tracer | None = None

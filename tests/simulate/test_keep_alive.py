@@ -39,6 +39,8 @@ def test_a_silent_link_is_asked_once_in_a_while_and_answers() -> None:
 def test_who_hears_something_anyway_asks_nothing() -> None:
     stage = stage_of()
     a, b = stage.task("a", "s1"), stage.task("b", "s2")
+    stage.soon()
+    stage.forget()  # pings that ask for verdicts on their names
     for _ in range(10):
         stage.send(a, "b")
         stage.send(b, "a")

@@ -87,6 +87,12 @@ class Clerk:
     def overflowed(self, message: Incoming) -> None:
         raise AssertionError(message)
 
+    def asked(self) -> None:
+        raise AssertionError
+
+    def confirmed(self) -> None:
+        raise AssertionError
+
     def evicted(self, entry: Entry, error: BusError) -> None:
         raise AssertionError(error)
 
