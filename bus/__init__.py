@@ -1,10 +1,11 @@
 """The software bus, and what holds the traffic of `queuebroker` to its promises.
 
-The bus: `open_bus`, and all that comes of it. `address`, `message`, `payload`, `role`,
-`access`, `config` and `errors` are its words, `core` is what it decides, `threads` how
-tasks take turns, `links` how processes reach one another, `api` what the author of a
-program holds, `service` what stands between producers and readers, `inspector` what a
-process tells of itself, `testing` a whole bus inside one test.
+The bus: `open_bus`, and all that comes of it. `address`, `specification`, `message`,
+`payload`, `role`, `rights`, `access`, `config` and `errors` are its words, `core` is
+what it decides, `threads` how tasks take turns, `links` how processes reach one
+another, `api` what the author of a program holds, `service` what stands between
+producers and readers, `inspector` what a process tells of itself, `testing` a whole bus
+inside one test.
 
 The record of traffic: `journal` records it, and holds the record to its promises;
 `pipeline` does so with Spark and draws a report, `demo` is a program to be recorded,
@@ -20,7 +21,7 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from bus.access import AccessList
+    from bus.access import AccessList, Grant
     from bus.address import Address
     from bus.api.bus import Bus
     from bus.api.bus_thread import BusThread
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from bus.api.task import CommandHandle, Task, Where
     from bus.config import BusConfig
     from bus.core.routing_table import Visibility
-    from bus.core.specification import Specification
     from bus.errors import (
         AccessDeniedError,
         AddresseeGoneError,
@@ -79,11 +79,13 @@ if TYPE_CHECKING:
     from bus.payload import Payload
     from bus.role import Role
     from bus.service import Service
+    from bus.specification import Specification
     from bus.threads.account import Overflow
 
 __all__ = [  # noqa: RUF022 # grouped by module
     # access
     "AccessList",
+    "Grant",
     # address
     "Address",
     # api
@@ -154,7 +156,7 @@ __all__ = [  # noqa: RUF022 # grouped by module
 
 # Where each is at home; what is not listed is one of the errors.
 _HOMES: Final = {
-    "access": ("AccessList",),
+    "access": ("AccessList", "Grant"),
     "address": ("Address",),
     "api.bus": ("Bus",),
     "api.bus_thread": ("BusThread",),
@@ -173,7 +175,7 @@ _HOMES: Final = {
     "api.task": ("CommandHandle", "Task", "Where"),
     "config": ("BusConfig",),
     "core.routing_table": ("Visibility",),
-    "core.specification": ("Specification",),
+    "specification": ("Specification",),
     "message": (
         "NOREPLY",
         "Incoming",

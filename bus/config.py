@@ -377,7 +377,7 @@ class BusConfig:
     access: AccessList = attrs.field(
         factory=AccessList,
         validator=_is_access_list,
-        metadata={"clause": "BUS-SEC-1", "meaning": "Who may join."},
+        metadata={"clause": "BUS-SEC-1", "meaning": "Who may join, and do what."},
     )
     encoders: Encoders = attrs.field(
         factory=dict,

@@ -32,7 +32,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         *("Incoming", "Response", "Undelivered", "Presence", "Kind", "NOREPLY"),
     ),
     "Names": ("Address", "Specification", "Visibility"),
-    "Who may join": ("AccessList",),
+    "Who may join": ("AccessList", "Grant"),
     "What is there": (
         *("BusSnapshot", "ThreadInfo", "TaskInfo", "SubscriptionInfo", "Books"),
         *("PeerInfo", "RelayInfo", "SentBooks"),

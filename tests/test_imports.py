@@ -68,6 +68,8 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "payload",
         "message",
         "events",
+        "specification",
+        "rights",
         "access",
         "role",
         "config",

@@ -36,7 +36,6 @@ from bus.api.task import Task, Where
 from bus.config import BusConfig
 from bus.core.process_manager import ProcessManager
 from bus.core.routing_table import Visibility
-from bus.core.specification import Specification
 from bus.errors import (
     NotJoinedError,
     UnknownTaskError,
@@ -45,6 +44,7 @@ from bus.errors import (
 from bus.inspector import Inspector
 from bus.journal.bus_recorder import BusRecorder
 from bus.journal.writer import Journal
+from bus.specification import Specification
 from bus.threads.account import Account, Overflow
 from bus.threads.exchange import Exchange
 from bus.threads.thread_manager import ThreadManager

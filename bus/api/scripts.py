@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from bus.api.bus import Bus
     from bus.api.subscription import Subscription
     from bus.api.task import Task, Where
-    from bus.core.specification import Specification
     from bus.message import Incoming, Presence
+    from bus.specification import Specification
 
 __all__ = ["Scripts"]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bus.core.relay import Relay
     from bus.core.relay_books import RelayBooks
     from bus.core.routing_table import Entry, Visibility
-    from bus.core.specification import Specification
+    from bus.specification import Specification
     from bus.threads.account import Account
     from bus.threads.exchange import Exchange
     from bus.threads.thread_manager import ThreadManager

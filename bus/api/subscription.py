@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
     from bus.api.receiver import Receiver
     from bus.core.routing_table import Entry
-    from bus.core.specification import Specification
     from bus.message import Incoming, Presence
+    from bus.specification import Specification
     from bus.threads.account import Account
     from bus.threads.exchange import Exchange
 

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from bus.api.bus_thread import BusThread
     from bus.api.receiver import Receiver
     from bus.core.routing_table import Entry
-    from bus.core.specification import Specification
     from bus.links.burst import Burst
     from bus.message import Presence
+    from bus.specification import Specification
     from bus.threads.exchange import Exchange
 
 __all__ = ["CommandHandle", "Task", "Where"]

@@ -20,8 +20,8 @@ from bus.cli.live import (
     unserved,
 )
 from bus.core.routing_table import Visibility
-from bus.core.specification import Specification
 from bus.errors import CommandTimeoutError, UnresolvedError
+from bus.specification import Specification
 from queuebroker import _sync
 
 if TYPE_CHECKING:

@@ -13,20 +13,30 @@ from msgspec.structs import replace
 from bus.core.command_run import CommandRun
 from bus.core.trace import Trace
 from bus.core.wire import NO_DEADLINE, RAW, WANTS_REPLY
+from bus.events import BusReason
 from bus.message import Incoming, Kind
 from bus.payload import decode
+from bus.rights import not_granted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from bus.core.actions import Action, Post
+    from bus.core.peer import Peer
     from bus.core.receipts import Receipt
     from bus.core.routing_table import Entry
     from bus.core.trace import Witness
     from bus.core.wire import Batch, Run
     from bus.payload import Payload
 
-__all__ = ["ArrivingCommands", "arrived", "numbered", "numbered_singly", "unpacked"]
+__all__ = [
+    "ArrivingCommands",
+    "DeniedCommands",
+    "arrived",
+    "numbered",
+    "numbered_singly",
+    "unpacked",
+]
 
 
 class ArrivingCommands:
@@ -96,6 +106,48 @@ class ArrivingCommands:
         self._expect(number, len(bodies))
         if not begun:
             self._todo.append(self._post)
+
+
+class DeniedCommands:
+    """Commands that came from a process which must not send them (BUS-SEC-1).
+
+    ``answer`` tells who asks; it is `Correspondence.answer`.
+
+    They count as taken, so that nothing else waits for them. Who asks is told; a
+    process that keeps to what it is told sends none but those that cross with that.
+    """
+
+    __slots__ = ("_answer", "_peer", "_source", "_target", "_witness")
+
+    def __init__(
+        self,
+        peer: Peer,
+        source: Entry,
+        target: Entry,
+        answer: Callable[..., object],
+        witness: Witness | None,
+    ) -> None:
+        self._peer: Final = peer
+        self._source: Final = source
+        self._target: Final = target
+        self._answer: Final = answer
+        self._witness: Final = witness
+
+    def add(self, number: int, run: Run, now: float) -> None:
+        """Refuse some that came."""
+        source, target, peer = self._source, self._target, self._peer
+        for each, body in enumerate(run.bodies, number):
+            peer.receipts(target).expect(each)
+            peer.took(run.to, each, now, size=len(body))
+            if run.mid and self._witness is not None:
+                trace = arrived(self._witness, run, source, target.id.number, len(body))
+                trace.discarded(BusReason.DENIED)
+            if run.flags & WANTS_REPLY:
+                question = Incoming(
+                    Kind.COMMAND, _source=source, _to=target, _id=run.id, payload=None
+                )
+                why = str(not_granted("command", target.name))
+                self._answer(question, error=why)
 
 
 def arrived(

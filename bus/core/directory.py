@@ -14,12 +14,14 @@ from bus.core.user_table import User, UserTable
 from bus.core.verdicts import Verdicts
 from bus.core.wire import Eliminate, Error, Export, Reason, Unexport
 from bus.errors import NameTakenError, WireError
+from bus.rights import not_granted
 
 if TYPE_CHECKING:
     from bus.core.neighbours import Neighbours
     from bus.core.peer import Peer
     from bus.core.process_manager import ProcessManager
     from bus.core.routing_table import Entry, RegistrationId
+    from bus.errors import BusError
 
 __all__ = ["Directory"]
 
@@ -96,12 +98,18 @@ class Directory:
             self.verdicts.answered(number)
 
     def exported(self, peer: Peer, frame: Export) -> bool:
-        """Note a name of a slave; whether that has it now.
+        """Note a name of a slave, unless it must not have it; whether it has it now.
 
         Raises:
             WireError: it has as many as it may (BUS-FLOW-1).
         """
         if not self._neighbours.is_master:
+            return False
+        if not peer.rights.may_register(frame.name, peer.key[1]):
+            self._neighbours.complain(
+                f"{peer.name} may not register {frame.name!r}: access is denied"
+            )
+            peer.session.tell(Error(reason=Reason.ACCESS, id=frame.id))
             return False
         most = self._neighbours.limits.exports_per_process
         present = self.users.find(frame.name)
@@ -120,13 +128,26 @@ class Directory:
             if user.id == frame.id:
                 self.users.remove(user.id, user.name)
 
-    def refused(self, number: RegistrationId) -> None:
-        """Give up a task of this process, whose name the master gave to another."""
+    def refused(
+        self, peer: Peer, number: RegistrationId, *, denied: bool = False
+    ) -> None:
+        """Give up a task of this process whose name its master gave to another.
+
+        denied: the master gives it to none of this process. What others than the
+          master say of names is passed over (BUS-SEC-7).
+        """
+        if peer is self._neighbours.master():
+            self._evict(number, denied=denied)
+
+    def _evict(self, number: RegistrationId, *, denied: bool = False) -> None:
         task = self._manager.table.by_id(number)
         if task is not None:
             self._since_ns.pop(number, None)
             self.verdicts.forget(task)
-            self._neighbours.todo.append(Evict(task, NameTakenError(task.name)))
+            error: BusError = NameTakenError(task.name)
+            if denied:
+                error = not_granted("register", task.name)
+            self._neighbours.todo.append(Evict(task, error))
 
     def gone(self, frame: Eliminate, origin: Peer) -> None:
         """Pass on that a task is gone, and tell those of this process who watch it."""
@@ -137,7 +158,9 @@ class Directory:
         self._neighbours.todo += self._manager.disappeared(frame.id, address)
 
     def may_have(self, peer: Peer, name: str) -> bool:
-        """Whether no other process is known to have a name of a slave's task."""
+        """Whether a process may have a name, which no other one is known to have."""
+        if not peer.rights.may_register(name, peer.key[1]):
+            return False
         user = self.users.find(name) if peer in self._neighbours.slaves() else None
         return user is None or user.owner == peer.key
 
@@ -148,7 +171,7 @@ class Directory:
     def _give_up(self, user: User) -> None:
         """Tell the owner of a name that it belongs to another one."""
         if user.owner == self._neighbours.key:
-            self.refused(user.id)
+            self._evict(user.id)
         elif (peer := self._neighbours.peers.get(user.owner)) is not None:
             peer.session.tell(Error(reason=Reason.NAME_TAKEN, id=user.id))
 

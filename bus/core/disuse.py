@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from bus.core.relay import Dismissal
 from bus.core.routing_table import Visibility
-from bus.core.specification import Specification
 from bus.core.wire import Dismiss, Dismissed
+from bus.specification import Specification
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

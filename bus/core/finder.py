@@ -26,6 +26,7 @@ from bus.core.wire import (
     Search,
 )
 from bus.errors import BusFullError
+from bus.rights import not_granted
 
 if TYPE_CHECKING:
     from bus.core.directory import Directory
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from bus.core.process_manager import ProcessManager
     from bus.core.relays import Relays
     from bus.core.routing_table import Entry
+    from bus.errors import BusError
 
 __all__ = ["HOPS", "Finder"]
 
@@ -177,6 +179,9 @@ class Finder:
         """Answer a search, or pass it on and remember it."""
         left = frame.milliseconds_left
         until = None if left is None else now + left / 1000
+        if not self._may_ask(peer, frame):
+            peer.session.tell(Error(reason=Reason.ACCESS, request=frame.id))
+            return
         request = Request(frame, frame.machine, frame.name, peer, until)
         known = self.ledger.get(frame.id)
         if known is not None:
@@ -195,8 +200,18 @@ class Finder:
         self.ledger.keep(request)
         self._spread(request)
 
-    def refused(self, peer: Peer, number: RequestId) -> None:
+    def _may_ask(self, peer: Peer, frame: Search) -> bool:
+        """Whether who searches for itself may send commands there (BUS-SEC-1)."""
+        rights = peer.rights
+        if rights.whole or (frame.id.machine, frame.id.process) != peer.key:
+            return True
+        here = frame.machine == self._neighbours.me.machine
+        return here and rights.may_command(frame.name)
+
+    def refused(self, peer: Peer, number: RequestId, *, denied: bool = False) -> None:
         """Go on without a process that keeps no more searches (BUS-FLOW-1).
+
+        denied: what waits must not go there at all.
 
         A slave that gets the name later says so, and is asked again. Who asked a master
         has no other way: the senders of what waits are told.
@@ -212,11 +227,13 @@ class Finder:
             return
         name = next(each for each, own in self.own.items() if own is request)
         self._end_own(name)
-        error = BusFullError(
-            "the list of searches of another process",
-            self._neighbours.limits.searches_per_process,
-            "searches",
-        )
+        error: BusError = not_granted("command", name)
+        if not denied:
+            error = BusFullError(
+                "the list of searches of another process",
+                self._neighbours.limits.searches_per_process,
+                "searches",
+            )
         self._neighbours.todo += [
             Fail(each, error) for each in self._manager.parked.take(name)
         ]

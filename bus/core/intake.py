@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from bus.core.actions import Post, Reply
 from bus.core.arriving import (
     ArrivingCommands,
+    DeniedCommands,
     arrived,
     numbered,
     numbered_singly,
@@ -27,6 +28,7 @@ from bus.message import Incoming, Kind
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from bus.core.correspondence import Correspondence
     from bus.core.neighbours import Neighbours
     from bus.core.peer import Peer
     from bus.core.receipts import Taken
@@ -44,12 +46,21 @@ class Intake:
     strays: messages that came for, or from, a task that had left.
     """
 
-    __slots__ = ("_neighbours", "_relays", "_streams", "strays")
+    __slots__ = (
+        "_correspondence",
+        "_neighbours",
+        "_relays",
+        "_streams",
+        "strays",
+    )
 
-    def __init__(self, neighbours: Neighbours, relays: Relays) -> None:
+    def __init__(
+        self, neighbours: Neighbours, relays: Relays, correspondence: Correspondence
+    ) -> None:
         limits = neighbours.limits
         self._neighbours: Final = neighbours
         self._relays: Final = relays
+        self._correspondence: Final = correspondence
         self._streams: Final[IncomingStreams[tuple[int, Run]]] = IncomingStreams(
             neighbours.me.incarnation,
             window=limits.stream_window,
@@ -110,12 +121,20 @@ class Intake:
             if commands is not None:
                 commands.add(number, run, now)
 
-    def _commands(self, peer: Peer, run: Run) -> ArrivingCommands | None:
+    def _commands(
+        self, peer: Peer, run: Run
+    ) -> ArrivingCommands | DeniedCommands | None:
         """Begin to deliver commands as these; None if nobody is to get them."""
         ends = self._ends(peer, run, len(run.bodies))
         if ends is None:
             return None
         relay, target = ends
+        if not peer.rights.may_command(target.name):
+            self._neighbours.complain(
+                f"{peer.name} may not command {target.name!r}: access is denied"
+            )
+            answer, witness = self._correspondence.answer, self._neighbours.witness
+            return DeniedCommands(peer, relay.entry, target, answer, witness)
         todo = self._neighbours.todo
         last = todo[-1] if todo else None
         if not isinstance(last, Post) or last.entry is not target:

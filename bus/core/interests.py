@@ -14,7 +14,7 @@ from bus.core.specification_trie import SpecificationTrie
 
 if TYPE_CHECKING:
     from bus.core.routing_table import Entry, RoutingTable
-    from bus.core.specification import Specification
+    from bus.specification import Specification
 
 __all__ = ["Interest", "Interests"]
 

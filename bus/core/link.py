@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from bus.core.wire import FrameType, LinkKind
 from bus.errors import WireError
+from bus.rights import NOBODY_ASKED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bus.core.peer import Key, Peer
     from bus.core.wire import Identity
+    from bus.rights import Credentials
 
 __all__ = ["NEXT", "Link", "LinkState"]
 
@@ -66,9 +68,11 @@ class Link:
     one was meant.
     since: when it was made, in seconds.
     peer: who is at the other end, once that is known.
+    credentials: what the system says of it, and what that may do.
     """
 
     __slots__ = (
+        "credentials",
         "dialled",
         "id",
         "identity",
@@ -80,7 +84,13 @@ class Link:
     )
 
     def __init__(
-        self, number: int, kind: LinkKind | None, now: float, wanted: Key | None = None
+        self,
+        number: int,
+        kind: LinkKind | None,
+        now: float,
+        wanted: Key | None = None,
+        *,
+        credentials: Credentials = NOBODY_ASKED,
     ) -> None:
         self.id: Final = number
         self.kind = kind
@@ -92,6 +102,7 @@ class Link:
             LinkState.DIALLED if self.dialled else LinkState.ACCEPTED
         )
         self.peer: Peer | None = None
+        self.credentials: Final = credentials
 
     @property
     def who(self) -> str:

@@ -14,6 +14,7 @@ from bus.core.link import Link, LinkState
 from bus.core.wire import LinkKind, Reason, Refused
 from bus.errors import WireError
 from bus.events import BusReason
+from bus.rights import NOBODY_ASKED
 
 if TYPE_CHECKING:
     from bus.core.correspondence import Correspondence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from bus.core.peer import Key, Peer
     from bus.core.relays import Relays
     from bus.core.wire import Hello, Identity
+    from bus.rights import Credentials
 
 __all__ = ["Links"]
 
@@ -90,18 +92,27 @@ class Links:
         if self._neighbours.is_master and self._neighbours.me.machine < machine:
             self.dial_machine(machine)
 
-    def dialled(self, number: int, kind: LinkKind, key: Key, now: float) -> None:
+    def dialled(
+        self,
+        number: int,
+        kind: LinkKind,
+        key: Key,
+        now: float,
+        credentials: Credentials = NOBODY_ASKED,
+    ) -> None:
         """Take a link that was made: greet."""
-        self.by_number[number] = Link(number, kind, now, key)
+        self.by_number[number] = Link(number, kind, now, key, credentials=credentials)
         self._neighbours.send(number, greeting(self._neighbours, kind))
 
-    def accepted(self, number: int, now: float) -> None:
+    def accepted(
+        self, number: int, now: float, credentials: Credentials = NOBODY_ASKED
+    ) -> None:
         """Take a link that another process has made.
 
         If too many are there whose peers do not greet, the oldest of these goes, since
         who is in order greets at once (BUS-SEC-9).
         """
-        self.by_number[number] = Link(number, None, now)
+        self.by_number[number] = Link(number, None, now, credentials=credentials)
         silent = [
             each for each in self.by_number.values() if each.state is LinkState.ACCEPTED
         ]
@@ -171,6 +182,9 @@ class Links:
             and link.wanted != key
         ):
             raise WireError(f"{key} answers for {link.wanted}")
+        if self._is_somebody_else(key, link):
+            self._refuse(link, Reason.DUPLICATE, identity)
+            return
         peer = self._relays.peer_for(key, identity.incarnation, now)
         if peer is None:
             self._refuse(link, Reason.DUPLICATE, identity)
@@ -189,6 +203,8 @@ class Links:
                 return
             self.hang_up(old)
         link.peer = peer
+        if peer.credentials is None:
+            peer.admit(link.credentials)
         peer.closing, peer.idle_since = False, None
         peer.heard_at = peer.asked_at = now
         self.is_up(peer, identity)
@@ -196,6 +212,16 @@ class Links:
         if not link.dialled:
             self._neighbours.send(link.id, welcome(self._neighbours))
         self._neighbours.send(link.id, frame)
+
+    def _is_somebody_else(self, key: Key, link: Link) -> bool:
+        """Whether a process that is known is one of another user than this (BUS-SEC-1).
+
+        Else whoever may join could have what others may, and get what is for them.
+        """
+        peer = self._neighbours.peers.get(key)
+        if peer is None or peer.credentials is None:
+            return False
+        return peer.credentials.uid != link.credentials.uid
 
     def is_up(self, peer: Peer, identity: Identity) -> None:
         """Note that a process can be spoken with, if it could not before."""

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from bus.core.finder import HOPS
 from bus.core.peer import characteristics
 from bus.core.requests import Request, Requests
 from bus.core.routing_table import Visibility
-from bus.core.specification import Specification
 from bus.core.wire import AddRelay, RequestId, Subscribe
 from bus.errors import WireError
+from bus.specification import Specification
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,7 +109,7 @@ class Listening:
             if not self._means(request, task):
                 continue
             peer = self._neighbours.peers.get(request.asker)
-            if peer is not None:
+            if peer is not None and peer.rights.may_hear(task.name):
                 found[request.asker] = peer
         return list(found.values())
 
@@ -124,7 +126,11 @@ class Listening:
         ]
         if asked:
             for task in self._manager.table.public():
-                if not task.remote and any(self._means(each, task) for each in asked):
+                if (
+                    not task.remote
+                    and peer.rights.may_hear(task.name)
+                    and any(self._means(each, task) for each in asked)
+                ):
                     yield task
 
     # Others.
@@ -151,6 +157,12 @@ class Listening:
             return
         specification = Specification.parse(frame.specification)
         machine = specification.machine or peer.machine
+        own = self._neighbours.me.machine
+        if asker == peer.key and machine != own and not peer.rights.whole:
+            self._neighbours.complain(
+                f"{peer.name} may not hear {frame.specification!r}: access is denied"
+            )
+            return
         # Said again, it is passed on again: somebody may have forgotten it.
         request = Request(frame, machine, specification.pattern, peer)
         self.ledger.keep(request)
@@ -171,10 +183,15 @@ class Listening:
         request = self.ledger.get(frame.search)
         if request is None:
             return False
-        if request.origin is not None:
-            request.origin.session.tell(frame)
+        task, origin = frame.task, request.origin
+        if origin is not None:
+            if request.asker == origin.key:
+                if not origin.rights.may_hear(task.name):
+                    return True
+                if not origin.rights.may_command(task.name):
+                    frame = replace(frame, task=replace(task, closed=True))
+            origin.session.tell(frame)
             return True
-        task = frame.task
         address = self._neighbours.address(task.id.machine, task.name)
         self._neighbours.todo += self._manager.appeared(task.id, address)
         if not request.frame.presence:
@@ -227,7 +244,7 @@ class Listening:
             return
         incarnation = frame.subscriber.incarnation
         peer = self._relays.peer_for(asker, incarnation, now)
-        if peer is None:
+        if peer is None or not peer.rights.may_hear(task.name):
             return
         known = self._relays.known(task)
         if not frame.presence:
@@ -237,7 +254,7 @@ class Listening:
                 peer.announce(known, known.relay)
         origin.session.tell(
             AddRelay(
-                task=characteristics(known, self._neighbours.me.incarnation),
+                task=peer.about(known),
                 search=frame.id,
                 addresses=self._neighbours.addresses_for(asker, origin),
             )

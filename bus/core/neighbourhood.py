@@ -48,6 +48,7 @@ from bus.core.wire import (
 )
 from bus.errors import WireError
 from bus.events import BusReason
+from bus.rights import NOBODY_ASKED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from bus.core.wire import Characteristics, Frame, Identity
     from bus.message import Incoming
     from bus.payload import Payload
+    from bus.rights import Credentials
 
 __all__ = ["Neighbourhood"]
 
@@ -118,7 +120,7 @@ class Neighbourhood:
         self.correspondence: Final = Correspondence(
             self.neighbours, manager, self.relays
         )
-        self.intake: Final = Intake(self.neighbours, self.relays)
+        self.intake: Final = Intake(self.neighbours, self.relays, self.correspondence)
         self.finder: Final = Finder(
             self.neighbours, manager, self.directory, self.relays
         )
@@ -297,15 +299,25 @@ class Neighbourhood:
         return self._drained()
 
     def dialled(
-        self, number: int, kind: LinkKind, key: Key, now: float
+        self,
+        number: int,
+        kind: LinkKind,
+        key: Key,
+        now: float,
+        credentials: Credentials = NOBODY_ASKED,
     ) -> list[Action]:
-        """Take a link that was made, as `Dial` asked for it: greet."""
-        self.links.dialled(number, kind, key, now)
+        """Take a link that was made, as `Dial` asked for it: greet.
+
+        credentials: of who is at its other end.
+        """
+        self.links.dialled(number, kind, key, now, credentials)
         return self._drained()
 
-    def accepted(self, number: int, now: float) -> list[Action]:
+    def accepted(
+        self, number: int, now: float, credentials: Credentials = NOBODY_ASKED
+    ) -> list[Action]:
         """Take a link that another process has made."""
-        self.links.accepted(number, now)
+        self.links.accepted(number, now, credentials)
         return self._drained()
 
     def dial_failed(self, kind: LinkKind, key: Key, now: float) -> list[Action]:

@@ -18,6 +18,7 @@ from bus.core.routing_table import Visibility
 from bus.core.wire import AddRelay, Characteristics, Gap, Role, Unrelay
 from bus.events import BusReason
 from bus.message import Kind
+from bus.rights import NOBODY_ASKED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from bus.core.parcel import Parcel
     from bus.core.routing_table import Entry
     from bus.core.session import Session
+    from bus.rights import Credentials, Rights
 
 __all__ = ["Key", "Peer"]
 
@@ -38,6 +40,7 @@ class Peer:
     """A process, as one that this process speaks with.
 
     key: its machine and its name. role: what it says it is.
+    credentials: who it is, and may do; None while no link has told that.
     joined: whether the two are neighbours, one master or both: a signalling link was
       open between them.
     bound: whether any link was.
@@ -75,6 +78,7 @@ class Peer:
         "books",
         "bound",
         "closing",
+        "credentials",
         "dialling",
         "flooded",
         "heard_at",
@@ -116,6 +120,7 @@ class Peer:
         self.heard_at: float = now
         self.asked_at: float = now
         self.unresponsive: bool = False
+        self.credentials: Credentials | None = None
         self.addresses: tuple[str, ...] = ()
         self.flooded: bool = False
         # Answers given since those that wait were counted, and how many did then.
@@ -149,13 +154,33 @@ class Peer:
         """Return its relays, that of its audience among them."""
         return [*self.relays.values(), self.audience]
 
+    # What it may do.
+
+    @property
+    def rights(self) -> Rights:
+        """What it may do (BUS-SEC-1); all that the master lets it, before any link."""
+        return (self.credentials or NOBODY_ASKED).rights
+
+    def admit(self, credentials: Credentials) -> None:
+        """Know who it is, from its first link on; what it must not hear is dropped."""
+        self.credentials = credentials
+        may_hear = credentials.rights.may_hear
+        self.audience.forbid(lambda parcel: not may_hear(parcel.source.name))
+
     # Tasks of this process.
+
+    def about(self, task: Entry, relay: int | None = None) -> Characteristics:
+        """Return what it makes a relay of a task from, open to its commands or not."""
+        about = characteristics(task, self.session.own, relay)
+        if not self.rights.may_command(task.name):
+            about = replace(about, closed=True)
+        return about
 
     def announce(self, task: Entry, relay: int) -> None:
         """Tell it of a task, unless it was told."""
         if relay not in self.announced:
             self.announced.add(relay)
-            about = characteristics(task, self.session.own, relay)
+            about = self.about(task, relay)
             if relay in self._departing:
                 # Its name may be somebody else's by now.
                 about = replace(about, visibility=Visibility.PRIVATE)

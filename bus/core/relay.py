@@ -16,7 +16,7 @@ from bus.events import BusReason
 from bus.message import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from bus.core.limits import Limits
     from bus.core.parcel import Parcel
@@ -283,6 +283,15 @@ class Relay:
                 self.books.end("failed", len(commands))
                 return commands
         return []
+
+    def forbid(self, is_forbidden: Callable[[Parcel], bool]) -> None:
+        """Drop what waits for a link and must not go there (BUS-SEC-1)."""
+        for parcel in [each for each in self.queue if is_forbidden(each)]:
+            self.queue.remove(parcel)
+            self._uncount(parcel)
+            self.books.end("dropped", len(parcel.bodies))
+            if parcel.trace is not None:
+                parcel.trace.discarded(BusReason.DENIED)
 
     def waiting_answers(self) -> tuple[int, int]:
         """Count the answers that wait for a link: how many, and how many bytes."""

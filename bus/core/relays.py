@@ -152,7 +152,8 @@ class Relays:
             relay.provisional = False
         if news:
             self._changed.append(relay)
-        if Visibility.PRIVATE not in {task.visibility, relay.entry.visibility}:
+        private = Visibility.PRIVATE in {task.visibility, relay.entry.visibility}
+        if not (private or task.closed):
             self._name(relay)
         return relay
 

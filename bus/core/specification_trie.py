@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import attrs
 
 from bus.address import is_system
-from bus.core.specification import ANY_SEGMENTS, ONE_SEGMENT
+from bus.specification import ANY_SEGMENTS, ONE_SEGMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bus.core.specification import Specification
+    from bus.specification import Specification
 
 __all__ = ["SpecificationTrie"]
 

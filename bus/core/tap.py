@@ -15,7 +15,6 @@ import attrs
 
 from bus.address import is_system
 from bus.core.frame_facts import facts, messages
-from bus.core.specification import Specification
 from bus.core.wire import (
     AddRelay,
     Batch,
@@ -31,6 +30,7 @@ from bus.core.wire import (
     Unrelay,
     Welcome,
 )
+from bus.specification import Specification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -94,11 +94,9 @@ class Tidings:
         match frame:
             case AddRelay(search=None):
                 self._check_own(peer, frame.task.id)
-                task = frame.task
-                if not self._directory.may_have(peer, task.name):
-                    # Who has to give up a name keeps its answers until then.
-                    task = replace(task, visibility=Visibility.PRIVATE)
-                self._relays.add_relay(peer, task, now)
+                self._introduced(peer, frame.task, now)
+            case AddRelay() if not self._may_answer(peer, frame):
+                self._introduced(peer, frame.task, now)
             case AddRelay():
                 known = self._finder.answered(peer, frame, now)
                 known = known or self._listening.answered(peer, frame, now)
@@ -137,13 +135,31 @@ class Tidings:
             case Unsubscribe():
                 self._listening.cancelled(peer, frame.id)
             case Error(reason=Reason.NAME_TAKEN, id=RegistrationId() as number):
-                self._directory.refused(number)
+                self._directory.refused(peer, number)
+            case Error(reason=Reason.ACCESS, id=RegistrationId() as number):
+                self._directory.refused(peer, number, denied=True)
+            case Error(reason=Reason.ACCESS, request=RequestId() as search):
+                self._finder.refused(peer, search, denied=True)
             case Error(reason=Reason.BUSY, request=RequestId() as search):
                 self._finder.refused(peer, search)
             case Error(reason=Reason.BUSY):
                 self._parting.refused(peer)
             case _:
                 pass
+
+    def _introduced(self, peer: Peer, task: Characteristics, now: float) -> None:
+        """Take it that a task of a process is there, though maybe not by its name."""
+        if not self._directory.may_have(peer, task.name):
+            # Who has to give up a name keeps its answers until then.
+            task = replace(task, visibility=Visibility.PRIVATE)
+        self._relays.add_relay(peer, task, now)
+
+    @staticmethod
+    def _may_answer(peer: Peer, frame: AddRelay) -> bool:
+        """Whether a process that answers with a task of its own may have its name."""
+        owner = (frame.task.id.machine, frame.task.id.process)
+        name, process = frame.task.name, peer.key[1]
+        return owner != peer.key or peer.rights.may_register(name, process)
 
     def _check_asker(
         self, peer: Peer, number: RequestId, task: Characteristics

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from bus.errors import (
+    AccessDeniedError,
     AddresseeGoneError,
     BusFullError,
     ExpiredError,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Trace", "Tracer", "Witness", "dropped_by"]
 
 _REASONS: Final[dict[type[BusError], BusReason]] = {
+    AccessDeniedError: BusReason.DENIED,
     AddresseeGoneError: BusReason.ADDRESSEE_GONE,
     BusFullError: BusReason.FULL,
     ExpiredError: BusReason.EXPIRED,

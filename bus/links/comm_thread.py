@@ -36,6 +36,7 @@ from bus.links.arrivals import Arrivals
 from bus.links.complaints import Complaints
 from bus.links.lines import Lines
 from bus.links.relay_host import Posted, RelayHost, Said
+from bus.rights import NOBODY_ASKED
 from bus.threads.delivery import Answer
 from bus.threads.verdict import Verdict
 from queuebroker import _sync
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from bus.links.sleep import Sleep
     from bus.message import Incoming
     from bus.payload import Payload
+    from bus.rights import Credentials
     from bus.threads.account import Account
     from bus.threads.exchange import Exchange
     from queuebroker.message_queue import MessageQueue
@@ -75,6 +77,11 @@ def _no_refusal(_: MessageQueue) -> None:
     """Want every link."""
 
 
+def _nobody_asked(_: MessageQueue) -> Credentials:
+    """Let every process do everything."""
+    return NOBODY_ASKED
+
+
 def _no_claim() -> None:
     """Leave it to others who is master."""
 
@@ -92,6 +99,7 @@ class CommThread:
         nonce: makes what tells rivals apart (AMO-17).
         listens: where it lets others in. master: where the master of its machine does.
         sleep, refusal: see `Lines`.
+        credentials: says who is at the other end of a link, and may do what.
         claim: makes this process master, if there is none; gives the broker at which
             others are let in then. Asked before the master is dialled.
         patient: whether it is well that there is no master yet.
@@ -114,6 +122,7 @@ class CommThread:
         master: str,
         sleep: Sleep,
         refusal: Callable[[MessageQueue], str | None] = _no_refusal,
+        credentials: Callable[[MessageQueue], Credentials] = _nobody_asked,
         claim: Callable[[], LinkBroker | None] = _no_claim,
         patient: bool = False,
         ended: Callable[[], object] = list,
@@ -134,6 +143,7 @@ class CommThread:
         )
         self._greeting_bytes: Final = config.unauthenticated_bytes
         self._complaints: Final = Complaints()
+        self._credentials: Final = credentials
         self._claim: Final = claim
         self._patient: Final = patient
         self._refusals: int = 0
@@ -566,8 +576,9 @@ class CommThread:
                     lambda: self.remote.dial_failed(dial.kind, dial.key, now)
                 )
             else:
+                whose = self._credentials(self._lines.queue(number))
                 self._exchange.decide(
-                    lambda: self.remote.dialled(number, dial.kind, dial.key, now)
+                    lambda: self.remote.dialled(number, dial.kind, dial.key, now, whose)
                 )
 
         self._lines.dial(dial.addresses, made, self._denied if to_master else None)
@@ -578,8 +589,8 @@ class CommThread:
             self._complaints.note(f"the link with {link.who} is given up: it is full")
 
     def _accepted(self, number: int) -> None:
-        now = _sync.monotonic()
-        self._exchange.decide(lambda: self.remote.accepted(number, now))
+        now, whose = _sync.monotonic(), self._credentials(self._lines.queue(number))
+        self._exchange.decide(lambda: self.remote.accepted(number, now, whose))
 
     # Whether it has found the others.
 

@@ -189,6 +189,10 @@ class Lines:
 
         self._ask(own)
 
+    def queue(self, number: int) -> MessageQueue:
+        """Return what a link is that was just made."""
+        return self._queues[number]
+
     # What goes over them.
 
     def send(self, number: int, frame: bytes) -> None:

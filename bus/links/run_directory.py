@@ -3,10 +3,15 @@
 It holds the sockets ``Master`` and ``Slave<process>.<thread>`` (BUS-ENT-16), and
 ``lock``: whoever has that locked is master, and nobody else touches ``Master``. The
 kernel lets go of it when the process ends, however that happens (OPEN-1, OPEN-10).
+
+Where groups are on the access list, processes of other users have their sockets in
+``guests``: there each may make its own, and none may touch another's. They never are
+master, since they cannot write to what is around it.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -19,12 +24,15 @@ from bus.errors import AccessDeniedError
 from queuebroker import _net
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bus.access import AccessList
 
 __all__ = ["RunDirectory", "run_base"]
 
 _ENVIRONMENT: Final = "BUS_RUN_DIR"
-_NAME_MAX: Final = "Slave4194304.999"  # the longest name of a socket there
+_GUESTS: Final = "guests"
+_NAME_MAX: Final = "guests/Slave4194304.999"  # the longest name of a socket there
 # What a directory must not allow: anything to others; to a group to write, or, unless
 # that is on the access list, anything.
 _LISTED: Final = 0o027
@@ -75,11 +83,11 @@ class RunDirectory:
         _directories.add(self)
 
     def _check(self, directory: Path) -> None:
-        mode = 0o750 if self._access.gids else 0o700
         try:
-            directory.mkdir(mode, exist_ok=True)
+            # What is made there is to be of that group, too: sockets are.
+            self._make(directory, 0o2750)
             about = directory.lstat()
-            entered = os.access(directory, os.X_OK)
+            entered = os.access(directory, os.X_OK, effective_ids=True)
         except PermissionError as error:
             raise self._denied(f"{directory}: {error.strerror}") from None
         except (FileExistsError, NotADirectoryError):
@@ -88,14 +96,39 @@ class RunDirectory:
             raise self._denied(f"{directory} is no directory")
         if not self._access.trusts(about.st_uid):
             raise self._denied(f"{directory} belongs to uid {about.st_uid}")
-        if about.st_mode & (_LISTED if about.st_gid in self._access.gids else _OTHERS):
+        listed = about.st_gid in self._access.groups
+        if about.st_mode & (_LISTED if listed else _OTHERS):
             mode = stat.S_IMODE(about.st_mode)
             raise self._denied(f"{directory} is open to others: mode {mode:04o}")
         if not entered:
             raise self._denied(f"{directory}: permission denied")
 
+    def _make(self, directory: Path, mode: int) -> None:
+        """Make a directory, with a mode for a group that may join if any may.
+
+        What is there already stays as it is.
+        """
+        try:
+            directory.mkdir(0o700)
+        except FileExistsError:
+            return
+        groups = self._access.groups
+        if not groups:
+            return
+        if directory.stat().st_gid not in groups and not _give(directory, groups):
+            directory.rmdir()
+            words = ", ".join(map(str, sorted(groups)))
+            fact = f"cannot be given to group {words}"
+            raise PermissionError(errno.EPERM, fact, str(directory))
+        directory.chmod(mode)  # after that, and whatever the umask
+
     def _denied(self, fact: str) -> AccessDeniedError:
         return AccessDeniedError(f"join bus {self._bus!r}", fact)
+
+    @property
+    def is_guest(self) -> bool:
+        """Whether this process may only read here, as a member of a group."""
+        return not os.access(self.path, os.W_OK, effective_ids=True)
 
     # Where to listen.
 
@@ -106,19 +139,26 @@ class RunDirectory:
 
     def slave(self, thread: int) -> str:
         """Return an address for this process; thread: tells its comm threads apart."""
-        return f"ipc://{self.path / f'Slave{os.getpid()}.{thread}'}"
+        place = self.path / _GUESTS if self.is_guest else self.path
+        return f"ipc://{place / f'Slave{os.getpid()}.{thread}'}"
 
     def sweep(self) -> None:
         """Remove the sockets of processes that were killed; for the master alone."""
         with _net.folder_locked(self.path):
-            for each in self.path.glob("Slave*"):
+            left = [*self.path.glob("Slave*"), *self.path.glob(f"{_GUESTS}/Slave*")]
+            for each in left:
                 with suppress(OSError):  # it is gone, or not ours to look at
                     _net.remove_left_behind(each)
+        if self._access.groups:
+            # Its files are of its group; nobody removes but his own.
+            self._make(self.path / _GUESTS, 0o3770)
 
     # Who is master.
 
     def claim(self) -> bool:
-        """Be master, if nobody is."""
+        """Be master, if nobody is; who is a guest here never is."""
+        if self.is_guest:
+            return False
         # Noted before it is locked: whatever strikes, `release` lets go of it.
         self._locks.append(
             os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -144,6 +184,15 @@ class RunDirectory:
     def forsake(self) -> None:
         """Close what a fork has inherited: a lock is held while anybody has it open."""
         self.release()
+
+
+def _give(directory: Path, groups: Iterable[int]) -> bool:
+    """Give a directory to the first of some groups to which this process may."""
+    for each in sorted(groups):
+        with suppress(PermissionError):
+            os.chown(directory, -1, each)
+            return True
+    return False
 
 
 _directories: Final[WeakSet[RunDirectory]] = WeakSet()

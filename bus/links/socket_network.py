@@ -7,6 +7,7 @@ the first that notices takes its place (OPEN-1).
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 from contextlib import suppress
@@ -20,6 +21,7 @@ from bus.errors import AccessDeniedError, BusyError
 from bus.links.comm_thread import CommThread
 from bus.links.run_directory import RunDirectory
 from bus.links.sleep import PolledSleep
+from bus.rights import Credentials
 from bus.role import Role
 from queuebroker import _sync
 from queuebroker.broker_manager import BrokerManager
@@ -112,6 +114,7 @@ class SocketNetwork:
                 master=self.directory.master,
                 sleep=PolledSleep(self._driver),
                 refusal=self._refusal,
+                credentials=self._credentials,
                 claim=self._claim,
                 patient=self._role is Role.SLAVE,
                 ended=self.directory.release,
@@ -143,6 +146,9 @@ class SocketNetwork:
                 # The lock was removed, and somebody is master all the same.
                 self.directory.release()
         if self._role is Role.MASTER:
+            if self.directory.is_guest:
+                fact = "only who may write there can be master"
+                raise PermissionError(errno.EACCES, fact, self.where)
             msg = f"the master's place on bus {self.bus!r} in {self.where}"
             raise BusyError(msg)
         return self._listen(name, self.directory.slave(next(_threads))), False
@@ -171,7 +177,7 @@ class SocketNetwork:
             driver=self._driver,
             manager=self._manager,
             options=SocketOptions(
-                mode=0o660 if config.access.gids else 0o600,
+                mode=0o660 if config.access.groups else 0o600,
                 message_bytes_max=config.message_bytes_max + _OVERHEAD_BYTES,
                 first_frame_bytes_max=config.unauthenticated_bytes,
                 handshake_s=config.auth_timeout_s,
@@ -189,6 +195,14 @@ class SocketNetwork:
         assert isinstance(queue, SocketMessageQueue)
         why = self._admit(queue.peer)
         return None if why is None else f"who listens there is a stranger: {why}"
+
+    def _credentials(self, queue: MessageQueue) -> Credentials:
+        """Return who is at the other end of a link that was let in, and its rights."""
+        assert isinstance(queue, SocketMessageQueue)
+        peer = queue.peer
+        rights = self._config.access.rights(peer.uid, peer.gid)
+        assert rights is not None
+        return Credentials(peer.uid, rights)
 
 
 def _nonce() -> int:

@@ -245,6 +245,7 @@ class SocketQueueBroker:
 
         Raises:
             NotAdmittedError: the listener does not want this peer.
+            PermissionError: the system does not let this process go there.
             ProtocolError: what listens there is no broker.
         """
         if not is_address(name):

@@ -40,6 +40,7 @@ __all__ = ["Departure"]
 
 # What the platform answers where nobody listens.
 _NOBODY: Final = (errno.ECONNREFUSED, errno.ENOENT)
+_DENIED: Final = (errno.EACCES, errno.EPERM)
 # The kernel has no room for one more connect: how long until it is asked again.
 RETRY_S: Final = 0.002
 
@@ -83,7 +84,7 @@ class Departure:
         self._lease_s = None if address.scheme is Scheme.IPC else lease_s
         self._secure = secure
         self._link: Link | None = None
-        self.error: QueueBrokerError | None = None
+        self.error: QueueBrokerError | OSError | None = None
 
     @property
     def _manager(self) -> BrokerManager:
@@ -226,9 +227,17 @@ class Departure:
         self._withdraw(Reason.BROKER_CLOSED)
 
     def _fail(self, error: OSError) -> None:
-        """Nobody listens there, or there is no way: for who connects it is the same."""
-        self._cause = error
-        self._withdraw(Reason.UNKNOWN_BROKER)
+        """Nobody listens there, or there is no way: for who connects it is the same.
+
+        Unless the system does not let it: then somebody may listen there.
+        """
+        if error.errno in _DENIED:
+            self.error = PermissionError(
+                error.errno, error.strerror, str(self._address)
+            )
+            self._withdraw(Reason.BROKER_CLOSED)
+        else:
+            self._withdraw(Reason.UNKNOWN_BROKER)
 
     def _withdraw(self, reason: Reason) -> None:
         with self._manager.lock:

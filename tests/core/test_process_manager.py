@@ -11,7 +11,6 @@ from bus.address import Address
 from bus.core.actions import Fail, Open, Tell
 from bus.core.process_manager import ProcessManager
 from bus.core.routing_table import Entry, Visibility
-from bus.core.specification import Specification
 from bus.errors import (
     AddresseeGoneError,
     BusFullError,
@@ -19,6 +18,7 @@ from bus.errors import (
     UnresolvedError,
 )
 from bus.message import Incoming, Kind, Presence
+from bus.specification import Specification
 from specs.clauses import clause
 
 RESOLVE_S = 5.0

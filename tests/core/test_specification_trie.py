@@ -13,8 +13,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from bus.core.specification import Specification
 from bus.core.specification_trie import SpecificationTrie
+from bus.specification import Specification
 
 SEGMENTS = ["a", "b"]
 SPECIFICATIONS = st.builds(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from bus.address import Address
-from bus.core.specification import Specification
+from bus.specification import Specification
 from tests.leaks.snapshot import Snapshot
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus import AccessDeniedError, AccessList, BusConfig
+from bus import AccessDeniedError, AccessList, BusConfig, Grant
 from bus.links.run_directory import RunDirectory, run_base
 from queuebroker import _net
 from specs.clauses import clause
@@ -70,8 +70,8 @@ def test_one_that_is_a_file_is_refused(base: Path, which: str) -> None:
 def test_a_group_may_read_where_the_access_list_has_one(base: Path) -> None:
     made = RunDirectory("bus1", AccessList(gids=[os.getegid()]))
 
-    assert stat.S_IMODE(made.path.stat().st_mode) == 0o750
-    with pytest.raises(AccessDeniedError, match="is open to others: mode 0750"):
+    assert stat.S_IMODE(made.path.stat().st_mode) == 0o2750
+    with pytest.raises(AccessDeniedError, match="is open to others: mode 2750"):
         RunDirectory("bus1", OURS)
 
 
@@ -202,6 +202,93 @@ def test_sockets_of_who_was_killed_are_swept_away_and_no_others() -> None:
         assert _net.is_listened_at(living)
 
 
+# Guests.
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give to a group")
+
+
+@clause("BUS-SEC-3")
+@as_root
+def test_a_group_that_may_join_can_enter_and_has_a_place_for_its_sockets(
+    base: Path,
+) -> None:
+    """Whatever the umask; what is there it may not change, nor what others have."""
+    umask = os.umask(0o077)
+    try:
+        made = RunDirectory("bus1", AccessList(gids=[4321]))
+        assert made.claim()
+        made.sweep()
+        made.release()
+    finally:
+        os.umask(umask)
+
+    modes = {
+        each.name: (stat.S_IMODE(each.stat().st_mode), each.stat().st_gid)
+        for each in (base, made.path, made.path / "guests")
+    }
+    assert modes == {
+        base.name: (0o2750, 4321),
+        "bus1": (0o2750, 4321),
+        "guests": (0o3770, 4321),
+    }
+
+
+@clause("BUS-SEC-3")
+@as_root
+def test_a_group_of_a_grant_is_one_of_the_list(base: Path) -> None:
+    made = RunDirectory("bus1", AccessList(grants=[Grant(gids=[4321])]))
+
+    assert made.path.stat().st_gid == 4321
+    with pytest.raises(AccessDeniedError, match="is open to others: mode 2750"):
+        RunDirectory("bus1", OURS)
+
+
+@clause("BUS-SEC-3")
+@as_root
+def test_a_group_that_one_cannot_give_to_is_said_to_be_the_trouble(base: Path) -> None:
+    base.mkdir(mode=0o711)
+    base.parent.chmod(0o711)
+    mine = base / "mine"
+    mine.mkdir(mode=0o700)
+    os.chown(mine, 4321, 4321)
+
+    code, answer, complaints = run(_MEMBER_OF_NOTHING, mine / "run")
+
+    assert code == 0, complaints
+    assert "run: cannot be given to group 7, 8" in answer
+    assert list(mine.iterdir()) == []
+
+
+_MEMBER_OF_NOTHING = """
+    import os, sys
+    from pathlib import Path
+    from bus import AccessDeniedError, AccessList
+    from bus.links.run_directory import RunDirectory
+    os.setgroups([])
+    os.setegid(4321)
+    os.seteuid(4321)
+    try:
+        RunDirectory("bus1", AccessList(gids=[7, 8]), sys.argv[1])
+    except AccessDeniedError as error:
+        print(error)
+"""
+
+
+@clause("BUS-SEC-3", "BUS-ENT-17")
+@as_root
+def test_sockets_that_guests_have_left_are_swept(base: Path) -> None:
+    made = RunDirectory("bus1", AccessList(gids=[4321]))
+    made.sweep()
+    left = made.path / "guests" / "Slave1.1"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(os.fspath(left))
+
+    made.sweep()
+
+    assert base.exists()
+    assert list((made.path / "guests").iterdir()) == []
+
+
 # The access list.
 
 
@@ -231,6 +318,55 @@ def test_who_may_join(uid: int | None, gid: int | None, admitted: bool) -> None:
 def test_ids_are_numbers_of_the_system(wrong: list[object]) -> None:
     with pytest.raises(ValueError, match="gids must hold ids of the system"):
         AccessList(gids=wrong)  # type: ignore[arg-type]
+
+
+@clause("BUS-SEC-1")
+def test_who_may_do_what_is_what_all_grants_say_that_mean_it() -> None:
+    access = AccessList(
+        uids=[1001],
+        grants=[
+            Grant(uids=[1002], register="a", command=["b/*", "c"]),
+            Grant(uids=[1003], gids=[50], register=["d"], subscribe=["**"]),
+        ],
+    )
+
+    assert access.groups == {50}
+    assert not access.trusts(1002)
+    whole, nothing = access.rights(1001, 50), access.rights(1004, 51)
+    assert whole is not None
+    assert whole.whole
+    assert nothing is None
+    assert access.refusal(1002, 51) is None
+    one, both = access.rights(1002, 51), access.rights(1002, 50)
+    assert one is not None
+    assert both is not None
+    assert [one.may_register(each, "p") for each in ("a", "d")] == [True, False]
+    assert [one.may_command(each) for each in ("b/x", "c", "d")] == [True, True, False]
+    assert not one.may_hear("a")
+    assert [both.may_register(each, "p") for each in ("a", "d")] == [True, True]
+    assert both.may_hear("a")
+    assert not both.whole
+
+
+@clause("BUS-SEC-1")
+@pytest.mark.parametrize("verb", ["register", "command", "subscribe"])
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("a*", "must be '\\*'"),
+        ("", "specification"),
+        ("ism://far/a", "must hold names of this machine"),
+    ],
+)
+def test_a_grant_holds_patterns_of_names(verb: str, wrong: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Grant(uids=[1], **{verb: [wrong]})  # type: ignore[arg-type]
+
+
+@clause("BUS-SEC-1")
+def test_only_grants_are_some() -> None:
+    with pytest.raises(TypeError, match="grants must hold Grants, got 1000"):
+        AccessList(grants=[1000])  # type: ignore[list-item]
 
 
 @clause("BUS-SEC-1")

@@ -92,6 +92,206 @@ BUS_NAMES: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        "G1",
+        "a guest has whatever name it asks for",
+        ("BUS-SEC-1",),
+        (
+            Edit(
+                "bus/core/directory.py",
+                "        if not peer.rights.may_register(frame.name, peer.key[1]):\n",
+                "        if False:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "G2",
+        "a guest that answers a search is believed its name",
+        ("BUS-SEC-1",),
+        (
+            Edit(
+                "bus/core/tidings.py",
+                "        return owner != peer.key or peer.rights.may_register(name, process)\n",
+                "        return True or (owner, name, process) is None\n",
+            ),
+            Edit(
+                "bus/core/directory.py",
+                "        if not peer.rights.may_register(name, peer.key[1]):\n            return False\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "G3",
+        "whoever asks is told where a task is",
+        ("BUS-SEC-1",),
+        (
+            Edit(
+                "bus/core/finder.py",
+                "        if not self._may_ask(peer, frame):\n",
+                "        if False:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "G4",
+        "what comes though it is not granted is delivered",
+        ("BUS-SEC-1",),
+        (
+            Edit(
+                "bus/core/intake.py",
+                "        if not peer.rights.may_command(target.name):\n",
+                "        if False:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "G5",
+        "what is refused counts as waiting for ever",
+        ("BUS-SEC-1",),
+        (
+            Edit(
+                "bus/core/arriving.py",
+                "            peer.took(run.to, each, now, size=len(body))\n            if run.mid",
+                "            if run.mid",
+            ),
+        ),
+    ),
+    Mutant(
+        "G6",
+        "who asks though it is not granted gets no answer",
+        ("BUS-SEC-1",),
+        (
+            Edit(
+                "bus/core/arriving.py",
+                "                self._answer(question, error=why)\n",
+                "                pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "G7",
+        "a guest hears everybody",
+        ("BUS-SEC-1",),
+        (
+            Edit(
+                "bus/core/listening.py",
+                "            if peer is not None and peer.rights.may_hear(task.name):\n",
+                "            if peer is not None:\n",
+            ),
+            Edit(
+                "bus/core/listening.py",
+                "        if peer is None or not peer.rights.may_hear(task.name):\n            return\n",
+                "        if peer is None:\n            return\n",
+            ),
+            Edit(
+                "bus/core/listening.py",
+                "                if not origin.rights.may_hear(task.name):\n                    return True\n",
+                "",
+            ),
+            Edit(
+                "bus/core/listening.py",
+                "                    and peer.rights.may_hear(task.name)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "G8",
+        "what waited for a guest before it was known goes to it",
+        ("BUS-SEC-1",),
+        (
+            Edit(
+                "bus/core/peer.py",
+                "        self.audience.forbid(lambda parcel: not may_hear(parcel.source.name))\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "G9",
+        "whom a guest hears it also commands",
+        ("BUS-SEC-1",),
+        (
+            Edit(
+                "bus/core/relays.py",
+                "        if not (private or task.closed):\n",
+                "        if not private:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "G10",
+        "a guest passes for a process of somebody else",
+        ("BUS-SEC-1",),
+        (
+            Edit(
+                "bus/core/links.py",
+                "        return peer.credentials.uid != link.credentials.uid\n",
+                "        return False\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "G11",
+        "whoever says that a name is somebody else's is believed",
+        ("BUS-SEC-7",),
+        (
+            Edit(
+                "bus/core/directory.py",
+                "        if peer is self._neighbours.master():\n            self._evict(",
+                "        if peer is not None:\n            self._evict(",
+            ),
+        ),
+    ),
+    Mutant(
+        "G12",
+        "a guest is master if it asks for that first",
+        ("BUS-SEC-3",),
+        (
+            Edit(
+                "bus/links/run_directory.py",
+                "        if self.is_guest:\n            return False\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "G13",
+        "guests have no place for their sockets",
+        ("BUS-SEC-3",),
+        (
+            Edit(
+                "bus/links/run_directory.py",
+                "            self._make(self.path / _GUESTS, 0o3770)\n",
+                "            pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "G14",
+        "who is in several grants has what the first one says",
+        ("BUS-SEC-1",),
+        (
+            Edit(
+                "bus/access.py",
+                "for some in patterns for each in some)",
+                "for some in [*patterns][:1] for each in some)",
+            ),
+        ),
+    ),
+    Mutant(
+        "G15",
+        "who may not go where somebody listens is told that nobody does",
+        ("QB-SOCK-2",),
+        (
+            Edit(
+                "sockets/departure.py",
+                "        if error.errno in _DENIED:\n",
+                "        if False:\n",
+            ),
+        ),
+    ),
+    Mutant(
         "E1",
         "who finds room for one waits for as much as is taken at once",
         ("BUS-FLOW-2",),

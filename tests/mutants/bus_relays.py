@@ -113,7 +113,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
             ),
             Edit(
                 "bus/core/relays.py",
-                "        if Visibility.PRIVATE not in {task.visibility, relay.entry.visibility}:\n            self._name(relay)\n",
+                "        if not (private or task.closed):\n            self._name(relay)\n",
                 "        self._name(relay)\n",
             ),
         ),

@@ -60,10 +60,13 @@ class Network:
             here, there = next(self._numbers), next(self._numbers)
             wire = Wire((dialler, here), (target, there))
             self.wires[here], self.wires[there] = (wire, 0), (wire, 1)
+            world = self._world
+            its = world.credentials(target, dialler)
+            own = world.credentials(dialler, target)
             dialler.event(
-                lambda: dialler.remote.dialled(here, kind, key, self._world.now)
+                lambda: dialler.remote.dialled(here, kind, key, world.now, its)
             )
-            target.event(lambda: target.remote.accepted(there, self._world.now))
+            target.event(lambda: target.remote.accepted(there, world.now, own))
 
         self._world.at(self._delay(), arrive)
 

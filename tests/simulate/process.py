@@ -34,12 +34,12 @@ from bus.core.limits import Limits
 from bus.core.neighbourhood import Neighbourhood
 from bus.core.process_manager import ProcessManager
 from bus.core.routing_table import Entry, Visibility
-from bus.core.specification import Specification
 from bus.core.trace import Tracer
 from bus.core.wire import AddRelay, Identity, Role, decode, encode
 from bus.errors import BusFullError, ExpiredError, NameTakenError
 from bus.events import BusReason
 from bus.message import Incoming, Kind
+from bus.specification import Specification
 from tests.simulate.books import Letter
 from tests.simulate.task import Asked, SimTask
 from tests.simulate.words import words
@@ -231,7 +231,9 @@ class SimProcess:
                     trace.delivered()
                 elif trace is not None:
                     trace.discarded(BusReason.UNWANTED)
-                if here:
+                if here and error is not None:
+                    world.books.told(number, error)
+                elif here:
                     world.books.answered(number)
             case Fail(message, error):
                 _read(message)

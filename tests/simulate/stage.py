@@ -15,9 +15,12 @@ from tests.simulate.process import LIMITS
 from tests.simulate.world import World
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bus.core.relay import Relay
     from bus.core.wire import Frame
     from bus.errors import BusError
+    from bus.rights import Rights
     from tests.simulate.books import Letter
     from tests.simulate.process import SimProcess, SimTask
 
@@ -36,10 +39,11 @@ class Stage:
         machines: int = 1,
         seed: int = 1,
         recorded: bool = False,
+        rights: Callable[[str, str], Rights | None] = lambda _who, _by: None,
         **limits: Any,
     ) -> None:
         own = attrs.evolve(LIMITS, **limits)
-        self.world = World(seed, limits=own, recorded=recorded)
+        self.world = World(seed, limits=own, recorded=recorded, rights=rights)
         self.world.frames = []
         for machine in range(1, machines + 1):
             for number in range(1, slaves + 2):

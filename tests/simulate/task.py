@@ -10,9 +10,9 @@ import attrs
 if TYPE_CHECKING:
     from bus.core.actions import Action
     from bus.core.routing_table import Entry, RegistrationId
-    from bus.core.specification import Specification
     from bus.core.trace import Tracer
     from bus.message import Incoming
+    from bus.specification import Specification
     from tests.simulate.process import SimProcess
 
 __all__ = ["Asked", "SimTask"]

@@ -7,6 +7,7 @@ import itertools
 from random import Random
 from typing import TYPE_CHECKING
 
+from bus.rights import Credentials
 from tests.simulate.books import Books
 from tests.simulate.checks import Checks
 from tests.simulate.network import Network
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from bus.core.peer import Key
     from bus.core.wire import Frame
     from bus.message import Incoming
+    from bus.rights import Rights
 
 __all__ = ["World"]
 
@@ -36,6 +38,7 @@ class World:
     reading: how long a task takes before it reads a message, at most, in seconds.
     frames: all that were put on links, by whom and for whom, if that is to be kept.
     recorded: the journals of all processes; None if they have none.
+    rights: what a process of another user may do, by its name, and by whose list.
     """
 
     def __init__(
@@ -46,8 +49,10 @@ class World:
         ordered: bool = True,
         limits: Limits = LIMITS,
         recorded: bool = False,
+        rights: Callable[[str, str], Rights | None] = lambda _who, _by: None,
     ) -> None:
         self.limits = limits
+        self.rights = rights
         self.random = Random(seed)
         self.now = 1.0
         self.story = Story(told=told)
@@ -64,6 +69,13 @@ class World:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._numbers = itertools.count(1)
+
+    def credentials(self, process: SimProcess, by: SimProcess) -> Credentials:
+        """Return who a process is, as another one sees it."""
+        rights = self.rights(process.key[1], by.key[1])
+        if rights is None:
+            return Credentials(0)
+        return Credentials(1, rights)
 
     def at(self, after: float, act: Callable[[], None]) -> None:
         """Let something happen some seconds from now."""

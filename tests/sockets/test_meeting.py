@@ -22,6 +22,7 @@ from queuebroker import (
 )
 from queuebroker.sockets import SocketQueueBroker
 from specs.clauses import clause
+from tests.processes import run
 from tests.sockets.support import PORT, brokers, folder, meet
 from tests.support import Threads, until
 
@@ -263,3 +264,34 @@ def test_a_folder_that_somebody_keeps_locked_is_an_error_in_time(
         os.close(held)
     with SocketQueueBroker("late", listen=address) as broker:
         assert broker.address == address
+
+
+_STRANGER = """
+    import os, sys
+    from queuebroker.sockets import SocketQueueBroker
+    SocketQueueBroker("warm").connect(sys.argv[1] + "/nobody", 1)
+    os.setgroups([])
+    os.setgid(4321)
+    os.setuid(4321)
+    for required in (False, True):
+        try:
+            SocketQueueBroker(f"stranger{required}").connect(
+                sys.argv[1], 1, timeout=30, required=required
+            )
+        except PermissionError as error:
+            print(error)
+"""
+
+
+@clause("QB-SOCK-2")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_where_the_system_lets_one_not_go_one_is_told_so() -> None:
+    """Somebody may listen there; that nobody does would be a guess."""
+    with brokers() as (host, _):
+        address = str(host.address)
+
+        code, answer, complaints = run(_STRANGER, address)
+
+        assert code == 0, complaints
+        denied = f"[Errno 13] Permission denied: {address!r}"
+        assert answer.splitlines() == [denied, denied]

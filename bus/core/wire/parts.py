@@ -135,6 +135,8 @@ class Characteristics(Part, frozen=True, kw_only=True):
       and never gives it to another task in one incarnation (BUS-WIRE-1).
     incarnation: of the task's process, since the relay ends with it.
     overflow: what becomes of commands that it has no room for: its relay does likewise.
+    closed: who is told this may not send it commands (BUS-SEC-1): by its name it is to
+      ask the master, who says so.
     """
 
     relay: U32
@@ -143,6 +145,7 @@ class Characteristics(Part, frozen=True, kw_only=True):
     visibility: Visibility = Visibility.PUBLIC
     incarnation: U64
     overflow: Overflow = "error"
+    closed: bool = False
 
     def __post_init__(self) -> None:
         check_registration(self.id)

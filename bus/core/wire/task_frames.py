@@ -11,7 +11,6 @@ from msgspec import Meta
 
 from bus.address import check_machine_name, check_module_name
 from bus.core.routing_table import RegistrationId  # noqa: TC001  # read by `msgspec`
-from bus.core.specification import Specification
 from bus.core.wire.frames import ControlFrame, FrameType
 from bus.core.wire.parts import (
     U32,
@@ -25,6 +24,7 @@ from bus.core.wire.parts import (
     Text,
     check_registration,
 )
+from bus.specification import Specification
 
 __all__ = [
     "AddRelay",

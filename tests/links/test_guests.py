@@ -1,0 +1,125 @@
+"""BUS-SEC-1: a process of another user on the bus: what the system lets it do."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus import AccessList, BusConfig, Grant, Role
+from specs.clauses import clause
+from tests.bus.support import socket_bus
+from tests.processes import start
+from tests.support import LIMIT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus import Bus, Incoming
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can become another user"
+)
+
+GUEST, GROUP = 4321, 4322
+
+_GUEST = f"""
+    import os, sys, tempfile
+    from bus import AccessList, BusConfig, BusError, Role, open_bus
+    with tempfile.TemporaryDirectory(prefix="qb-") as folder:
+        # What is to be imported is, while it can be read.
+        config = BusConfig(run_directory=folder)
+        with open_bus("rehearsal", config=config) as rehearsal:
+            rehearsal.register("a", on_command=lambda message: message.payload)
+            rehearsal.call("a", 1)
+    os.setgroups([])
+    os.setgid({GROUP})
+    os.setuid({GUEST})
+
+    def attempt(act):
+        try:
+            print(act(), flush=True)
+        except BusError as error:
+            print(type(error).__name__, error, flush=True)
+
+    access = AccessList(uids=[0], gids=[{GROUP}])
+    config = BusConfig(run_directory=sys.argv[1], access=access)
+    attempt(lambda: open_bus("bus1", role=Role.MASTER, config=config))
+    with open_bus("bus1", process="guest", machine="machine", config=config) as bus:
+        own = bus.register("guest/a", on_command=lambda m: m.payload)
+        attempt(lambda: own.address.module)
+        attempt(lambda: bus.register("f"))
+        attempt(lambda: bus.call("open/b", 1, timeout=30))
+        attempt(lambda: bus.call("g", 1, timeout=30))
+        heard = bus.listen("news", timeout=30)
+        attempt(lambda: bus.wait_for("news", timeout=30).module)
+        attempt(lambda: bus.call("open/notify", timeout=30))
+        attempt(lambda: next(iter(heard)).payload)
+        attempt(lambda: "ready")
+        sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def config() -> Iterator[BusConfig]:
+    """Give a place that others can reach, and who may do what there."""
+    with tempfile.TemporaryDirectory(prefix="qb-") as folder:
+        Path(folder).chmod(0o711)
+        grant = Grant(
+            gids=[GROUP], register="guest/*", command="open/*", subscribe="news"
+        )
+        access = AccessList(grants=[grant])
+        yield BusConfig(run_directory=f"{folder}/run", access=access)
+
+
+def echo(message: Incoming) -> Any:
+    return message.payload
+
+
+def hosts(bus: Bus) -> None:
+    """Register what the guest looks for."""
+    news = bus.register("news")
+    bus.register("open/b", on_command=echo)
+    bus.register("g", on_command=echo)
+    bus.register("open/notify", on_command=lambda _: news.notify(7))
+
+
+@clause("BUS-SEC-1", "BUS-SEC-2", "BUS-SEC-3", "BUS-SEC-4", "OPEN-3")
+@pytest.mark.parametrize("at", ["the master", "a slave"])
+def test_another_user_does_what_it_is_granted(config: BusConfig, at: str) -> None:
+    """And is reached by processes that it never spoke with: it has a socket there."""
+    assert config.run_directory is not None
+    with (
+        socket_bus("host", role=Role.MASTER, config=config) as host,
+        socket_bus("other", role=Role.SLAVE, config=config) as other,
+    ):
+        hosts(host if at == "the master" else other)
+        with start(_GUEST, config.run_directory) as guest:
+            assert guest.stdout is not None
+            assert guest.stdin is not None
+            said = []
+            for line in guest.stdout:
+                said.append(line.strip())
+                if said[-1] == "ready":
+                    break
+            assert [each.partition(":")[0] for each in said] == [
+                "AccessDeniedError cannot join bus 'bus1'",
+                "guest/a",
+                "AccessDeniedError cannot register 'f'",
+                "1",
+                "AccessDeniedError cannot command 'g'",
+                "news",
+                "None",
+                "7",
+                "ready",
+            ], guest.stderr and guest.stderr.read()
+            assert other.call("guest/a", 5, timeout=LIMIT_S) == 5
+            assert host.call("guest/a", 6, timeout=LIMIT_S) == 6
+            guests = Path(config.run_directory, "bus1", "guests")
+            assert [each.stat().st_uid for each in guests.iterdir()] == [GUEST]
+            guest.communicate("\n", timeout=LIMIT_S)
+            assert guest.returncode == 0
+        assert list(guests.iterdir()) == []

@@ -1,0 +1,302 @@
+"""BUS-SEC-1: what processes of other users may register, command and hear, by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.core.actions import Evict
+from bus.core.wire import AddRelay, Error, LinkKind, Reason, Refused
+from bus.errors import AccessDeniedError, RemoteError
+from bus.rights import Rights
+from bus.specification import Specification
+from specs.clauses import clause
+from tests.simulate.stage import Stage, told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulate.task import SimTask
+
+GUEST = "s3"
+
+
+def patterns(*written: str) -> tuple[Specification, ...]:
+    return tuple(map(Specification, written))
+
+
+RIGHTS = Rights(
+    register=patterns("guest/*"),
+    command=patterns("open", "open/**"),
+    subscribe=patterns("news", "news/*"),
+)
+
+
+def by_all(rights: Rights) -> Callable[[str, str], Rights | None]:
+    """The list that all processes have: what it says of the guest."""
+    return lambda who, _by: rights if who == GUEST else None
+
+
+def stage_of(rights: Rights = RIGHTS, slaves: int = 3) -> Stage:
+    return Stage(slaves=slaves, rights=by_all(rights))
+
+
+def heard(stage: Stage, hearer: SimTask, notifier: SimTask) -> int:
+    """Return how many notifications of a task another one has heard."""
+    sent = stage.world.books.notifications.get(notifier.id, [])
+    books = stage.world.books.heard
+    return sum((each, hearer.id) in books for each in sent)
+
+
+def complaints(stage: Stage, process: str) -> list[str]:
+    """What a process complains of from now on."""
+    told: list[str] = []
+    stage.process(process).remote.neighbours.complain = told.append  # type: ignore[misc]
+    return told
+
+
+# Names.
+
+
+@clause("BUS-SEC-1", "OPEN-3")
+def test_a_guest_has_the_names_that_are_granted_and_no_other() -> None:
+    stage = stage_of()
+    said = complaints(stage, "s1")
+    allowed, denied = stage.task("guest/a", GUEST), stage.task("f", GUEST)
+    private = stage.task("g", GUEST, private=True)
+    own = stage.task(f"_bus/{GUEST}", GUEST)
+    other = stage.task("_bus/s2", GUEST)
+
+    stage.soon()
+
+    assert (allowed.confirmed, own.confirmed) == (True, True)
+    assert (denied.here, other.here, private.here) == (False, False, True)
+    assert (denied.confirmed, other.confirmed) == (False, False)
+    owners = stage.process("s1").remote.directory.users.owners()
+    assert owners == dict.fromkeys(["guest/a", f"_bus/{GUEST}"], ("m1", GUEST))
+    assert [each for each in said if "register 'f'" in each]
+
+
+@clause("BUS-SEC-1", "BUS-SEC-7")
+def test_a_guest_that_takes_a_name_all_the_same_gets_nothing_for_it() -> None:
+    """It does not leave as it is told to; and answers a search that is for all."""
+    stage = stage_of()
+    rogue = stage.process(GUEST)
+    does = rogue._do
+    rogue._do = lambda action: [] if isinstance(action, Evict) else does(action)  # type: ignore[method-assign]
+    f = stage.task("f", GUEST)
+    caller = stage.task("d", "s2")
+    stage.soon()
+
+    (letter,) = stage.send(caller, "f")
+    stage.soon()
+
+    assert told([letter]) == [None]
+    assert "f" not in stage.process("s1").remote.directory.users.owners()
+    real = stage.task("f", "s4")
+    stage.soon()
+    assert letter.taken_by == real.id
+    assert f.here
+
+
+@clause("BUS-SEC-1", "BUS-SEC-7")
+@pytest.mark.parametrize("reason", [Reason.NAME_TAKEN, Reason.ACCESS])
+def test_only_the_master_says_who_is_not_to_have_a_name(reason: Reason) -> None:
+    stage = Stage(slaves=2)
+    task, other = stage.task("f", "s2"), stage.task("g", "s3")
+    stage.send(other, "f")
+    stage.soon()
+    mine = stage.task("h", "s1")
+    words = Error(reason=reason, id=task.id)
+    of_master = Error(reason=reason, id=mine.id)
+
+    rogue = stage.process("s3")
+    rogue.remote.neighbours.peers["m1", "s2"].session.tell(words)
+    rogue.remote.neighbours.peers["m1", "s1"].session.tell(of_master)
+    rogue.settle()
+    stage.soon()
+
+    assert (task.here, mine.here) == (True, True)
+
+
+# Commands.
+
+
+@clause("BUS-SEC-1")
+@pytest.mark.parametrize("host", ["s1", "s2"])
+def test_a_guest_sends_commands_where_that_is_granted_and_nowhere_else(
+    host: str,
+) -> None:
+    stage = stage_of()
+    caller = stage.task("guest/a", GUEST)
+    allowed, denied = stage.task("open/b", host), stage.task("f", host)
+
+    (passed,) = stage.send(caller, "open/b", asks=True)
+    refused = stage.send(caller, "f", 2) + stage.send(caller, "f", asks=True)
+    later = stage.send(caller, "later")
+    stage.soon()
+
+    assert passed.taken_by == allowed.id
+    assert told([*refused, *later]) == [AccessDeniedError] * 4
+    assert not denied.items
+    assert "f" not in stage.relays(GUEST)
+
+
+@clause("BUS-SEC-1")
+def test_whoever_answers_a_guest_needs_no_right_nor_does_a_guest_that_answers() -> None:
+    stage = stage_of()
+    guest = stage.task("guest/a", GUEST)
+    asker = stage.task("d", "s2")
+
+    (letter,) = stage.send(asker, "guest/a", asks=True)
+    stage.soon()
+
+    assert letter.taken_by == guest.id
+    assert letter.answers == 1
+
+
+@clause("BUS-SEC-1")
+@pytest.mark.parametrize("host", ["s1", "s2"])
+def test_whom_a_guest_hears_it_may_still_not_command(host: str) -> None:
+    """It has a relay of that task then, which does not go by its name."""
+    stage = stage_of()
+    notifier, hearer = stage.task("news", host), stage.task("guest/a", GUEST)
+    hearer.process.subscribe(hearer, "news")
+    stage.soon()
+    notifier.process.notify(notifier)
+    stage.soon()
+    assert heard(stage, hearer, notifier) == 1
+
+    letters = stage.send(hearer, "news", 2)
+    stage.soon()
+
+    assert told(letters) == [AccessDeniedError] * 2
+
+
+@clause("BUS-SEC-1", "BUS-FLOW-7")
+def test_what_comes_all_the_same_is_refused_and_nothing_else_waits_for_it() -> None:
+    """Here since only its addressee's process has it on its list."""
+    stage = Stage(
+        slaves=3,
+        rights=lambda who, by: RIGHTS if (who, by) == (GUEST, "s2") else None,
+    )
+    said = complaints(stage, "s2")
+    caller, addressee = stage.task("guest/a", GUEST), stage.task("f", "s2")
+    open_one = stage.task("open", "s2")
+
+    silent, asking = stage.send(caller, "f", 9), stage.send(caller, "f", 9, asks=True)
+    passed = stage.send(caller, "open", 9)
+    stage.soon()
+    more = stage.send(caller, "f", asks=True) + stage.send(caller, "open")
+    stage.soon()
+
+    assert [each.taken_by for each in silent + asking] == [None] * 18
+    assert told(asking) == [RemoteError] * 9
+    assert [each.taken_by for each in passed] == [open_one.id] * 9
+    assert (told(more), more[1].taken_by) == ([RemoteError, None], open_one.id)
+    assert not addressee.items
+    assert any("may not command 'f'" in each for each in said)
+
+
+# Notifications.
+
+
+@clause("BUS-SEC-1", "AMO-27")
+@pytest.mark.parametrize("host", ["s1", "s2"])
+@pytest.mark.parametrize("early", [True, False])
+def test_a_guest_hears_what_is_granted_and_nothing_else(host: str, early: bool) -> None:
+    stage = stage_of()
+    hearer = stage.task("guest/a", GUEST)
+    if early:
+        hearer.process.subscribe(hearer, "**")
+        stage.soon()
+    news, secret = stage.task("news/b", host), stage.task("f", host)
+    stage.soon()
+    if not early:
+        hearer.process.subscribe(hearer, "**")
+        stage.soon()
+    stage.forget()
+
+    for notifier in (news, secret):
+        notifier.process.notify(notifier)
+    stage.soon()
+
+    assert (heard(stage, hearer, news), heard(stage, hearer, secret)) == (1, 0)
+    assert "f" not in stage.relays(GUEST)
+    known = [
+        each.task.name
+        for each in stage.frames(None, GUEST)
+        if isinstance(each, AddRelay)
+    ]
+    assert "f" not in known
+
+
+@clause("BUS-SEC-1")
+def test_what_waited_for_a_process_before_it_was_known_is_dropped() -> None:
+    """Of what it must not hear; the master has let it subscribe."""
+    stage = Stage(
+        slaves=3,
+        rights=lambda who, by: RIGHTS if (who, by) == (GUEST, "s2") else None,
+    )
+    hearer = stage.task("guest/a", GUEST)
+    news, secret = stage.task("news", "s2"), stage.task("f", "s2")
+    hearer.process.subscribe(hearer, "**")
+    host = stage.process("s2")
+    while ("m1", GUEST) not in host.remote.neighbours.peers:
+        stage.soon(0.0001)
+    peer = host.remote.neighbours.peers["m1", GUEST]
+    assert peer.credentials is None
+    for notifier in (secret, news, secret):
+        host.notify(notifier)
+    assert peer.audience.queued == 3
+
+    stage.soon()
+
+    assert (heard(stage, hearer, news), heard(stage, hearer, secret)) == (1, 0)
+    assert peer.notifications.dropped == 2
+
+
+# Who it is.
+
+
+@clause("BUS-SEC-1", "BUS-SEC-2", "BUS-ROUTE-11")
+def test_a_guest_does_not_pass_for_a_process_of_somebody_else() -> None:
+    """Nor does it end what that has, by saying that it is its next life."""
+    stage = stage_of()
+    f, d = stage.task("f", "s4"), stage.task("d", "s2")
+    stage.send(d, "f")
+    stage.soon()
+    stage.world.rights = lambda who, _by: RIGHTS if who == "s2" else None
+    victim = stage.process("s2")
+    rogue = stage.world.start("m1", "s2")
+    stage.world.network.dial(rogue, LinkKind.DATA, ("m1", "s4"), "m1/s4")
+    stage.forget()
+
+    stage.soon()
+
+    refusals = [each for each in stage.frames("s4") if isinstance(each, Refused)]
+    assert [each.reason for each in refusals] == [Reason.DUPLICATE]
+    (letter,) = [victim.command(d, "f")]
+    stage.soon()
+    assert letter.taken_by == f.id
+
+
+# Rights by themselves.
+
+
+@clause("BUS-SEC-1")
+@pytest.mark.parametrize(
+    ("rights", "name", "allowed"),
+    [
+        (Rights(), "anything", True),
+        (Rights(command=()), "anything", False),
+        (Rights(command=patterns("a", "b/*")), "a", True),
+        (Rights(command=patterns("a", "b/*")), "b/c", True),
+        (Rights(command=patterns("a", "b/*")), "b/c/d", False),
+        (Rights(command=patterns("**")), "_bus/s1", False),
+        (Rights(command=patterns("_bus/*")), "_bus/s1", True),
+    ],
+)
+def test_what_a_pattern_grants(rights: Rights, name: str, allowed: bool) -> None:
+    assert rights.may_command(name) is allowed
