@@ -7,8 +7,8 @@ frames look on a link. `specification_trie` finds patterns of names.
 What a process knows of itself are `routing_table`, `parked_list` and `interests`, and
 `process_manager` decides. What it knows of others: `session`, all that goes to one and
 comes from it, with `receipts` for what was taken; `relay` and `peer`, its tasks;
-`neighbours` and `requests`, by which ways others are asked; `user_table`,
-`directory` and `verdicts`, who has which name; `relays` and `correspondence`, what becomes of
+`neighbours` and `requests`, by which ways others are asked; `user_table`, `directory`
+and `verdicts`, who has which name; `relays` and `correspondence`, what becomes of
 messages to others, with `relay_books` to count it, and `intake`, of theirs; `finder`
 and `listening`, searches and subscriptions; `disuse`, relays that nobody needs; `link`,
 `greeting`, `links` and `parting`, from the first frame to the last; `tidings`, to whom
