@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from bus.links.comm_thread import CommThread
     from bus.links.network import Network
     from bus.message import Incoming, Undelivered
+    from bus.threads.verdict import Verdict
 
 __all__ = ["Bus"]
 
@@ -236,9 +237,10 @@ class Bus:
         """Register a task; it can be addressed at once (BUS-INIT-7).
 
         A slave asks its master whether the name is free (OPEN-3). Outside of callbacks
-        this waits for the verdict, for a second at most; meanwhile the task may get
-        messages. Where it is not waited for, or comes later, a task that may not have
-        its name leaves: that is logged, and to use it raises `NameTakenError`.
+        this waits for the verdict, for a second at most. Where it is not waited for, or
+        comes later, a task that may not have its name leaves: that is logged, and to
+        use it raises `NameTakenError`, or `AccessDeniedError`. No callback of the task
+        is called while this waits.
 
         thread: what hosts it; the bus's own default thread if None.
         visibility: a private task is addressed by nobody, and gets answers and
@@ -253,6 +255,7 @@ class Bus:
 
         Raises:
             NameTakenError: another task has the name (BUS-NAME-7).
+            AccessDeniedError: the bus does not grant it to this user (BUS-SEC-1).
             ValueError: the name is not legal or one of the bus's own, the capacity is
               below 1, or the thread is one of another bus.
             UnknownTaskError: the thread is stopped, or the bus closed.
@@ -273,19 +276,25 @@ class Bus:
         receiver = Receiver(
             self._exchange, self._config, account, on_command, ref, on_undelivered
         )
-        entry = self._exchange.register(
-            name, visibility, self.name, host._manager, receiver
-        )
-        task = Task(self, entry, receiver)
-        verdict = receiver.verdict
-        if verdict is not None:
-            wait_s = 0.0 if self._in_callback() else _VERDICT_S
-            try:
-                verdict.wait(_sync.monotonic() + wait_s)
-            except BaseException:
-                task.deregister()  # nobody else has it
-                raise
-        return task
+        receiver.hold()
+        try:
+            entry = self._exchange.register(
+                name, visibility, self.name, host._manager, receiver
+            )
+            task = Task(self, entry, receiver)
+            if receiver.verdict is not None:
+                self._hear_verdict(task, receiver.verdict)
+            return task
+        finally:
+            receiver.release()
+
+    def _hear_verdict(self, task: Task, verdict: Verdict) -> None:
+        wait_s = 0.0 if self._in_callback() else _VERDICT_S
+        try:
+            verdict.wait(_sync.monotonic() + wait_s)
+        except BaseException:
+            task.deregister()  # nobody else has it
+            raise
 
     def task(
         self,

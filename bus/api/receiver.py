@@ -78,7 +78,9 @@ class Receiver:
         "_lock",
         "_on_command",
         "_on_undelivered",
+        "_openings",
         "_reference",
+        "_released",
         "_unclaimed",
         "account",
         "entry",
@@ -118,6 +120,8 @@ class Receiver:
         self._unclaimed: deque[Incoming] | None = None  # made at the first
         # When the thread that hosts it will look at the questions' deadlines.
         self._armed: float | None = None
+        self._released: bool = True
+        self._openings: Final[deque[Callable[[], object]]] = deque()
         self.leaving: bool = False
         self.error: BusError | None = None
         self.late: int = 0
@@ -443,6 +447,33 @@ class Receiver:
             self._exchange.deregister(message._to, final=True)
         for subscription in message.subscriptions:
             subscription.cancel()
+
+    def hold(self) -> None:
+        """Read nothing until `release`: as long as it is not known to have its name."""
+        self._released = False
+
+    def postponed(self, opening: Callable[[], object]) -> bool:
+        """Keep the opening for `release`, unless that was."""
+        if self.reads():
+            return False
+        self._openings.append(opening)
+        if self.reads():
+            self.release()  # just then: one of the two does it
+        return True
+
+    def reads(self) -> bool:
+        """Whether it reads, or will as soon as it is opened."""
+        return self._released
+
+    def release(self) -> None:
+        """Read from now on; harmless if it does."""
+        self._released = True
+        while self._openings:
+            try:
+                opening = self._openings.popleft()
+            except IndexError:
+                return  # the other one was quicker
+            opening()
 
     def asked(self) -> None:
         """Let who registers the task wait for the master's word (OPEN-3)."""

@@ -380,7 +380,8 @@ class Exchange:
             self.comm.open(entry, messages)
             return
         place: ThreadManager = entry.place  # it stays there until it is open
-        account = entry.box.client.account
+        client: Client = entry.box.client
+        account = client.account
         fits: list[Incoming] = []
         dropped: list[Incoming] = []
         for message in messages:
@@ -395,7 +396,8 @@ class Exchange:
                 message._source.box.client.failed(message, _full(message))
         for message in dropped:
             message._source.box.client.was_dropped(message)
-        place.ask(lambda: place.open(entry, fits))
+        if not client.postponed(lambda: place.ask(lambda: place.open(entry, fits))):
+            place.ask(lambda: place.open(entry, fits))
 
     def _empty(self, entry: Entry, *, final: bool) -> None:
         """Take out a task that has left, in its own thread."""

@@ -86,6 +86,9 @@ class Client(Protocol):
     def overflowed(self, message: Incoming) -> None:
         """Cut off this task, for which there was no room, as it asked."""
 
+    def postponed(self, opening: Callable[[], object]) -> bool:
+        """Whether it sees to its being opened by itself, when it is ready to read."""
+
     def asked(self) -> None:
         """Note that the master is to say whether it may have its name."""
 

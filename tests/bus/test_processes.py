@@ -144,6 +144,31 @@ def test_nobody_waits_for_a_verdict_within_a_callback(
 
 
 @clause("OPEN-3")
+def test_what_was_sent_before_is_read_after_the_verdict(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A callback mostly uses what it is registered as: that is known by then."""
+    seen: list[Any] = []
+    waits = Verdict.wait
+
+    def wait(verdict: Verdict, deadline: float) -> None:
+        waits(verdict, deadline)
+        behind = Event()
+        there.thread._manager.ask(behind.set)
+        assert behind.wait(LIMIT_S)
+        assert seen == []
+
+    with joined(bus) as there:
+        bus.command("doer", 1)
+        there.bus.command("doer", 1)
+        monkeypatch.setattr(Verdict, "wait", wait)
+
+        there.register("doer", on_command=lambda message: seen.append(message.payload))
+
+        until(lambda: seen == [1, 1], "both are read")
+
+
+@clause("OPEN-3")
 def test_who_is_interrupted_as_it_waits_for_a_verdict_registers_nothing(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

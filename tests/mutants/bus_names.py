@@ -74,7 +74,7 @@ BUS_NAMES: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/api/bus.py",
-                "                task.deregister()  # nobody else has it\n",
+                "            task.deregister()  # nobody else has it\n",
                 "",
             ),
         ),
@@ -88,6 +88,18 @@ BUS_NAMES: tuple[Mutant, ...] = (
                 "bus/links/comm_thread.py",
                 "                actions += self.remote.registered(entry, now)\n",
                 "                pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "V8",
+        "a task reads before it is known whether it may have its name",
+        ("OPEN-3",),
+        (
+            Edit(
+                "bus/api/bus.py",
+                "        receiver.hold()\n",
+                "",
             ),
         ),
     ),

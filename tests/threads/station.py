@@ -12,6 +12,8 @@ from bus.threads.exchange import Exchange
 from bus.threads.thread_manager import ThreadManager
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bus.core.command_run import CommandRun
     from bus.errors import BusError
     from bus.events import BusReason
@@ -86,6 +88,9 @@ class Clerk:
 
     def overflowed(self, message: Incoming) -> None:
         raise AssertionError(message)
+
+    def postponed(self, opening: Callable[[], object]) -> bool:  # noqa: ARG002
+        return False
 
     def asked(self) -> None:
         raise AssertionError
