@@ -89,7 +89,7 @@ class Clerk:
     def overflowed(self, message: Incoming) -> None:
         raise AssertionError(message)
 
-    def postponed(self, opening: Callable[[], object]) -> bool:  # noqa: ARG002
+    def postponed(self, opening: Callable[[], object]) -> bool:
         return False
 
     def asked(self) -> None:
