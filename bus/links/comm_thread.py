@@ -34,6 +34,7 @@ from bus.errors import (
 )
 from bus.links.arrivals import Arrivals
 from bus.links.complaints import Complaints
+from bus.links.extractions import Extractions
 from bus.links.lines import Lines
 from bus.links.relay_host import Posted, RelayHost, Said
 from bus.rights import NOBODY_ASKED
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from bus.config import BusConfig
     from bus.core.command_run import CommandRun
     from bus.core.limits import Limits
-    from bus.core.receipts import Taken
     from bus.core.routing_table import Entry
     from bus.core.tap import Tap
     from bus.core.wire import Frame, Identity, Refused
@@ -69,8 +69,6 @@ _log: Final = logging.getLogger("bus")
 _REFUSALS: Final = 4
 # At most so late is what is due seen to.
 _REVIEW_S: Final = 0.005
-# After so long a task that reads on has told what it reads, or hangs in a callback.
-_LOOK_S: Final = 0.005
 
 
 def _no_refusal(_: MessageQueue) -> None:
@@ -174,22 +172,9 @@ class CommThread:
         # Whether another thread has something to be said; how often this one had.
         self._nudged: bool = False
         self._own_nudges: int = 0
-        # Messages that were taken.
-        self._taken: Final[deque[Taken]] = deque()
-        # Of what a task reads; after that, what it may be reading still.
-        self._reading: Final[deque[CommandRun]] = deque()
-        self._read_on: list[CommandRun] = []
-        # When that is looked at once more, whatever else there is to do: a task that
-        # hangs in a callback tells nothing of what it has read just before.
-        self._look_at: float | None = None
-        # Whether this thread wakes soon anyway to acknowledge what was taken: then it
-        # is not woken for more of that, unless it is much (BUS-RELAY-9).
-        self._armed: bool = False
-        self._taken_max: Final = max(1, config.window // 4)
-        # Of those in ``_taken``. Two threads that count at once may count too little;
-        # then it is acknowledged a little later.
-        self._taken_bytes: int = 0
-        self._taken_bytes_max: Final = max(1, config.window_bytes // 4)
+        self._extractions: Final = Extractions(
+            max(1, config.window // 4), max(1, config.window_bytes // 4)
+        )
         self._readers: Final[dict[int, FrameReader]] = {}  # by link
         # What is to be done with links, in the order in which it was decided.
         self._outbox: Final[deque[Send | HangUp | Dial]] = deque()
@@ -294,20 +279,14 @@ class CommThread:
     def taken(self, message: Incoming) -> None:
         """Note that a task took, or dropped, a message, wherever it came from."""
         if message._receipt is not None:
-            taken = (message._receipt, message._number, 1, message._size)
-            self._taken.append(taken)
-            self._taken_bytes += message._size
-            if self._much_taken():
+            self._extractions.note(message)
+            if self._extractions.due:
                 self._wake()
         self.left(message._to)
 
     def reading(self, run: CommandRun) -> None:
-        """Note that a task reads, or has read, of what came from another process.
-
-        It counts itself how much that is, so that it need not be told for each message.
-        """
-        self._reading.append(run)
-        if not self._armed or run.at - run.told >= self._taken_max:
+        """Note that a task reads, or has read, of what came from another process."""
+        if self._extractions.note_run(run):
             self._wake()
         self.left(run._to)
 
@@ -394,19 +373,11 @@ class CommThread:
     def _due(self) -> bool:
         """Whether there is anything to do but for what comes by links."""
         return bool(
-            self._host.inbox.items or self._outbox or self._nudged or self._much_taken()
+            self._host.inbox.items
+            or self._outbox
+            or self._nudged
+            or self._extractions.due
         )
-
-    def _much_taken(self) -> bool:
-        """Whether tasks have taken anything, and so much that it is not to wait."""
-        if not (self._taken or self._reading):
-            return False
-        if not self._armed:
-            return True
-        if self._taken_bytes >= self._taken_bytes_max:
-            return True
-        read = sum([run.at - run.told for run in self._reading.copy()])
-        return len(self._taken) + read >= self._taken_max
 
     def _deadline(self) -> float | None:
         """Return until when to sleep; note whether that is soon for what was taken.
@@ -414,17 +385,18 @@ class CommThread:
         All deadlines are gone through now and then, not for each message of many; in
         between this thread wakes for that.
         """
-        now = _sync.monotonic()
+        now, extractions = _sync.monotonic(), self._extractions
+        look_at = extractions.look_at
         if now < self._review_at:
-            self._armed = self._end_at is None
-            return _first(self._due_at, self._review_at, self._end_at, self._look_at)
+            extractions.awaited = self._end_at is None
+            return _first(self._due_at, self._review_at, self._end_at, look_at)
         self._due_at = self._exchange.look(lambda: self._next_deadline(now))
         self._review_at = now + self._review_s
-        return _first(self._due_at, self._end_at, self._look_at)
+        return _first(self._due_at, self._end_at, look_at)
 
     def _next_deadline(self, now: float) -> float | None:
         parked = self._exchange.manager.parked.next_deadline()
-        self._armed = self._end_at is None and self.remote.acks_due
+        self._extractions.awaited = self._end_at is None and self.remote.acks_due
         return _first(self.remote.next_deadline(now), parked)
 
     def _over(self) -> bool:
@@ -446,7 +418,7 @@ class CommThread:
 
     def _round(self) -> None:
         # Before what was taken is looked at: who takes something later wakes this.
-        self._nudged = self._armed = False
+        self._nudged = self._extractions.awaited = False
         came = [
             (number, self._read(number, data)) for number, data in self._lines.take()
         ]
@@ -503,7 +475,7 @@ class CommThread:
                 actions += remote.malformed(number, read.error, now)
             else:
                 actions += remote.receive(number, read.frame, now)
-        if taken := self._take_taken(now):
+        if taken := self._extractions.take(now):
             remote.extracted(taken, now)
         self._host.pass_on(posted, remote)
         # As of before all this; what is due by then is seen to in the next round.
@@ -512,27 +484,6 @@ class CommThread:
             actions += remote.tick(now)
             self._review_at = 0.0  # what was due is not any more
         return actions + remote.flush(now)
-
-    def _take_taken(self, now: float) -> list[Taken]:
-        """Take out what tasks have taken since, and what they have read by now."""
-        self._taken_bytes = 0
-        taken = [self._taken.popleft() for _ in range(len(self._taken))]
-        begun = [self._reading.popleft() for _ in range(len(self._reading))]
-        runs = dict.fromkeys([*self._read_on, *begun])
-        if begun:
-            self._look_at = now + _LOOK_S
-        elif self._look_at is not None and self._look_at <= now:
-            self._look_at = None
-        self._read_on = []
-        for run in runs:
-            told, read = run.told, run.at
-            if read > told:
-                size = sum(run.lengths[told:read])
-                taken.append((run.receipt, run.number + told, read - told, size))
-                run.told = read
-            if run:  # it may hang in a callback, and have gone on before that
-                self._read_on.append(run)
-        return taken
 
     def _vacate(
         self, entry: Entry, messages: Sequence[Incoming], *, final: bool

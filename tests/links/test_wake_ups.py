@@ -11,6 +11,7 @@ from bus.core.command_run import CommandRun
 from bus.core.limits import Limits
 from bus.core.wire import Identity, Role
 from bus.links.comm_thread import CommThread
+from bus.links.extractions import Extractions
 from bus.links.lines import Lines
 from bus.links.sleep import ParkedSleep
 from queuebroker import _sync
@@ -63,11 +64,11 @@ class Asleep:
             if comm._outbox:
                 comm._outbox.clear()
                 seen.add("link")
-            if comm._taken:
-                comm._taken.clear()
+            if comm._extractions._taken:
+                comm._extractions._taken.clear()
                 seen.add("taken")
-            if comm._reading:
-                comm._reading.clear()
+            if comm._extractions._reading:
+                comm._extractions._reading.clear()
                 seen.add("reading")
             if comm._host.take()[1]:
                 seen.add("asked")
@@ -160,10 +161,13 @@ def test_what_is_read_is_acknowledged_once_each(armed: bool) -> None:
         run.join()
         comm._round()
         assert seen == [7, 8, 9]
-        assert not comm._read_on
+        assert not comm._extractions._read_on
 
     explore(program, bound=2, limit=700, random=100, seed=1)
-    inside = [CommThread.reading, CommThread._take_taken, CommThread._round]
+    inside = [
+        *(CommThread.reading, CommThread._round),
+        *(Extractions.note_run, Extractions.take),
+    ]
     explore(program, bound=2, limit=700, random=100, seed=1, bytecode=inside)
 
 
@@ -177,7 +181,7 @@ def test_of_what_others_get_instead_nothing_is_acknowledged() -> None:
     assert len(commands.rest()) == 2
     comm._round()
     assert seen == [(commands.receipt, 7, 1, len(commands.payloads[0]))]
-    assert not comm._read_on
+    assert not comm._extractions._read_on
 
 
 class _Taken:

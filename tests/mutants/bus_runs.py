@@ -174,7 +174,7 @@ BUS_RUNS: tuple[Mutant, ...] = (
         ("BUS-RELAY-9",),
         (
             Edit(
-                "bus/links/comm_thread.py",
+                "bus/links/extractions.py",
                 "                taken.append((run.receipt, run.number + told, read - told, size))\n",
                 "",
             ),
