@@ -6,41 +6,53 @@ By what the kernel says of a peer (BUS-SEC-2), nothing that it says itself.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Final
 
 import attrs
 
 from bus.rights import Rights
 from bus.specification import Specification
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 __all__ = ["AccessList", "Grant"]
 
-_ANYTHING = Rights()
+_ANYTHING: Final = Rights()
+_IDS: Final = 2**32 - 1  # the system has no others; the last one means none
 
 
 def _numbers(given: Iterable[int]) -> frozenset[int]:
-    return frozenset(given)
+    # What is none, or a text, stays as it is: then it can be said whose it was.
+    return frozenset(given) if _is_collection(given) else given  # type: ignore[return-value]
+
+
+def _is_collection(given: object) -> bool:
+    return isinstance(given, Iterable) and not isinstance(given, str)
 
 
 def _are_ids(_: object, field: attrs.Attribute[frozenset[int]], value: object) -> None:
-    assert isinstance(value, frozenset)
+    if not isinstance(value, frozenset):
+        raise TypeError(f"{field.name} must be a list of ids, got {value!r}")
     for each in value:
-        if type(each) is not int or each < 0:
+        if type(each) is not int or not 0 <= each < _IDS:
             raise ValueError(f"{field.name} must hold ids of the system, got {each!r}")
 
 
 def _patterns(given: Iterable[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+    if isinstance(given, str):
+        return (given,)
+    return tuple(given) if _is_collection(given) else given  # type: ignore[return-value]
 
 
 def _are_patterns(
-    _: object, field: attrs.Attribute[tuple[str, ...]], value: tuple[str, ...]
+    _: object, field: attrs.Attribute[tuple[str, ...]], value: object
 ) -> None:
+    if not isinstance(value, tuple):
+        raise TypeError(f"{field.name} must be patterns of names, got {value!r}")
     for each in value:
-        meant = Specification.parse(each)
+        try:
+            meant = Specification.parse(each)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{field.name} must hold patterns: {error}") from None
         if meant.machine is not None:
             msg = f"{field.name} must hold names of this machine, got {each!r}"
             raise ValueError(msg)
@@ -48,7 +60,7 @@ def _are_patterns(
 
 @attrs.frozen(kw_only=True)
 class Grant:
-    """Some who may join, and what their tasks may do there; all else they may not.
+    """Some who may join, and what their tasks may do there; all else is denied.
 
     uids, gids: users and groups of the system.
     register: names that their tasks may have; patterns are written as those of
@@ -79,12 +91,14 @@ class Grant:
 
 
 def _grants(given: Iterable[Grant]) -> tuple[Grant, ...]:
-    return tuple(given)
+    return tuple(given) if _is_collection(given) else given  # type: ignore[return-value]
 
 
 def _are_grants(
-    _: object, field: attrs.Attribute[tuple[Grant, ...]], value: tuple[object, ...]
+    _: object, field: attrs.Attribute[tuple[Grant, ...]], value: object
 ) -> None:
+    if not isinstance(value, tuple):
+        raise TypeError(f"{field.name} must be a list of Grants, got {value!r}")
     for each in value:
         if not isinstance(each, Grant):
             raise TypeError(f"{field.name} must hold Grants, got {each!r}")
@@ -94,14 +108,15 @@ def _are_grants(
 class AccessList:
     """Who may join, beside those of the user that this process runs as.
 
-    All processes of a bus should be given the same: each looks by its own at what comes
-    to it, and at who has names if it is master.
+    All processes of a bus should be given the same: each checks what comes to it
+    against its own; the master also who may have which name.
 
     uids, gids: users and groups of the system whose processes may do everything. What
-      these users have set up is trusted: the run directory may be theirs.
+      these users have set up is trusted: the run directory may be theirs. A user is
+      kept out by the directory unless a group of his is on the list, too.
     grants: those who may do some of it. Who is in several may do what any of them says.
 
-    A group is that by which a process runs. The run directory is opened to it (to one,
+    A group is the primary one of a process. The run directory is opened to it (to one,
     if there are several: a directory has one group), for reading, and has a place for
     the sockets of its members (BUS-SEC-3).
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from bus.address import SYSTEM, is_system
+from bus.address import SYSTEM
 from bus.errors import AccessDeniedError
 
 if TYPE_CHECKING:
     from bus.specification import Specification
 
-__all__ = ["NOBODY_ASKED", "Credentials", "Rights", "not_granted"]
+__all__ = ["UNRESTRICTED", "Credentials", "Rights", "not_granted"]
 
 
 @attrs.frozen(kw_only=True)
@@ -37,9 +37,7 @@ class Rights:
 
         Each process has one of the bus's own names, by which others look into it.
         """
-        if is_system(name) and name == f"{SYSTEM}/{process}":
-            return True
-        return _means(self.register, name)
+        return name == f"{SYSTEM}/{process}" or _means(self.register, name)
 
     def may_command(self, name: str) -> bool:
         """Whether a task may be sent commands."""
@@ -51,7 +49,7 @@ class Rights:
 
     @property
     def whole(self) -> bool:
-        """Whether all is allowed that names have to do with."""
+        """Whether nothing is denied by name."""
         return self.register is self.command is self.subscribe is None
 
 
@@ -64,15 +62,18 @@ class Credentials:
     """Who a peer is, and its rights.
 
     uid: its user, as the system of this machine knows it; None where it tells nothing.
+    rights: what it may do, by the access list of the process that asks.
     """
 
     uid: int | None = None
     rights: Rights = Rights()
 
 
-NOBODY_ASKED: Final = Credentials()
+# Where nobody tells who is there, as within a process; and of whom nothing is known
+# yet: then the master, which knows it, has let it ask.
+UNRESTRICTED: Final = Credentials()
 
 
 def not_granted(act: str, name: str) -> AccessDeniedError:
     """Return the error for what the master's access list does not let a process do."""
-    return AccessDeniedError(f"{act} {name!r}", "the bus grants it to other users only")
+    return AccessDeniedError(f"{act} {name!r}", "the access list does not grant it")

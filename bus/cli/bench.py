@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import click
 
-from bus.access import AccessList
 from bus.api.membership import open_bus
 from bus.cli.live import Target, fail, joined, live_options, to_json
+from bus.cli.place import is_served
 from bus.cli.text import show_table
 from bus.config import BusConfig
 from bus.core.routing_table import Visibility
 from bus.errors import BusError, CommandTimeoutError
-from bus.links.run_directory import RunDirectory, run_base
 from bus.role import Role
 from queuebroker import _net, _sync
 
@@ -76,7 +75,7 @@ def bench(target: Target, seconds: float, size: int) -> None:
     Starts a process that joins the bus; where none runs, both have one of their own.
     --timeout is how long to wait for that process, and for each of its answers.
     """
-    live = _is_served(target.bus)
+    live = _is_served(target)
     with ExitStack() as stack:
         if live:
             bus, folder = stack.enter_context(joined(target)), None
@@ -89,11 +88,9 @@ def bench(target: Target, seconds: float, size: int) -> None:
     _show(target, measured, size, live=live)
 
 
-def _is_served(bus: str) -> bool:
-    """Whether somebody is on a bus; nothing is made where there is none."""
-    place = run_base() / bus
+def _is_served(target: Target) -> bool:
     try:
-        return place.is_dir() and RunDirectory(bus, AccessList()).is_served()
+        return is_served(target)
     except ValueError as error:
         fail(str(error))
 

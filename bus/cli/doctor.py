@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import click
 
-from bus.access import AccessList
 from bus.cli.live import FAILED, Target, live_options, to_json
+from bus.cli.place import access_to, run_directory
 from bus.cli.text import show_table
 from bus.errors import BusError
 from bus.journal.wording import printable
-from bus.links.run_directory import RunDirectory, run_base
+from bus.links.run_directory import run_base
 from queuebroker import _net
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 __all__ = ["doctor"]
 
@@ -82,23 +83,35 @@ def _directory(target: Target) -> Finding:
     """Whether processes can meet in the run directory; it is made if need be."""
     what, base = "run directory", run_base()
     try:
-        directory = RunDirectory(target.bus, AccessList())
+        directory = run_directory(target)
     except ValueError as error:
         return Finding(what, FAIL, str(error), "set BUS_RUN_DIR to a shorter path")
     except (BusError, OSError) as error:
+        owner = _owner(base)
         do = f"make {base} yours with mode 0700, or set BUS_RUN_DIR to another one"
+        if owner not in {None, os.geteuid()}:
+            do = f"say --owner {owner} if it is well that it is theirs"
         return Finding(what, FAIL, str(error), do)
+    if groups := access_to(target).groups:
+        return Finding(what, OK, f"{directory.path} is open to group {min(groups)}")
     return Finding(what, OK, f"{directory.path} is ours alone")
+
+
+def _owner(place: Path) -> int | None:
+    try:
+        return place.stat().st_uid
+    except OSError:
+        return None
 
 
 def _sockets(target: Target) -> Finding:
     """Whether a socket can be made and dialled there."""
     what = "sockets"
     try:
-        directory = RunDirectory(target.bus, AccessList())
+        directory = run_directory(target)
     except (BusError, ValueError, OSError):
         return Finding(what, FAIL, "not tried: there is no run directory")
-    place = directory.path / f"doctor{os.getpid()}"
+    place = directory.own / f"doctor{os.getpid()}"
     try:
         with _net.listen_ipc(place, mode=0o600, backlog=1):
             heard = _net.is_listened_at(place)
@@ -129,7 +142,7 @@ def _served(target: Target) -> Finding:
     """Whether anybody is on the bus: it is no fault if nobody is."""
     what = f"bus {target.bus}"
     try:
-        served = RunDirectory(target.bus, AccessList()).is_served()
+        served = run_directory(target).is_served()
     except (BusError, ValueError, OSError):
         return Finding(what, WARN, "not looked for: there is no run directory")
     return Finding(what, OK, "somebody is on it" if served else "nobody is on it")

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import attrs
 import click
 
-from bus.access import AccessList
 from bus.address import check_bus_name, check_machine_name
 from bus.api.membership import open_bus
+from bus.cli.place import access_to, is_served, user_id
 from bus.config import BusConfig
 from bus.core.routing_table import Visibility
 from bus.errors import (
@@ -32,7 +32,7 @@ from bus.errors import (
 )
 from bus.inspector import inspector_of
 from bus.journal.wording import printable
-from bus.links.run_directory import RunDirectory, run_base
+from bus.links.run_directory import run_base
 from bus.role import Role
 from queuebroker import _sync
 from queuebroker.parking import taken_lock
@@ -75,12 +75,14 @@ class Target:
     bus, machine: their names; None for that of the host.
     as_json: whether programs read what is printed.
     timeout_s: in seconds; None for ever.
+    owner: whose bus it is, a user of the system; None for whoever runs the verb.
     """
 
     bus: str
     machine: str | None
     as_json: bool
     timeout_s: float | None
+    owner: int | None = None
 
 
 def parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
@@ -143,6 +145,12 @@ def live_options(
             help="What its processes call this machine.  [default: the host's name]",
         ),
         click.option(
+            "--owner",
+            metavar="USER",
+            callback=parsed(user_id),
+            help="Whose bus it is, and whom to trust.  [default: yours]",
+        ),
+        click.option(
             "--timeout",
             "timeout_s",
             default=None if default_s is None else str(default_s),
@@ -159,12 +167,13 @@ def live_options(
             *args: Any,
             bus_name: str,
             machine: str | None,
+            owner: int | None,
             timeout_s: float | None,
             as_json: bool,
             **kwargs: Any,
         ) -> None:
             with one_line():
-                target = Target(bus_name, machine, as_json, timeout_s)
+                target = Target(bus_name, machine, as_json, timeout_s, owner)
                 verb(target, *args, **kwargs)
 
         decorated_run: Callable[..., None] = run
@@ -199,11 +208,12 @@ def joined(target: Target, *, patient: bool = False) -> Iterator[Bus]:
     patient: whether it is well that there is no bus yet.
     """
     if not patient:
-        _check_served(target.bus)
-    config = BusConfig()
+        _check_served(target)
+    config = BusConfig(access=access_to(target))
     if target.timeout_s is not None:
         longest = min(config.connect_timeout_s, target.timeout_s)
-        config = BusConfig(connect_timeout_s=max(_CONNECT_S_MIN, longest))
+        wait_s = max(_CONNECT_S_MIN, longest)
+        config = attrs.evolve(config, connect_timeout_s=wait_s)
     process = f"cli{os.getpid()}"
     try:
         bus = open_bus(
@@ -225,22 +235,19 @@ def joined(target: Target, *, patient: bool = False) -> Iterator[Bus]:
         yield bus
 
 
-def unserved(bus: str) -> str:
-    """Say that nobody is on a bus, and where it was looked for; "" if somebody is.
-
-    Nothing is made where there is none.
-    """
-    place = run_base() / bus
+def unserved(target: Target) -> str:
+    """Say that nobody is on a bus, and where it was looked for; "" if somebody is."""
     try:
-        served = place.is_dir() and RunDirectory(bus, AccessList()).is_served()
+        served = is_served(target)
     except ValueError as error:
         fail(str(error))
-    return "" if served else f"nobody is on bus {bus!r}: looked in {place}"
+    place = run_base() / target.bus
+    return "" if served else f"nobody is on bus {target.bus!r}: looked in {place}"
 
 
-def _check_served(bus: str) -> None:
+def _check_served(target: Target) -> None:
     """End unless somebody is on a bus."""
-    if nobody := unserved(bus):
+    if nobody := unserved(target):
         fail(nobody)
 
 

@@ -198,13 +198,13 @@ def wait_for(target: Target, name: str) -> None:
 
     Waits for the bus, too, and says so. Ends with 124 if the time is over.
     """
-    if nobody := unserved(target.bus):
+    if nobody := unserved(target):
         click.echo(f"bus: {nobody}; waiting", err=True)
     with joined(target, patient=True) as bus:
         try:
             address = bus.wait_for(name, target.timeout_s)
         except CommandTimeoutError as error:
-            what = unserved(target.bus) or f"nobody has {name!r} on bus {target.bus!r}"
+            what = unserved(target) or f"nobody has {name!r} on bus {target.bus!r}"
             fail(f"{what}: waited for {error.timeout_s:g} s", TIMED_OUT)
     if target.as_json:
         click.echo(to_json({"name": address.module, "address": str(address)}))

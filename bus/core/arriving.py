@@ -111,10 +111,10 @@ class ArrivingCommands:
 class DeniedCommands:
     """Commands that came from a process which must not send them (BUS-SEC-1).
 
-    ``answer`` tells who asks; it is `Correspondence.answer`.
-
     They count as taken, so that nothing else waits for them. Who asks is told; a
     process that keeps to what it is told sends none but those that cross with that.
+
+    answer: `Correspondence.answer`.
     """
 
     __slots__ = ("_answer", "_peer", "_source", "_target", "_witness")

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from bus.core.peer import Peer
     from bus.core.process_manager import ProcessManager
     from bus.core.routing_table import Entry, RegistrationId
-    from bus.errors import BusError
 
 __all__ = ["Directory"]
 
@@ -43,10 +42,10 @@ class Directory:
         self._since_ns: Final[dict[RegistrationId, int]] = {}
 
     def check(self, name: str) -> None:
-        """Raise if a name is known to be taken by another process.
+        """See whether a name is free, as far as is known here.
 
         Raises:
-            NameTakenError: see there.
+            NameTakenError: another process has it.
         """
         user = self.users.find(name)
         if user is not None and user.owner != self._neighbours.key:
@@ -144,9 +143,8 @@ class Directory:
         if task is not None:
             self._since_ns.pop(number, None)
             self.verdicts.forget(task)
-            error: BusError = NameTakenError(task.name)
-            if denied:
-                error = not_granted("register", task.name)
+            name = task.name
+            error = not_granted("register", name) if denied else NameTakenError(name)
             self._neighbours.todo.append(Evict(task, error))
 
     def gone(self, frame: Eliminate, origin: Peer) -> None:

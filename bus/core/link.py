@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from bus.core.wire import FrameType, LinkKind
 from bus.errors import WireError
-from bus.rights import NOBODY_ASKED
+from bus.rights import UNRESTRICTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +90,7 @@ class Link:
         now: float,
         wanted: Key | None = None,
         *,
-        credentials: Credentials = NOBODY_ASKED,
+        credentials: Credentials = UNRESTRICTED,
     ) -> None:
         self.id: Final = number
         self.kind = kind

@@ -14,7 +14,7 @@ from bus.core.link import Link, LinkState
 from bus.core.wire import LinkKind, Reason, Refused
 from bus.errors import WireError
 from bus.events import BusReason
-from bus.rights import NOBODY_ASKED
+from bus.rights import UNRESTRICTED
 
 if TYPE_CHECKING:
     from bus.core.correspondence import Correspondence
@@ -98,14 +98,14 @@ class Links:
         kind: LinkKind,
         key: Key,
         now: float,
-        credentials: Credentials = NOBODY_ASKED,
+        credentials: Credentials = UNRESTRICTED,
     ) -> None:
         """Take a link that was made: greet."""
         self.by_number[number] = Link(number, kind, now, key, credentials=credentials)
         self._neighbours.send(number, greeting(self._neighbours, kind))
 
     def accepted(
-        self, number: int, now: float, credentials: Credentials = NOBODY_ASKED
+        self, number: int, now: float, credentials: Credentials = UNRESTRICTED
     ) -> None:
         """Take a link that another process has made.
 

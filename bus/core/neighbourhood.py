@@ -48,7 +48,7 @@ from bus.core.wire import (
 )
 from bus.errors import WireError
 from bus.events import BusReason
-from bus.rights import NOBODY_ASKED
+from bus.rights import UNRESTRICTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -304,7 +304,7 @@ class Neighbourhood:
         kind: LinkKind,
         key: Key,
         now: float,
-        credentials: Credentials = NOBODY_ASKED,
+        credentials: Credentials = UNRESTRICTED,
     ) -> list[Action]:
         """Take a link that was made, as `Dial` asked for it: greet.
 
@@ -314,7 +314,7 @@ class Neighbourhood:
         return self._drained()
 
     def accepted(
-        self, number: int, now: float, credentials: Credentials = NOBODY_ASKED
+        self, number: int, now: float, credentials: Credentials = UNRESTRICTED
     ) -> list[Action]:
         """Take a link that another process has made."""
         self.links.accepted(number, now, credentials)

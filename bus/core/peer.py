@@ -18,7 +18,7 @@ from bus.core.routing_table import Visibility
 from bus.core.wire import AddRelay, Characteristics, Gap, Role, Unrelay
 from bus.events import BusReason
 from bus.message import Kind
-from bus.rights import NOBODY_ASKED
+from bus.rights import UNRESTRICTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -159,7 +159,7 @@ class Peer:
     @property
     def rights(self) -> Rights:
         """What it may do (BUS-SEC-1); all that the master lets it, before any link."""
-        return (self.credentials or NOBODY_ASKED).rights
+        return (self.credentials or UNRESTRICTED).rights
 
     def admit(self, credentials: Credentials) -> None:
         """Know who it is, from its first link on; what it must not hear is dropped."""

@@ -24,8 +24,8 @@ __all__ = ["Verdicts"]
 class Verdicts:
     """Public tasks of this process that wait for the master's word.
 
-    Invariant: who is in it was told to the master that was there, or is being told to
-    the one that is.
+    Invariant: the present master has been told of each task in it, with its PING behind
+    that, or will be as soon as there is a link with one.
     """
 
     __slots__ = ("_asked", "_neighbours")
@@ -60,7 +60,7 @@ class Verdicts:
         return number
 
     def answered(self, number: int) -> None:
-        """Take it that names have no objection which were asked for until then."""
+        """Take it that the master has nothing against any asked for by that PING."""
         confirmed = [task for task, asked in self._asked.items() if asked <= number]
         for task in confirmed:
             self.forget(task)
@@ -68,8 +68,8 @@ class Verdicts:
 
     def become_master(self) -> None:
         """Need nobody's word from now on."""
-        self.answered(self._neighbours.new_ping())
+        self.answered(self._neighbours.new_ping())  # above all that were asked
 
     def forget(self, task: Entry) -> None:
-        """Wait no more for a task: that is confirmed, refused, or has left."""
+        """Wait no more for a task: it was confirmed, or refused, or has left."""
         self._asked.pop(task, None)

@@ -37,7 +37,7 @@ from bus.links.complaints import Complaints
 from bus.links.extractions import Extractions
 from bus.links.lines import Lines
 from bus.links.relay_host import Posted, RelayHost, Said
-from bus.rights import NOBODY_ASKED
+from bus.rights import UNRESTRICTED
 from bus.threads.delivery import Answer
 from bus.threads.verdict import Verdict
 from queuebroker import _sync
@@ -77,7 +77,7 @@ def _no_refusal(_: MessageQueue) -> None:
 
 def _nobody_asked(_: MessageQueue) -> Credentials:
     """Let every process do everything."""
-    return NOBODY_ASKED
+    return UNRESTRICTED
 
 
 def _no_claim() -> None:

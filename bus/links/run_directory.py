@@ -5,8 +5,8 @@ It holds the sockets ``Master`` and ``Slave<process>.<thread>`` (BUS-ENT-16), an
 kernel lets go of it when the process ends, however that happens (OPEN-1, OPEN-10).
 
 Where groups are on the access list, processes of other users have their sockets in
-``guests``: there each may make its own, and none may touch another's. They never are
-master, since they cannot write to what is around it.
+``guests``: there each may make its own, and none may touch another's. Where they cannot
+write to what is around it they never are master.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = ["RunDirectory", "run_base"]
 
 _ENVIRONMENT: Final = "BUS_RUN_DIR"
 _GUESTS: Final = "guests"
-_NAME_MAX: Final = "guests/Slave4194304.999"  # the longest name of a socket there
-# What a directory must not allow: anything to others; to a group to write, or, unless
-# that is on the access list, anything.
-_LISTED: Final = 0o027
-_OTHERS: Final = 0o077
+_NAME_MAX: Final = f"{_GUESTS}/Slave4194304.999"  # the longest name of a socket there
+# What no directory may allow: anything to a group or to others; if the group is on the
+# access list, that it writes.
+_FORBIDDEN: Final = 0o077
+_FORBIDDEN_WITH_GROUP: Final = 0o027
 
 
 def run_base(given: str | None = None) -> Path:
@@ -58,8 +58,8 @@ class RunDirectory:
     """The directory of one bus, checked (BUS-SEC-3), and the lock in it.
 
     Raises:
-        AccessDeniedError: it belongs to somebody else, or others may write to it, or
-          this process may not.
+        AccessDeniedError: it belongs to somebody who is not trusted, others than its
+          owner and a listed group reach it, or this process may not enter.
         ValueError: its path is too long for sockets.
         OSError: it cannot be made.
     """
@@ -96,12 +96,15 @@ class RunDirectory:
             raise self._denied(f"{directory} is no directory")
         if not self._access.trusts(about.st_uid):
             raise self._denied(f"{directory} belongs to uid {about.st_uid}")
+        mode = stat.S_IMODE(about.st_mode)
         listed = about.st_gid in self._access.groups
-        if about.st_mode & (_LISTED if listed else _OTHERS):
-            mode = stat.S_IMODE(about.st_mode)
+        if not listed and mode & _FORBIDDEN and not mode & _FORBIDDEN_WITH_GROUP:
+            group = f"group {about.st_gid}, which is not on the access list"
+            raise self._denied(f"{directory} is open to {group}: mode {mode:04o}")
+        if mode & (_FORBIDDEN_WITH_GROUP if listed else _FORBIDDEN):
             raise self._denied(f"{directory} is open to others: mode {mode:04o}")
         if not entered:
-            raise self._denied(f"{directory}: permission denied")
+            raise self._denied(f"{directory}: Permission denied")
 
     def _make(self, directory: Path, mode: int) -> None:
         """Make a directory, with a mode for a group that may join if any may.
@@ -130,6 +133,11 @@ class RunDirectory:
         """Whether this process may only read here, as a member of a group."""
         return not os.access(self.path, os.W_OK, effective_ids=True)
 
+    @property
+    def own(self) -> Path:
+        """Where this process can have sockets."""
+        return self.path / _GUESTS if self.is_guest else self.path
+
     # Where to listen.
 
     @property
@@ -139,8 +147,7 @@ class RunDirectory:
 
     def slave(self, thread: int) -> str:
         """Return an address for this process; thread: tells its comm threads apart."""
-        place = self.path / _GUESTS if self.is_guest else self.path
-        return f"ipc://{place / f'Slave{os.getpid()}.{thread}'}"
+        return f"ipc://{self.own / f'Slave{os.getpid()}.{thread}'}"
 
     def sweep(self) -> None:
         """Remove the sockets of processes that were killed; for the master alone."""

@@ -40,7 +40,7 @@ class Verdict:
         return True
 
     def wait(self, deadline: float) -> None:
-        """Wait until it is known, or time is up: then who says it later is too late.
+        """Wait until it is known, or time is up: then it counts as yes.
 
         Raises:
             BusError: it may not be so.

@@ -329,8 +329,8 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/run_directory.py",
-                "_OTHERS: Final = 0o077\n",
-                "_OTHERS: Final = 0o057\n",
+                "_FORBIDDEN: Final = 0o077\n",
+                "_FORBIDDEN: Final = 0o057\n",
             ),
         ),
     ),

@@ -1,0 +1,86 @@
+"""BUS-SEC-1, BUS-SEC-3: what a verb takes the run directory of others for."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus import AccessDeniedError, AccessList, BusConfig, Grant, Role
+from bus.cli.live import Target
+from bus.cli.place import access_to, is_served, run_directory, user_id
+from bus.links.run_directory import RunDirectory
+from specs.clauses import clause
+from tests.bus.support import socket_bus
+from tests.cli.verbs import read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GUESTS = AccessList(grants=[Grant(gids=[4321])])
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give to a group")
+
+
+def target(owner: int | None = None) -> Target:
+    return Target("bus1", "machine", as_json=False, timeout_s=10.0, owner=owner)
+
+
+@clause("BUS-SEC-1", "BUS-SEC-3")
+@as_root
+def test_the_owner_of_a_bus_for_others_looks_at_it_as_at_any(
+    own_run_directory: Path,  # nothing else is there
+) -> None:
+    config = BusConfig(access=GUESTS)
+    with socket_bus("host", role=Role.MASTER, config=config) as host:
+        host.register("doer", on_command=lambda message: message.payload)
+
+        listed = read("list", "--machine", "machine")
+
+        assert "doer" in {each["name"] for each in listed}
+        found = {each["what"]: each for each in read("doctor")}
+        assert found["run directory"]["state"] == "ok"
+        assert found["run directory"]["fact"].endswith("is open to group 4321")
+
+
+@clause("BUS-SEC-1")
+@as_root
+def test_whom_the_owner_lets_in_may_do_nothing_to_a_verb() -> None:
+    RunDirectory("bus1", GUESTS)
+
+    access = access_to(target())
+
+    assert access.groups == {4321}
+    rights = access.rights(1234, 4321)
+    assert rights is not None
+    assert not rights.may_command("anything")
+    assert access.rights(1234, 1234) is None
+
+
+@clause("BUS-SEC-3")
+@as_root
+def test_a_bus_of_somebody_else_is_looked_at_if_that_one_is_named(
+    own_run_directory: Path,
+) -> None:
+    RunDirectory("bus1", GUESTS)
+    for each in (own_run_directory, own_run_directory / "bus1"):
+        os.chown(each, 4321, -1)
+
+    with pytest.raises(AccessDeniedError, match="belongs to uid 4321"):
+        is_served(target())
+
+    assert not is_served(target(owner=4321))
+    assert run_directory(target(owner=4321)).path.name == "bus1"
+
+
+def test_where_there_is_no_bus_nothing_is_made(own_run_directory: Path) -> None:
+    assert not is_served(target())
+    assert not own_run_directory.exists()
+    assert access_to(target()).groups == set()
+
+
+def test_a_user_is_named_or_numbered() -> None:
+    assert (user_id("0"), user_id("root")) == (0, 0)
+    with pytest.raises(ValueError, match="there is no user 'nobody-of-that-name'"):
+        user_id("nobody-of-that-name")
