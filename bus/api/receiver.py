@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from bus.api.arguments import wrong_type
@@ -469,11 +470,10 @@ class Receiver:
         """Read from now on; harmless if it does."""
         self._released = True
         while self._openings:
-            try:
-                opening = self._openings.popleft()
-            except IndexError:
-                return  # the other one was quicker
-            opening()
+            opening = self._openings[0]
+            opening()  # twice is harmless; to be struck before it is not
+            with suppress(ValueError):  # another thread was quicker
+                self._openings.remove(opening)
 
     def asked(self) -> None:
         """Let who registers the task wait for the master's word (OPEN-3)."""

@@ -113,6 +113,10 @@ class Directory:
         most = self._neighbours.limits.exports_per_process
         present = self.users.find(frame.name)
         more = present is None or present.owner != peer.key
+        if present is not None and more and not peer.rights.whole:
+            # When it was registered it says itself: of a guest that is not believed.
+            peer.session.tell(Error(reason=Reason.NAME_TAKEN, id=frame.id))
+            return False
         if more and self.users.count(peer.key) >= most:
             raise WireError(f"more than {most} tasks are exported")
         user = User(frame.id, frame.name, peer.key, frame.registered_ns)

@@ -25,7 +25,7 @@ from bus.core.wire import (
     RequestId,
     Search,
 )
-from bus.errors import BusFullError
+from bus.errors import BusFullError, WireError
 from bus.rights import not_granted
 
 if TYPE_CHECKING:
@@ -255,7 +255,10 @@ class Finder:
         if request is None:
             return False
         origin = request.origin
+        if (frame.task.id.machine, frame.task.name) != (request.machine, request.name):
+            raise WireError(f"{frame.task.name!r} is no answer to {request.name!r}")
         if origin is not None:
+            check_passed_on(frame, origin)
             origin.session.tell(frame)
             self.ledger.end(request, answered_by=peer)
             return True
@@ -339,6 +342,17 @@ class Finder:
         request = self.own.pop(name)
         del self._senders[name]
         self.ledger.end(request)
+
+
+def check_passed_on(frame: AddRelay, to: Peer) -> None:
+    """Raise if who gets an answer passed on would not know where to dial.
+
+    Raises:
+        WireError: it says nothing of that, nor has that process made the task.
+    """
+    own = (frame.task.id.machine, frame.task.id.process)
+    if not frame.addresses and to.key != own:
+        raise WireError(f"ADD_RELAY of {own} has no address, and is to be passed on")
 
 
 def _milliseconds(seconds: float) -> int:

@@ -181,6 +181,9 @@ class Intake:
         peer.receipts(target).expect(number)
         peer.took(run.to, number, now, size=len(body))
         final = run.kind is Kind.COMMAND_RESPONSE
+        if not self._was_asked(peer, relay, target, run):
+            self.strays += 1
+            return
         if final:
             relay.answered(target, run.id)
         failed = bool(run.flags & FAILED)
@@ -196,6 +199,15 @@ class Intake:
                 self._arrived(run, source, target.id.number, len(body)),
             )
         )
+
+    @staticmethod
+    def _was_asked(peer: Peer, relay: Relay, target: Entry, run: Run) -> bool:
+        """Whether a task may answer; of who has all rights that is taken as it is."""
+        if peer.rights.whole:
+            return True
+        if run.kind is Kind.COMMAND_RESPONSE:
+            return relay.was_asked(target, run.id)
+        return peer.rights.may_hear(target.name)
 
     def _arrived(
         self, run: Run, source: Entry, destination: int, size: int

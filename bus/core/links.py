@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from bus.core.actions import Dial, HangUp
 from bus.core.greeting import greeting, refusal, welcome
 from bus.core.link import Link, LinkState
-from bus.core.wire import LinkKind, Reason, Refused
+from bus.core.wire import LinkKind, Reason, Refused, Role
 from bus.errors import WireError
 from bus.events import BusReason
 from bus.rights import UNRESTRICTED
@@ -181,7 +181,12 @@ class Links:
             and link.kind is LinkKind.DATA
             and link.wanted != key
         ):
+            if (wanted := self._neighbours.peers.get(link.wanted)) is not None:
+                wanted.addresses = ()  # whoever gave them did not know better
             raise WireError(f"{key} answers for {link.wanted}")
+        if not self._may_be(identity, link):
+            self._refuse(link, Reason.ACCESS, identity)
+            return
         if self._is_somebody_else(key, link):
             self._refuse(link, Reason.DUPLICATE, identity)
             return
@@ -212,6 +217,16 @@ class Links:
         if not link.dialled:
             self._neighbours.send(link.id, welcome(self._neighbours))
         self._neighbours.send(link.id, frame)
+
+    def _may_be(self, identity: Identity, link: Link) -> bool:
+        """Whether who has not all rights is but a slave of this machine (BUS-SEC-1).
+
+        What a master says it says for others, too, and is believed.
+        """
+        if link.credentials.rights.whole:
+            return True
+        own = identity.machine == self._neighbours.me.machine
+        return own and identity.role is Role.SLAVE
 
     def _is_somebody_else(self, key: Key, link: Link) -> bool:
         """Whether a process that is known is one of another user than this (BUS-SEC-1).

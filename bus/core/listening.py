@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from bus.core.finder import HOPS
+from bus.core.finder import HOPS, check_passed_on
 from bus.core.peer import characteristics
 from bus.core.requests import Request, Requests
 from bus.core.routing_table import Visibility
@@ -184,12 +184,16 @@ class Listening:
         if request is None:
             return False
         task, origin = frame.task, request.origin
+        meant = Specification(request.name).matches(task.name)
+        if not meant or task.id.machine != request.machine:
+            raise WireError(f"{task.name!r} is no answer to {request.name!r}")
         if origin is not None:
             if request.asker == origin.key:
                 if not origin.rights.may_hear(task.name):
                     return True
                 if not origin.rights.may_command(task.name):
                     frame = replace(frame, task=replace(task, closed=True))
+            check_passed_on(frame, origin)
             origin.session.tell(frame)
             return True
         address = self._neighbours.address(task.id.machine, task.name)

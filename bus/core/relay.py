@@ -342,6 +342,15 @@ class Relay:
                     self.asked[key] = message
         self.books.take(taken, commands)
 
+    def was_asked(self, asker: Entry, number: int) -> bool:
+        """Whether the task was put a question that it has not answered."""
+        if (asker, number) in self.asked:
+            return True
+        return (asker, number) not in self._answered and any(
+            each.source is asker and each.id == number and each.is_command
+            for _, each in self.unacked
+        )
+
     def answered(self, asker: Entry, number: int) -> None:
         """Note that the task has answered a question.
 

@@ -160,6 +160,8 @@ class Relays:
     def _name(self, relay: Relay) -> None:
         """Let it be found by its name, in the place of another relay that was."""
         entry = relay.entry
+        if self._manager.table.by_id(entry.id) not in {None, entry}:
+            return  # its process gives one registration two numbers: the first counts
         present = self._manager.table.find(entry.name)
         if present is entry or (present is not None and not present.remote):
             return

@@ -115,7 +115,7 @@ class Tidings:
                 self._intake.missed(peer, frame)
             case Search():
                 self._check_asker(peer, frame.id, frame.sender)
-                self._finder.asked(peer, frame, now)
+                self._finder.asked(peer, self._modest(peer, frame), now)
             case Cancel():
                 self._finder.cancelled(peer, frame.id)
             case Export():
@@ -154,12 +154,34 @@ class Tidings:
             task = replace(task, visibility=Visibility.PRIVATE)
         self._relays.add_relay(peer, task, now)
 
-    @staticmethod
-    def _may_answer(peer: Peer, frame: AddRelay) -> bool:
-        """Whether a process that answers with a task of its own may have its name."""
+    def _may_answer(self, peer: Peer, frame: AddRelay) -> bool:
+        """Whether a process that answers with a task of its own may have its name.
+
+        Raises:
+            WireError: the task is another's, and it is not a master that passes it on.
+        """
         owner = (frame.task.id.machine, frame.task.id.process)
-        name, process = frame.task.name, peer.key[1]
-        return owner != peer.key or peer.rights.may_register(name, process)
+        if owner != peer.key:
+            if not self._passes_on(peer):
+                self._check_own(peer, frame.task.id)
+            return True
+        return peer.rights.may_register(frame.task.name, peer.key[1])
+
+    def _passes_on(self, peer: Peer) -> bool:
+        """Whether a process speaks for others: a slave's master, or one to another."""
+        neighbours = self._neighbours
+        if neighbours.is_master:
+            return peer.machine != neighbours.me.machine
+        return peer is neighbours.master()
+
+    def _modest(self, peer: Peer, frame: Search) -> Search:
+        """Return a search whose sender has no name that its process may not give it."""
+        sender = frame.sender
+        if peer.key != (sender.id.machine, sender.id.process):
+            return frame
+        if self._directory.may_have(peer, sender.name):
+            return frame
+        return replace(frame, sender=replace(sender, visibility=Visibility.PRIVATE))
 
     def _check_asker(
         self, peer: Peer, number: RequestId, task: Characteristics

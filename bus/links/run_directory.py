@@ -85,7 +85,8 @@ class RunDirectory:
     def _check(self, directory: Path) -> None:
         try:
             # What is made there is to be of that group, too: sockets are.
-            self._make(directory, 0o2750)
+            # To read it would be enough to lock it, and to keep all others from it.
+            self._make(directory, 0o2710)
             about = directory.lstat()
             entered = os.access(directory, os.X_OK, effective_ids=True)
         except PermissionError as error:
@@ -151,14 +152,20 @@ class RunDirectory:
 
     def sweep(self) -> None:
         """Remove the sockets of processes that were killed; for the master alone."""
-        with _net.folder_locked(self.path):
-            left = [*self.path.glob("Slave*"), *self.path.glob(f"{_GUESTS}/Slave*")]
-            for each in left:
-                with suppress(OSError):  # it is gone, or not ours to look at
-                    _net.remove_left_behind(each)
+        self._sweep(self.path)
+        guests = self.path / _GUESTS
         if self._access.groups:
             # Its files are of its group; nobody removes but his own.
-            self._make(self.path / _GUESTS, 0o3770)
+            self._make(guests, 0o3770)
+            with suppress(TimeoutError):  # a guest keeps it locked: the next time, then
+                self._sweep(guests)
+
+    @staticmethod
+    def _sweep(folder: Path) -> None:
+        with _net.folder_locked(folder):
+            for each in folder.glob("Slave*"):
+                with suppress(OSError):  # it is gone, or not ours to look at
+                    _net.remove_left_behind(each)
 
     # Who is master.
 

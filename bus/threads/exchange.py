@@ -396,8 +396,15 @@ class Exchange:
                 message._source.box.client.failed(message, _full(message))
         for message in dropped:
             message._source.box.client.was_dropped(message)
-        if not client.postponed(lambda: place.ask(lambda: place.open(entry, fits))):
-            place.ask(lambda: place.open(entry, fits))
+        opened: list[Entry] = []
+
+        def opens() -> None:
+            if not opened:  # who was struck as it asked for this may ask again
+                opened.append(entry)
+                place.open(entry, fits)
+
+        if not client.postponed(lambda: place.ask(opens)):
+            place.ask(opens)
 
     def _empty(self, entry: Entry, *, final: bool) -> None:
         """Take out a task that has left, in its own thread."""

@@ -16,27 +16,28 @@ __all__ = ["Verdict"]
 
 
 class Verdict:
-    """Settled once, by whoever is first; waited for by one who asked, once.
+    """Said once, by whoever is first; waited for by one who asked, once."""
 
-    settled: whether it is known.
-    """
-
-    __slots__ = ("_error", "_first", "_lock", "settled")
+    __slots__ = ("_said", "_woken")
 
     def __init__(self) -> None:
-        self.settled: bool = False
-        self._error: BusError | None = None
-        # Taken by whoever settles it: who waits may give up just then.
-        self._first: Final[_thread.LockType] = _sync.Lock()
-        self._lock: Final[_thread.LockType] = taken_lock()
+        # Empty, or what was said: put in by one step of the interpreter, so that no
+        # interrupt leaves it half said. That the other one is woken may be lost; then
+        # it wakes at its deadline.
+        self._said: Final[dict[str, tuple[BusError | None]]] = {}
+        self._woken: Final[_thread.LockType] = taken_lock()
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is known."""
+        return bool(self._said)
 
     def settle(self, error: BusError | None = None) -> bool:
         """Say that it may be so, or why not; False if that was said before."""
-        if not self._first.acquire(False):
+        word = (error,)
+        if self._said.setdefault("it", word) is not word:
             return False
-        self._error = error
-        self.settled = True
-        self._lock.release()
+        self._woken.release()
         return True
 
     def wait(self, deadline: float) -> None:
@@ -45,11 +46,8 @@ class Verdict:
         Raises:
             BusError: it may not be so.
         """
-        if (
-            not self.settled
-            and not _sync.park(self._lock, lambda: self.settled, deadline)
-            and not self.settle()
-        ):
-            _sync.park(self._lock, lambda: self.settled, None)  # it is just being said
-        if self._error is not None:
-            raise self._error
+        if not self.settled:
+            _sync.park(self._woken, lambda: self.settled, deadline)
+        (error,) = self._said.setdefault("it", (None,))
+        if error is not None:
+            raise error

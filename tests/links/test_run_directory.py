@@ -70,8 +70,8 @@ def test_one_that_is_a_file_is_refused(base: Path, which: str) -> None:
 def test_a_group_may_read_where_the_access_list_has_one(base: Path) -> None:
     made = RunDirectory("bus1", AccessList(gids=[os.getegid()]))
 
-    assert stat.S_IMODE(made.path.stat().st_mode) == 0o2750
-    with pytest.raises(AccessDeniedError, match=r"is open to group .*: mode 2750"):
+    assert stat.S_IMODE(made.path.stat().st_mode) == 0o2710
+    with pytest.raises(AccessDeniedError, match=r"is open to group .*: mode 2710"):
         RunDirectory("bus1", OURS)
 
 
@@ -227,8 +227,8 @@ def test_a_group_that_may_join_can_enter_and_has_a_place_for_its_sockets(
         for each in (base, made.path, made.path / "guests")
     }
     assert modes == {
-        base.name: (0o2750, 4321),
-        "bus1": (0o2750, 4321),
+        base.name: (0o2710, 4321),
+        "bus1": (0o2710, 4321),
         "guests": (0o3770, 4321),
     }
 
@@ -239,7 +239,7 @@ def test_a_group_of_a_grant_is_one_of_the_list(base: Path) -> None:
     made = RunDirectory("bus1", AccessList(grants=[Grant(gids=[4321])]))
 
     assert made.path.stat().st_gid == 4321
-    with pytest.raises(AccessDeniedError, match=r"is open to group .*: mode 2750"):
+    with pytest.raises(AccessDeniedError, match=r"is open to group .*: mode 2710"):
         RunDirectory("bus1", OURS)
 
 

@@ -122,8 +122,8 @@ BUS_NAMES: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/tidings.py",
-                "        return owner != peer.key or peer.rights.may_register(name, process)\n",
-                "        return True or (owner, name, process) is None\n",
+                "        return peer.rights.may_register(frame.task.name, peer.key[1])\n",
+                "        return True\n",
             ),
             Edit(
                 "bus/core/directory.py",
@@ -274,7 +274,7 @@ BUS_NAMES: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/run_directory.py",
-                "            self._make(self.path / _GUESTS, 0o3770)\n",
+                "            self._make(guests, 0o3770)\n",
                 "            pass\n",
             ),
         ),
@@ -300,6 +300,126 @@ BUS_NAMES: tuple[Mutant, ...] = (
                 "sockets/departure.py",
                 "        if error.errno in _DENIED:\n",
                 "        if False:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "H1",
+        "one registration may have two names here",
+        ("BUS-SEC-1",),
+        (
+            Edit(
+                "bus/core/relays.py",
+                "        if self._manager.table.by_id(entry.id) not in {None, entry}:\n            return  # its process gives one registration two numbers: the first counts\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "H2",
+        "a guest may answer with a task of another process",
+        ("BUS-SEC-1",),
+        (
+            Edit(
+                "bus/core/tidings.py",
+                "            if not self._passes_on(peer):\n                self._check_own(peer, frame.task.id)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "H3",
+        "who searches is known by whatever name it gives itself",
+        ("BUS-SEC-1",),
+        (
+            Edit(
+                "bus/core/tidings.py",
+                "self._modest(peer, frame)",
+                "frame",
+            ),
+        ),
+    ),
+    Mutant(
+        "H4",
+        "a guest may be the master of another machine",
+        ("BUS-SEC-1",),
+        (
+            Edit(
+                "bus/core/links.py",
+                "        return own and identity.role is Role.SLAVE\n",
+                "        return own or identity.role is Role.MASTER\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "H5",
+        "a guest answers what others were asked",
+        ("BUS-SEC-1",),
+        (
+            Edit(
+                "bus/core/intake.py",
+                "            return relay.was_asked(target, run.id)\n",
+                "            return True\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "H6",
+        "a guest has registered whenever it says",
+        ("BUS-SEC-1",),
+        (
+            Edit(
+                "bus/core/directory.py",
+                "        if present is not None and more and not peer.rights.whole:\n",
+                "        if False:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "H7",
+        "who is sent to the wrong process goes there again and again",
+        ("BUS-SEC-1",),
+        (
+            Edit(
+                "bus/core/links.py",
+                "                wanted.addresses = ()  # whoever gave them did not know better\n",
+                "                pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "H8",
+        "any answer to a subscription is believed to be meant",
+        ("BUS-SEC-1",),
+        (
+            Edit(
+                "bus/core/listening.py",
+                "        if not meant or task.id.machine != request.machine:\n",
+                "        if False:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "H9",
+        "an answer without an address is passed on",
+        ("BUS-SEC-1",),
+        (
+            Edit(
+                "bus/core/listening.py",
+                "            check_passed_on(frame, origin)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "V9",
+        "a verdict is told twice, each time another one",
+        ("OPEN-3",),
+        (
+            Edit(
+                "bus/threads/verdict.py",
+                '        if self._said.setdefault("it", word) is not word:\n            return False\n',
+                '        if self._said:\n            return False\n        self._said["it"] = word\n',
             ),
         ),
     ),

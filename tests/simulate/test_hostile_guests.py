@@ -1,0 +1,245 @@
+"""BUS-SEC-1, BUS-SEC-7: guests that say of tasks, and of themselves, what is not so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from bus.core import finder
+from bus.core.actions import Reply
+from bus.core.parcel import Parcel
+from bus.core.peer import characteristics
+from bus.core.routing_table import RegistrationId
+from bus.core.wire import (
+    AddRelay,
+    Characteristics,
+    ControlFrame,
+    Export,
+    LinkKind,
+    Reason,
+    Refused,
+    Subscribe,
+    Unrelay,
+)
+from bus.message import Kind
+from specs.clauses import clause
+from tests.simulate.process import SimProcess
+from tests.simulate.test_rights import GUEST, RIGHTS
+from tests.simulate.test_rights import stage_of as stage_for
+
+if TYPE_CHECKING:
+    from bus.core.actions import Action
+    from bus.core.routing_table import Entry
+    from tests.simulate.stage import Stage
+
+
+def stage_of() -> Stage:
+    """A stage where a process may say what is not so."""
+    stage = stage_for()
+    stage.world.checks.answer = lambda *_: None  # type: ignore[method-assign]
+    stage.world.witness.step = lambda *_: None  # type: ignore[method-assign]
+    return stage
+
+
+def tell(stage: Stage, process: str, *frames: ControlFrame) -> None:
+    """Let the guest say something to a process that it has a link with."""
+    rogue = stage.process(GUEST)
+    for frame in frames:
+        rogue.remote.neighbours.peers["m1", process].session.tell(frame)
+    rogue.settle()
+
+
+def task_of(
+    stage: Stage, name: str, *, number: int = 5, relay: int = 50, process: str = GUEST
+) -> Characteristics:
+    """What a guest says of a task that it makes up."""
+    return Characteristics(
+        relay=relay,
+        id=RegistrationId("m1", process, number),
+        name=name,
+        incarnation=stage.process(process).life,
+    )
+
+
+@clause("BUS-SEC-1", "BUS-WIRE-4")
+@pytest.mark.parametrize("host", ["s1", "s2"])
+def test_one_registration_by_two_names_ends_nobody(host: str) -> None:
+    stage = stage_of()
+    guest, other = stage.task("guest/z", GUEST), stage.task("open", host)
+    stage.send(guest, "open")
+    stage.soon()
+
+    tell(
+        stage,
+        host,
+        AddRelay(task=task_of(stage, "guest/a", relay=50)),
+        AddRelay(task=task_of(stage, "guest/b", relay=51)),
+        Unrelay(relay=50, extracted=0),
+        Unrelay(relay=51, extracted=0),
+    )
+    stage.soon()
+
+    (letter,) = stage.send(guest, "open")
+    stage.soon()
+    assert letter.taken_by == other.id
+
+
+@clause("BUS-SEC-1", "BUS-SEC-7")
+@pytest.mark.parametrize(
+    ("process", "name", "addresses"),
+    [
+        (GUEST, "guest/a", ()),  # nobody could dial that
+        (GUEST, "guest/a", ("m1/s3",)),  # it was not asked for
+        ("s4", "anything", ("m1/s3",)),  # it is another's
+    ],
+)
+def test_an_answer_that_a_guest_makes_up_costs_it_its_link(
+    process: str, name: str, addresses: tuple[str, ...]
+) -> None:
+    """And nobody else anything."""
+    stage = stage_of()
+    real = stage.task("anything", "s2")
+    hearer = stage.task("d", "s4")
+    hearer.process.subscribe(hearer, "anything")
+    stage.soon()
+    (asked,) = [
+        each for each in stage.frames("s1", GUEST) if isinstance(each, Subscribe)
+    ]
+    before = stage.links("s4", "s1"), stage.links(GUEST, "s1")
+    stage.forget()
+
+    about = task_of(stage, name, process=process)
+    tell(stage, "s1", AddRelay(task=about, search=asked.id, addresses=addresses))
+    stage.soon()
+
+    (letter,) = stage.send(hearer, "anything")
+    stage.soon()
+    assert letter.taken_by == real.id
+    assert (stage.links("s4", "s1"), before) == (1, (1, 1))
+    assert "ERROR" in stage.types("s1", GUEST)
+    assert "ERROR" not in stage.types("s4")
+
+
+@clause("BUS-SEC-1")
+@pytest.mark.parametrize("host", ["s1", "s2"])
+def test_who_searches_is_not_known_by_a_name_that_it_gives_itself(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = stage_of()
+    real, caller = stage.task("secret", "s4"), stage.task("c", host)
+    stage.task("open", host)
+    guest = stage.task("guest/a", GUEST)
+    stage.soon()
+
+    def lies(task: Entry, incarnation: int) -> Characteristics:
+        about = characteristics(task, incarnation)
+        return replace(about, name="secret") if task is guest.entry else about
+
+    monkeypatch.setattr(finder, "characteristics", lies)
+    stage.send(guest, "open")
+    stage.soon()
+
+    letters = stage.send(caller, "secret", 2)
+    stage.soon()
+    assert [each.taken_by for each in letters] == [real.id] * 2
+
+
+@clause("BUS-SEC-1")
+def test_a_guest_does_not_answer_for_others() -> None:
+    stage = stage_of()
+    oracle, asker = stage.task("oracle", "s4"), stage.task("c", "s2")
+    stage.task("open", "s2")
+    guest = stage.task("guest/a", GUEST)
+    stage.hold(oracle)
+    (question,) = stage.send(asker, "oracle", asks=True)
+    stage.send(guest, "open")
+    stage.soon()
+    handed_on: list[Reply] = []
+    process = stage.process("s2")
+    does = process._do
+
+    def notes(action: Action) -> list[Action]:
+        if isinstance(action, Reply):
+            handed_on.append(action)
+            return []
+        return does(action)
+
+    process._do = notes  # type: ignore[method-assign]
+    fake = Parcel(
+        kind=Kind.COMMAND_RESPONSE,
+        source=guest.entry,
+        relay=guest.entry.relay,
+        id=question.number,
+        flags=0,
+        turn=10**6,
+        deadline=None,
+        bodies=(b"\xa4fake",),
+        size=5,
+    )
+    rogue = stage.process(GUEST)
+    for number in range(1, 4):  # the asker's is one of these
+        rogue.remote.neighbours.peers["m1", "s2"].session.send(number, [fake])
+    rogue.settle()
+    stage.soon()
+
+    assert handed_on == []
+    assert process.remote.intake.strays > 0
+
+
+@clause("BUS-SEC-1", "BUS-INIT-5")
+@pytest.mark.parametrize(
+    ("machine", "reason"), [("m9", Reason.ACCESS), ("m1", Reason.DUPLICATE)]
+)
+def test_a_guest_is_master_of_nothing(machine: str, reason: Reason) -> None:
+    """Of no other machine either: what a master says it says for others, too."""
+    stage = stage_of()
+    rogue = SimProcess(stage.world, machine, "evil", master=True, life=7)
+    stage.world.processes[machine, "evil"] = rogue
+    stage.world.rights = lambda who, _by: RIGHTS if who == "evil" else None
+    stage.forget()
+
+    stage.world.network.dial(rogue, LinkKind.SIGNALLING, ("m1", ""), "m1/Master")
+    stage.soon()
+
+    said = stage.frames("s1", "evil")
+    assert [each.reason for each in said if isinstance(each, Refused)] == [reason]
+    joined = stage.process("s1").remote.neighbours.joined()
+    assert "evil" not in {each.key[1] for each in joined}
+
+
+@clause("BUS-SEC-1", "OPEN-3")
+def test_no_guest_has_registered_before_who_has_the_name() -> None:
+    stage = stage_of()
+    owner = stage.task("guest/a", "s2")
+    stage.soon()
+
+    about = RegistrationId("m1", GUEST, 5)
+    tell(stage, "s1", Export(id=about, name="guest/a", registered_ns=0))
+    stage.soon()
+
+    assert owner.here
+    owners = stage.process("s1").remote.directory.users.owners()
+    assert owners["guest/a"] == ("m1", "s2")
+
+
+@clause("BUS-SEC-1", "BUS-ROUTE-11")
+def test_who_is_sent_to_the_wrong_process_does_not_go_there_again_and_again() -> None:
+    stage = stage_of()
+    stage.task("f", "s2")
+    caller = stage.task("d", "s4")
+    stage.send(caller, "f")
+    caller.process.subscribe(caller, "guest/a")
+    stage.soon()
+    (asked,) = [
+        each for each in stage.frames("s1", GUEST) if isinstance(each, Subscribe)
+    ]
+    stage.forget()
+
+    about = task_of(stage, "guest/a")
+    tell(stage, "s1", AddRelay(task=about, search=asked.id, addresses=("m1/s2",)))
+    stage.soon(2.0)
+
+    assert stage.types("s4", "s2").count("HELLO") <= 2
+    assert stage.links("s4", "s2") == 1
