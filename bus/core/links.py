@@ -187,7 +187,8 @@ class Links:
         if not self._may_be(identity, link):
             self._refuse(link, Reason.ACCESS, identity)
             return
-        if self._is_somebody_else(key, link):
+        present = self._neighbours.peers.get(key)
+        if present is not None and present.is_other(link.credentials):
             self._refuse(link, Reason.DUPLICATE, identity)
             return
         peer = self._relays.peer_for(key, identity.incarnation, now)
@@ -227,16 +228,6 @@ class Links:
             return True
         own = identity.machine == self._neighbours.me.machine
         return own and identity.role is Role.SLAVE
-
-    def _is_somebody_else(self, key: Key, link: Link) -> bool:
-        """Whether a process that is known is one of another user than this (BUS-SEC-1).
-
-        Else whoever may join could have what others may, and get what is for them.
-        """
-        peer = self._neighbours.peers.get(key)
-        if peer is None or peer.credentials is None:
-            return False
-        return peer.credentials.uid != link.credentials.uid
 
     def is_up(self, peer: Peer, identity: Identity) -> None:
         """Note that a process can be spoken with, if it could not before."""

@@ -247,7 +247,8 @@ class Listening:
         if task.visibility is not Visibility.PUBLIC:
             return
         incarnation = frame.subscriber.incarnation
-        peer = self._relays.peer_for(asker, incarnation, now)
+        user = frame.subscriber.user
+        peer = self._relays.peer_for(asker, incarnation, now, user)
         if peer is None or not peer.rights.may_hear(task.name):
             return
         known = self._relays.known(task)

@@ -40,7 +40,8 @@ class Peer:
     """A process, as one that this process speaks with.
 
     key: its machine and its name. role: what it says it is.
-    credentials: who it is, and may do; None while no link has told that.
+    credentials: who it is, and may do; None while no link has told that. user: whose it
+      is, as the master has said before any did.
     joined: whether the two are neighbours, one master or both: a signalling link was
       open between them.
     bound: whether any link was.
@@ -93,6 +94,7 @@ class Peer:
         "session",
         "since",
         "unresponsive",
+        "user",
     )
 
     def __init__(
@@ -121,6 +123,7 @@ class Peer:
         self.asked_at: float = now
         self.unresponsive: bool = False
         self.credentials: Credentials | None = None
+        self.user: int | None = None
         self.addresses: tuple[str, ...] = ()
         self.flooded: bool = False
         # Answers given since those that wait were counted, and how many did then.
@@ -160,6 +163,24 @@ class Peer:
     def rights(self) -> Rights:
         """What it may do (BUS-SEC-1); all that the master lets it, before any link."""
         return (self.credentials or UNRESTRICTED).rights
+
+    def is_other(self, credentials: Credentials) -> bool:
+        """Whether who has these is another process, which only says that it is this.
+
+        Else a guest could have what others may, and get what is for them. Who has all
+        rights may be seen as another user, by another system of users.
+        """
+        known, whole = self.credentials, credentials.rights.whole
+        if known is None:
+            return not whole and self.user not in {None, credentials.uid}
+        return known.uid != credentials.uid and not (whole and known.rights.whole)
+
+    def is_told_to_be_other(self, user: int | None) -> bool:
+        """Whether it is a guest that says to be this process, as the master knows."""
+        known = self.credentials
+        if known is None or known.rights.whole:
+            return False
+        return user not in {None, known.uid}
 
     def admit(self, credentials: Credentials) -> None:
         """Know who it is, from its first link on; what it must not hear is dropped."""

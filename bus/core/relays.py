@@ -87,22 +87,32 @@ class Relays:
 
     # Tasks of others.
 
-    def peer_for(self, key: Key, incarnation: int, now: float) -> Peer | None:
-        """Return a life of another process; None for one that is over."""
+    def peer_for(
+        self, key: Key, incarnation: int, now: float, user: int | None = None
+    ) -> Peer | None:
+        """Return a life of another process; None for one that is over.
+
+        user: whose it is, as the master says; a guest that has taken its place goes.
+        """
         peer = self._neighbours.peers.get(key)
+        if peer is not None and peer.is_told_to_be_other(user):
+            self._neighbours.lose(peer, now)
+            peer = None
         if peer is not None:
             if peer.session.incarnation == incarnation:
                 return peer
             if peer.session.incarnation > incarnation:
                 return None
             self._neighbours.lose(peer, now)
-        return self._neighbours.meet(key, incarnation, now)
+        peer = self._neighbours.meet(key, incarnation, now)
+        peer.user = user
+        return peer
 
     def sender_known(
         self, key: Key, task: Characteristics, now: float, *, way: Peer
     ) -> bool:
         """Let a task that searches be answered (BUS-ROUTE-9); False if it has left."""
-        peer = self.peer_for(key, task.incarnation, now)
+        peer = self.peer_for(key, task.incarnation, now, task.user)
         if peer is None:
             return False
         relay = self.add_relay(peer, task, now, hearsay=way is not peer)
@@ -212,7 +222,7 @@ class Relays:
         key = (task.id.machine, task.id.process)
         if not frame.addresses and key != way.key:
             raise WireError(f"ADD_RELAY of {key} has no address, and came by another")
-        peer = self.peer_for(key, task.incarnation, now)
+        peer = self.peer_for(key, task.incarnation, now, task.user)
         if peer is None:
             return
         if frame.addresses:

@@ -91,6 +91,7 @@ class Tidings:
         Raises:
             WireError: it speaks of a task of somebody else, or says what cannot be.
         """
+        frame = self._vouched(peer, frame)
         match frame:
             case AddRelay(search=None):
                 self._check_own(peer, frame.task.id)
@@ -173,6 +174,26 @@ class Tidings:
         if neighbours.is_master:
             return peer.machine != neighbours.me.machine
         return peer is neighbours.master()
+
+    def _vouched(self, peer: Peer, frame: Frame) -> Frame:
+        """Say of a slave's task whose it is, for those to whom that is passed on.
+
+        Of who speaks for others that is taken as it is; of all the others not at all.
+        """
+        if self._passes_on(peer):
+            return frame
+        user = None
+        if self._neighbours.is_master and peer.credentials is not None:
+            user = peer.credentials.uid
+        match frame:
+            case AddRelay(task=task):
+                return replace(frame, task=replace(task, user=user))
+            case Search(sender=task):
+                return replace(frame, sender=replace(task, user=user))
+            case Subscribe(subscriber=task):
+                return replace(frame, subscriber=replace(task, user=user))
+            case _:
+                return frame
 
     def _modest(self, peer: Peer, frame: Search) -> Search:
         """Return a search whose sender has no name that its process may not give it."""

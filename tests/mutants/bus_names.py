@@ -238,8 +238,8 @@ BUS_NAMES: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/links.py",
-                "        return peer.credentials.uid != link.credentials.uid\n",
-                "        return False\n",
+                "        if present is not None and present.is_other(link.credentials):\n",
+                "        if False:\n",
             ),
         ),
     ),
@@ -408,6 +408,18 @@ BUS_NAMES: tuple[Mutant, ...] = (
                 "bus/core/listening.py",
                 "            check_passed_on(frame, origin)\n",
                 "",
+            ),
+        ),
+    ),
+    Mutant(
+        "H10",
+        "a guest that came first in the name of another stays that",
+        ("BUS-SEC-1",),
+        (
+            Edit(
+                "bus/core/relays.py",
+                "        if peer is not None and peer.is_told_to_be_other(user):\n",
+                "        if False:\n",
             ),
         ),
     ),

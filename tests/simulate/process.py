@@ -64,7 +64,7 @@ PARKED = 64
 class SimProcess:
     """A process: its manager, its tasks, and what was to be done while it stood still.
 
-    life: its incarnation.
+    life: its incarnation. guest: whether it is another user's.
     witness: who is told what becomes of messages here; None if nothing is recorded.
     """
 
@@ -76,6 +76,7 @@ class SimProcess:
         self.life = life
         self.alive = True
         self.frozen = False
+        self.guest = False
         recorded = world.recorded
         self.witness = None if recorded is None else recorded.begin(self)
         self.manager = ProcessManager(

@@ -15,7 +15,7 @@ from tests.simulate.process import LIMITS
 from tests.simulate.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from bus.core.relay import Relay
     from bus.core.wire import Frame
@@ -39,11 +39,14 @@ class Stage:
         machines: int = 1,
         seed: int = 1,
         recorded: bool = False,
+        guests: Container[str] = (),
         rights: Callable[[str, str], Rights | None] = lambda _who, _by: None,
         **limits: Any,
     ) -> None:
         own = attrs.evolve(LIMITS, **limits)
-        self.world = World(seed, limits=own, recorded=recorded, rights=rights)
+        self.world = World(
+            seed, limits=own, recorded=recorded, guests=guests, rights=rights
+        )
         self.world.frames = []
         for machine in range(1, machines + 1):
             for number in range(1, slaves + 2):

@@ -196,6 +196,7 @@ def test_a_guest_is_master_of_nothing(machine: str, reason: Reason) -> None:
     """Of no other machine either: what a master says it says for others, too."""
     stage = stage_of()
     rogue = SimProcess(stage.world, machine, "evil", master=True, life=7)
+    rogue.guest = True
     stage.world.processes[machine, "evil"] = rogue
     stage.world.rights = lambda who, _by: RIGHTS if who == "evil" else None
     stage.forget()
@@ -243,3 +244,30 @@ def test_who_is_sent_to_the_wrong_process_does_not_go_there_again_and_again() ->
 
     assert stage.types("s4", "s2").count("HELLO") <= 2
     assert stage.links("s4", "s2") == 1
+
+
+@clause("BUS-SEC-1", "BUS-SEC-2")
+@pytest.mark.parametrize("later", [0, 1], ids=["the same life", "a later one"])
+@pytest.mark.parametrize("known", [False, True], ids=["first", "told of the real one"])
+def test_who_passes_for_a_process_that_was_not_met_gets_nothing_for_it(
+    later: int, *, known: bool
+) -> None:
+    """The master has told whose that process is; then it goes, or does not come in."""
+    stage = stage_of()
+    real, caller = stage.task("secret", "s2"), stage.task("d", "s4")
+    stage.soon()
+    stage.world.rights = lambda _who, _by: RIGHTS
+    rogue = SimProcess(
+        stage.world, "m1", "s2", master=False, life=real.process.life + later
+    )
+    rogue.guest = True
+    letters = stage.send(caller, "secret", int(known))
+    while known and ("m1", "s2") not in caller.process.remote.neighbours.peers:
+        stage.soon(0.0001)
+
+    stage.world.network.dial(rogue, LinkKind.DATA, ("m1", "s4"), "m1/s4")
+    stage.soon()
+    letters += stage.send(caller, "secret", 2)
+    stage.soon(3.0)
+
+    assert [each.taken_by for each in letters] == [real.id] * len(letters)

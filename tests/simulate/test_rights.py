@@ -39,7 +39,7 @@ def by_all(rights: Rights) -> Callable[[str, str], Rights | None]:
 
 
 def stage_of(rights: Rights = RIGHTS, slaves: int = 3) -> Stage:
-    return Stage(slaves=slaves, rights=by_all(rights))
+    return Stage(slaves=slaves, guests={GUEST}, rights=by_all(rights))
 
 
 def heard(stage: Stage, hearer: SimTask, notifier: SimTask) -> int:
@@ -186,6 +186,7 @@ def test_what_comes_all_the_same_is_refused_and_nothing_else_waits_for_it() -> N
     """Here since only its addressee's process has it on its list."""
     stage = Stage(
         slaves=3,
+        guests={GUEST},
         rights=lambda who, by: RIGHTS if (who, by) == (GUEST, "s2") else None,
     )
     said = complaints(stage, "s2")
@@ -244,6 +245,7 @@ def test_what_waited_for_a_process_before_it_was_known_is_dropped() -> None:
     """Of what it must not hear; the master has let it subscribe."""
     stage = Stage(
         slaves=3,
+        guests={GUEST},
         rights=lambda who, by: RIGHTS if (who, by) == (GUEST, "s2") else None,
     )
     hearer = stage.task("guest/a", GUEST)
@@ -274,6 +276,7 @@ def test_a_guest_does_not_pass_for_a_process_of_somebody_else() -> None:
     f, d = stage.task("f", "s4"), stage.task("d", "s2")
     stage.send(d, "f")
     stage.soon()
+    stage.world.guests = {"s2"}
     stage.world.rights = lambda who, _by: RIGHTS if who == "s2" else None
     victim = stage.process("s2")
     rogue = stage.world.start("m1", "s2")

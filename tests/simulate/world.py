@@ -7,7 +7,7 @@ import itertools
 from random import Random
 from typing import TYPE_CHECKING
 
-from bus.rights import Credentials
+from bus.rights import Credentials, Rights
 from tests.simulate.books import Books
 from tests.simulate.checks import Checks
 from tests.simulate.network import Network
@@ -17,13 +17,12 @@ from tests.simulate.story import Story
 from tests.simulate.witness import Witness
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from bus.core.limits import Limits
     from bus.core.peer import Key
     from bus.core.wire import Frame
     from bus.message import Incoming
-    from bus.rights import Rights
 
 __all__ = ["World"]
 
@@ -38,7 +37,8 @@ class World:
     reading: how long a task takes before it reads a message, at most, in seconds.
     frames: all that were put on links, by whom and for whom, if that is to be kept.
     recorded: the journals of all processes; None if they have none.
-    rights: what a process of another user may do, by its name, and by whose list.
+    guests: names of processes of another user. rights: what one of these may do, by its
+      name, and by whose list; None for everything.
     """
 
     def __init__(
@@ -49,9 +49,11 @@ class World:
         ordered: bool = True,
         limits: Limits = LIMITS,
         recorded: bool = False,
+        guests: Container[str] = (),
         rights: Callable[[str, str], Rights | None] = lambda _who, _by: None,
     ) -> None:
         self.limits = limits
+        self.guests = guests
         self.rights = rights
         self.random = Random(seed)
         self.now = 1.0
@@ -72,10 +74,8 @@ class World:
 
     def credentials(self, process: SimProcess, by: SimProcess) -> Credentials:
         """Return who a process is, as another one sees it."""
-        rights = self.rights(process.key[1], by.key[1])
-        if rights is None:
-            return Credentials(0)
-        return Credentials(1, rights)
+        rights = self.rights(process.key[1], by.key[1]) if process.guest else None
+        return Credentials(int(process.guest), rights or Rights())
 
     def at(self, after: float, act: Callable[[], None]) -> None:
         """Let something happen some seconds from now."""
@@ -98,6 +98,7 @@ class World:
         # Journals know a registration by its number alone.
         life = (int(self.now * 1e9) + next(self._order)) * _LIVES_APART
         process = SimProcess(self, machine, name, master=master, life=life)
+        process.guest = name in self.guests
         self.processes[machine, name] = process
         process.say(lambda: f"starts as {'master' if master else 'slave'}, {life}")
         if master:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 def test_what_is_said_first_counts() -> None:
     verdict = Verdict()
 
-    assert not verdict.settled
     assert verdict.settle(NameTakenError("a"))
     assert not verdict.settle()
 

@@ -137,6 +137,7 @@ class Characteristics(Part, frozen=True, kw_only=True):
     overflow: what becomes of commands that it has no room for: its relay does likewise.
     closed: who is told this may not send it commands (BUS-SEC-1): by its name it is to
       ask the master, who says so.
+    user: whose process it is, as the system has told the master that passes this on.
     """
 
     relay: U32
@@ -146,6 +147,7 @@ class Characteristics(Part, frozen=True, kw_only=True):
     incarnation: U64
     overflow: Overflow = "error"
     closed: bool = False
+    user: U32 | None = None
 
     def __post_init__(self) -> None:
         check_registration(self.id)
