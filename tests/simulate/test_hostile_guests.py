@@ -88,21 +88,21 @@ def test_one_registration_by_two_names_ends_nobody(host: str) -> None:
 
 @clause("BUS-SEC-1", "BUS-SEC-7")
 @pytest.mark.parametrize(
-    ("process", "name", "addresses"),
+    ("heard", "process", "name", "addresses"),
     [
-        (GUEST, "guest/a", ()),  # nobody could dial that
-        (GUEST, "guest/a", ("m1/s3",)),  # it was not asked for
-        ("s4", "anything", ("m1/s3",)),  # it is another's
+        ("**", GUEST, "guest/a", ()),  # nobody could dial that
+        ("anything", GUEST, "guest/a", ("m1/s3",)),  # it was not asked for
+        ("anything", "s4", "anything", ("m1/s3",)),  # it is another's
     ],
 )
 def test_an_answer_that_a_guest_makes_up_costs_it_its_link(
-    process: str, name: str, addresses: tuple[str, ...]
+    heard: str, process: str, name: str, addresses: tuple[str, ...]
 ) -> None:
     """And nobody else anything."""
     stage = stage_of()
     real = stage.task("anything", "s2")
     hearer = stage.task("d", "s4")
-    hearer.process.subscribe(hearer, "anything")
+    hearer.process.subscribe(hearer, heard)
     stage.soon()
     (asked,) = [
         each for each in stage.frames("s1", GUEST) if isinstance(each, Subscribe)
@@ -267,6 +267,7 @@ def test_who_passes_for_a_process_that_was_not_met_gets_nothing_for_it(
 
     stage.world.network.dial(rogue, LinkKind.DATA, ("m1", "s4"), "m1/s4")
     stage.soon()
+    rogue.frozen = True  # whatever comes to it from now on, it keeps
     letters += stage.send(caller, "secret", 2)
     stage.soon(3.0)
 
