@@ -54,7 +54,7 @@ NUMBERS = {
     "BUS-SEC": (1, 2, 3, 4, 7, 8, 9, 10),
     "BUS-WIRE": range(1, 5),
     "J": (1,),
-    "OPEN": (1, 2, 12, 21),
+    "OPEN": (1, 2, 3, 12, 21),
     # 6, causality across machines, is not built yet.
     "Q": (1, 2, 3, 4, 5, 7, 8),
 }
