@@ -402,19 +402,20 @@ class Sleeper:
         with contextlib.suppress(KeyError):  # an interrupt came before `attach`
             self._poller.unregister(at)
 
-    def sleep(self, deadline: float | None) -> None:
+    def sleep(self, deadline: float | None, *, alone: bool = True) -> None:
         """Sleep until something wakes this, or a point on the monotonic clock.
 
-        At first in the socket alone, which is what nearly always wakes it: to wait for
-        two things costs up to a third of a round trip. A `release` is noticed when
-        that is over.
+        alone: at first in the socket alone, which is what nearly always wakes it: to
+          wait for two things costs up to a third of a round trip. A `release` is
+          noticed when that is over, within milliseconds.
 
         Raises:
             SocketFailure: the socket has failed.
         """
         at = self._at
         if (
-            at is not None
+            alone
+            and at is not None
             and not self._rung
             and (deadline is None or deadline - _sync.monotonic() > _PATIENCE_MAX_S)
         ):

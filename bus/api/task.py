@@ -278,14 +278,16 @@ class Task:
         gone: Callable[[], object] | None,
         *,
         direct: bool = False,
+        numbers: list[int] | None = None,
     ) -> CommandHandle:
+        """Send a command; ``numbers`` gets those of its questions."""
         deadline = deadline_after(timeout)
         self._check()
         # All that can be wrong, for all addressees, before anything is sent to one.
         routes = [(str(where), *self._bus._route(where, bus)) for where in to]
         config = self._bus._config
         frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)
-        numbers: list[int] = []
+        numbers = [] if numbers is None else numbers
         refused: BusFullError | None = None
         for text, name, there in routes:
             message = Incoming(
@@ -374,11 +376,14 @@ class Task:
         def over() -> bool:
             return bool(outcome) or self._entry.place is None
 
-        handle = self._command(
-            (to,), payload, bus, heard, None, timeout, rouse, direct=not drives
-        )
-        question = self._receiver.questions.get(handle._numbers[0])
+        numbers: list[int] = []
         try:
+            handle = self._command(
+                *((to,), payload, bus, heard, None, timeout, rouse),
+                direct=not drives,
+                numbers=numbers,
+            )
+            question = self._receiver.questions.get(numbers[0])
             if drives:
                 thread._serve_until(over, None)
             elif not _sync.park(parker, over, deadline) and handle.cancel():
@@ -388,7 +393,8 @@ class Task:
                 assert error is not None
                 raise error
         finally:
-            handle.cancel()
+            # Also if it was struck before it had the handle.
+            CommandHandle(self._receiver, tuple(numbers)).cancel()
         if not outcome:
             self._bus._check()  # if it was closed, that is what to tell
             raise UnknownTaskError(self._entry.name)

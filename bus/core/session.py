@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from bus.core.parcel import Parcel
     from bus.core.wire import ControlFrame, Frame
 
-__all__ = ["Session"]
+__all__ = ["Session", "milliseconds_left"]
 
 # A parcel on a link: by the number of its first message, and to which relay.
 _Numbered: TypeAlias = "tuple[int, int, Parcel]"
@@ -271,6 +271,19 @@ class Session:
             frames += self._acks()
         return frames
 
+    @property
+    def speaks(self) -> bool:
+        """Whether anything is to be put on the link before what comes next."""
+        return bool(self._outbox)
+
+    def has_sent(self, count: int) -> None:
+        """Note that messages which are to go out have gone, past this: the last ones.
+
+        There must be nothing else to be said.
+        """
+        assert len(self._outbox) == count, (len(self._outbox), count)
+        self._outbox.clear()
+
     def _close_batch(self, frames: list[Frame], first: int, runs: list[Run]) -> None:
         if runs:
             floor = self.outgoing.floor
@@ -283,6 +296,18 @@ class Session:
         self._received = has
         if has.next - self._acked >= self._limits.stream_window // 2:
             self._ack_now = True
+
+    def expects(self, batch: Batch, *, ahead: int) -> bool:
+        """Whether a batch follows what came, and so many messages after that."""
+        has = self._received
+        return (
+            self.ready
+            and batch.epoch == self.their_epoch
+            and batch.incarnation == self.own
+            and batch.first == has.next + ahead
+            and batch.floor <= batch.first
+            and not has.missing
+        )
 
     def count(self) -> None:
         """Note a control frame that came."""
@@ -366,20 +391,21 @@ class Session:
                     del self._farewells[frame.relay]
 
 
+def milliseconds_left(deadline: float | None, now: float) -> int:
+    """Return how long something is worth delivering, as a frame says it (OPEN-7)."""
+    if deadline is None:
+        return NO_DEADLINE
+    return max(0, min(int((deadline - now) * 1000), NO_DEADLINE - 1))
+
+
 def _run(to: int, parcel: Parcel, now: float) -> Run:
-    deadline, left = parcel.deadline, NO_DEADLINE
-    if (
-        deadline is not None
-        and not 0 <= (left := int((deadline - now) * 1000)) < NO_DEADLINE
-    ):
-        left = 0 if left < 0 else NO_DEADLINE - 1
     return Run(
         to,
         parcel.relay,
         parcel.kind,
         parcel.flags,
         parcel.id,
-        left,
+        milliseconds_left(parcel.deadline, now),
         0,
         parcel.bodies,
         0 if parcel.trace is None else parcel.trace.mid,

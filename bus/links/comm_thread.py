@@ -9,7 +9,8 @@ decided on at once, put on the links what is to be said. So what waits together 
 together, and a lone message leaves at once (BUS-CHAN-6).
 
 Whatever is decided in another thread, links are touched in this one alone: what is to
-be done with them waits in ``_outbox``, in the order in which it was decided.
+be done with them waits in ``_outbox``, in the order in which it was decided. But for a
+question that is alone, and its answer: see `Bypass`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from bus.errors import (
     WireError,
 )
 from bus.links.arrivals import Arrivals
+from bus.links.bypass import Bypass
 from bus.links.complaints import Complaints
 from bus.links.extractions import Extractions
 from bus.links.lines import Lines
@@ -165,6 +167,15 @@ class CommThread:
         )
         self.audience: Final[Entry] = self._host.audience
         self.account: Final[Account] = self._host.account
+        self._bypass: Final = Bypass(
+            exchange,
+            self.remote,
+            self._lines,
+            busy=self._busy,
+            watched=self._watched,
+            wake=self._wake,
+            soon=self._soon,
+        )
         self._thread: _sync.Thread | None = None
         # Until when to go on, and what to do then; None before `stop`.
         self._end_at: float | None = None
@@ -269,10 +280,19 @@ class CommThread:
             self._nudged = True
             self._wake()
 
+    def enter(self) -> None:
+        """Enter in the books what went past them; under the exchange's lock."""
+        self._bypass.enter()
+
+    def ask(self, question: Incoming) -> bool:
+        """Send a question at once; False if it is to be posted as any other."""
+        return self._bypass.ask(question)
+
     def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
         """Send the answer to what came from another process."""
         try:
-            self._host.inbox.push(Said(question, payload, error))
+            if error is not None or not self._bypass.answer(question, payload):
+                self._host.inbox.push(Said(question, payload, error))
         finally:
             question._to.order = object()
 
@@ -349,7 +369,8 @@ class CommThread:
         try:
             while not self._over():
                 self._lines.wait(self._due, self._deadline())
-                self._round()
+                with self._bypass.hold:
+                    self._round()
         except Exception:
             _log.exception("a fault of the bus: this process leaves it")
             raise
@@ -377,7 +398,22 @@ class CommThread:
             or self._outbox
             or self._nudged
             or self._extractions.due
+            or self._bypass.due
         )
+
+    def _busy(self) -> bool:
+        """Whether something goes before what others put on links."""
+        return bool(self._host.inbox.items or self._outbox)
+
+    def _watched(self) -> bool:
+        """Whether all that goes over links is for this thread, or for nobody."""
+        return self.tap is not None or self._ended
+
+    def _soon(self) -> None:
+        """See to it that this thread wakes within milliseconds."""
+        if not self._extractions.awaited:
+            self._nudged = True
+            self._wake()
 
     def _deadline(self) -> float | None:
         """Return until when to sleep; note whether that is soon for what was taken.
@@ -419,9 +455,8 @@ class CommThread:
     def _round(self) -> None:
         # Before what was taken is looked at: who takes something later wakes this.
         self._nudged = self._extractions.awaited = False
-        came = [
-            (number, self._read(number, data)) for number, data in self._lines.take()
-        ]
+        frames = [*self._bypass.take(), *self._lines.take()]
+        came = [(number, self._read(number, data)) for number, data in frames]
         posted, requests = self._host.take()
         now = _sync.monotonic()
         own_nudges = self._own_nudges

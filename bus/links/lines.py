@@ -24,7 +24,7 @@ from queuebroker.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bus.links.sleep import Sleep
+    from bus.links.sleep import Lead, Sleep
     from bus.threads.inbox import Inbox
     from queuebroker.message_queue import MessageQueue
     from queuebroker.queue_broker import QueueBroker
@@ -219,6 +219,21 @@ class Lines:
                 self._given_up(number)
                 self._forget_unsent(number)
                 queue.disconnect()
+
+    def give_up(self, number: int) -> None:
+        """Close a link at once, as if it had been lost; from any thread."""
+        queue = self._queues.get(number)
+        if queue is not None:
+            queue.disconnect()
+
+    def stir(self, number: int) -> None:
+        """Let a link be looked at in the next `take`; from any thread."""
+        self._sleep.again(number)
+
+    def lead(self, number: int) -> Lead | None:
+        """Return what lets another thread wait at a link; None if it is gone."""
+        queue = self._queues.get(number)
+        return None if queue is None else self._sleep.lead(queue)
 
     def _forget_unsent(self, number: int) -> None:
         self._unsent.pop(number, None)

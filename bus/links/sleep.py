@@ -7,10 +7,14 @@ that deals with it, and no other has to be woken for that.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from queuebroker import _sync
 from queuebroker.bell import Bell
+from queuebroker.errors import DisconnectedError, ReceiveTimeoutError
+from queuebroker.sockets.lead import Lead as SocketLead
+from queuebroker.sockets.queue import SocketMessageQueue
 from queuebroker.status import Status
 from queuebroker.waiting import Selection, attend
 
@@ -21,8 +25,9 @@ if TYPE_CHECKING:
     from queuebroker.message_queue import MessageQueue
     from queuebroker.sockets import Driver
 
-__all__ = ["ParkedSleep", "PolledSleep", "Sleep"]
+__all__ = ["Lead", "ParkedSleep", "PolledSleep", "Sleep"]
 
+_FRAMES_MAX: Final = 64  # that another thread reads at once
 _GOODBYE_S: Final = 0.5  # for what is on its way out at the end
 
 
@@ -56,11 +61,34 @@ class Sleep(Protocol):
             for never.
         """
 
+    def lead(self, queue: MessageQueue) -> Lead:
+        """Return what lets another thread wait at a queue, for this one."""
+
     def join(self, helpers: Iterable[_sync.Thread]) -> None:
         """Wait until those have ended who make links."""
 
     def close(self) -> None:
         """Let go of what it sleeps with, once what was sent is out."""
+
+
+class Lead(Protocol):
+    """The right of another thread to read a queue; see `queuebroker.sockets.lead`."""
+
+    def take(self, elsewhere: Inbox) -> bool:
+        """Read from now on, and be woken by an inbox, too; False if that may not be."""
+
+    def sleep(self, deadline: float | None) -> None:
+        """Sleep until something may be here, or in the inbox, or time is up."""
+
+    def read(self) -> list[bytes]:
+        """Return the messages that came; none if the owner has to see how it stands."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the peer is gone, which the owner is to see."""
+
+    def leave(self) -> None:
+        """Let the owner read again; harmless if it does."""
 
 
 class ParkedSleep:
@@ -104,12 +132,66 @@ class ParkedSleep:
                 inbox.arrived.leave(bell)
             selection.withdraw()
 
+    def lead(self, queue: MessageQueue) -> Lead:
+        return _ParkedLead(queue)
+
     def join(self, helpers: Iterable[_sync.Thread]) -> None:
         for helper in helpers:
             helper.join()
 
     def close(self) -> None:
         """Nothing: what was sent between threads has arrived."""
+
+
+class _ParkedLead:
+    """The lead of a queue between threads: who is there first takes what comes."""
+
+    __slots__ = ("_bell", "_inbox", "_queue", "_selection")
+
+    def __init__(self, queue: MessageQueue) -> None:
+        self._queue: Final = queue
+        self._selection: Selection | None = None
+        self._inbox: Inbox | None = None
+        self._bell: Bell
+
+    def take(self, elsewhere: Inbox) -> bool:
+        if self._selection is not None:
+            return False
+        self._selection = selection = Selection([self._queue])
+        self._bell = bell = selection.enlist(Bell)
+        self._inbox = elsewhere
+        with elsewhere.lock:
+            elsewhere.arrived.enlist(bell)
+        return True
+
+    def sleep(self, deadline: float | None) -> None:
+        inbox, queue = self._inbox, self._queue
+        assert inbox is not None
+
+        def look() -> bool:
+            return bool(inbox.items) or _stirs(queue)
+
+        if not look():
+            _sync.park(self._bell.lock, look, deadline)
+
+    def read(self) -> list[bytes]:
+        with suppress(ReceiveTimeoutError, DisconnectedError):
+            return self._queue.receive_many(_FRAMES_MAX, timeout=0)
+        return []
+
+    @property
+    def ended(self) -> bool:
+        return self._queue.status is not Status.CONNECTED
+
+    def leave(self) -> None:
+        inbox, selection = self._inbox, self._selection
+        if inbox is not None:
+            with inbox.lock:
+                inbox.arrived.leave(self._bell)
+            self._inbox = None
+        if selection is not None:
+            selection.withdraw()
+            self._selection = None
 
 
 class PolledSleep:
@@ -178,6 +260,10 @@ class PolledSleep:
                 arrived.asleep = False
             if due:
                 return
+
+    def lead(self, queue: MessageQueue) -> Lead:
+        assert isinstance(queue, SocketMessageQueue)
+        return SocketLead(queue)
 
     def join(self, helpers: Iterable[_sync.Thread]) -> None:
         for helper in helpers:

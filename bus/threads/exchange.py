@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from bus.core.actions import Action, Confirm, Evict, Fail, Open, Tell
 from bus.core.trace import Tracer
 from bus.errors import UnknownTaskError
-from bus.message import Incoming
+from bus.message import Incoming, Kind
 from bus.threads.account import Admission
 from bus.threads.delivery import Answer, Delivery, News
 from bus.threads.mailbox import Client, Mailbox
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from bus.threads.thread_manager import ThreadManager
 
 __all__ = ["Exchange"]
+
+T = TypeVar("T")
 
 
 class Exchange:
@@ -92,20 +94,37 @@ class Exchange:
         Another thread may be at it; then that one does this, too.
         """
         with self._lock:
+            self._enter()
             self._todo.extend(event())
-        self._act()
+        self.act()
         self._nudge()
 
     def look(self, event: Callable[[], Any]) -> Any:
         """Ask the manager something that has no consequences."""
         with self._lock:
+            self._enter()
             return event()
+
+    def past_books(self, event: Callable[[], T | None]) -> T | None:
+        """Let something happen that is entered later, unless anything is to be done."""
+        with self._lock:
+            return None if self._todo or self._acting else event()
+
+    def slip_in(self, event: Callable[[deque[Action]], bool]) -> bool:
+        """Let something join what is to be done, to be entered later; `act` then."""
+        with self._lock:
+            return event(self._todo)
 
     def tell(self, event: Callable[[], Any]) -> None:
         """Tell the manager something that has consequences nowhere but elsewhere."""
         with self._lock:
+            self._enter()
             event()
         self._nudge()
+
+    def _enter(self) -> None:
+        if self.comm is not None:
+            self.comm.enter()
 
     def _nudge(self) -> None:
         if self.comm is not None:
@@ -132,6 +151,7 @@ class Exchange:
         box = Mailbox(client)
         try:
             with self._lock:
+                self._enter()
                 entry, actions = self.manager.register(
                     name,
                     visibility,
@@ -149,7 +169,7 @@ class Exchange:
         except BaseException:
             place.expect_not()
             raise
-        self._act()
+        self.act()
         self._nudge()
         return entry
 
@@ -216,6 +236,7 @@ class Exchange:
             if entry is None:
                 now = _sync.monotonic()
                 with self._lock:
+                    self._enter()
                     entry = self.manager.park(name, message, now)
                     if entry is None and message._trace is not None:
                         message._trace.number()
@@ -269,6 +290,10 @@ class Exchange:
         if not (entry.remote and isinstance(message, Incoming)):
             return self._post(message, entry)
         try:
+            if message.wants_reply and message.kind is Kind.COMMAND:
+                assert self.comm is not None
+                if self.comm.ask(message):
+                    return True
             return self._post(message, entry)
         finally:
             message._source.order = object()
@@ -324,7 +349,7 @@ class Exchange:
 
     # What the manager wants.
 
-    def _act(self) -> None:
+    def act(self) -> None:
         """Do what is to be done, unless another thread is about it."""
         mine = False
         try:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from bus.core.command_run import CommandRun
 from bus.message import Incoming, Kind
@@ -51,12 +51,21 @@ class Request:
         self.run: Final = run
 
 
+class Way(Protocol):
+    """Where else a thread may wait: see `bus.links.bypass`."""
+
+    def wait(self, inbox: Inbox, deadline: float | None) -> bool:
+        """Wait there and for the inbox; False if it is to be the inbox alone now."""
+
+
 class ThreadManager:
     """The tasks of one thread, their FIFOs, and whose turn it is.
 
     name: of the thread, for people.
     ident: the thread that runs it; None before one has adopted it.
     running: the task whose callback runs, None between callbacks.
+    way: where it may wait as well as at its inbox, since what it speaks with is there;
+      None if nowhere.
     since: when it began with the callback that runs, or to look for one, on the
       monotonic clock in seconds; None while it waits.
 
@@ -80,6 +89,7 @@ class ThreadManager:
         "name",
         "running",
         "since",
+        "way",
     )
 
     def __init__(self, name: str) -> None:
@@ -91,6 +101,7 @@ class ThreadManager:
         self.running: Client | None = None
         self.since: float | None = None
         self.callbacks: int = 0
+        self.way: Way | None = None
         # Under the lock of the inbox: tasks that will be opened here; whether nobody
         # serves here any more.
         self._expected: int = 0
@@ -300,13 +311,24 @@ class ThreadManager:
         if not (self._ready or self._requests or self.inbox.items):
             due = self._timers[0][0] if self._timers else None
             waits = [each for each in (until, due) if each is not None]
-            items = self.inbox.take(min(waits, default=None))
+            items = self._await(min(waits, default=None))
         else:
             items = self.inbox.take_now()
         strays = self._distribute(items)
         assert not strays
         while self._requests:
             self._requests.popleft().run()
+
+    def _await(self, deadline: float | None) -> deque[Any]:
+        """Return what was posted, as soon as anything is, or time is up."""
+        while self.way is not None:
+            if not self.way.wait(self.inbox, deadline):
+                self.way = None
+            if self.inbox.items:
+                break
+            if deadline is not None and deadline <= _sync.monotonic():
+                break
+        return self.inbox.take(deadline)
 
     def _distribute(self, items: Iterable[Any]) -> list[Any]:
         """Put what came into the mailboxes; return what is for somebody else by now.

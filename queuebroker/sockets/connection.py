@@ -342,9 +342,9 @@ class SocketConnection(QueueConnection):
         else:
             self.link.flush_locked()
 
-    def lead_locked(self) -> bool:
+    def lead_locked(self, *, owned: bool = False) -> bool:
         """Let this thread read in the driver's place, if that may help."""
-        return self.closed == _OPEN and self.link.lead_locked()
+        return self.closed == _OPEN and self.link.lead_locked(owned=owned)
 
     def awaited_locked(self) -> bool:
         """Whether anybody waits for what the driver would read."""

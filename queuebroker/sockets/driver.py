@@ -76,6 +76,11 @@ class Driver:
         """How many sockets it serves just now."""
         return len(self._handlers)
 
+    @property
+    def stopped(self) -> bool:
+        """Whether it serves nothing any more."""
+        return self._stopped
+
     def fileno(self) -> int:
         """Return a descriptor that is readable while `poll` has something to do."""
         return self._poller.fileno()

@@ -421,12 +421,16 @@ class Link:
     # matters: after an interrupt between any two of them, `recover_locked` gives the
     # reading to the driver, unless who was struck has it.
 
-    def lead_locked(self) -> bool:
-        """Take the reading over, until `yield_locked`; False if another has it."""
+    def lead_locked(self, *, owned: bool = False) -> bool:
+        """Take the reading over, until `yield_locked`; False if another has it.
+
+        owned: also from an owner that turns the driver, to whom it is to be yielded at
+          once: nobody else turns that for the timer by which it is done later.
+        """
         if self.led or self.closed or self.protocol.state is State.ENDED:
             return False
         if not self._attached:
-            if self._opening is not None or not self.driver.background:
+            if self._opening is not None or not (owned or self.driver.background):
                 return False
             self.sleeper = self.driver.lend_sleeper()
             self._attached = True
@@ -438,10 +442,13 @@ class Link:
         self.led = True
         return True
 
-    def sleep(self, deadline: float | None) -> None:
-        """Sleep as who reads: until there is something, or the sleeper is released."""
+    def sleep(self, deadline: float | None, *, alone: bool = True) -> None:
+        """Sleep as who reads: until there is something, or the sleeper is released.
+
+        alone: as of `Sleeper.sleep`.
+        """
         try:
-            self.sleeper.sleep(deadline)
+            self.sleeper.sleep(deadline, alone=alone)
         except _net.SocketFailure as failure:
             with self.lock:
                 self.lose_locked(failure.error)
@@ -456,6 +463,9 @@ class Link:
         self.idle = True
         self.led = False
         if self.closed:
+            if self.driver.stopped and self._attached:  # nobody calls anything there
+                self._attached = False
+                self.sleeper.close()
             self.driver.call(self._finish)
         elif wanted:
             self.rearm_locked()

@@ -111,6 +111,9 @@ class Held:
 
     # As the comm thread, and as what the exchange knows of it.
 
+    def enter(self) -> None:
+        """Nothing goes past the books."""
+
     def arrive(self, *messages: Incoming) -> None:
         """Let messages come in, as several threads may have to do with it."""
         for message in messages:

@@ -31,8 +31,8 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/comm_thread.py",
-                "            self._nudged = True\n            self._wake()\n",
-                "            self._wake()\n            self._nudged = True\n",
+                "        else:\n            self._nudged = True\n            self._wake()\n",
+                "        else:\n            self._wake()\n            self._nudged = True\n",
             ),
         ),
     ),

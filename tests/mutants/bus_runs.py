@@ -199,8 +199,8 @@ BUS_RUNS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/exchange.py",
-                "        try:\n            return self._post(message, entry)\n        finally:\n            message._source.order = object()\n",
-                "        return self._post(message, entry)\n",
+                "            return self._post(message, entry)\n        finally:\n            message._source.order = object()\n",
+                "            return self._post(message, entry)\n        finally:\n            pass\n",
             ),
         ),
     ),

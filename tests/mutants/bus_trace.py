@@ -54,8 +54,8 @@ BUS_TRACE: tuple[Mutant, ...] = (
             ),
             Edit(
                 _SESSION,
-                "    deadline, left = parcel.deadline, NO_DEADLINE\n",
-                "    deadline, left = parcel.deadline, NO_DEADLINE\n    if parcel.trace is not None:\n        parcel.trace.sent()\n",
+                "def _run(to: int, parcel: Parcel, now: float) -> Run:\n",
+                "def _run(to: int, parcel: Parcel, now: float) -> Run:\n    if parcel.trace is not None:\n        parcel.trace.sent()\n",
             ),
         ),
     ),

@@ -34,6 +34,7 @@ from bus.core.limits import Limits
 from bus.core.neighbourhood import Neighbourhood
 from bus.core.process_manager import ProcessManager
 from bus.core.routing_table import Entry, Visibility
+from bus.core.shortcut import Shortcut
 from bus.core.trace import Tracer
 from bus.core.wire import AddRelay, Identity, Role, decode, encode
 from bus.errors import BusFullError, ExpiredError, NameTakenError
@@ -47,6 +48,7 @@ from tests.simulate.words import words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from bus.core.peer import Peer
     from bus.core.trace import Trace
     from tests.simulate.world import World
 
@@ -66,6 +68,8 @@ class SimProcess:
 
     life: its incarnation. guest: whether it is another user's.
     witness: who is told what becomes of messages here; None if nothing is recorded.
+    shortcuts: the short ways to others, by process, where a question goes at once; a
+      world says how often that is tried.
     """
 
     def __init__(
@@ -114,6 +118,7 @@ class SimProcess:
         # Commands of one addressee elsewhere that were not passed on yet: what is sent
         # in a row is posted together, as a comm thread does.
         self._posted: list[Incoming] = []
+        self.shortcuts: dict[Peer, Shortcut] = {}
 
     @property
     def name(self) -> str:
@@ -137,7 +142,13 @@ class SimProcess:
         self.do(act())
         self.settle()
 
+    def _enter(self) -> None:
+        for short in self.shortcuts.values():
+            if short:
+                short.enter(self.world.now)
+
     def _pass_on(self) -> None:
+        self._enter()
         posted, self._posted = self._posted, []
         for about, some in groupby(posted, _alike):
             messages = list(some)
@@ -152,6 +163,14 @@ class SimProcess:
 
     def received(self, number: int, data: bytes) -> None:
         """Take bytes from a link."""
+        if self.alive and not self.frozen and self.world.short():
+            link = self.remote.links.by_number.get(number)
+            short = None if link is None else self._shortcut(link.peer)
+            todo = deque[Action]()
+            if short is not None and short.came(data, self.world.now, todo):
+                self.do(list(todo))
+                self.settle()
+                return
         self.event(lambda: self.world.witness.hears(self, number, decode(data)))
 
     def thaw(self) -> None:
@@ -366,6 +385,7 @@ class SimProcess:
     def _send(self, message: Incoming, to: str) -> None:
         entry = self.manager.table.find(to)
         if entry is None:
+            self._enter()
             self._sought([message])
             entry = self.manager.park(to, message, self.world.now)
         if entry is None:
@@ -374,6 +394,10 @@ class SimProcess:
             return
         message._to = entry
         if entry.remote:
+            if self._goes_at_once(
+                entry.box.peer, lambda way: way.ask(message, self.world.now)
+            ):
+                return
             if self._posted and self._posted[0]._to is not entry:
                 self._pass_on()
             if message._trace is not None:
@@ -382,6 +406,38 @@ class SimProcess:
         else:
             task: Any = entry.box
             task.put(message)
+
+    def _shortcut(self, peer: Peer | None) -> Shortcut | None:
+        if peer is None or peer.session.link is None:
+            return None
+        short = self.shortcuts.get(peer)
+        if short is None or not short.stands:
+            short = Shortcut(self.remote, peer, peer.session.link)
+            self.shortcuts[peer] = short
+        return short
+
+    def _goes_at_once(
+        self, peer: Peer, frame_of: Callable[[Shortcut], bytes | None]
+    ) -> bool:
+        """Whether a message was put on its link past the books.
+
+        Now and then who does that is struck, and only notes that it was: then the link
+        is given up.
+        """
+        if self._posted or not self.world.short():
+            return False
+        short = self._shortcut(peer)
+        frame = None if short is None else frame_of(short)
+        if short is None or frame is None:
+            return False
+        self.world.went_short += 1
+        network = self.world.network
+        if self.world.struck():
+            self.say(lambda: f"is struck, and gives {short.link} up")
+            network.cut(network.wires[short.link][0])
+        else:
+            network.send(short.link, frame)
+        return True
 
     def _sought(self, messages: Iterable[Incoming]) -> None:
         for message in messages:
@@ -427,7 +483,10 @@ class SimProcess:
         self._pass_on()
         source: Entry = message._source
         if source.remote:
-            self.remote.answer(message, message.payload)
+            if not self._goes_at_once(
+                source.box.peer, lambda way: way.answer(message, message.payload)
+            ):
+                self.remote.answer(message, message.payload)
         elif self._task(source) is not None:
             if message._trace is not None:
                 trace: Trace = message._trace.answer(message._to.id.number, 0)

@@ -21,6 +21,8 @@ STEPS: Final = 20
 _EAGER: Final = 0.2  # of all runs
 _TIGHT: Final = 0.2
 _RECORDED: Final = 0.2
+_SHORTCUTS: Final = (0.0, 0.5, 1.0)
+_STRUCK: Final = 0.05
 # So little that it is not enough.
 TIGHT: Final[dict[str, Any]] = {
     "searches_per_process": 2,
@@ -48,23 +50,36 @@ def run(
     steps: int = STEPS,
     told: bool = False,
     recorded: bool | None = None,
+    shortcuts: float | None = None,
 ) -> Failure | None:
     """Run one world.
 
     processes: of each machine.
     recorded: whether processes have journals, which must not be seen by anybody else;
       None to draw that, too.
+    shortcuts: how often messages go past the books; None likewise.
     """
     if recorded is None:
         # Not out of what all else is drawn from, which is to stay as it was.
         recorded = Random(f"recorded {seed}").random() < _RECORDED
+    if shortcuts is None:
+        shortcuts = Random(f"shortcuts {seed}").choice(_SHORTCUTS)
     draw = Random(seed)
     profile = draw.choice(sorted(PROFILES))
     limits = attrs.evolve(LIMITS, eager_relays=draw.random() < _EAGER)
     if draw.random() < _TIGHT:
         limits = attrs.evolve(limits, **TIGHT)
     ordered = profile == "calm"
-    world = World(seed, told=told, ordered=ordered, limits=limits, recorded=recorded)
+    struck = 0.0 if profile == "calm" else _STRUCK
+    world = World(
+        seed,
+        told=told,
+        ordered=ordered,
+        limits=limits,
+        recorded=recorded,
+        shortcuts=shortcuts,
+        struck=struck,
+    )
     try:
         _live(world, profile, machines, processes, steps)
     except (BrokenPromiseError, AssertionError, Exception) as error:  # noqa: BLE001

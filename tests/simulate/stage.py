@@ -39,13 +39,21 @@ class Stage:
         machines: int = 1,
         seed: int = 1,
         recorded: bool = False,
+        shortcuts: float = 0.0,
+        struck: float = 0.0,
         guests: Container[str] = (),
         rights: Callable[[str, str], Rights | None] = lambda _who, _by: None,
         **limits: Any,
     ) -> None:
         own = attrs.evolve(LIMITS, **limits)
         self.world = World(
-            seed, limits=own, recorded=recorded, guests=guests, rights=rights
+            seed,
+            limits=own,
+            recorded=recorded,
+            shortcuts=shortcuts,
+            struck=struck,
+            guests=guests,
+            rights=rights,
         )
         self.world.frames = []
         for machine in range(1, machines + 1):

@@ -37,6 +37,8 @@ class World:
     reading: how long a task takes before it reads a message, at most, in seconds.
     frames: all that were put on links, by whom and for whom, if that is to be kept.
     recorded: the journals of all processes; None if they have none.
+    shortcuts: how often a message that may go past the books does; struck: how often
+      who puts it on its link is interrupted. went_short: how many went so.
     guests: names of processes of another user. rights: what one of these may do, by its
       name, and by whose list; None for everything.
     """
@@ -49,6 +51,8 @@ class World:
         ordered: bool = True,
         limits: Limits = LIMITS,
         recorded: bool = False,
+        shortcuts: float = 0.0,
+        struck: float = 0.0,
         guests: Container[str] = (),
         rights: Callable[[str, str], Rights | None] = lambda _who, _by: None,
     ) -> None:
@@ -56,6 +60,11 @@ class World:
         self.guests = guests
         self.rights = rights
         self.random = Random(seed)
+        # Not out of what all else is drawn from, which is to stay as it was.
+        self._short = Random(f"short {seed}")
+        self._shortcuts = shortcuts
+        self._struck = struck
+        self.went_short = 0
         self.now = 1.0
         self.story = Story(told=told)
         self.books = Books(ordered=ordered)
@@ -76,6 +85,14 @@ class World:
         """Return who a process is, as another one sees it."""
         rights = self.rights(process.key[1], by.key[1]) if process.guest else None
         return Credentials(int(process.guest), rights or Rights())
+
+    def short(self) -> bool:
+        """Draw whether a message is to go past the books, if it may."""
+        return self._short.random() < self._shortcuts
+
+    def struck(self) -> bool:
+        """Draw whether who puts a message on its link is interrupted."""
+        return self._short.random() < self._struck
 
     def at(self, after: float, act: Callable[[], None]) -> None:
         """Let something happen some seconds from now."""

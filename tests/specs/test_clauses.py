@@ -40,7 +40,7 @@ NUMBERS = {
     "QB-SOCK": range(1, 10),
     # Of these what processes decide; the rest comes with sockets and discovery.
     # 7, to send past the comm thread, is only for want of speed.
-    "BUS-CHAN": (*range(1, 7), 8),
+    "BUS-CHAN": tuple(range(1, 9)),
     "BUS-DEREG": range(1, 14),
     "BUS-ENT": (*range(1, 9), *range(11, 15), 16, 17),
     "BUS-FLOW": range(1, 8),

@@ -3,7 +3,8 @@
 General layout: `version` settles which protocol a link speaks, `parts` is what frames
 are made of, `frames` numbers the types. Control frames have a struct each: about the
 link in `link_frames`, about tasks in `task_frames`, about messages in `stream_frames`;
-the messages themselves are in `batch`. `codec` turns all of these into bytes and back.
+the messages themselves are in `batch`, and in `lone` if one is alone. `codec` turns all
+of these into bytes and back.
 The clauses are in specs/bus-wire.md.
 
 Nothing here knows a link or its state: whether a frame may come now is for others.
@@ -33,6 +34,7 @@ from bus.core.wire.link_frames import (
     Refused,
     Welcome,
 )
+from bus.core.wire.lone import decode_lone, encode_lone
 from bus.core.wire.parts import (
     Characteristics,
     Identity,
@@ -114,6 +116,9 @@ __all__ = [  # noqa: RUF022  # grouped by module
     "WANTS_REPLY",
     "Batch",
     "Run",
+    # lone
+    "decode_lone",
+    "encode_lone",
     # codec
     "CONTROL_BYTES_MAX",
     "OPTIONAL",

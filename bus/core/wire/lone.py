@@ -1,0 +1,98 @@
+"""A batch of one message, packed and unpacked in one go (BUS-CHAN-6).
+
+What comes alone is mostly a question, or its answer, and somebody waits for it. The
+bytes are those of `bus.core.wire.batch`, which reads, and judges, all that is not as
+simple.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from bus.core.incoming_stream import NUMBERS
+from bus.core.wire.batch import FAILED, FOLLOWS_MIN, RAW, WANTS_REPLY, Batch, Run
+from bus.core.wire.frames import FrameType
+from bus.message import Kind
+
+__all__ = ["decode_lone", "encode_lone"]
+
+_MSG: Final = FrameType.MSG.value
+_KINDS: Final = {each.value: each for each in Kind}
+_FLAGS: Final = frozenset(
+    {0, WANTS_REPLY, FAILED, RAW, WANTS_REPLY | RAW, WANTS_REPLY | FAILED}
+)
+# The header of a batch, the head of its one run, and the length of the one body.
+_LONE: Final = struct.Struct("!BQQIQHHIIBBQIBHQI")
+
+
+def encode_lone(batch: Batch) -> bytes:
+    """Return the frame of a batch of one message of less than `FOLLOWS_MIN` bytes.
+
+    Raises:
+        struct.error: a field does not fit its place.
+    """
+    (run,) = batch.runs
+    (body,) = run.bodies
+    first = batch.first
+    head = _LONE.pack(
+        _MSG,
+        batch.epoch,
+        batch.incarnation,
+        first - batch.floor,
+        first,
+        1,
+        1,
+        run.to,
+        run.source,
+        run.kind,
+        run.flags,
+        run.id,
+        run.milliseconds_left,
+        run.hop,
+        1,
+        run.mid,
+        len(body),
+    )
+    return head + body
+
+
+def decode_lone(frame: bytes) -> Batch | None:
+    """Return the batch of a frame that is one short message; None for any other."""
+    size = len(frame) - _LONE.size
+    if size < 0 or frame[0] != _MSG:
+        return None
+    (
+        _,
+        epoch,
+        incarnation,
+        above_floor,
+        first,
+        runs,
+        count,
+        to,
+        source,
+        kind,
+        flags,
+        id_,
+        left,
+        hop,
+        messages,
+        mid,
+        length,
+    ) = _LONE.unpack_from(frame)
+    if (
+        runs != 1
+        or count != 1
+        or messages != 1
+        or length != size
+        or size >= FOLLOWS_MIN
+        or not above_floor < first < NUMBERS
+        or flags not in _FLAGS
+        or kind not in _KINDS
+    ):
+        return None
+    body = frame[_LONE.size :]
+    bodies = [body if flags & RAW else memoryview(body)]
+    run = Run(to, source, _KINDS[kind], flags, id_, left, hop, bodies, mid)
+    return Batch(epoch, incarnation, first - above_floor, first, [run])

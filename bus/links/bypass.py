@@ -1,0 +1,298 @@
+"""`Bypass`: how a lone question and its answer go over a link without the comm thread.
+
+To hand a message to the comm thread, and to be woken by it, is most of what a round
+trip costs. While that thread sleeps, and nothing it would have to see to is under way,
+a thread of tasks puts a question, or an answer, on the link itself; and where it waits
+for the next thing, it waits at that link, and takes from it what is of this kind. All
+else it hands to the comm thread. The books are kept later: see `Shortcut`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from bus.core.shortcut import Shortcut
+from bus.core.wire import FrameType
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    import _thread
+    from collections.abc import Callable, Sequence
+
+    from bus.core.actions import Action
+    from bus.core.neighbourhood import Neighbourhood
+    from bus.core.peer import Peer
+    from bus.core.routing_table import Entry
+    from bus.links.lines import Lines
+    from bus.links.sleep import Lead
+    from bus.message import Incoming
+    from bus.payload import Payload
+    from bus.threads.exchange import Exchange
+    from bus.threads.inbox import Inbox
+
+__all__ = ["Bypass"]
+
+_ACK: Final = FrameType.ACK.value
+# After so many waits in vain a thread waits where it is woken for all else.
+_VAIN_MAX: Final = 8
+
+
+class Bypass:
+    """The short ways of one process, and who may touch its links.
+
+    Args:
+        busy: whether anything is to be said first. watched: whether all that goes and
+          comes is to be noticed.
+        wake: wakes the comm thread. soon: sees to it that it wakes within milliseconds.
+
+    Lock: ``hold`` is held by whoever touches links: the comm thread for a round, or a
+    thread of tasks for one frame. It is the first of all locks: that of the exchange,
+    of an inbox, of a link are taken under it. Nobody is called back, or waited for,
+    meanwhile.
+
+    Invariant: what ``_given`` holds came before all that is to be read of its link.
+    """
+
+    __slots__ = (
+        "_busy",
+        "_exchange",
+        "_given",
+        "_lines",
+        "_remote",
+        "_soon",
+        "_touched",
+        "_wake",
+        "_watched",
+        "_ways",
+        "hold",
+    )
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        remote: Neighbourhood,
+        lines: Lines,
+        *,
+        busy: Callable[[], bool],
+        watched: Callable[[], bool],
+        wake: Callable[[], object],
+        soon: Callable[[], object],
+    ) -> None:
+        self._exchange: Final = exchange
+        self._remote: Final = remote
+        self._lines: Final = lines
+        self._busy: Final = busy
+        self._watched: Final = watched
+        self._wake: Final = wake
+        self._soon: Final = soon
+        self.hold: Final[_thread.LockType] = _sync.Lock()
+        # Both under the exchange's lock; the short ways with anything to enter.
+        self._ways: dict[Peer, _Way] = {}
+        self._touched: Final[deque[Shortcut]] = deque()
+        # Frames for the comm thread, by link, in order; under ``hold``.
+        self._given: Final[deque[tuple[int, bytes]]] = deque()
+
+    # For any thread.
+
+    def ask(self, question: Incoming) -> bool:
+        """Put a question on the link; False if it is to be posted as any other."""
+        peer: Peer = question._to.box.peer
+        return self._send(peer, question._source, partial(_asks, question))
+
+    def answer(self, question: Incoming, payload: Payload) -> bool:
+        """Put an answer on the link; as `ask`."""
+        source: Entry = question._to
+        if source.place is None or source.place.pending():
+            return False  # there is more here, perhaps to be answered together
+        peer: Peer = question._source.box.peer
+        return self._send(peer, source, partial(_answers, question, payload))
+
+    def _send(
+        self,
+        peer: Peer,
+        source: Entry,
+        frame_of: Callable[[_Way, float], bytes | None],
+    ) -> bool:
+        link = peer.session.link
+        if link is None or self.hold.locked():
+            return False  # a round is under way, which this may join
+        try:
+            with self.hold:
+                if not self._is_free():
+                    return False
+                went = self._exchange.past_books(partial(self._frame, peer, frame_of))
+                if went is None:
+                    return False
+                way, frame = went
+                self._lines.send(way.shortcut.link, frame)
+                if self._lines.sending:
+                    self._wake()  # it goes on as soon as there is room
+        except BaseException:
+            # It may be noted as sent, and not be; then a new link carries it again.
+            self.give_up(link)
+            raise
+        place = source.place
+        if place is not None and place.owned():
+            place.way = way
+        return True
+
+    def _is_free(self) -> bool:
+        """Whether nothing is before what would be put on a link now."""
+        return not (
+            self._given or self._lines.sending or self._busy() or self._watched()
+        )
+
+    def _frame(
+        self, peer: Peer, frame_of: Callable[[_Way, float], bytes | None]
+    ) -> tuple[_Way, bytes] | None:
+        way = self._ways.get(peer)
+        if way is None or not way.shortcut.stands:
+            way = self._new_way(peer)
+            if way is None:
+                return None
+        if not way.shortcut:
+            self._touched.append(way.shortcut)
+        frame = frame_of(way, _sync.monotonic())
+        return None if frame is None else (way, frame)
+
+    def _new_way(self, peer: Peer) -> _Way | None:
+        link = peer.session.link
+        lead = None if link is None else self._lines.lead(link)
+        if link is None or lead is None:
+            return None
+        ways = {old: way for old, way in self._ways.items() if way.shortcut.stands}
+        way = ways[peer] = _Way(self, Shortcut(self._remote, peer, link), lead)
+        self._ways = ways
+        return way
+
+    # Under the exchange's lock, by whoever is about to let something be decided.
+
+    def enter(self) -> None:
+        """Enter in the books what went, and came, past them."""
+        while self._touched:
+            self._touched[0].enter(_sync.monotonic())
+            del self._touched[0]
+
+    # For the comm thread, under ``hold``.
+
+    def take(self) -> list[tuple[int, bytes]]:
+        """Take out the frames that others have read, and are for this thread."""
+        return [self._given.popleft() for _ in range(len(self._given))]
+
+    @property
+    def due(self) -> bool:
+        """Whether there are any."""
+        return bool(self._given)
+
+    # For a thread of tasks that has the lead of a link.
+
+    def receive(self, short: Shortcut, frames: Sequence[bytes]) -> tuple[bool, bool]:
+        """Take frames from a link, under ``hold``.
+
+        Returns whether any has a message for a task here, which is to be done then, and
+        whether there was anything else but acknowledgements.
+        """
+        slipped = other = False
+        for frame in frames:
+            if not (self._given or self._watched()) and self._exchange.slip_in(
+                partial(self._came, short, frame)
+            ):
+                slipped = True
+                continue
+            self._given.append((short.link, frame))
+            other = other or frame[:1] != bytes((_ACK,))
+        if self._given:
+            self._wake()
+        elif slipped:
+            self._soon()
+        return slipped, other
+
+    def _came(self, short: Shortcut, frame: bytes, todo: deque[Action]) -> bool:
+        if not short:
+            self._touched.append(short)
+        return short.came(frame, _sync.monotonic(), todo)
+
+    def look_at(self, link: int) -> None:
+        """Let the comm thread see for itself how a link stands."""
+        self._lines.stir(link)
+        self._wake()
+
+    def give_up(self, link: int) -> None:
+        """End a link of which nobody knows any more what went over it."""
+        self._lines.give_up(link)
+        self.look_at(link)
+
+    def act(self) -> None:
+        """Do what was decided."""
+        self._exchange.act()
+
+
+class _Way:
+    """A link that a thread of tasks may wait at; see `bus.threads.thread_manager.Way`.
+
+    shortcut: the books of what goes past the comm thread.
+    question: what was asked by it last; None before the first.
+    """
+
+    __slots__ = ("_bypass", "_lead", "_vain", "question", "shortcut")
+
+    def __init__(self, bypass: Bypass, shortcut: Shortcut, lead: Lead) -> None:
+        self._bypass: Final = bypass
+        self.shortcut: Final = shortcut
+        self._lead: Final = lead
+        self._vain: int = 0
+        self.question: Incoming | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether an answer is waited for that is to come by it."""
+        last = self.question
+        return last is not None and last._id in last._source.box.client.questions
+
+    def wait(self, inbox: Inbox, deadline: float | None) -> bool:
+        """Wait for the link, or for the inbox; False if that alone is to be waited for.
+
+        What came by the link is in an inbox when this returns, or with the comm thread.
+        """
+        bypass, short, lead = self._bypass, self.shortcut, self._lead
+        if not short.stands or not lead.take(inbox):
+            return False
+        reading = slipped = other = False
+        try:
+            # After it was listed there: who has posted before did not see it.
+            if not inbox.items:
+                lead.sleep(deadline)
+            with bypass.hold:
+                reading = True
+                frames = lead.read()
+                slipped, other = bypass.receive(short, frames)
+                reading = False
+                lead.leave()
+        except BaseException:
+            lead.leave()
+            if reading:
+                bypass.give_up(short.link)
+            raise
+        if lead.ended:
+            bypass.look_at(short.link)
+        if slipped:
+            bypass.act()
+        self._vain = 0 if slipped else self._vain + 1
+        return not other and self._vain < _VAIN_MAX
+
+
+def _asks(question: Incoming, way: _Way, now: float) -> bytes | None:
+    if way.asked:
+        return None  # who asks on and on is better served by frames of many
+    frame = way.shortcut.ask(question, now)
+    if frame is not None:
+        way.question = question
+    return frame
+
+
+def _answers(
+    question: Incoming, payload: Payload, way: _Way, _now: float
+) -> bytes | None:
+    return way.shortcut.answer(question, payload)

@@ -1,0 +1,110 @@
+"""`Lead`: a thread that waits for something else, too, reads a queue for its owner.
+
+The owner turns the driver, and is woken by it for what comes; so another thread, for
+which that is, gets it by two wake-ups. A thread that takes the lead sleeps at the
+socket itself, as a receiver does (QB-SOCK-8), and also where it is woken anyway.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    import _thread
+
+    from queuebroker.parking import WaitList
+    from queuebroker.sockets.queue import SocketMessageQueue
+
+__all__ = ["Elsewhere", "Lead"]
+
+
+class Elsewhere(Protocol):
+    """Where a thread is woken for something else."""
+
+    @property
+    def lock(self) -> _thread.LockType:
+        """Guards the list, and is not taken under that of a queue."""
+
+    @property
+    def arrived(self) -> WaitList:
+        """Where who waits is listed."""
+
+
+class Lead:
+    """The right to read one queue, for one thread at a time.
+
+    `take` it, `sleep`, `read`, and in any case `leave`.
+    """
+
+    __slots__ = ("_connection", "_listed")
+
+    def __init__(self, queue: SocketMessageQueue) -> None:
+        self._connection: Final = queue._far
+        self._listed: Elsewhere | None = None
+
+    def take(self, elsewhere: Elsewhere) -> bool:
+        """Read from now on; False if another does, or something is to be received."""
+        connection = self._connection
+        link, arrived = connection.link, connection.inbox.arrived
+        leads = False
+        try:
+            with connection.lock:
+                try:
+                    if not connection.inbox.empty():
+                        return False
+                    if not connection.lead_locked(owned=True):
+                        return False
+                    leads = True
+                    sleeper = link.sleeper.renew()
+                    arrived.enlist(sleeper)  # released if the driver ends
+                except BaseException:
+                    connection.recover_locked()
+                    raise
+            self._listed = elsewhere
+            with elsewhere.lock:
+                elsewhere.arrived.enlist(sleeper)
+        except BaseException:
+            if leads:
+                self.leave()
+            raise
+        return True
+
+    def sleep(self, deadline: float | None) -> None:
+        """Sleep until something may be here, there, or time is up."""
+        self._connection.link.sleep(deadline, alone=False)
+
+    def read(self) -> list[bytes]:
+        """Receive what is here: the messages that came; none if that is to be seen to.
+
+        So it is if the peer is gone, or only a part of a message came.
+        """
+        connection = self._connection
+        with connection.lock:
+            try:
+                message = connection.read_one_locked()
+                if message is None:
+                    return []
+                rest = connection.grab_run_locked(len(connection.inbox))
+            except BaseException:
+                connection.recover_locked()
+                raise
+        connection.settle()
+        return [message, *(rest or ())]
+
+    @property
+    def ended(self) -> bool:
+        """Whether the peer is gone, which the owner is to see."""
+        return self._connection.closed[1 - self._connection.side]
+
+    def leave(self) -> None:
+        """Let the owner read again."""
+        connection = self._connection
+        sleeper, elsewhere = connection.link.sleeper, self._listed
+        if elsewhere is not None:
+            with elsewhere.lock:
+                elsewhere.arrived.leave(sleeper)
+            self._listed = None
+        with connection.lock:
+            connection.inbox.arrived.leave(sleeper)
+            connection.link.yield_locked(wanted=True)
+        connection.settle()

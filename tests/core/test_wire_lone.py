@@ -1,0 +1,123 @@
+"""The wire: a message that is alone is the same bytes, and read as they are."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bus.core.incoming_stream import NUMBERS
+from bus.core.wire import (
+    FAILED,
+    FOLLOWS_MIN,
+    NO_DEADLINE,
+    RAW,
+    WANTS_REPLY,
+    Batch,
+    Run,
+    decode,
+    decode_lone,
+    encode,
+    encode_lone,
+)
+from bus.errors import WireError
+from bus.message import Kind
+from specs.clauses import clause
+
+_FLAGS = (0, WANTS_REPLY, FAILED, RAW, RAW | WANTS_REPLY)
+
+
+@st.composite
+def lone_batches(draw: st.DrawFn) -> Batch:
+    """Draw batches of one short message."""
+    first = draw(st.integers(1, NUMBERS - 2))
+    above = draw(st.integers(0, min(first - 1, 2**32 - 1)))
+    short = st.integers(0, 2**32 - 1)
+    run = Run(
+        draw(short),
+        draw(short),
+        draw(st.sampled_from(Kind)),
+        draw(st.sampled_from(_FLAGS)),
+        draw(st.integers(0, 2**64 - 1)),
+        draw(st.just(NO_DEADLINE) | short),
+        draw(st.integers(0, 255)),
+        (draw(st.binary(max_size=100)),),
+        draw(st.integers(0, 2**64 - 1)),
+    )
+    life = st.integers(0, 2**64 - 1)
+    return Batch(draw(life), draw(life), first - above, first, (run,))
+
+
+def _plain(batch: Batch) -> Batch:
+    """Return a batch whose bodies are bytes, and stand in lists."""
+    runs = [
+        Run(
+            run.to,
+            run.source,
+            run.kind,
+            run.flags,
+            run.id,
+            run.milliseconds_left,
+            run.hop,
+            [bytes(body) for body in run.bodies],
+            run.mid,
+        )
+        for run in batch.runs
+    ]
+    return Batch(batch.epoch, batch.incarnation, batch.floor, batch.first, runs)
+
+
+@clause("BUS-WIRE-1")
+@given(lone_batches())
+def test_a_lone_message_is_packed_as_any_batch(batch: Batch) -> None:
+    assert encode_lone(batch) == encode(batch)
+
+
+@clause("BUS-WIRE-1")
+@given(lone_batches())
+def test_a_lone_message_is_read_as_any_batch(batch: Batch) -> None:
+    found = decode_lone(encode(batch))
+
+    assert found is not None
+    assert _plain(found) == _plain(batch)
+    raw = batch.runs[0].flags & RAW
+    assert type(found.runs[0].bodies[0]) is (bytes if raw else memoryview)
+
+
+@clause("BUS-WIRE-4")
+@given(lone_batches(), st.data())
+def test_nothing_is_read_that_is_to_be_refused(
+    batch: Batch, data: st.DataObject
+) -> None:
+    """Whatever byte is another one, and wherever the frame ends."""
+    frame = bytearray(encode(batch))
+    at = data.draw(st.integers(0, len(frame) - 1))
+    frame[at] = data.draw(st.integers(0, 255))
+    frame = frame[: data.draw(st.just(len(frame)) | st.integers(0, len(frame)))]
+
+    found = decode_lone(bytes(frame))
+
+    if found is not None:
+        there = decode(bytes(frame))
+        assert isinstance(there, Batch)
+        assert _plain(found) == _plain(there)
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [],
+        [Run(1, 2, Kind.COMMAND, RAW, 0, NO_DEADLINE, 0, (b"a", b"b"))],
+        [Run(1, 2, Kind.COMMAND, RAW, 0, NO_DEADLINE, 0, (b"a",))] * 2,
+        [Run(1, 2, Kind.COMMAND, RAW, 0, NO_DEADLINE, 0, (bytes(FOLLOWS_MIN),))],
+    ],
+)
+def test_what_is_not_one_short_message_is_left_to_others(runs: list[Run]) -> None:
+    assert decode_lone(encode(Batch(1, 2, 5, 5, runs))) is None
+
+
+@pytest.mark.parametrize("frame", [b"", b"\x0e", bytes(200)])
+def test_what_is_no_batch_is_left_to_others(frame: bytes) -> None:
+    assert decode_lone(frame) is None
+    with pytest.raises(WireError):
+        decode(frame)

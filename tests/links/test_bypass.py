@@ -1,0 +1,539 @@
+"""`Bypass`: a question and its answer go over a link without the comm threads."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+import bus as bus_package
+import queuebroker
+from bus import BusConfig, CommandTimeoutError, Response, Role
+from bus.core.shortcut import Shortcut
+from bus.core.wire import Batch, FrameType
+from bus.links.bypass import Bypass, _Way
+from bus.testing import memory_bus
+from bus.threads.inbox import Inbox
+from queuebroker.testing import explore
+from specs.clauses import clause
+from tests.bus.support import socket_bus
+from tests.links.processes import comm_of, held, settled
+from tests.strikes import everywhere
+from tests.support import LIMIT_S, Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bus import Bus, Incoming
+    from queuebroker.testing import Run
+    from tests.strikes import Blow
+
+_EVERYWHERE_S = 240.0
+
+
+def _echoed(message: Incoming) -> Any:
+    return message.payload
+
+
+class Talk:
+    """Two processes over sockets; one asks, and a thread of the other answers.
+
+    went, came: how many frames went, and came, past the comm threads of both.
+    """
+
+    def __init__(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.went = self.came = 0
+        self.far = stack.enter_context(socket_bus("far", role=Role.MASTER))
+        self.near = stack.enter_context(socket_bus("near", role=Role.SLAVE))
+        self.answered: list[Any] = []
+        self.thread = self.far.thread()
+        self.answerer = self.far.register(
+            "answerer", on_command=self._answer, thread=self.thread
+        )
+        self.here = self.near.here()
+        self.asker = self.near.register("asker", thread=self.here)
+        self._count(monkeypatch)
+
+    def _answer(self, message: Incoming) -> Any:
+        self.answered.append(message.payload)
+        return message.payload
+
+    def _count(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        ask, answer, came = Shortcut.ask, Shortcut.answer, Shortcut.came
+
+        def asks(short: Shortcut, *about: Any) -> Any:
+            frame = ask(short, *about)
+            self.went += frame is not None
+            return frame
+
+        def answers(short: Shortcut, *about: Any) -> Any:
+            frame = answer(short, *about)
+            self.went += frame is not None
+            return frame
+
+        def comes(short: Shortcut, *about: Any) -> Any:
+            taken = came(short, *about)
+            self.came += taken
+            return taken
+
+        monkeypatch.setattr(Shortcut, "ask", asks)
+        monkeypatch.setattr(Shortcut, "answer", answers)
+        monkeypatch.setattr(Shortcut, "came", comes)
+
+    def ask(self, payload: Any = b"x") -> Any:
+        return self.asker.call("answerer", payload, timeout=LIMIT_S)
+
+    def warm(self) -> None:
+        """Ask until both sides wait at the link."""
+        until(self._is_warm, "what is asked goes the short way")
+
+    def _is_warm(self) -> bool:
+        before = self.came
+        self.ask()
+        return self.came == before + 2
+
+    @property
+    def waits(self) -> bool:
+        """Whether the thread that answers waits at the link."""
+        return self.thread._manager.way is not None
+
+
+@pytest.fixture
+def talk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Talk]:
+    with ExitStack() as stack:
+        yield Talk(stack, monkeypatch)
+
+
+@clause("BUS-CHAN-7")
+def test_questions_and_answers_go_past_the_comm_threads(talk: Talk) -> None:
+    talk.warm()
+    talk.went = talk.came = 0
+
+    for number in range(200):
+        assert talk.ask(number) == number
+
+    # Now and then a comm thread is about to enter what went before.
+    assert talk.went > 200
+    assert talk.came > 200
+
+
+@clause("BUS-FLOW-7")
+def test_all_that_went_so_is_in_the_books(talk: Talk) -> None:
+    """Soon, though nothing else happens: what was taken is told."""
+    talk.warm()
+    for number in range(50):
+        talk.ask(number)
+
+    for bus in (talk.near, talk.far):
+        peers = comm_of(bus).remote.neighbours.peers
+
+        def at_rest(bus: Bus = bus, peers: Any = peers) -> bool:
+            look = bus._exchange.look
+            return look(  # type: ignore[no-any-return]
+                lambda: all(
+                    not (relay.queue or relay.unacked or relay.asked)
+                    and relay.books.posted == relay.books.taken
+                    for peer in peers.values()
+                    for relay in peer.relays.values()
+                )
+            )
+
+        until(at_rest, "all that was sent was taken, and its sender knows")
+
+
+def test_what_is_posted_in_its_process_wakes_who_waits_at_a_link(talk: Talk) -> None:
+    talk.warm()
+    assert talk.waits
+
+    assert talk.far.call("answerer", "from here", timeout=LIMIT_S) == "from here"
+
+    assert talk.waits
+
+
+def test_who_is_woken_elsewhere_only_waits_at_no_link_any_more(talk: Talk) -> None:
+    """There it would be woken at less cost."""
+    talk.warm()
+
+    until(
+        lambda: talk.far.call("answerer", 1, timeout=LIMIT_S) == 1 and not talk.waits,
+        "it has left the link",
+    )
+    assert talk.ask(2) == 2
+
+
+@clause("BUS-CHAN-7")
+def test_what_comes_for_others_is_handed_to_the_comm_thread(talk: Talk) -> None:
+    other, got = talk.near.register("other"), list[Any]()
+    talk.far.register("reader", on_command=lambda m: got.append(m.payload))
+    other.command("reader", 0)
+    until(lambda: got == [0], "they know one another")
+    talk.warm()
+
+    for number in range(1, 20):
+        other.command("reader", number)
+        other.command("reader", bytes(100_000))
+        assert talk.ask(number) == number
+
+    until(lambda: len(got) == 39, "all have come")
+    assert [each for each in got if isinstance(each, int)] == list(range(20))
+
+
+@clause("BUS-MSG-15")
+def test_nothing_overtakes_what_the_same_task_has_sent_before(talk: Talk) -> None:
+    talk.warm()
+    talk.answered.clear()
+    sent = list[Any]()
+    for number in range(100):
+        for each in (b"%d" % number, number):
+            talk.asker.command("answerer", each)
+            sent.append(each)
+        talk.ask((number,))
+        sent.append((number,))
+
+    assert talk.answered == sent
+
+
+def test_who_asks_on_and_on_is_served_by_the_comm_thread(talk: Talk) -> None:
+    """Frames of many are quicker than many frames."""
+    talk.warm()
+    settled(talk.near)
+    talk.went, answers = 0, list[Response]()
+
+    with held(talk.far):
+        for number in range(20):
+            talk.asker.command("answerer", number, on_response=answers.append)
+    while len(answers) < 20:
+        talk.here.poll(0.1)
+
+    assert [each.payload for each in answers] == list(range(20))
+    assert talk.went <= 2  # the first question, and the last answer
+
+
+@clause("BUS-MSG-15")
+def test_nothing_is_put_on_a_link_while_the_comm_thread_is_about_it(talk: Talk) -> None:
+    talk.warm()
+    talk.went = 0
+    with Threads() as threads:
+        with held(talk.near):
+            asking = threads.start(_ask_elsewhere, talk, "answerer")
+            until(
+                lambda: bool(comm_of(talk.near)._host.inbox.items),
+                "the question is posted",
+            )
+            assert not talk.went
+        assert asking.result() == "late"
+
+
+def _ask_elsewhere(talk: Talk, to: str) -> Any:
+    return talk.near.call(to, "late", timeout=LIMIT_S)
+
+
+@clause("OPEN-12")
+def test_who_looks_at_frames_sees_all_of_them(talk: Talk) -> None:
+    talk.warm()
+    comm = comm_of(talk.near)
+    frames = list[Any]()
+
+    class Noted:
+        """Notes what a tap is told."""
+
+        def came(self, _: int, frame: Any) -> None:
+            frames.append(frame)
+
+        goes = came
+
+    comm.tap = Noted()  # type: ignore[assignment] # as far as this goes
+    try:
+        before = talk.came
+        for number in range(10):
+            talk.ask(number)
+        assert talk.came <= before + 10  # in the other process
+    finally:
+        comm.tap = None
+    batches = [each for each in frames if isinstance(each, Batch)]
+    assert len(batches) == 20
+
+
+@clause("BUS-FLOW-5")
+def test_a_question_that_is_not_answered_ends_with_its_time(talk: Talk) -> None:
+    go = threading.Event()
+    try:
+        talk.warm()
+        talk.thread.call_soon(lambda: go.wait(LIMIT_S))
+        with pytest.raises(CommandTimeoutError):
+            talk.asker.call("answerer", 1, timeout=0.05)
+    finally:
+        go.set()
+    assert talk.ask(2) == 2
+
+
+@clause("BUS-CHAN-5", "BUS-DEREG-8")
+def test_a_process_that_leaves_is_missed_by_who_waits_at_its_link(talk: Talk) -> None:
+    talk.warm()
+    thread = talk.near.thread()
+    waiting = talk.near.register("waiting", thread=thread)
+    done = threading.Event()
+
+    def ask() -> None:
+        waiting.command("answerer", 1, on_response=lambda _: done.set())
+
+    thread.call_soon(ask)
+    assert done.wait(LIMIT_S)
+
+    talk.far.close()
+
+    def lost() -> bool:
+        return not comm_of(talk.near).remote.neighbours.peers
+
+    until(lost, "the link is missed")
+    talk.near.register("echo", on_command=_echoed)
+    assert waiting.address.module == "waiting"
+    assert talk.near.call("echo", 3, timeout=LIMIT_S) == 3
+
+
+@clause("QB-ERR-9")
+def test_who_is_struck_leaves_a_bus_that_goes_on(talk: Talk) -> None:
+    """At every point of a call: it may be answered or not, and nothing is twice."""
+    numbers, points = iter(range(1, 1_000_000)), list[int]()
+
+    def case(struck: Blow) -> None:
+        talk.warm()
+        talk.answered.clear()
+        number = next(numbers)
+        struck(lambda: talk.asker.call("answerer", number, timeout=LIMIT_S))
+        after = next(numbers)
+        assert talk.ask(after) == after
+        assert talk.answered in ([after], [number, after])
+        points.append(number)
+
+    def apart() -> None:
+        talk.here = talk.near.here()
+        talk.asker = talk.near.register("struck", thread=talk.here)
+        talk.warm()
+        everywhere(case, packages=(bus_package, queuebroker))
+
+    # Not in this thread, for the reason that `tests.sockets.test_interrupts` gives.
+    with Threads() as threads:
+        threads.start(apart).result(_EVERYWHERE_S)
+    assert len(points) > 150
+
+
+# What it does with frames, by itself.
+
+
+class Short:
+    """Stands for a shortcut that takes every frame that begins with ``+``."""
+
+    link = 1
+    stands = True
+
+    def __len__(self) -> int:
+        return 1
+
+    def came(self, data: bytes, _: float, todo: Any) -> bool:
+        if data.startswith(b"+"):
+            todo.append(data)
+        return data.startswith(b"+")
+
+
+class LeadOfOne:
+    """Stands for the lead of a link by which some frames came."""
+
+    def __init__(self, *frames: bytes, ended: bool = False) -> None:
+        self.frames = list(frames)
+        self.ended = ended
+        self.left = 0
+
+    def take(self, _: Inbox) -> bool:
+        return True
+
+    def sleep(self, _: float | None) -> None:
+        """Not at all: there is something already."""
+
+    def read(self) -> list[bytes]:
+        return self.frames
+
+    def leave(self) -> None:
+        self.left += 1
+
+
+class Alone:
+    """A bypass with nothing around it but what it calls, which is written down."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.todo: deque[Any] = deque()
+        exchange: Any = SimpleNamespace(
+            slip_in=lambda event: event(self.todo),
+            act=lambda: self.calls.append("act"),
+        )
+        lines: Any = SimpleNamespace(
+            stir=lambda link: self.calls.append(f"stir {link}")
+        )
+        self.bypass = Bypass(
+            exchange,
+            cast("Any", None),
+            lines,
+            busy=lambda: False,
+            watched=lambda: False,
+            wake=lambda: self.calls.append("wake"),
+            soon=lambda: self.calls.append("soon"),
+        )
+
+    def wait(self, *frames: bytes, ended: bool = False) -> bool:
+        lead: Any = LeadOfOne(*frames, ended=ended)
+        way = _Way(self.bypass, cast("Any", Short()), lead)
+        stays = way.wait(Inbox(), None)
+        assert lead.left == 1
+        return stays
+
+
+_ACK = bytes((FrameType.ACK.value,))
+
+
+@clause("BUS-FLOW-7")
+def test_the_comm_thread_wakes_soon_for_what_came_past_it() -> None:
+    """To tell what was taken, in time."""
+    alone = Alone()
+
+    assert alone.wait(b"+1")
+
+    assert alone.calls == ["soon", "act"]
+    assert list(alone.todo) == [b"+1"]
+
+
+@clause("BUS-CHAN-7")
+def test_what_came_behind_something_else_waits_for_that() -> None:
+    alone = Alone()
+
+    assert not alone.wait(b"+1", b"other", b"+2")
+
+    assert list(alone.todo) == [b"+1"]
+    assert alone.bypass.due
+    assert alone.bypass.take() == [(1, b"other"), (1, b"+2")]
+    assert alone.calls == ["wake", "act"]
+    assert not alone.bypass.due
+
+
+@clause("BUS-CHAN-7")
+def test_what_comes_behind_what_was_handed_over_is_handed_over() -> None:
+    alone = Alone()
+    alone.wait(b"other")
+
+    alone.wait(b"+1")
+
+    assert not alone.todo
+    assert alone.bypass.take() == [(1, b"other"), (1, b"+1")]
+
+
+def test_an_acknowledgement_drives_nobody_from_a_link() -> None:
+    alone = Alone()
+
+    assert alone.wait(_ACK)
+
+    assert alone.bypass.take() == [(1, _ACK)]
+    assert alone.calls == ["wake"]
+
+
+@clause("BUS-CHAN-5")
+def test_the_comm_thread_is_to_see_that_a_peer_has_gone() -> None:
+    alone = Alone()
+
+    alone.wait(ended=True)
+
+    assert alone.calls == ["stir 1", "wake"]
+
+
+def test_who_waits_at_a_link_in_vain_does_so_some_times() -> None:
+    lead: Any = LeadOfOne()
+    way = _Way(Alone().bypass, cast("Any", Short()), lead)
+
+    waits = [way.wait(Inbox(), None) for _ in range(8)]
+
+    assert waits == [True] * 7 + [False]
+
+
+# Under the explorer, between threads: who comes first takes what came.
+
+
+@clause("BUS-CHAN-1", "BUS-MSG-15")
+def test_calls_are_answered_whoever_takes_what_comes() -> None:
+    config = BusConfig(
+        resolve_timeout_s=1e6,
+        connect_timeout_s=1e6,
+        relink_timeout_s=1e6,
+        command_timeout_s=1e6,
+    )
+
+    def program(_run: Run) -> None:
+        with (
+            memory_bus(config=config) as one,
+            memory_bus(process="two", beside=one, config=config) as two,
+        ):
+            two.register("doer", on_command=_echoed, thread=two.thread())
+            asker = one.register("asker", thread=one.here())
+            assert [
+                asker.call("doer", number, timeout=None) for number in range(3)
+            ] == [0, 1, 2]
+
+    assert _gone_short(lambda: explore(program, bound=1, limit=600, random=0))
+
+
+@clause("BUS-CHAN-1", "BUS-MSG-15")
+def test_two_that_ask_one_another_are_answered() -> None:
+    """Each waits at the link for its answer, and gets a question there."""
+    config = BusConfig(
+        resolve_timeout_s=1e6,
+        connect_timeout_s=1e6,
+        relink_timeout_s=1e6,
+        command_timeout_s=1e6,
+    )
+
+    def program(run: Run) -> None:
+        with (
+            memory_bus(config=config) as one,
+            memory_bus(process="two", beside=one, config=config) as two,
+        ):
+
+            def talk(bus: Bus, name: str, other: str) -> None:
+                here, left = bus.here(), [3]
+
+                def answer(message: Incoming) -> Any:
+                    left[0] -= 1
+                    return message.payload
+
+                task = bus.register(name, on_command=answer, thread=here)
+                bus.wait_for(other, timeout=None)
+                for number in range(3):
+                    assert task.call(other, number, timeout=None) == number
+                while left[0]:
+                    here.poll(None)
+
+            both = [
+                run.spawn(lambda: talk(one, "left", "right")),
+                run.spawn(lambda: talk(two, "right", "left")),
+            ]
+            for each in both:
+                each.join()
+
+    assert _gone_short(lambda: explore(program, bound=1, limit=400, random=0))
+
+
+def _gone_short(act: Callable[[], object]) -> int:
+    """Return how many questions went past the comm thread meanwhile."""
+    ask, went = Shortcut.ask, 0
+
+    def asks(short: Shortcut, *about: Any) -> Any:
+        nonlocal went
+        frame = ask(short, *about)
+        went += frame is not None
+        return frame
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Shortcut, "ask", asks)
+        act()
+    return went

@@ -1,0 +1,185 @@
+"""The lead of a link: another thread than its owner waits there, and reads it."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.threads.inbox import Inbox
+from queuebroker import _sync
+from specs.clauses import clause
+from tests.links.test_sleep import Sockets
+from tests.support import Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus.links.sleep import Lead
+    from queuebroker.message_queue import MessageQueue
+
+
+class Led:
+    """A link, its far end, the lead of it, and the inbox of who has that."""
+
+    def __init__(self, folder: str) -> None:
+        self.sockets = Sockets(folder)
+        self.far: MessageQueue
+        (self.far,) = self.sockets.connected()
+        self.inbox = Inbox()
+        self.lead = self.other()
+
+    def other(self) -> Lead:
+        lead = self.sockets.lines.lead(1)
+        assert lead is not None
+        return lead
+
+    @property
+    def pending(self) -> int:
+        """How much the owner has to receive."""
+        return self.sockets.lines.queue(1).pending
+
+
+@pytest.fixture
+def led() -> Iterator[Led]:
+    # Short, since paths of sockets are.
+    with tempfile.TemporaryDirectory(prefix="qb-") as folder:
+        led = Led(folder)
+        yield led
+        led.sockets.close()
+
+
+@clause("QB-SOCK-8")
+def test_who_has_the_lead_reads_and_the_owner_does_not(led: Led) -> None:
+    assert led.lead.take(led.inbox)
+    led.far.send(b"x")
+    led.sockets.driver.poll(0.01)
+    assert led.pending == 0
+
+    led.lead.sleep(None)
+
+    assert led.lead.read() == [b"x"]
+    led.lead.leave()
+
+
+def test_the_owner_reads_again_afterwards(led: Led) -> None:
+    assert led.lead.take(led.inbox)
+    led.lead.leave()
+    led.far.send(b"x")
+
+    led.sockets.until(lambda: led.sockets.came)
+
+    assert led.sockets.came == [(1, b"x")]
+
+
+def test_all_that_came_is_read_at_once(led: Led) -> None:
+    """Else nobody would be woken for the rest."""
+    assert led.lead.take(led.inbox)
+    for each in (b"x", b"y", b"z"):
+        led.far.send(each)
+    led.lead.sleep(None)
+
+    read: list[bytes] = []
+    while len(read) < 3:
+        read += led.lead.read()
+        assert led.pending == 0
+
+    assert read == [b"x", b"y", b"z"]
+    led.lead.leave()
+
+
+def test_a_long_message_is_finished_by_the_owner(led: Led) -> None:
+    long = bytes(1 << 20)
+    with Threads() as threads:
+        assert led.lead.take(led.inbox)
+        sending = threads.start(led.far.send, long)
+        led.lead.sleep(None)
+        read = led.lead.read()
+        led.lead.leave()
+        if not read:
+            led.sockets.until(lambda: led.sockets.came)
+            ((_, message),) = led.sockets.came
+            assert message is not None
+            read = [message]
+        sending.result()
+    assert read == [long]
+
+
+def test_it_is_woken_by_what_is_posted_elsewhere(led: Led) -> None:
+    with Threads() as threads:
+        assert led.lead.take(led.inbox)
+        sleeping = threads.start(led.lead.sleep, None)
+        led.inbox.push("item")
+        sleeping.result()
+
+    assert led.lead.read() == []
+    assert not led.lead.ended
+    led.lead.leave()
+    assert not led.inbox.arrived.asleep
+
+
+def test_time_that_is_up_wakes_it(led: Led) -> None:
+    assert led.lead.take(led.inbox)
+    led.lead.sleep(_sync.monotonic() + 0.001)
+
+    assert led.lead.read() == []
+    led.lead.leave()
+
+
+def test_one_thread_has_it_at_a_time(led: Led) -> None:
+    other = led.other()
+    assert led.lead.take(led.inbox)
+
+    assert not other.take(Inbox())
+    led.lead.leave()
+    assert other.take(Inbox())
+    other.leave()
+
+
+def test_nobody_has_it_while_the_owner_has_something_to_receive(led: Led) -> None:
+    led.far.send(b"x")
+    while not led.pending:
+        led.sockets.driver.poll(0.01)
+
+    assert not led.lead.take(led.inbox)
+    assert not led.inbox.arrived.asleep
+    led.sockets.until(lambda: led.sockets.came)
+    assert led.sockets.came == [(1, b"x")]
+
+
+@clause("BUS-CHAN-5")
+def test_the_owner_sees_that_the_peer_has_gone(led: Led) -> None:
+    assert led.lead.take(led.inbox)
+    led.far.disconnect()
+    led.lead.sleep(None)
+
+    assert led.lead.read() == []
+    assert led.lead.ended
+    led.lead.leave()
+    assert not led.lead.take(led.inbox)
+    led.sockets.lines.stir(1)
+    led.sockets.until(lambda: led.sockets.came)
+    assert led.sockets.came == [(1, None)]
+
+
+def test_who_sleeps_is_woken_when_the_driver_ends(led: Led) -> None:
+    with Threads() as threads:
+        assert led.lead.take(led.inbox)
+        sleeping = threads.start(led.lead.sleep, None)
+        led.sockets.lines.close()
+        sleeping.result()
+
+    assert led.lead.read() == []
+    led.lead.leave()
+
+
+def test_to_leave_twice_does_no_harm(led: Led) -> None:
+    """Who is struck as it leaves does so again."""
+    assert led.lead.take(led.inbox)
+    led.lead.leave()
+    led.lead.leave()
+
+    led.far.send(b"x")
+    led.sockets.until(lambda: led.sockets.came)
+    assert led.sockets.came == [(1, b"x")]

@@ -1,0 +1,181 @@
+"""Mutants of what goes over a link past the comm thread, and past the books (BUS)."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Edit, Mutant
+
+__all__ = ["BUS_SHORTCUTS"]
+
+_SHORTCUT = "bus/core/shortcut.py"
+_BYPASS = "bus/links/bypass.py"
+
+BUS_SHORTCUTS: tuple[Mutant, ...] = (
+    Mutant(
+        "Y1",
+        "a question goes past what is to be said before it",
+        ("BUS-MSG-15",),
+        (Edit(_SHORTCUT, "            and not peer.session.speaks\n", ""),),
+    ),
+    Mutant(
+        "Y2",
+        "a question goes past what waits in its relay",
+        ("BUS-MSG-15",),
+        (Edit(_SHORTCUT, "            and not relay.queue\n", ""),),
+    ),
+    Mutant(
+        "Y3",
+        "a question goes by a link that is not in use any more",
+        ("BUS-MSG-15",),
+        (
+            Edit(
+                _SHORTCUT,
+                "            self.stands\n            and peer",
+                "            peer",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y4",
+        "what came past the books does not count when the next one comes",
+        ("AMO-7",),
+        (Edit(_SHORTCUT, "        self._came += 1\n", ""),),
+    ),
+    Mutant(
+        "Y5",
+        "what came past the books is not entered",
+        ("AMO-7",),
+        (
+            Edit(
+                _SHORTCUT,
+                "                    remote.intake.arrived(peer, batch, now)\n",
+                "                    pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y6",
+        "what went past the books is put on the link once more when it is entered",
+        ("BUS-CHAN-7",),
+        (
+            Edit(
+                "bus/core/session.py",
+                "        assert len(self._outbox) == count, (len(self._outbox), count)\n        self._outbox.clear()\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y7",
+        "what a guest sends is not looked at if it comes past the books",
+        ("BUS-SEC-1",),
+        (Edit(_SHORTCUT, "            or not self.peer.rights.whole\n", ""),),
+    ),
+    Mutant(
+        "Y8",
+        "who puts something on a link does not look at what was posted before",
+        ("BUS-MSG-15",),
+        (
+            Edit(
+                "bus/links/comm_thread.py",
+                "        return bool(self._host.inbox.items or self._outbox)\n",
+                "        return False\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y9",
+        "who is struck as it puts something on a link leaves that as it is",
+        ("QB-ERR-9",),
+        (
+            Edit(
+                _BYPASS,
+                "            self.give_up(link)\n            raise\n",
+                "            raise\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y10",
+        "what was read of a link and is not plain is dropped",
+        ("BUS-CHAN-7",),
+        (Edit(_BYPASS, "            self._given.append((short.link, frame))\n", ""),),
+    ),
+    Mutant(
+        "Y11",
+        "what was read of a link overtakes what was handed to the comm thread",
+        ("BUS-CHAN-7",),
+        (
+            Edit(
+                _BYPASS,
+                "            if not (self._given or self._watched()) and",
+                "            if not self._watched() and",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y12",
+        "what comes past the comm thread is not seen by who looks at frames",
+        ("OPEN-12",),
+        (
+            Edit(
+                _BYPASS,
+                "            if not (self._given or self._watched()) and",
+                "            if not self._given and",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y13",
+        "what came past the comm thread is told to nobody until something happens",
+        ("BUS-FLOW-7",),
+        (Edit(_BYPASS, "        elif slipped:\n            self._soon()\n", ""),),
+    ),
+    Mutant(
+        "Y14",
+        "nobody is told that the peer of a link has gone where a task waits",
+        ("BUS-CHAN-5",),
+        (
+            Edit(
+                _BYPASS,
+                "        if lead.ended:\n            bypass.look_at(short.link)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y15",
+        "who has the lead of a link does not give it back",
+        ("QB-SOCK-8",),
+        (
+            Edit(
+                "sockets/lead.py",
+                "            connection.link.yield_locked(wanted=True)\n",
+                "            pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y16",
+        "a lone frame with a part too much is read",
+        ("BUS-WIRE-4",),
+        (
+            Edit(
+                "bus/core/wire/lone.py",
+                "        or length != size\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y17",
+        "something is decided before what went past the books was entered",
+        ("BUS-MSG-15", "AMO-7"),
+        (
+            Edit(
+                "bus/threads/exchange.py",
+                "            self._enter()\n            self._todo.extend(event())\n",
+                "            self._todo.extend(event())\n            self._enter()\n",
+            ),
+        ),
+    ),
+)
