@@ -28,6 +28,7 @@ __all__ = [
     "current_thread",
     "get_ident",
     "glance",
+    "may_be_struck",
     "monotonic",
     "monotonic_ns",
     "park",
@@ -53,6 +54,11 @@ WAIT_S_MAX = threading.TIMEOUT_MAX
 # How long a caller lets others run before it sleeps, in seconds: less than it takes to
 # put a thread to sleep and to wake it on another processor.
 GLANCE_S = 2e-5
+
+
+def may_be_struck() -> bool:
+    """Whether an interrupt may come in the calling thread: only in the main one."""
+    return threading.main_thread().ident == _thread.get_ident()
 
 
 def glance(ready: Callable[[], bool]) -> bool:

@@ -136,6 +136,19 @@ class Questions:
             self._prune_locked()
         return question
 
+    def close_for(self, callback: Callable[[Response], object]) -> list[Question]:
+        """Close what was asked with a callback, which nobody asks with again."""
+        with self._lock:
+            closed = {
+                number: question
+                for number, question in self._open.items()
+                if question.callback is callback
+            }
+            for number in closed:
+                del self._open[number]
+            self._prune_locked()
+        return list(closed.values())
+
     def close_all(self) -> list[Question]:
         """Close all questions, oldest first, and let no more be asked."""
         with self._lock:

@@ -278,16 +278,14 @@ class Task:
         gone: Callable[[], object] | None,
         *,
         direct: bool = False,
-        numbers: list[int] | None = None,
     ) -> CommandHandle:
-        """Send a command; ``numbers`` gets those of its questions."""
         deadline = deadline_after(timeout)
         self._check()
         # All that can be wrong, for all addressees, before anything is sent to one.
         routes = [(str(where), *self._bus._route(where, bus)) for where in to]
         config = self._bus._config
         frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)
-        numbers = [] if numbers is None else numbers
+        numbers: list[int] = []
         refused: BusFullError | None = None
         for text, name, there in routes:
             message = Incoming(
@@ -376,14 +374,12 @@ class Task:
         def over() -> bool:
             return bool(outcome) or self._entry.place is None
 
-        numbers: list[int] = []
+        questions = self._receiver.questions
         try:
             handle = self._command(
-                *((to,), payload, bus, heard, None, timeout, rouse),
-                direct=not drives,
-                numbers=numbers,
+                (to,), payload, bus, heard, None, timeout, rouse, direct=not drives
             )
-            question = self._receiver.questions.get(numbers[0])
+            question = questions.get(handle._numbers[0])
             if drives:
                 thread._serve_until(over, None)
             elif not _sync.park(parker, over, deadline) and handle.cancel():
@@ -392,9 +388,13 @@ class Task:
                 error = question.time_is_up()
                 assert error is not None
                 raise error
-        finally:
-            # Also if it was struck before it had the handle.
-            CommandHandle(self._receiver, tuple(numbers)).cancel()
+            handle.cancel()
+        except BaseException:
+            # It may have been struck before it had the handle.
+            for question in questions.close_for(heard):
+                if question.message is not None:
+                    question.message._deadline = 0.0  # as `CommandHandle.cancel`
+            raise
         if not outcome:
             self._bus._check()  # if it was closed, that is what to tell
             raise UnknownTaskError(self._entry.name)

@@ -22,6 +22,7 @@ from bus.core.actions import Post, Reply
 from bus.core.arriving import unpacked
 from bus.core.parcel import packed
 from bus.core.receipts import Receipt
+from bus.core.relay import Relay, RelayState
 from bus.core.session import milliseconds_left
 from bus.core.wire import (
     FAILED,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from bus.core.actions import Action
     from bus.core.neighbourhood import Neighbourhood
     from bus.core.peer import Peer
-    from bus.core.relay import Relay
     from bus.core.routing_table import Entry
     from bus.payload import Payload
 
@@ -105,6 +105,7 @@ class Shortcut:
         if (
             not question.wants_reply
             or question._trace is not None
+            or relay.state is not RelayState.NAMED  # it is elsewhere by now
             or source.address.bus != relay.entry.address.bus  # no answer could come
             or source not in relay.users  # so it has not left, and this was told of it
         ):
@@ -191,15 +192,28 @@ class Shortcut:
 
     # What comes.
 
-    def came(self, data: bytes, now: float, todo: deque[Action]) -> bool:
+    def came(
+        self,
+        data: bytes,
+        now: float,
+        todo: deque[Action],
+        *,
+        answers_only: bool = False,
+    ) -> bool:
         """Take a frame from the link; what is to be done with its message joins todo.
 
         False if it is to be read as any other; then nothing has happened.
+
+        answers_only: take no commands: whoever is struck as it does what is to be done
+          may not know whether that is done, and only to give an answer twice is
+          harmless.
         """
         found = self._read(data, now)
         if found is None:
             return False
         batch, action = found
+        if answers_only and type(action) is not Reply:
+            return False
         # No call from here on: an interrupt finds all of it or nothing.
         entries = self._unentered
         entries += (batch,)
@@ -261,11 +275,12 @@ class Shortcut:
 
     def enter(self, now: float) -> None:
         """Enter all that is not entered, in order; it happened as it would have."""
-        remote, peer = self._remote, self.peer
+        remote, peer, sent = self._remote, self.peer, self._sent
+        self._sent = self._length = self._came = 0
         todo = remote.neighbours.todo
         before = len(todo)
         while self._unentered:
-            match self._unentered[0]:
+            match self._unentered.popleft():
                 case Incoming() as question:
                     remote.correspondence.post(question._to, [question])
                 case _Answered(question, payload):
@@ -273,8 +288,6 @@ class Shortcut:
                 case Batch() as batch:
                     remote.keep_alive.heard(peer, now)
                     remote.intake.arrived(peer, batch, now)
-            del self._unentered[0]
         del todo[before:]
-        if self._sent:  # and so there was nothing else to be said
-            peer.session.has_sent(self._sent)
-        self._sent = self._length = self._came = 0
+        if sent:  # and so there was nothing else to be said
+            peer.session.has_sent(sent)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bypass"]
 
-_ACK: Final = FrameType.ACK.value
+_ACK: Final = bytes((FrameType.ACK.value,))  # how such a frame begins
 # After so many waits in vain a thread waits where it is woken for all else.
 _VAIN_MAX: Final = 8
 
@@ -46,6 +46,7 @@ class Bypass:
         busy: whether anything is to be said first. watched: whether all that goes and
           comes is to be noticed.
         wake: wakes the comm thread. soon: sees to it that it wakes within milliseconds.
+        midway: whether what comes next by a link is no frame.
 
     Lock: ``hold`` is held by whoever touches links: the comm thread for a round, or a
     thread of tasks for one frame. It is the first of all locks: that of the exchange,
@@ -60,6 +61,7 @@ class Bypass:
         "_exchange",
         "_given",
         "_lines",
+        "_midway",
         "_remote",
         "_soon",
         "_touched",
@@ -79,6 +81,7 @@ class Bypass:
         watched: Callable[[], bool],
         wake: Callable[[], object],
         soon: Callable[[], object],
+        midway: Callable[[int], bool],
     ) -> None:
         self._exchange: Final = exchange
         self._remote: Final = remote
@@ -87,10 +90,11 @@ class Bypass:
         self._watched: Final = watched
         self._wake: Final = wake
         self._soon: Final = soon
+        self._midway: Final = midway
         self.hold: Final[_thread.LockType] = _sync.Lock()
-        # Both under the exchange's lock; the short ways with anything to enter.
+        # Both under the exchange's lock; those of which anything may be to enter.
         self._ways: dict[Peer, _Way] = {}
-        self._touched: Final[deque[Shortcut]] = deque()
+        self._touched: Final[dict[Shortcut, None]] = {}
         # Frames for the comm thread, by link, in order; under ``hold``.
         self._given: Final[deque[tuple[int, bytes]]] = deque()
 
@@ -120,18 +124,17 @@ class Bypass:
             return False  # a round is under way, which this may join
         try:
             with self.hold:
-                if not self._is_free():
-                    return False
                 went = self._exchange.past_books(partial(self._frame, peer, frame_of))
                 if went is None:
                     return False
                 way, frame = went
                 self._lines.send(way.shortcut.link, frame)
                 if self._lines.sending:
-                    self._wake()  # it goes on as soon as there is room
+                    self.look_at(way.shortcut.link)  # it goes on when there is room
         except BaseException:
             # It may be noted as sent, and not be; then a new link carries it again.
-            self.give_up(link)
+            noted = self._ways.get(peer)
+            self.give_up(link if noted is None else noted.shortcut.link)
             raise
         place = source.place
         if place is not None and place.owned():
@@ -147,13 +150,15 @@ class Bypass:
     def _frame(
         self, peer: Peer, frame_of: Callable[[_Way, float], bytes | None]
     ) -> tuple[_Way, bytes] | None:
+        # Here, where nothing is being done that would have something to be said.
+        if not self._is_free():
+            return None
         way = self._ways.get(peer)
         if way is None or not way.shortcut.stands:
             way = self._new_way(peer)
             if way is None:
                 return None
-        if not way.shortcut:
-            self._touched.append(way.shortcut)
+        self._touched[way.shortcut] = None
         frame = frame_of(way, _sync.monotonic())
         return None if frame is None else (way, frame)
 
@@ -169,11 +174,16 @@ class Bypass:
 
     # Under the exchange's lock, by whoever is about to let something be decided.
 
+    @property
+    def unentered(self) -> bool:
+        """Whether anything is to be entered."""
+        return any(map(len, self._touched))
+
     def enter(self) -> None:
         """Enter in the books what went, and came, past them."""
         while self._touched:
-            self._touched[0].enter(_sync.monotonic())
-            del self._touched[0]
+            short, _ = self._touched.popitem()
+            short.enter(_sync.monotonic())
 
     # For the comm thread, under ``hold``.
 
@@ -195,24 +205,35 @@ class Bypass:
         whether there was anything else but acknowledgements.
         """
         slipped = other = False
+        came = partial(self._came, short, answers_only=_sync.may_be_struck())
         for frame in frames:
-            if not (self._given or self._watched()) and self._exchange.slip_in(
-                partial(self._came, short, frame)
+            if self._is_next(short.link) and self._exchange.slip_in(
+                partial(came, frame)
             ):
                 slipped = True
-                continue
-            self._given.append((short.link, frame))
-            other = other or frame[:1] != bytes((_ACK,))
+            else:
+                self._given.append((short.link, frame))
+                other = other or frame[:1] != _ACK
         if self._given:
             self._wake()
         elif slipped:
             self._soon()
         return slipped, other
 
-    def _came(self, short: Shortcut, frame: bytes, todo: deque[Action]) -> bool:
-        if not short:
-            self._touched.append(short)
-        return short.came(frame, _sync.monotonic(), todo)
+    def _is_next(self, link: int) -> bool:
+        """Whether nothing is before what came by a link, and it is a frame."""
+        return not (self._given or self._watched() or self._midway(link))
+
+    def _came(
+        self,
+        short: Shortcut,
+        frame: bytes,
+        todo: deque[Action],
+        *,
+        answers_only: bool,
+    ) -> bool:
+        self._touched[short] = None
+        return short.came(frame, _sync.monotonic(), todo, answers_only=answers_only)
 
     def look_at(self, link: int) -> None:
         """Let the comm thread see for itself how a link stands."""
@@ -225,8 +246,12 @@ class Bypass:
         self.look_at(link)
 
     def act(self) -> None:
-        """Do what was decided."""
-        self._exchange.act()
+        """Do what was decided; no more than what came, where that may be struck."""
+        if _sync.may_be_struck():
+            self._exchange.act(1)
+            self._soon()  # if there is more, or this was
+        else:
+            self._exchange.act()
 
 
 class _Way:
@@ -284,7 +309,7 @@ class _Way:
 
 
 def _asks(question: Incoming, way: _Way, now: float) -> bytes | None:
-    if way.asked:
+    if way.asked or len(question._source.box.client.questions) > 1:
         return None  # who asks on and on is better served by frames of many
     frame = way.shortcut.ask(question, now)
     if frame is not None:

@@ -43,6 +43,7 @@ from bus.rights import UNRESTRICTED
 from bus.threads.delivery import Answer
 from bus.threads.verdict import Verdict
 from queuebroker import _sync
+from queuebroker.parking import taken_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -175,6 +176,7 @@ class CommThread:
             watched=self._watched,
             wake=self._wake,
             soon=self._soon,
+            midway=self._midway,
         )
         self._thread: _sync.Thread | None = None
         # Until when to go on, and what to do then; None before `stop`.
@@ -280,9 +282,26 @@ class CommThread:
             self._nudged = True
             self._wake()
 
-    def enter(self) -> None:
-        """Enter in the books what went past them; under the exchange's lock."""
-        self._bypass.enter()
+    def enter(self) -> bool:
+        """Enter in the books what went past them; under the exchange's lock.
+
+        False if there is anything, and the calling thread must not do that.
+        """
+        bypass = self._bypass
+        if bypass.unentered:
+            if not self._ended and _sync.may_be_struck():
+                return False
+            bypass.enter()
+        return True
+
+    def have_entered(self) -> None:
+        """Wait until all was entered that had gone past the books by now."""
+        done = taken_lock()
+        # What this thread is asked is done after a decision, before which it enters.
+        self._host.ask(done.release)
+        if self._ended:
+            self._do_what_is_left()
+        _sync.park(done, lambda: not done.locked(), None)
 
     def ask(self, question: Incoming) -> bool:
         """Send a question at once; False if it is to be posted as any other."""
@@ -408,6 +427,11 @@ class CommThread:
     def _watched(self) -> bool:
         """Whether all that goes over links is for this thread, or for nobody."""
         return self.tap is not None or self._ended
+
+    def _midway(self, link: int) -> bool:
+        """Whether what comes next by a link is the body of a long message."""
+        reader = self._readers.get(link)
+        return reader is not None and reader.midway
 
     def _soon(self) -> None:
         """See to it that this thread wakes within milliseconds."""

@@ -19,6 +19,7 @@ from queuebroker.status import Status
 from queuebroker.waiting import Selection, attend
 
 if TYPE_CHECKING:
+    import _thread
     from collections.abc import Callable, Iterable
 
     from bus.threads.inbox import Inbox
@@ -146,16 +147,18 @@ class ParkedSleep:
 class _ParkedLead:
     """The lead of a queue between threads: who is there first takes what comes."""
 
-    __slots__ = ("_bell", "_inbox", "_queue", "_selection")
+    __slots__ = ("_bell", "_inbox", "_lock", "_queue", "_selection")
 
     def __init__(self, queue: MessageQueue) -> None:
         self._queue: Final = queue
+        # Held by who has it.
+        self._lock: Final[_thread.LockType] = _sync.Lock()
         self._selection: Selection | None = None
         self._inbox: Inbox | None = None
         self._bell: Bell
 
     def take(self, elsewhere: Inbox) -> bool:
-        if self._selection is not None:
+        if not self._lock.acquire(False):
             return False
         self._selection = selection = Selection([self._queue])
         self._bell = bell = selection.enlist(Bell)
@@ -192,6 +195,7 @@ class _ParkedLead:
         if selection is not None:
             selection.withdraw()
             self._selection = None
+            self._lock.release()
 
 
 class PolledSleep:

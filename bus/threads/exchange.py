@@ -10,10 +10,12 @@ message is posted; if the task has left its place in between, it is looked up ag
 from __future__ import annotations
 
 import itertools
+import math
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from bus.core.actions import Action, Confirm, Evict, Fail, Open, Tell
+from bus.core.actions import Action, Confirm, Evict, Fail, Open, Reply, Tell
 from bus.core.trace import Tracer
 from bus.errors import UnknownTaskError
 from bus.message import Incoming, Kind
@@ -93,20 +95,18 @@ class Exchange:
 
         Another thread may be at it; then that one does this, too.
         """
-        with self._lock:
-            self._enter()
-            self._todo.extend(event())
+        self._booked(lambda: self._todo.extend(event()))
         self.act()
         self._nudge()
 
     def look(self, event: Callable[[], Any]) -> Any:
         """Ask the manager something that has no consequences."""
-        with self._lock:
-            self._enter()
-            return event()
+        return self._booked(event)
 
     def past_books(self, event: Callable[[], T | None]) -> T | None:
         """Let something happen that is entered later, unless anything is to be done."""
+        if self._lock.locked():
+            return None  # perhaps by this very thread, which runs a finalizer
         with self._lock:
             return None if self._todo or self._acting else event()
 
@@ -117,14 +117,21 @@ class Exchange:
 
     def tell(self, event: Callable[[], Any]) -> None:
         """Tell the manager something that has consequences nowhere but elsewhere."""
-        with self._lock:
-            self._enter()
-            event()
+        self._booked(event)
         self._nudge()
 
-    def _enter(self) -> None:
-        if self.comm is not None:
-            self.comm.enter()
+    def _booked(self, event: Callable[[], T]) -> T:
+        """Do something under the lock, with all entered that went past the books.
+
+        To enter it is much, and nothing may interrupt it: so a thread that may be
+        struck lets the comm thread do that.
+        """
+        while True:
+            with self._lock:
+                comm = self.comm
+                if comm is None or comm.enter():
+                    return event()
+            comm.have_entered()
 
     def _nudge(self) -> None:
         if self.comm is not None:
@@ -149,23 +156,21 @@ class Exchange:
         if not place.expect():
             raise UnknownTaskError("", f"thread {place.name!r} is stopped")
         box = Mailbox(client)
+
+        def register() -> Entry:
+            entry, actions = self.manager.register(
+                *(name, visibility, bus, place, box, _sync.monotonic()),
+                client.account.overflow,
+            )
+            if self.manager.awaits_verdict(entry):
+                client.asked()  # before anybody can answer
+            if self.witness is not None:
+                self.witness.registered(entry.id.number, name)
+            self._todo.extend(actions)
+            return entry
+
         try:
-            with self._lock:
-                self._enter()
-                entry, actions = self.manager.register(
-                    name,
-                    visibility,
-                    bus,
-                    place,
-                    box,
-                    _sync.monotonic(),
-                    client.account.overflow,
-                )
-                if self.manager.awaits_verdict(entry):
-                    client.asked()  # before anybody can answer
-                if self.witness is not None:
-                    self.witness.registered(entry.id.number, name)
-                self._todo.extend(actions)
+            entry = self._booked(register)
         except BaseException:
             place.expect_not()
             raise
@@ -234,12 +239,7 @@ class Exchange:
         while True:
             entry = self.find(name)
             if entry is None:
-                now = _sync.monotonic()
-                with self._lock:
-                    self._enter()
-                    entry = self.manager.park(name, message, now)
-                    if entry is None and message._trace is not None:
-                        message._trace.number()
+                entry = self._booked(partial(self._park, name, message))
                 if entry is None:
                     message._source.order = object()
                     self._nudge()  # who has it is searched for elsewhere
@@ -254,6 +254,12 @@ class Exchange:
             # It has gone; where to, is being decided just now.
             with self._lock:
                 pass
+
+    def _park(self, name: str, message: Incoming) -> Entry | None:
+        entry = self.manager.park(name, message, _sync.monotonic())
+        if entry is None and message._trace is not None:
+            message._trace.number()
+        return entry
 
     def waits_s(self) -> float:
         """Return for how long the calling thread may wait for room; 0: not at all."""
@@ -349,9 +355,12 @@ class Exchange:
 
     # What the manager wants.
 
-    def act(self) -> None:
-        """Do what is to be done, unless another thread is about it."""
-        mine = False
+    def act(self, most: float = math.inf) -> None:
+        """Do what is to be done, unless another thread is about it.
+
+        most: how much; whoever asks for less lets another thread go on.
+        """
+        mine, done = False, 0
         try:
             # What follows is one step for an interrupt: none strikes between two of the
             # lines under the lock.
@@ -361,15 +370,17 @@ class Exchange:
                 self._acting = mine = True
             while True:
                 with self._lock:
-                    if not self._todo:
+                    if not self._todo or done == most:
                         self._acting = mine = False
                         return
+                    done += 1
                     action = self._taken = self._todo[0]
                     del self._todo[0]
                 self._do(action)
         except BaseException:
             with self._lock:
-                if self._taken is not None and mine:  # and not begun
+                # And not begun; of a reply a second one does no harm.
+                if self._taken is not None and mine:
                     self._todo.appendleft(self._taken)
                     self._taken = None
                 if mine:
@@ -377,6 +388,11 @@ class Exchange:
             raise
 
     def _do(self, action: Action) -> None:
+        if type(action) is Reply:
+            assert self.comm is not None
+            self.comm.do(action)
+            self._taken = None
+            return
         self._taken = None
         match action:
             case Open(entry, messages):

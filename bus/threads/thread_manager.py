@@ -324,10 +324,10 @@ class ThreadManager:
         while self.way is not None:
             if not self.way.wait(self.inbox, deadline):
                 self.way = None
-            if self.inbox.items:
-                break
-            if deadline is not None and deadline <= _sync.monotonic():
-                break
+            # Not only what was posted: what others decided may have been done here.
+            late = deadline is not None and deadline <= _sync.monotonic()
+            if late or self.pending():
+                return self.inbox.take_now()
         return self.inbox.take(deadline)
 
     def _distribute(self, items: Iterable[Any]) -> list[Any]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import bus as package
 from bus import Bus, BusThread, Incoming, UnknownTaskError, errors, open_bus
+from specs.clauses import clause
 from tests.bus.support import memory_bus, settle
-from tests.support import Threads, until
+from tests.strikes import everywhere
+from tests.support import LIMIT_S, Threads, until
+
+if TYPE_CHECKING:
+    from tests.strikes import Blow
 
 
 def added(message: Any) -> int:
@@ -133,6 +138,27 @@ def test_an_interrupted_call_leaves_nothing_to_wait_for(bus: Bus) -> None:
     assert len(asker._receiver.questions) == 0
     bus.register("other", thread=bus.here(), on_command=lambda _: "goes on")
     assert asker.call("other") == "goes on"
+
+
+@clause("BUS-FLOW-5")
+def test_a_call_that_is_struck_anywhere_leaves_nothing_to_wait_for(bus: Bus) -> None:
+    """Also before it knows the number of what it has asked."""
+    bus.register("doer", on_command=lambda message: message.payload)
+
+    def strikes() -> None:
+        here = bus.here()
+        asker = bus.register("asker", thread=here)
+
+        def case(struck: Blow) -> None:
+            struck(lambda: asker.call("doer", 1))
+            assert len(asker._receiver.questions) == 0
+            assert asker.call("doer", 2) == 2
+
+        everywhere(case, packages=(package,))
+
+    # Not in this thread, for the reason that `tests.sockets.test_interrupts` gives.
+    with Threads() as threads:
+        threads.start(strikes).result(LIMIT_S)
 
 
 def test_who_calls_as_a_task_that_leaves_is_told(bus: Bus) -> None:

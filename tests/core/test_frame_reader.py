@@ -131,3 +131,12 @@ def followed(*runs: wire.Run) -> bytes:
 def test_what_may_not_announce_a_body_is_refused(data: bytes, why: str) -> None:
     with pytest.raises(WireError, match=why):
         decode(data)
+
+
+def test_it_is_known_whether_a_body_comes_next() -> None:
+    reader, seen = FrameReader(), list[bool]()
+    for data in long()[:2]:
+        seen.append(reader.midway)
+        reader.read(data)
+
+    assert [*seen, reader.midway] == [False, True, False]

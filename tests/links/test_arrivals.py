@@ -111,8 +111,8 @@ class Held:
 
     # As the comm thread, and as what the exchange knows of it.
 
-    def enter(self) -> None:
-        """Nothing goes past the books."""
+    def enter(self) -> bool:
+        return True  # nothing goes past the books
 
     def arrive(self, *messages: Incoming) -> None:
         """Let messages come in, as several threads may have to do with it."""

@@ -18,6 +18,7 @@ from bus.core.wire import Batch, FrameType
 from bus.links.bypass import Bypass, _Way
 from bus.testing import memory_bus
 from bus.threads.inbox import Inbox
+from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.bus.support import socket_bus
@@ -75,8 +76,8 @@ class Talk:
             self.went += frame is not None
             return frame
 
-        def comes(short: Shortcut, *about: Any) -> Any:
-            taken = came(short, *about)
+        def comes(short: Shortcut, *about: Any, **how: Any) -> Any:
+            taken = came(short, *about, **how)
             self.came += taken
             return taken
 
@@ -119,6 +120,29 @@ def test_questions_and_answers_go_past_the_comm_threads(talk: Talk) -> None:
     # Now and then a comm thread is about to enter what went before.
     assert talk.went > 200
     assert talk.came > 200
+
+
+@clause("QB-ERR-9")
+def test_what_went_so_is_entered_by_no_thread_that_may_be_struck(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To enter it is much, and an interrupt in the middle of it would be for good."""
+    enter, by = Shortcut.enter, set[str]()
+
+    def enters(short: Shortcut, now: float) -> None:
+        by.add(threading.current_thread().name)
+        enter(short, now)
+
+    monkeypatch.setattr(Shortcut, "enter", enters)
+    talk.warm()
+    for number in range(50):
+        talk.ask(number)
+        talk.near._exchange.look(lambda: None)
+        talk.far._exchange.look(lambda: None)
+
+    assert threading.current_thread() is threading.main_thread()
+    assert by
+    assert threading.main_thread().name not in by
 
 
 @clause("BUS-FLOW-7")
@@ -330,11 +354,16 @@ class Short:
 
     link = 1
     stands = True
+    answers_only = False
+
+    def ask(self, *_: Any) -> bytes:
+        return b"question"
 
     def __len__(self) -> int:
         return 1
 
-    def came(self, data: bytes, _: float, todo: Any) -> bool:
+    def came(self, data: bytes, _: float, todo: Any, *, answers_only: bool) -> bool:
+        self.answers_only = answers_only
         if data.startswith(b"+"):
             todo.append(data)
         return data.startswith(b"+")
@@ -361,32 +390,68 @@ class LeadOfOne:
         self.left += 1
 
 
+class _Peer:
+    """Stands for a process, with its link."""
+
+    session = SimpleNamespace(link=1)
+
+
 class Alone:
     """A bypass with nothing around it but what it calls, which is written down."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.short = Short()
+        self.midway: set[int] = set()
         self.todo: deque[Any] = deque()
         exchange: Any = SimpleNamespace(
             slip_in=lambda event: event(self.todo),
-            act=lambda: self.calls.append("act"),
+            act=lambda most=0: self.calls.append(f"act {most}"),
+            past_books=self._past_books,
         )
-        lines: Any = SimpleNamespace(
-            stir=lambda link: self.calls.append(f"stir {link}")
+        self.lines: Any = SimpleNamespace(
+            stir=lambda link: self.calls.append(f"stir {link}"),
+            send=self._full,
+            sending=False,
         )
         self.bypass = Bypass(
             exchange,
             cast("Any", None),
-            lines,
-            busy=lambda: False,
+            cast("Any", self.lines),
+            busy=self._busy,
             watched=lambda: False,
             wake=lambda: self.calls.append("wake"),
             soon=lambda: self.calls.append("soon"),
+            midway=lambda link: link in self.midway,
         )
+
+    def _past_books(self, event: Callable[[], Any]) -> Any:
+        self.calls.append("books")
+        return event()
+
+    def _busy(self) -> bool:
+        self.calls.append("busy?")
+        return False
+
+    def _full(self, link: int, _: bytes) -> None:
+        self.calls.append(f"full {link}")
+        self.lines.sending = True
+
+    def ask(self) -> bool:
+        peer: Any = _Peer()
+        client = SimpleNamespace(questions=[0])
+        source = SimpleNamespace(place=None, box=SimpleNamespace(client=client))
+        relay = SimpleNamespace(peer=peer)
+        question: Any = SimpleNamespace(
+            _source=source, _to=SimpleNamespace(box=relay), _id=1
+        )
+        lead: Any = LeadOfOne()
+        self.bypass._ways[peer] = _Way(self.bypass, cast("Any", self.short), lead)
+        return self.bypass.ask(question)
 
     def wait(self, *frames: bytes, ended: bool = False) -> bool:
         lead: Any = LeadOfOne(*frames, ended=ended)
-        way = _Way(self.bypass, cast("Any", Short()), lead)
+        way = _Way(self.bypass, cast("Any", self.short), lead)
         stays = way.wait(Inbox(), None)
         assert lead.left == 1
         return stays
@@ -395,18 +460,26 @@ class Alone:
 _ACK = bytes((FrameType.ACK.value,))
 
 
+@pytest.fixture
+def nobody_is_struck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a thread that is not the main one."""
+    monkeypatch.setattr(_sync, "may_be_struck", lambda: False)
+
+
 @clause("BUS-FLOW-7")
+@pytest.mark.usefixtures("nobody_is_struck")
 def test_the_comm_thread_wakes_soon_for_what_came_past_it() -> None:
     """To tell what was taken, in time."""
     alone = Alone()
 
     assert alone.wait(b"+1")
 
-    assert alone.calls == ["soon", "act"]
+    assert alone.calls == ["soon", "act 0"]
     assert list(alone.todo) == [b"+1"]
 
 
 @clause("BUS-CHAN-7")
+@pytest.mark.usefixtures("nobody_is_struck")
 def test_what_came_behind_something_else_waits_for_that() -> None:
     alone = Alone()
 
@@ -415,7 +488,7 @@ def test_what_came_behind_something_else_waits_for_that() -> None:
     assert list(alone.todo) == [b"+1"]
     assert alone.bypass.due
     assert alone.bypass.take() == [(1, b"other"), (1, b"+2")]
-    assert alone.calls == ["wake", "act"]
+    assert alone.calls == ["wake", "act 0"]
     assert not alone.bypass.due
 
 
@@ -428,6 +501,52 @@ def test_what_comes_behind_what_was_handed_over_is_handed_over() -> None:
 
     assert not alone.todo
     assert alone.bypass.take() == [(1, b"other"), (1, b"+1")]
+
+
+@clause("QB-ERR-9")
+@pytest.mark.parametrize("struck", [False, True])
+def test_who_may_be_struck_takes_answers_only_and_does_no_more(
+    *, struck: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it was struck at may be lost; only an answer may be given twice."""
+    monkeypatch.setattr(_sync, "may_be_struck", lambda: struck)
+    alone = Alone()
+
+    alone.wait(b"+1")
+
+    assert alone.short.answers_only is struck
+    assert alone.calls == ["soon", *(["act 1", "soon"] if struck else ["act 0"])]
+
+
+@clause("BUS-CHAN-7")
+def test_the_body_of_a_long_message_is_taken_for_no_frame() -> None:
+    alone = Alone()
+    alone.midway.add(1)
+
+    alone.wait(b"+1")
+
+    assert not alone.todo
+    assert alone.bypass.take() == [(1, b"+1")]
+
+
+@clause("BUS-MSG-15")
+def test_whether_anything_goes_first_is_looked_at_while_nothing_is_done() -> None:
+    """Else something could be decided, and done, between the look and the frame."""
+    alone = Alone()
+
+    assert alone.ask()
+
+    assert alone.calls[:2] == ["books", "busy?"]
+
+
+@clause("BUS-CHAN-6")
+def test_what_finds_its_link_full_goes_on_when_there_is_room() -> None:
+    """The comm thread sees to that, and has to know that it is to."""
+    alone = Alone()
+
+    assert alone.ask()
+
+    assert alone.calls[2:] == ["full 1", "stir 1", "wake"]
 
 
 def test_an_acknowledgement_drives_nobody_from_a_link() -> None:

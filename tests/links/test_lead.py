@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bus.links.sleep import ParkedSleep
 from bus.threads.inbox import Inbox
 from queuebroker import _sync
 from specs.clauses import clause
 from tests.links.test_sleep import Sockets
+from tests.pairs import queue_pair
 from tests.support import Threads
 
 if TYPE_CHECKING:
@@ -183,3 +185,17 @@ def test_to_leave_twice_does_no_harm(led: Led) -> None:
     led.far.send(b"x")
     led.sockets.until(lambda: led.sockets.came)
     assert led.sockets.came == [(1, b"x")]
+
+
+def test_between_threads_one_thread_has_it_at_a_time() -> None:
+    with queue_pair() as (near, far):
+        lead = ParkedSleep().lead(near)
+        assert lead.take(Inbox())
+        assert not lead.take(Inbox())
+        far.send(b"x")
+        lead.sleep(None)
+        assert lead.read() == [b"x"]
+        lead.leave()
+        lead.leave()
+        assert lead.take(Inbox())
+        lead.leave()

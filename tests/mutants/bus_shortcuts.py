@@ -89,8 +89,8 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 _BYPASS,
-                "            self.give_up(link)\n            raise\n",
-                "            raise\n",
+                "            self.give_up(link if noted is None else noted.shortcut.link)\n",
+                "",
             ),
         ),
     ),
@@ -107,8 +107,8 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 _BYPASS,
-                "            if not (self._given or self._watched()) and",
-                "            if not self._watched() and",
+                "not (self._given or self._watched() or self._midway(link))",
+                "not (self._watched() or self._midway(link))",
             ),
         ),
     ),
@@ -119,8 +119,8 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 _BYPASS,
-                "            if not (self._given or self._watched()) and",
-                "            if not self._given and",
+                "not (self._given or self._watched() or self._midway(link))",
+                "not (self._given or self._midway(link))",
             ),
         ),
     ),
@@ -173,8 +173,86 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/exchange.py",
-                "            self._enter()\n            self._todo.extend(event())\n",
-                "            self._todo.extend(event())\n            self._enter()\n",
+                "                if comm is None or comm.enter():\n                    return event()\n",
+                "                done = event()\n                if comm is None or comm.enter():\n                    return done\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y18",
+        "a thread that may be struck enters what went past the books",
+        ("QB-ERR-9",),
+        (
+            Edit(
+                "bus/links/comm_thread.py",
+                "            if not self._ended and _sync.may_be_struck():\n                return False\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y19",
+        "a thread that may be struck takes commands of others",
+        ("QB-ERR-9",),
+        (
+            Edit(
+                _SHORTCUT,
+                "        if answers_only and type(action) is not Reply:\n            return False\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y20",
+        "what was done in a thread while it waited at a link is not looked at",
+        ("BUS-CHAN-7",),
+        (
+            Edit(
+                "bus/threads/thread_manager.py",
+                "            if late or self.pending():\n",
+                "            if late or self.inbox.items:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y21",
+        "a question goes past the books to who had the name before",
+        ("BUS-ROUTE-3",),
+        (
+            Edit(
+                _SHORTCUT,
+                "            or relay.state is not RelayState.NAMED  # it is elsewhere by now\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y22",
+        "what finds its link full waits until something else happens",
+        ("BUS-CHAN-6",),
+        (
+            Edit(
+                _BYPASS,
+                "                    self.look_at(way.shortcut.link)  # it goes on when there is room\n",
+                "                    pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y23",
+        "a body is read as if it were a frame",
+        ("BUS-CHAN-7",),
+        (Edit(_BYPASS, " or self._midway(link)", ""),),
+    ),
+    Mutant(
+        "Y24",
+        "an answer is lost whose giver was struck",
+        ("QB-ERR-9",),
+        (
+            Edit(
+                "bus/threads/exchange.py",
+                "            self.comm.do(action)\n            self._taken = None\n            return\n",
+                "            self._taken = None\n            self.comm.do(action)\n            return\n",
             ),
         ),
     ),

@@ -258,8 +258,8 @@ BUS_TRACE: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/exchange.py",
-                "                        message._trace.number()\n",
-                "                        pass\n",
+                "        if entry is None and message._trace is not None:\n            message._trace.number()\n",
+                "",
             ),
         ),
     ),

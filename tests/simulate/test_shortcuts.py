@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus.core.actions import Action, Post, Reply
+from bus.core.relay import RelayState
 from bus.core.shortcut import Shortcut
 from bus.core.wire import FAILED, Batch, Gap, Run, decode, encode
 from bus.message import Incoming, Kind
@@ -185,11 +186,15 @@ def _asker_leaves(talk: Dialogue) -> None:
     talk.near.deregister(talk.asker)
 
 
+def _superseded(talk: Dialogue) -> None:
+    talk.question()._to.box.state = RelayState.SUPERSEDED
+
+
 def _on_hold(talk: Dialogue) -> None:
     talk.short.peer.session.hold()
 
 
-@clause("BUS-MSG-15")
+@clause("BUS-MSG-15", "BUS-ROUTE-3")
 @pytest.mark.parametrize(
     "so",
     [
@@ -201,6 +206,7 @@ def _on_hold(talk: Dialogue) -> None:
         _full_bytes,
         _asker_leaves,
         _on_hold,
+        _superseded,
     ],
 )
 def test_nothing_goes_past_the_books_that_could_overtake(
@@ -293,9 +299,9 @@ class Arrival(Dialogue):
         )
         return encode(batch)
 
-    def come(self, frame: bytes) -> Post | Reply | None:
-        todo = deque[Action]()
-        came = self.short.came(frame, self.stage.world.now, todo)
+    def come(self, frame: bytes, *, answers_only: bool = False) -> Post | Reply | None:
+        todo, now = deque[Action](), self.stage.world.now
+        came = self.short.came(frame, now, todo, answers_only=answers_only)
         assert came is bool(todo)
         if not todo:
             return None
@@ -375,6 +381,16 @@ def test_what_is_not_plain_is_left_to_the_books(changes: dict[str, Any]) -> None
 
     assert talk.come(talk.frame(**changes)) is None
     assert len(talk.short) == 0
+
+
+@clause("QB-ERR-9")
+def test_of_answers_and_commands_the_answers_may_be_taken_alone() -> None:
+    talk = Arrival()
+
+    assert talk.come(talk.frame(), answers_only=True) is None
+    assert len(talk.short) == 0
+    answer = talk.frame(kind=Kind.COMMAND_RESPONSE, flags=0)
+    assert isinstance(talk.come(answer, answers_only=True), Reply)
 
 
 @clause("BUS-SEC-1")

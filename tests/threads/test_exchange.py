@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import bus
-from bus.core.actions import Fail
+from bus.core.actions import Fail, Reply
 from bus.errors import BusFullError, UnresolvedError
 from bus.threads.account import Account
 from bus.threads.thread_manager import ThreadManager
@@ -393,3 +393,40 @@ def test_a_message_within_a_thread_takes_no_lock_and_wakes_nobody() -> None:
 
     assert clerk.read == ["within"]
     assert station.home.inbox.wakeups == wakeups
+
+
+@clause("QB-ERR-9")
+def test_a_reply_that_was_struck_is_given_once_more_and_nothing_else_is() -> None:
+    """It may have been given; who gets it twice has no question for the second."""
+    station, given = Station(), list[int]()
+
+    def gives(action: Any) -> None:
+        given.append(action.number)
+        if given == [1]:
+            raise KeyboardInterrupt
+
+    comm: Any = SimpleNamespace(do=gives, nudge=lambda: None, enter=lambda: True)
+    station.exchange.comm = comm
+    reply: Any = Reply(None, 1, None, None, None, final=True)  # type: ignore[arg-type]
+
+    with pytest.raises(KeyboardInterrupt):
+        station.exchange.decide(lambda: [reply])
+    station.exchange.decide(list)
+
+    assert given == [1, 1]
+
+
+def test_who_does_some_of_what_is_to_be_done_leaves_the_rest_to_others() -> None:
+    station, given = Station(), list[int]()
+    comm: Any = SimpleNamespace(do=lambda action: given.append(action.number))
+    station.exchange.comm = comm
+
+    def replies(todo: Any) -> bool:
+        todo += [Reply(None, at, None, None, None, final=True) for at in range(3)]  # type: ignore[arg-type]
+        return True
+
+    assert station.exchange.slip_in(replies)
+    station.exchange.act(1)
+    assert given == [0]
+    station.exchange.act()
+    assert given == [0, 1, 2]

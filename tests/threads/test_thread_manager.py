@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus.threads import mailbox
-from bus.threads.thread_manager import ThreadManager
+from bus.threads.thread_manager import Request, ThreadManager
 from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
+from tests.support import LIMIT_S
 from tests.threads.station import Clerk, Station
 from tests.threads.test_exchange import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bus.threads.inbox import Inbox
     from queuebroker.testing import Run
 
 
@@ -270,3 +272,48 @@ def test_a_thread_sleeps_until_something_is_due() -> None:
         assert called[0] - began >= 3
 
     explore(program, bound=1, random=20, seed=1, limit=100)
+
+
+# Where else it may wait.
+
+
+class Elsewhere:
+    """A place where it may wait; what happens in each wait is written down here."""
+
+    def __init__(self, *waits: Callable[[], bool]) -> None:
+        self._waits = list(waits)
+
+    def wait(self, _: Inbox, __: float | None) -> bool:
+        return self._waits.pop(0)()
+
+
+@clause("BUS-CHAN-7")
+@pytest.mark.parametrize("stays", [True, False])
+def test_what_others_do_to_it_while_it_waits_elsewhere_is_served(
+    *, stays: bool
+) -> None:
+    """Not only what is posted: what was decided is done by whoever is at it."""
+    thread, served = ThreadManager("thread"), list[str]()
+    thread.adopt()
+
+    def acts() -> bool:
+        thread._requests.append(Request(lambda: served.append("request")))
+        return stays
+
+    thread.way = Elsewhere(acts)
+
+    thread.poll(LIMIT_S)
+
+    assert served == ["request"]
+    assert (thread.way is not None) is stays
+
+
+def test_it_waits_elsewhere_until_something_is_here_or_time_is_up() -> None:
+    thread = ThreadManager("thread")
+    thread.adopt()
+    waits = [lambda: True, lambda: True, lambda: False]
+    thread.way = Elsewhere(*waits)
+
+    assert thread.poll(0.01) == 0
+
+    assert thread.way is None

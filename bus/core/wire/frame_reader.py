@@ -26,6 +26,11 @@ class FrameReader:
         # A message whose body is to come, and how long that is.
         self._begun: tuple[Batch, int] | None = None
 
+    @property
+    def midway(self) -> bool:
+        """Whether what comes next is a body, and no frame."""
+        return self._begun is not None
+
     def read(self, data: bytes) -> Frame | None:
         """Return the frame that is complete with this; None for none.
 
