@@ -1,0 +1,33 @@
+"""A task that nobody speaks with takes little memory, as S1 measures it."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Final
+
+from bus.testing import memory_bus
+
+TASKS: Final = 500
+BYTES_MAX: Final = 2048
+
+
+def test_an_idle_task_takes_no_more_than_2_kib() -> None:
+    with memory_bus() as bus:
+        here = bus.here()
+        bus.register("first", thread=here, on_command=_pass)  # what all of them share
+        here.poll()
+        tracemalloc.start()
+        try:
+            before, _ = tracemalloc.get_traced_memory()
+            for number in range(TASKS):
+                bus.register(f"task{number}", thread=here, on_command=_pass)
+            here.poll()  # each of them is open
+            after, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+    assert (after - before) / TASKS <= BYTES_MAX
+
+
+def _pass(_: object) -> None:
+    """Do nothing."""
