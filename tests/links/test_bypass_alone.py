@@ -1,0 +1,245 @@
+"""`Bypass` by itself: what it does with frames, and whom it tells."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from bus.core.wire import FrameType
+from bus.links.bypass import Bypass, _Way
+from bus.threads.inbox import Inbox
+from queuebroker import _sync
+from specs.clauses import clause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Short:
+    """Stands for a shortcut that takes every frame that begins with ``+``."""
+
+    link = 1
+    stands = True
+    answers_only = False
+
+    def ask(self, *_: Any) -> bytes:
+        return b"question"
+
+    def __len__(self) -> int:
+        return 1
+
+    def came(self, data: bytes, _: float, todo: Any, *, answers_only: bool) -> bool:
+        self.answers_only = answers_only
+        if data.startswith(b"+"):
+            todo.append(data)
+        return data.startswith(b"+")
+
+
+class LeadOfOne:
+    """Stands for the lead of a link by which some frames came."""
+
+    def __init__(self, *frames: bytes, ended: bool = False) -> None:
+        self.frames = list(frames)
+        self.ended = ended
+        self.left = 0
+
+    def take(self, _: Inbox) -> bool:
+        return True
+
+    def sleep(self, _: float | None) -> None:
+        """Not at all: there is something already."""
+
+    def read(self) -> list[bytes]:
+        return self.frames
+
+    def leave(self) -> None:
+        self.left += 1
+
+
+class _Peer:
+    """Stands for a process, with its link."""
+
+    session = SimpleNamespace(link=1)
+
+
+class Alone:
+    """A bypass with nothing around it but what it calls, which is written down."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.short = Short()
+        self.midway: set[int] = set()
+        self.todo: deque[Any] = deque()
+        exchange: Any = SimpleNamespace(
+            slip_in=lambda event: event(self.todo),
+            act=lambda most=0: self.calls.append(f"act {most}"),
+            past_books=self._past_books,
+        )
+        self.lines: Any = SimpleNamespace(
+            stir=lambda link: self.calls.append(f"stir {link}"),
+            send=self._full,
+            sending=False,
+        )
+        self.bypass = Bypass(
+            exchange,
+            cast("Any", None),
+            cast("Any", self.lines),
+            busy=self._busy,
+            watched=lambda: False,
+            wake=lambda: self.calls.append("wake"),
+            soon=lambda: self.calls.append("soon"),
+            midway=lambda link: link in self.midway,
+        )
+
+    def _past_books(self, event: Callable[[], Any]) -> Any:
+        self.calls.append("books")
+        return event()
+
+    def _busy(self) -> bool:
+        self.calls.append("busy?")
+        return False
+
+    def _full(self, link: int, _: bytes) -> None:
+        self.calls.append(f"full {link}")
+        self.lines.sending = True
+
+    def ask(self) -> bool:
+        peer: Any = _Peer()
+        client = SimpleNamespace(questions=[0])
+        source = SimpleNamespace(place=None, box=SimpleNamespace(client=client))
+        relay = SimpleNamespace(peer=peer)
+        question: Any = SimpleNamespace(
+            _source=source, _to=SimpleNamespace(box=relay), _id=1
+        )
+        lead: Any = LeadOfOne()
+        self.bypass._ways[peer] = _Way(self.bypass, cast("Any", self.short), lead)
+        return self.bypass.ask(question)
+
+    def wait(self, *frames: bytes, ended: bool = False) -> bool:
+        lead: Any = LeadOfOne(*frames, ended=ended)
+        way = _Way(self.bypass, cast("Any", self.short), lead)
+        stays = way.wait(Inbox(), None)
+        assert lead.left == 1
+        return stays
+
+
+_ACK = bytes((FrameType.ACK.value,))
+
+
+@pytest.fixture
+def nobody_is_struck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a thread that is not the main one."""
+    monkeypatch.setattr(_sync, "may_be_struck", lambda: False)
+
+
+@clause("BUS-FLOW-7")
+@pytest.mark.usefixtures("nobody_is_struck")
+def test_the_comm_thread_wakes_soon_for_what_came_past_it() -> None:
+    """To tell what was taken, in time."""
+    alone = Alone()
+
+    assert alone.wait(b"+1")
+
+    assert alone.calls == ["soon", "act 0"]
+    assert list(alone.todo) == [b"+1"]
+
+
+@clause("BUS-CHAN-7")
+@pytest.mark.usefixtures("nobody_is_struck")
+def test_what_came_behind_something_else_waits_for_that() -> None:
+    alone = Alone()
+
+    assert not alone.wait(b"+1", b"other", b"+2")
+
+    assert list(alone.todo) == [b"+1"]
+    assert alone.bypass.due
+    assert alone.bypass.take() == [(1, b"other"), (1, b"+2")]
+    assert alone.calls == ["wake", "act 0"]
+    assert not alone.bypass.due
+
+
+@clause("BUS-CHAN-7")
+def test_what_comes_behind_what_was_handed_over_is_handed_over() -> None:
+    alone = Alone()
+    alone.wait(b"other")
+
+    alone.wait(b"+1")
+
+    assert not alone.todo
+    assert alone.bypass.take() == [(1, b"other"), (1, b"+1")]
+
+
+@clause("QB-ERR-9")
+@pytest.mark.parametrize("struck", [False, True])
+def test_who_may_be_struck_takes_answers_only_and_does_no_more(
+    *, struck: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it was struck at may be lost; only an answer may be given twice."""
+    monkeypatch.setattr(_sync, "may_be_struck", lambda: struck)
+    alone = Alone()
+
+    alone.wait(b"+1")
+
+    assert alone.short.answers_only is struck
+    assert alone.calls == ["soon", *(["act 1", "soon"] if struck else ["act 0"])]
+
+
+@clause("BUS-CHAN-7")
+def test_the_body_of_a_long_message_is_taken_for_no_frame() -> None:
+    alone = Alone()
+    alone.midway.add(1)
+
+    alone.wait(b"+1")
+
+    assert not alone.todo
+    assert alone.bypass.take() == [(1, b"+1")]
+
+
+@clause("BUS-MSG-15")
+def test_whether_anything_goes_first_is_looked_at_while_nothing_is_done() -> None:
+    """Else something could be decided, and done, between the look and the frame."""
+    alone = Alone()
+
+    assert alone.ask()
+
+    assert alone.calls[:2] == ["books", "busy?"]
+
+
+@clause("BUS-CHAN-6")
+def test_what_finds_its_link_full_goes_on_when_there_is_room() -> None:
+    """The comm thread sees to that, and has to know that it is to."""
+    alone = Alone()
+
+    assert alone.ask()
+
+    assert alone.calls[2:] == ["full 1", "stir 1", "wake"]
+
+
+def test_an_acknowledgement_drives_nobody_from_a_link() -> None:
+    alone = Alone()
+
+    assert alone.wait(_ACK)
+
+    assert alone.bypass.take() == [(1, _ACK)]
+    assert alone.calls == ["wake"]
+
+
+@clause("BUS-CHAN-5")
+def test_the_comm_thread_is_to_see_that_a_peer_has_gone() -> None:
+    alone = Alone()
+
+    alone.wait(ended=True)
+
+    assert alone.calls == ["stir 1", "wake"]
+
+
+def test_who_waits_at_a_link_in_vain_does_so_some_times() -> None:
+    lead: Any = LeadOfOne()
+    way = _Way(Alone().bypass, cast("Any", Short()), lead)
+
+    waits = [way.wait(Inbox(), None) for _ in range(8)]
+
+    assert waits == [True] * 7 + [False]
