@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, cast
 import attrs
 
 from queuebroker import _sync
+from queuebroker.vigil import AWAKE_S, Vigil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -354,9 +355,12 @@ class Sleeper:
     on what wakes it, its socket, and needs no thread to be woken by. Made ready by
     `renew`, under the lock under which it is released. A plain socket that it was
     attached to may be waited in from then on: see `AT_ONCE`.
+
+    Where what it waits for comes soon, time after time, it stays awake for a moment
+    first: see `Vigil`.
     """
 
-    __slots__ = ("_at", "_bell", "_bells", "_poller", "_rung")
+    __slots__ = ("_at", "_bell", "_bells", "_poller", "_rung", "_vigil")
 
     def __init__(self) -> None:
         # The bell, until it is closed. One call makes it and keeps it: no interrupt
@@ -366,6 +370,7 @@ class Sleeper:
         [self._bell] = self._bells
         self._rung = False
         self._at: Socket | None = None  # which it waits in first
+        self._vigil: Final = Vigil()
         self._poller = select.poll()
         self._poller.register(self._bell, select.POLLIN)
 
@@ -412,6 +417,28 @@ class Sleeper:
         Raises:
             SocketFailure: the socket has failed.
         """
+        began, vigil = _sync.monotonic(), self._vigil
+        if vigil.due:
+            until = began + AWAKE_S
+            came = self._watched(until if deadline is None else min(until, deadline))
+            vigil.kept(came=came)
+            if came:
+                return
+        if self._sleep(deadline, alone=alone):
+            vigil.slept(_sync.monotonic() - began)
+
+    def _watched(self, until: float) -> bool:
+        # Not by `_sync.glance`: to yield would keep two processes that answer each
+        # other on one processor, each until the other yields. Other threads of this
+        # one run meanwhile: each look lets go of the interpreter lock.
+        stirs = self._poller.poll
+        while not stirs(0):
+            if _sync.monotonic() >= until:
+                return False
+        return True
+
+    def _sleep(self, deadline: float | None, *, alone: bool) -> bool:
+        """Sleep as `sleep` does; return whether anything woke it."""
         at = self._at
         if (
             alone
@@ -428,12 +455,11 @@ class Sleeper:
                 if not isinstance(error, BlockingIOError):  # else nothing came so far
                     raise SocketFailure(error) from None
             else:
-                return
+                return True
         if deadline is None:
-            self._poller.poll()
-        else:
-            rest_s = max(0.0, deadline - _sync.monotonic())
-            self._poller.poll(min(rest_s * 1000, _POLL_MS_MAX))
+            return bool(self._poller.poll())
+        rest_s = max(0.0, deadline - _sync.monotonic())
+        return bool(self._poller.poll(min(rest_s * 1000, _POLL_MS_MAX)))
 
     def close(self) -> None:
         """Give the descriptor back."""
