@@ -96,9 +96,13 @@ class WaitList:
 
     def leave(self, parker: Parker) -> None:
         """Take a parker off, if it is listed."""
-        if self._parkers and parker in self._parkers:
-            self._parkers.remove(parker)
-            self._review()
+        parkers = self._parkers
+        if parkers and parker in parkers:
+            parkers.remove(parker)
+            if parkers:
+                self._review()
+            else:
+                self.asleep = self._pinned
 
     def pin(self) -> None:
         """Let everybody who acts without the lock come and look from now on."""

@@ -512,16 +512,17 @@ class Bus:
     def _in_callback(self) -> bool:
         """Whether the calling thread runs a callback of a bus, or serves one."""
         me = _sync.get_ident()
-        return any(
-            thread._driver == me
-            for bus in {self, *list(self._others.values())}
-            for thread in list(bus._threads)
-        )
+        for bus in (self, *self._others.values()):
+            for thread in bus._threads.copy():
+                if thread._driver == me:
+                    return True
+        return False
 
     def _thread_of(self, manager: ThreadManager) -> BusThread | None:
-        with self._lock:
-            found = (each for each in self._threads if each._manager is manager)
-            return next(found, None)
+        for thread in self._threads.copy():
+            if thread._manager is manager:
+                return thread
+        return None
 
     def _default_thread(self) -> BusThread:
         with self._lock:

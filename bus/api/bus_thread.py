@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from bus.api.arguments import check_callback, deadline_after, duration
@@ -133,9 +134,9 @@ class BusThread:
         """
         while not done():
             self._check_takes_tasks()
-            rest_s = remaining_s(deadline)
+            rest_s = None if deadline is None else remaining_s(deadline)
             # With no time left, too: what is here already is served once.
-            self._poll(deadline)
+            self._serve(partial(self._manager.poll, rest_s))
             if rest_s == 0.0:
                 return bool(done())
         return True
@@ -175,7 +176,7 @@ class BusThread:
         # Else its author is about to see that it has stopped.
 
     def _poll(self, deadline: float | None) -> int:
-        return self._serve(lambda: self._manager.poll(remaining_s(deadline)))
+        return self._serve(partial(self._manager.poll, remaining_s(deadline)))
 
     def _serve(self, serve: Callable[[], int | None]) -> int:
         with self._drive:

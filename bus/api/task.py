@@ -19,6 +19,7 @@ from bus.api.arguments import (
     new_account_limits,
     wrong_type,
 )
+from bus.api.awaited import AwaitedAnswer
 from bus.api.questions import Question
 from bus.api.subscription import Subscription, Watch
 from bus.errors import (
@@ -31,7 +32,6 @@ from bus.message import Incoming, Kind, Response
 from bus.payload import freeze_within
 from bus.threads.account import Account, Overflow
 from queuebroker import _sync
-from queuebroker.parking import taken_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -208,7 +208,11 @@ class Task:
         check_optional_callback("on_response", on_response)
         names = addressees(to)
         timeout = answer_timeout(self._bus._config, timeout)
-        return self._command(names, payload, bus, on_response, ref, timeout, None)
+        deadline = deadline_after(timeout)
+        self._check()
+        return self._command(
+            names, payload, bus, on_response, ref, timeout, deadline, None
+        )
 
     def _tell(
         self, to: str, payload: Any, bus: str | None, timeout: float | Unset | None
@@ -275,12 +279,11 @@ class Task:
         on_response: Callable[[Response], object] | None,
         ref: object,
         timeout: float | None,
+        deadline: float | None,
         gone: Callable[[], object] | None,
         *,
         direct: bool = False,
     ) -> CommandHandle:
-        deadline = deadline_after(timeout)
-        self._check()
         # All that can be wrong, for all addressees, before anything is sent to one.
         routes = [(str(where), *self._bus._route(where, bus)) for where in to]
         config = self._bus._config
@@ -355,53 +358,52 @@ class Task:
         if self._bus._in_callback():
             msg = "cannot call within a callback: use command(on_response=)"
             raise RuntimeError(msg)
-        outcome: list[Response] = []
-        drives = place.owned()
-        thread = self.thread
-        parker = taken_lock()
-
-        def rouse() -> None:
-            # The task may have moved away from the thread that waits here.
-            if not drives:
-                parker.release()
-            elif not place.owned():
-                place.ask(lambda: None)
-
-        def heard(response: Response) -> None:
-            outcome.append(response)
-            rouse()
-
-        def over() -> bool:
-            return bool(outcome) or self._entry.place is None
-
-        questions = self._receiver.questions
+        thread = self._bus._thread_of(place)
+        if thread is None:  # it has ended just now
+            raise UnknownTaskError(self._entry.name)
+        awaited = AwaitedAnswer(self._entry, place)
+        heard = awaited.heard  # one and the same, by which the question is found
         try:
             handle = self._command(
-                (to,), payload, bus, heard, None, timeout, rouse, direct=not drives
+                *((to,), payload, bus, heard, None, timeout, deadline, awaited.rouse),
+                direct=not awaited.drives,
             )
-            question = questions.get(handle._numbers[0])
-            if drives:
-                thread._serve_until(over, None)
-            elif not _sync.park(parker, over, deadline) and handle.cancel():
-                # By this thread's own clock: that of the task may be busy.
-                assert question is not None
-                error = question.time_is_up()
-                assert error is not None
-                raise error
-            handle.cancel()
+            if awaited.parker is None:
+                thread._serve_until(awaited.over, None)
+            else:
+                self._await(awaited, handle, deadline)
+            if awaited.response is None:
+                handle.cancel()
         except BaseException:
             # It may have been struck before it had the handle.
-            for question in questions.close_for(heard):
+            for question in self._receiver.questions.close_for(heard):
                 if question.message is not None:
                     question.message._deadline = 0.0  # as `CommandHandle.cancel`
             raise
-        if not outcome:
+        response = awaited.response
+        if response is None:
             self._bus._check()  # if it was closed, that is what to tell
             raise UnknownTaskError(self._entry.name)
-        response = outcome[0]
         if response.error is not None:
             raise response.error
         return response.payload
+
+    def _await(
+        self, awaited: AwaitedAnswer, handle: CommandHandle, deadline: float | None
+    ) -> None:
+        """Sleep until a call is over, in a thread that does not host the task.
+
+        Raises:
+            BusError: its time is up.
+        """
+        assert awaited.parker is not None
+        question = self._receiver.questions.get(handle._numbers[0])
+        if not _sync.park(awaited.parker, awaited.over, deadline) and handle.cancel():
+            # By this thread's own clock: that of the task may be busy.
+            assert question is not None
+            error = question.time_is_up()
+            assert error is not None
+            raise error
 
     def respond(
         self, message: Incoming, payload: Any = None, *, error: str | None = None

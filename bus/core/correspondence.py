@@ -182,6 +182,30 @@ class Correspondence:
         relay: Relay = question._source.box
         if relay.peer.relays.get(relay.number) is not relay:
             return False
+        self._answer(relay, (self._answer_parcel(question, payload, error),))
+        return True
+
+    def answer_all(self, answers: Sequence[tuple[Incoming, Payload]]) -> None:
+        """Send what one task answers another's questions by, as `answer`."""
+        relay: Relay = answers[0][0]._source.box
+        if relay.peer.relays.get(relay.number) is relay:
+            self._answer(
+                relay,
+                [self._answer_parcel(each, payload, None) for each, payload in answers],
+            )
+
+    @staticmethod
+    def _answer(relay: Relay, parcels: Sequence[Parcel]) -> None:
+        relay.append(parcels)
+        relay.pump()
+        limits = relay.limits
+        for parcel in parcels:
+            relay.peer.answered(parcel.size, limits)
+
+    def _answer_parcel(
+        self, question: Incoming, payload: Payload, error: str | None
+    ) -> Parcel:
+        relay: Relay = question._source.box
         command = question.kind is Kind.COMMAND
         source = self._relays.known(question._to)
         flags, body = (FAILED, encode(error)) if error is not None else packed(payload)
@@ -189,7 +213,7 @@ class Correspondence:
         if question._trace is not None:
             trace = question._trace.answer(source.id.number, len(body))
             trace.accepted(relay.entry.id.number)
-        parcel = Parcel(
+        return Parcel(
             kind=Kind.COMMAND_RESPONSE if command else Kind.NOTIFICATION_RESPONSE,
             source=source,
             relay=source.relay,
@@ -201,10 +225,6 @@ class Correspondence:
             size=len(body),
             trace=trace,
         )
-        relay.append((parcel,))
-        relay.pump()
-        relay.peer.answered(len(body), self._neighbours.limits)
-        return True
 
     def notify(
         self,

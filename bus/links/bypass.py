@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from bus.core.shortcut import Shortcut
 from bus.core.wire import FrameType
+from bus.threads.exchange import Slip
 from queuebroker import _sync
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from bus.message import Incoming
     from bus.payload import Payload
     from bus.threads.exchange import Exchange
-    from bus.threads.inbox import Inbox
+    from bus.threads.thread_manager import ThreadManager
 
 __all__ = ["Bypass"]
 
@@ -128,8 +129,7 @@ class Bypass:
                 if went is None:
                     return False
                 way, frame = went
-                self._lines.send(way.shortcut.link, frame)
-                if self._lines.sending:
+                if not self._lines.send(way.shortcut.link, frame):
                     self.look_at(way.shortcut.link)  # it goes on when there is room
         except BaseException:
             # It may be noted as sent, and not be; then a new link carries it again.
@@ -181,9 +181,9 @@ class Bypass:
 
     def enter(self) -> None:
         """Enter in the books what went, and came, past them."""
-        while self._touched:
-            short, _ = self._touched.popitem()
+        for short in self._touched:
             short.enter(_sync.monotonic())
+        self._touched.clear()
 
     # For the comm thread, under ``hold``.
 
@@ -198,27 +198,31 @@ class Bypass:
 
     # For a thread of tasks that has the lead of a link.
 
-    def receive(self, short: Shortcut, frames: Sequence[bytes]) -> tuple[bool, bool]:
+    def receive(
+        self, short: Shortcut, frames: Sequence[bytes], place: ThreadManager
+    ) -> tuple[bool, bool, bool]:
         """Take frames from a link, under ``hold``.
 
-        Returns whether any has a message for a task here, which is to be done then, and
-        whether there was anything else but acknowledgements.
+        Returns whether any had a message for a task here; whether one of these waits
+        for `act`; and whether there was anything else but acknowledgements.
         """
-        slipped = other = False
-        came = partial(self._came, short, answers_only=_sync.may_be_struck())
+        slipped = waits = other = False
+        came = partial(self._came, short, answers_only=place.main)
         for frame in frames:
-            if self._is_next(short.link) and self._exchange.slip_in(
-                partial(came, frame)
-            ):
-                slipped = True
-            else:
+            slip = Slip.REFUSED
+            if self._is_next(short.link):
+                slip = self._exchange.slip_in(partial(came, frame), place)
+            if slip is Slip.REFUSED:
                 self._given.append((short.link, frame))
                 other = other or frame[:1] != _ACK
+            else:
+                slipped = True
+                waits = waits or slip is Slip.WAITS
         if self._given:
             self._wake()
         elif slipped:
             self._soon()
-        return slipped, other
+        return slipped, waits, other
 
     def _is_next(self, link: int) -> bool:
         """Whether nothing is before what came by a link, and it is a frame."""
@@ -245,9 +249,9 @@ class Bypass:
         self._lines.give_up(link)
         self.look_at(link)
 
-    def act(self) -> None:
+    def act(self, *, main: bool) -> None:
         """Do what was decided; no more than what came, where that may be struck."""
-        if _sync.may_be_struck():
+        if main:
             self._exchange.act(1)
             self._soon()  # if there is more, or this was
         else:
@@ -276,15 +280,21 @@ class _Way:
         last = self.question
         return last is not None and last._id in last._source.box.client.questions
 
-    def wait(self, inbox: Inbox, deadline: float | None) -> bool:
+    def wait(self, place: ThreadManager, deadline: float | None) -> bool:
         """Wait for the link, or for the inbox; False if that alone is to be waited for.
 
-        What came by the link is in an inbox when this returns, or with the comm thread.
+        What came by the link is in a mailbox or an inbox when this returns, or with the
+        comm thread.
         """
-        bypass, short, lead = self._bypass, self.shortcut, self._lead
+        bypass, short, lead, inbox = (
+            self._bypass,
+            self.shortcut,
+            self._lead,
+            place.inbox,
+        )
         if not short.stands or not lead.take(inbox):
             return False
-        reading = slipped = other = False
+        reading = slipped = waits = other = False
         try:
             # After it was listed there: who has posted before did not see it.
             if not inbox.items:
@@ -292,7 +302,7 @@ class _Way:
             with bypass.hold:
                 reading = True
                 frames = lead.read()
-                slipped, other = bypass.receive(short, frames)
+                slipped, waits, other = bypass.receive(short, frames, place)
                 reading = False
                 lead.leave()
         except BaseException:
@@ -302,8 +312,8 @@ class _Way:
             raise
         if lead.ended:
             bypass.look_at(short.link)
-        if slipped:
-            bypass.act()
+        if waits:
+            bypass.act(main=place.main)
         self._vain = 0 if slipped else self._vain + 1
         return not other and self._vain < _VAIN_MAX
 

@@ -40,7 +40,7 @@ from bus.links.extractions import Extractions
 from bus.links.lines import Lines
 from bus.links.relay_host import Posted, RelayHost, Said
 from bus.rights import UNRESTRICTED
-from bus.threads.delivery import Answer
+from bus.threads.delivery import answer_of
 from bus.threads.verdict import Verdict
 from queuebroker import _sync
 from queuebroker.parking import taken_lock
@@ -288,10 +288,9 @@ class CommThread:
         False if there is anything, and the calling thread must not do that.
         """
         bypass = self._bypass
-        if bypass.unentered:
-            if not self._ended and _sync.may_be_struck():
-                return False
-            bypass.enter()
+        if bypass.unentered and not self._ended and _sync.may_be_struck():
+            return False
+        bypass.enter()
         return True
 
     def have_entered(self) -> None:
@@ -334,6 +333,10 @@ class CommThread:
         if self._arrivals.holds(entry):
             self._exchange.decide(lambda: [Resume(entry)])
 
+    def holds(self, entry: Entry) -> bool:
+        """Whether anything is held back for a task that had no room for it."""
+        return self._arrivals.holds(entry)
+
     def open(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         """Let a relay send; first what waited for its name."""
 
@@ -354,17 +357,8 @@ class CommThread:
                 self._arrivals.deliver(entry, messages)
             case Resume(entry):
                 self._arrivals.resume(entry)
-            case Reply(entry, number, responder, payload, error, final, trace):
-                answer = Answer(
-                    _to=entry,
-                    number=number,
-                    responder=responder,
-                    payload=payload,
-                    error=error,
-                    final=final,
-                    _trace=trace,
-                )
-                self._arrivals.answer(entry, answer)
+            case Reply():
+                self._arrivals.answer(action.entry, answer_of(action))
             case Vacate(entry, messages, final):
                 self._host.ask(lambda: self._vacate(entry, messages, final=final))
             case Send() | HangUp() | Dial():

@@ -82,8 +82,10 @@ class Extractions:
             return False
         if not self.awaited or self._bytes >= self._bytes_max:
             return True
-        read = sum([run.at - run.told for run in self._reading.copy()])
-        return len(self._taken) + read >= self._messages_max
+        read = len(self._taken)
+        if self._reading:
+            read += sum([run.at - run.told for run in self._reading.copy()])
+        return read >= self._messages_max
 
     # For the comm thread.
 

@@ -195,11 +195,14 @@ class Lines:
 
     # What goes over them.
 
-    def send(self, number: int, frame: bytes) -> None:
-        """Put a frame on a link; on one that is gone, nowhere (BUS-CHAN-4)."""
+    def send(self, number: int, frame: bytes) -> bool:
+        """Put a frame on a link; on one that is gone, nowhere (BUS-CHAN-4).
+
+        False if it waits for room there.
+        """
         queue = self._queues.get(number)
         if queue is None:
-            return
+            return True
         waiting = self._unsent.get(number)
         if waiting is None:
             try:
@@ -207,18 +210,20 @@ class Lines:
             except SendTimeoutError:
                 self._unsent[number] = deque([frame])
                 self._weights[number] = len(frame)
+                return False
             except DisconnectedError:
-                return  # that is told when what came before is read (BUS-CHAN-5)
-        else:
-            waiting.append(frame)
-            self._weights[number] += len(frame)
-            frames_max, bytes_max = self._backlog
-            if len(waiting) > frames_max or self._weights[number] > bytes_max:
-                # Who is there reads nothing. If it does after all, it makes another
-                # link, or this process does; nothing is lost by that.
-                self._given_up(number)
-                self._forget_unsent(number)
-                queue.disconnect()
+                pass  # that is told when what came before is read (BUS-CHAN-5)
+            return True
+        waiting.append(frame)
+        self._weights[number] += len(frame)
+        frames_max, bytes_max = self._backlog
+        if len(waiting) > frames_max or self._weights[number] > bytes_max:
+            # Who is there reads nothing. If it does after all, it makes another link,
+            # or this process does; nothing is lost by that.
+            self._given_up(number)
+            self._forget_unsent(number)
+            queue.disconnect()
+        return False
 
     def give_up(self, number: int) -> None:
         """Close a link at once, as if it had been lost; from any thread."""

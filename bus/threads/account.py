@@ -194,15 +194,22 @@ class Account:
         self, message: Incoming, dropped: list[Incoming], lock: _thread.LockType
     ) -> Admission:
         """Put a message on the account, in the thread that hosts the receiver."""
-        if self._unread is None and not self.gap:
-            self._inside += 1
-            self._inside_bytes += message._size
-            if not self._over():
-                return Admission.ACCEPTED
-            self._inside -= 1
-            self._inside_bytes -= message._size
+        if self.admit_at_once(message):
+            return Admission.ACCEPTED
         with lock:
             return self.admit_locked(message, dropped)
+
+    def admit_at_once(self, message: Incoming) -> bool:
+        """Put a message on the account at no cost to others, likewise; no lock."""
+        if self._unread is not None or self.gap:
+            return False
+        self._inside += 1
+        self._inside_bytes += message._size
+        if not self._over():
+            return True
+        self._inside -= 1
+        self._inside_bytes -= message._size
+        return False
 
     def full(self, size: int) -> bool:
         """Whether there is no room for so many bytes more; a look, with no lock."""

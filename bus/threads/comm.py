@@ -72,3 +72,6 @@ class Comm(Protocol):
 
     def left(self, entry: Entry) -> None:
         """Note that a task has gone from its place."""
+
+    def holds(self, entry: Entry) -> bool:
+        """Whether anything is held back for a task that had no room for it."""

@@ -14,10 +14,11 @@ from bus.message import Incoming
 
 if TYPE_CHECKING:
     from bus.address import Address
+    from bus.core.actions import Reply
     from bus.errors import BusError
     from bus.message import Presence, Undelivered
 
-__all__ = ["Answer", "Delivery", "News", "Returned"]
+__all__ = ["Answer", "Delivery", "News", "Returned", "answer_of"]
 
 
 class Answer(msgspec.Struct, eq=False, kw_only=True):
@@ -59,3 +60,16 @@ class Returned(msgspec.Struct, eq=False, kw_only=True):
 
 
 Delivery = Incoming | Answer | News | Returned
+
+
+def answer_of(reply: Reply) -> Answer:
+    """Return what a task here gets of an answer that came over a link."""
+    return Answer(
+        _to=reply.entry,
+        number=reply.number,
+        responder=reply.responder,
+        payload=reply.payload,
+        error=reply.error,
+        final=reply.final,
+        _trace=reply.trace,
+    )

@@ -9,18 +9,19 @@ message is posted; if the task has left its place in between, it is looked up ag
 
 from __future__ import annotations
 
+import enum
 import itertools
 import math
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from bus.core.actions import Action, Confirm, Evict, Fail, Open, Reply, Tell
+from bus.core.actions import Action, Confirm, Evict, Fail, Open, Post, Reply, Tell
 from bus.core.trace import Tracer
 from bus.errors import UnknownTaskError
 from bus.message import Incoming, Kind
 from bus.threads.account import Admission
-from bus.threads.delivery import Answer, Delivery, News
+from bus.threads.delivery import Answer, Delivery, News, answer_of
 from bus.threads.mailbox import Client, Mailbox
 from queuebroker import _sync
 from queuebroker.arguments import deadline_after
@@ -37,9 +38,21 @@ if TYPE_CHECKING:
     from bus.threads.comm import Comm
     from bus.threads.thread_manager import ThreadManager
 
-__all__ = ["Exchange"]
+__all__ = ["Exchange", "Slip"]
 
 T = TypeVar("T")
+
+
+class Slip(enum.Enum):
+    """What became of something that came past the books.
+
+    REFUSED: it is to be read as all else. WAITS: it waits for `Exchange.act`. DONE: it
+    is in the mailbox of its task.
+    """
+
+    REFUSED = enum.auto()
+    WAITS = enum.auto()
+    DONE = enum.auto()
 
 
 class Exchange:
@@ -110,10 +123,37 @@ class Exchange:
         with self._lock:
             return None if self._todo or self._acting else event()
 
-    def slip_in(self, event: Callable[[deque[Action]], bool]) -> bool:
-        """Let something join what is to be done, to be entered later; `act` then."""
+    def slip_in(
+        self, event: Callable[[deque[Action]], bool], place: ThreadManager
+    ) -> Slip:
+        """Let something that came join what is to be done, to be entered later.
+
+        What is for a task of the calling thread, which is ``place``, is done at once if
+        nothing goes before it.
+        """
         with self._lock:
-            return event(self._todo)
+            todo = self._todo
+            first = not (todo or self._acting)
+            if not event(todo):
+                return Slip.REFUSED
+            if first and self._accepted_by(place, todo[0]):
+                # After an interrupt before this an answer is given twice, which does no
+                # harm; and only answers come where one may strike.
+                del todo[0]
+                return Slip.DONE
+            return Slip.WAITS
+
+    def _accepted_by(self, place: ThreadManager, action: Action) -> bool:
+        if type(action) is Reply:
+            return place.accept(answer_of(action))
+        assert type(action) is Post
+        assert self.comm is not None
+        [message] = action.messages
+        assert type(message) is Incoming
+        if self.comm.holds(action.entry):
+            return False
+        message._account = action.entry.box.client.account
+        return place.accept(message)
 
     def tell(self, event: Callable[[], Any]) -> None:
         """Tell the manager something that has consequences nowhere but elsewhere."""

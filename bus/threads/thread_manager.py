@@ -54,8 +54,11 @@ class Request:
 class Way(Protocol):
     """Where else a thread may wait: see `bus.links.bypass`."""
 
-    def wait(self, inbox: Inbox, deadline: float | None) -> bool:
-        """Wait there and for the inbox; False if it is to be the inbox alone now."""
+    def wait(self, place: ThreadManager, deadline: float | None) -> bool:
+        """Wait there and for the inbox of the calling thread, which is ``place``.
+
+        False if it is to be the inbox alone the next time.
+        """
 
 
 class ThreadManager:
@@ -63,6 +66,7 @@ class ThreadManager:
 
     name: of the thread, for people.
     ident: the thread that runs it; None before one has adopted it.
+    main: whether that is the main one, the only one where an interrupt may strike.
     running: the task whose callback runs, None between callbacks.
     way: where it may wait as well as at its inbox, since what it speaks with is there;
       None if nowhere.
@@ -86,6 +90,7 @@ class ThreadManager:
         "ended",
         "ident",
         "inbox",
+        "main",
         "name",
         "running",
         "since",
@@ -96,6 +101,7 @@ class ThreadManager:
         self.name: Final = name
         self.inbox: Final = Inbox()
         self.ident: int | None = None
+        self.main: bool = False
         # Held while the thread serves: who takes it over waits for that.
         self.driving: Final[_thread.LockType] = _sync.Lock()
         self.running: Client | None = None
@@ -171,6 +177,7 @@ class ThreadManager:
     def adopt(self) -> None:
         """Run from now on in the calling thread; waits until no other serves."""
         with self.driving:
+            self.main = _sync.may_be_struck()
             self.ident = _sync.get_ident()
 
     def run(self) -> None:
@@ -306,28 +313,45 @@ class ThreadManager:
         self._put(entry.box, message)
         return Admission.ACCEPTED
 
+    def accept(self, message: Delivery) -> bool:
+        """Put something in a mailbox at once, with no lock, and nobody to be told.
+
+        False if anything is in the way, or might go first; then nothing has happened.
+        """
+        entry: Entry = message._to
+        if entry.place is not self or self.inbox.items:
+            return False
+        if isinstance(message, Incoming) and not message._account.admit_at_once(
+            message
+        ):
+            return False
+        self._put(entry.box, message)
+        return True
+
     def _take_in(self, until: float | None) -> None:
         """Take in what was posted; wait for it only if there is nothing else to do."""
         if not (self._ready or self._requests or self.inbox.items):
-            due = self._timers[0][0] if self._timers else None
-            waits = [each for each in (until, due) if each is not None]
-            items = self._await(min(waits, default=None))
+            if self._timers and (until is None or self._timers[0][0] < until):
+                until = self._timers[0][0]
+            items = self._await(until)
         else:
             items = self.inbox.take_now()
-        strays = self._distribute(items)
-        assert not strays
+        if items:
+            strays = self._distribute(items)
+            assert not strays
         while self._requests:
             self._requests.popleft().run()
 
     def _await(self, deadline: float | None) -> deque[Any]:
         """Return what was posted, as soon as anything is, or time is up."""
         while self.way is not None:
-            if not self.way.wait(self.inbox, deadline):
+            if not self.way.wait(self, deadline):
                 self.way = None
-            # Not only what was posted: what others decided may have been done here.
+            # Not only what was posted: what others decided may have been done here, and
+            # what came by that way may be in a mailbox.
             late = deadline is not None and deadline <= _sync.monotonic()
-            if late or self.pending():
-                return self.inbox.take_now()
+            if late or self._ready or self._requests or self.inbox.items:
+                return self.inbox.take_now() if self.inbox.items else deque()
         return self.inbox.take(deadline)
 
     def _distribute(self, items: Iterable[Any]) -> list[Any]:

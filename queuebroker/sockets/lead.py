@@ -45,18 +45,18 @@ class Lead:
     def take(self, elsewhere: Elsewhere) -> bool:
         """Read from now on; False if another does, or something is to be received."""
         connection = self._connection
-        link, arrived = connection.link, connection.inbox.arrived
+        inbox = connection.inbox
         leads = False
         try:
             with connection.lock:
                 try:
-                    if not connection.inbox.empty():
+                    if len(inbox):
                         return False
                     if not connection.lead_locked(owned=True):
                         return False
                     leads = True
-                    sleeper = link.sleeper.renew()
-                    arrived.enlist(sleeper)  # released if the driver ends
+                    sleeper = connection.link.sleeper.renew()
+                    inbox.arrived.enlist(sleeper)  # released if the driver ends
                 except BaseException:
                     connection.recover_locked()
                     raise
@@ -84,12 +84,14 @@ class Lead:
                 message = connection.read_one_locked()
                 if message is None:
                     return []
-                rest = connection.grab_run_locked(len(connection.inbox))
+                frames = [message]
+                if more := len(connection.inbox):
+                    frames += connection.grab_run_locked(more) or ()
             except BaseException:
                 connection.recover_locked()
                 raise
         connection.settle()
-        return [message, *(rest or ())]
+        return frames
 
     @property
     def ended(self) -> bool:

@@ -86,7 +86,7 @@ class SocketMessageQueue(LockedMessageQueue):
             if fds:
                 self._send_described(message, fds, timeout)
                 return
-        if timeout is not None:
+        if timeout is not None and not (type(timeout) is int and timeout == 0):
             deadline_after(timeout)  # a wrong one is an error in every state
         try:
             with connection.lock:

@@ -10,8 +10,8 @@ import pytest
 
 from bus.core.wire import FrameType
 from bus.links.bypass import Bypass, _Way
+from bus.threads.exchange import Slip
 from bus.threads.inbox import Inbox
-from queuebroker import _sync
 from specs.clauses import clause
 
 if TYPE_CHECKING:
@@ -24,12 +24,16 @@ class Short:
     link = 1
     stands = True
     answers_only = False
+    entered = 0
 
     def ask(self, *_: Any) -> bytes:
         return b"question"
 
     def __len__(self) -> int:
         return 1
+
+    def enter(self, _: float) -> None:
+        self.entered += 1
 
     def came(self, data: bytes, _: float, todo: Any, *, answers_only: bool) -> bool:
         self.answers_only = answers_only
@@ -73,8 +77,11 @@ class Alone:
         self.short = Short()
         self.midway: set[int] = set()
         self.todo: deque[Any] = deque()
+        self.place: Any = SimpleNamespace(inbox=Inbox(), main=False)
+        # What becomes of what is taken.
+        self.slip = Slip.WAITS
         exchange: Any = SimpleNamespace(
-            slip_in=lambda event: event(self.todo),
+            slip_in=self._slip_in,
             act=lambda most=0: self.calls.append(f"act {most}"),
             past_books=self._past_books,
         )
@@ -94,6 +101,10 @@ class Alone:
             midway=lambda link: link in self.midway,
         )
 
+    def _slip_in(self, event: Callable[[Any], bool], place: Any) -> Slip:
+        assert place is self.place
+        return self.slip if event(self.todo) else Slip.REFUSED
+
     def _past_books(self, event: Callable[[], Any]) -> Any:
         self.calls.append("books")
         return event()
@@ -102,9 +113,9 @@ class Alone:
         self.calls.append("busy?")
         return False
 
-    def _full(self, link: int, _: bytes) -> None:
+    def _full(self, link: int, _: bytes) -> bool:
         self.calls.append(f"full {link}")
-        self.lines.sending = True
+        return False
 
     def ask(self) -> bool:
         peer: Any = _Peer()
@@ -121,7 +132,7 @@ class Alone:
     def wait(self, *frames: bytes, ended: bool = False) -> bool:
         lead: Any = LeadOfOne(*frames, ended=ended)
         way = _Way(self.bypass, cast("Any", self.short), lead)
-        stays = way.wait(Inbox(), None)
+        stays = way.wait(self.place, None)
         assert lead.left == 1
         return stays
 
@@ -129,14 +140,7 @@ class Alone:
 _ACK = bytes((FrameType.ACK.value,))
 
 
-@pytest.fixture
-def nobody_is_struck(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a thread that is not the main one."""
-    monkeypatch.setattr(_sync, "may_be_struck", lambda: False)
-
-
 @clause("BUS-FLOW-7")
-@pytest.mark.usefixtures("nobody_is_struck")
 def test_the_comm_thread_wakes_soon_for_what_came_past_it() -> None:
     """To tell what was taken, in time."""
     alone = Alone()
@@ -148,7 +152,6 @@ def test_the_comm_thread_wakes_soon_for_what_came_past_it() -> None:
 
 
 @clause("BUS-CHAN-7")
-@pytest.mark.usefixtures("nobody_is_struck")
 def test_what_came_behind_something_else_waits_for_that() -> None:
     alone = Alone()
 
@@ -159,6 +162,16 @@ def test_what_came_behind_something_else_waits_for_that() -> None:
     assert alone.bypass.take() == [(1, b"other"), (1, b"+2")]
     assert alone.calls == ["wake", "act 0"]
     assert not alone.bypass.due
+
+
+@clause("BUS-CHAN-7")
+def test_what_is_in_a_mailbox_already_is_not_to_be_done() -> None:
+    alone = Alone()
+    alone.slip = Slip.DONE
+
+    assert alone.wait(b"+1")
+
+    assert alone.calls == ["soon"]
 
 
 @clause("BUS-CHAN-7")
@@ -174,12 +187,10 @@ def test_what_comes_behind_what_was_handed_over_is_handed_over() -> None:
 
 @clause("QB-ERR-9")
 @pytest.mark.parametrize("struck", [False, True])
-def test_who_may_be_struck_takes_answers_only_and_does_no_more(
-    *, struck: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_may_be_struck_takes_answers_only_and_does_no_more(*, struck: bool) -> None:
     """What it was struck at may be lost; only an answer may be given twice."""
-    monkeypatch.setattr(_sync, "may_be_struck", lambda: struck)
     alone = Alone()
+    alone.place.main = struck
 
     alone.wait(b"+1")
 
@@ -238,8 +249,21 @@ def test_the_comm_thread_is_to_see_that_a_peer_has_gone() -> None:
 
 def test_who_waits_at_a_link_in_vain_does_so_some_times() -> None:
     lead: Any = LeadOfOne()
-    way = _Way(Alone().bypass, cast("Any", Short()), lead)
+    alone = Alone()
+    way = _Way(alone.bypass, cast("Any", Short()), lead)
 
-    waits = [way.wait(Inbox(), None) for _ in range(8)]
+    waits = [way.wait(alone.place, None) for _ in range(8)]
 
     assert waits == [True] * 7 + [False]
+
+
+@clause("BUS-MSG-15")
+def test_what_was_touched_is_entered_though_nothing_went_yet() -> None:
+    """It has looked at the books, and what it saw may be about to change."""
+    alone = Alone()
+    alone.ask()
+
+    alone.bypass.enter()
+    alone.bypass.enter()
+
+    assert alone.short.entered == 1

@@ -353,8 +353,8 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/lines.py",
-                "            if len(waiting) > frames_max or self._weights[number] > bytes_max:\n",
-                "            if len(waiting) > 10 * frames_max:\n",
+                "        if len(waiting) > frames_max or self._weights[number] > bytes_max:\n",
+                "        if len(waiting) > 10 * frames_max:\n",
             ),
         ),
     ),

@@ -259,8 +259,8 @@ BUS_ROUTING: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/account.py",
-                "            self._inside += 1\n            self._inside_bytes += message._size\n            if not self._over():\n                return Admission.ACCEPTED\n            self._inside -= 1\n            self._inside_bytes -= message._size\n",
-                "            if not self.full(message._size):\n                self._inside += 1\n                self._inside_bytes += message._size\n                return Admission.ACCEPTED\n",
+                "        self._inside += 1\n        self._inside_bytes += message._size\n        if not self._over():\n            return True\n        self._inside -= 1\n        self._inside_bytes -= message._size\n",
+                "        if not self.full(message._size):\n            self._inside += 1\n            self._inside_bytes += message._size\n            return True\n",
             ),
         ),
     ),

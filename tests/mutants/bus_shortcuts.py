@@ -14,7 +14,7 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         "Y1",
         "a question goes past what is to be said before it",
         ("BUS-MSG-15",),
-        (Edit(_SHORTCUT, "            and not peer.session.speaks\n", ""),),
+        (Edit(_SHORTCUT, "            and not session.speaks\n", ""),),
     ),
     Mutant(
         "Y2",
@@ -29,8 +29,8 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 _SHORTCUT,
-                "            self.stands\n            and peer",
-                "            peer",
+                "            self.stands\n            and not session",
+                "            not session",
             ),
         ),
     ),
@@ -47,8 +47,8 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 _SHORTCUT,
-                "                    remote.intake.arrived(peer, batch, now)\n",
-                "                    pass\n",
+                "            remote.intake.arrived(peer, batch, now)\n",
+                "            pass\n",
             ),
         ),
     ),
@@ -68,7 +68,7 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         "Y7",
         "what a guest sends is not looked at if it comes past the books",
         ("BUS-SEC-1",),
-        (Edit(_SHORTCUT, "            or not self.peer.rights.whole\n", ""),),
+        (Edit(_SHORTCUT, " or not peer.rights.whole", ""),),
     ),
     Mutant(
         "Y8",
@@ -185,7 +185,7 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/comm_thread.py",
-                "            if not self._ended and _sync.may_be_struck():\n                return False\n",
+                "        if bypass.unentered and not self._ended and _sync.may_be_struck():\n            return False\n",
                 "",
             ),
         ),
@@ -209,7 +209,7 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/thread_manager.py",
-                "            if late or self.pending():\n",
+                "            if late or self._ready or self._requests or self.inbox.items:\n",
                 "            if late or self.inbox.items:\n",
             ),
         ),
@@ -221,8 +221,8 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 _SHORTCUT,
-                "            or relay.state is not RelayState.NAMED  # it is elsewhere by now\n",
-                "",
+                "                relay.state is not RelayState.NAMED  # it is elsewhere by now\n                or ",
+                "                ",
             ),
         ),
     ),
@@ -253,6 +253,114 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
                 "bus/threads/exchange.py",
                 "            self.comm.do(action)\n            self._taken = None\n            return\n",
                 "            self._taken = None\n            self.comm.do(action)\n            return\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y25",
+        "that a question may go past the books is remembered though all is decided anew",
+        ("BUS-MSG-15", "BUS-ROUTE-3"),
+        (
+            Edit(
+                _SHORTCUT,
+                "        self._leave = self._ends = None\n        if not",
+                "        self._ends = None\n        if not",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y26",
+        "what was looked at past the books is forgotten only if anything went",
+        ("BUS-MSG-15",),
+        (
+            Edit(
+                _BYPASS,
+                "            short.enter(_sync.monotonic())\n",
+                "            if len(short) > 1:\n                short.enter(_sync.monotonic())\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y27",
+        "what comes past the books overtakes what was posted before",
+        ("BUS-MSG-15",),
+        (
+            Edit(
+                "bus/threads/thread_manager.py",
+                "        if entry.place is not self or self.inbox.items:\n            return False\n        if isinstance",
+                "        if entry.place is not self:\n            return False\n        if isinstance",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y28",
+        "what comes past the books overtakes what is held back",
+        ("BUS-MSG-15",),
+        (
+            Edit(
+                "bus/threads/exchange.py",
+                "        if self.comm.holds(action.entry):\n            return False\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y29",
+        "what comes past the books overtakes what is to be done",
+        ("BUS-MSG-15",),
+        (
+            Edit(
+                "bus/threads/exchange.py",
+                "            first = not (todo or self._acting)\n",
+                "            first = not todo\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y30",
+        "of many answers that are entered as one the first is entered",
+        ("AMO-7",),
+        (
+            Edit(
+                "bus/core/correspondence.py",
+                "for each, payload in answers],\n",
+                "for each, payload in answers[:1]],\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y31",
+        "of many batches that are entered as one the first is entered",
+        ("AMO-7",),
+        (
+            Edit(
+                _SHORTCUT,
+                "replace(first, runs=[*first.runs, *more]) if more else first",
+                "first",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y32",
+        "who stays awake at a socket does so though it never helps",
+        ("QB-SOCK-8",),
+        (
+            Edit(
+                "vigil.py",
+                "            self._caution = min(2 * self._caution, CAUTION_MAX)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y33",
+        "who stays awake at a socket does so for longer than it was to wait",
+        ("QB-TIME-2",),
+        (
+            Edit(
+                "_net.py",
+                "self._watched(until if deadline is None else min(until, deadline))",
+                "self._watched(until)",
             ),
         ),
     ),

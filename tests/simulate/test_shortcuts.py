@@ -220,6 +220,42 @@ def test_nothing_goes_past_the_books_that_could_overtake(
     assert len(talk.short) == 0
 
 
+@clause("BUS-MSG-15")
+@pytest.mark.parametrize("so", [_other_things_to_say, _full_window, _superseded])
+def test_what_was_decided_since_the_last_question_is_noticed(
+    so: Callable[[Dialogue], None],
+) -> None:
+    """What was looked at is remembered until anything is decided."""
+    talk = Dialogue()
+    assert talk.short.ask(talk.question(), talk.stage.world.now) is not None
+    talk.short.enter(talk.stage.world.now)
+    so(talk)
+
+    assert talk.short.ask(talk.question(), talk.stage.world.now) is None
+
+
+@clause("BUS-MSG-15")
+def test_that_it_was_looked_at_is_forgotten_though_nothing_went() -> None:
+    talk = Dialogue()
+    too_long = talk.question(payload=bytes(2**16 + 1))
+    assert talk.short.ask(too_long, talk.stage.world.now) is None
+    talk.short.enter(talk.stage.world.now)
+    _superseded(talk)
+
+    assert talk.short.ask(talk.question(), talk.stage.world.now) is None
+
+
+def test_each_task_has_leave_of_its_own() -> None:
+    """Who was looked at last says nothing of another one, or of an answer."""
+    talk = Dialogue()
+    assert talk.short.ask(talk.question(), talk.stage.world.now) is not None
+    new = talk.stage.task("new", "s1")
+
+    question = talk.question(_source=new.entry)
+
+    assert talk.short.ask(question, talk.stage.world.now) is None
+
+
 def test_what_may_go_past_the_books_does() -> None:
     """So what others refuse here would not be refused otherwise."""
     talk = Dialogue()
@@ -262,7 +298,7 @@ def test_so_many_are_not_entered_that_it_takes_no_time() -> None:
     while talk.short.ask(talk.question(), talk.stage.world.now) is not None:
         went += 1
 
-    assert went == len(talk.short) == 64
+    assert went == len(talk.short) == 256
 
 
 # What comes.

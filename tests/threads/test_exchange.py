@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import bus
-from bus.core.actions import Fail, Reply
+from bus.core.actions import Fail, Post, Reply
 from bus.errors import BusFullError, UnresolvedError
 from bus.threads.account import Account
+from bus.threads.exchange import Slip
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 from queuebroker.parking import taken_lock
@@ -416,16 +417,130 @@ def test_a_reply_that_was_struck_is_given_once_more_and_nothing_else_is() -> Non
     assert given == [1, 1]
 
 
+def _reply(entry: Any, number: int = 1) -> Reply:
+    return Reply(entry, number, None, None, None, final=True)  # type: ignore[arg-type]
+
+
+class Slipping:
+    """Something that comes for a task of the calling thread, past the books."""
+
+    def __init__(self, *, capacity: int = 100) -> None:
+        self.station = Station()
+        self.place = self.station.home
+        _, self.entry = self.station.register("b", self.place, capacity=capacity)
+        self.held: set[Any] = set()
+        comm: Any = SimpleNamespace(
+            enter=lambda: True,
+            nudge=lambda: None,
+            holds=self.held.__contains__,
+            do=self._do,
+        )
+        self.station.exchange.comm = comm
+        self.done: list[Any] = []
+        self.place.adopt()
+        self.place.poll(0)
+
+    def _do(self, action: Action) -> None:
+        self.done.append(action)
+
+    def command(self, payload: int = 1) -> Post:
+        message = self.station.message("b", payload)
+        message._to = self.entry
+        return Post(self.entry, [message])
+
+    def slip(self, action: Action) -> Slip:
+        def event(todo: Any) -> bool:
+            todo += (action,)
+            return True
+
+        return self.station.exchange.slip_in(event, self.place)
+
+    @property
+    def read(self) -> list[Any]:
+        return list(self.entry.box.items or ())
+
+
+@clause("BUS-CHAN-7")
+def test_what_comes_past_the_books_is_in_the_mailbox_at_once() -> None:
+    slipping = Slipping()
+    command, reply = slipping.command(), _reply(slipping.entry, 7)
+
+    assert slipping.slip(command) is Slip.DONE
+    assert slipping.slip(reply) is Slip.DONE
+
+    assert slipping.read[0] is command.messages[0]
+    assert slipping.read[1].number == 7
+    assert slipping.entry.box.client.account.unread == 1
+    slipping.station.exchange.act()
+    assert slipping.done == []
+
+
+def _posted_before(slipping: Slipping) -> None:
+    slipping.place.inbox.push("a request")
+
+
+def _elsewhere(slipping: Slipping) -> None:
+    slipping.place = ThreadManager("another")
+
+
+def _held_back(slipping: Slipping) -> None:
+    slipping.held.add(slipping.entry)
+
+
+def _full(slipping: Slipping) -> None:
+    slipping.slip(slipping.command(0))
+
+
+def _decided_before(slipping: Slipping) -> None:
+    slipping.station.exchange._todo.append(_reply(slipping.entry, 0))
+
+
+def _being_done(slipping: Slipping) -> None:
+    slipping.station.exchange._acting = True
+
+
+@clause("BUS-CHAN-7", "BUS-MSG-15")
+@pytest.mark.parametrize(
+    "so",
+    [_posted_before, _elsewhere, _held_back, _full, _decided_before, _being_done],
+)
+def test_what_comes_past_the_books_overtakes_nothing(
+    so: Callable[[Slipping], None],
+) -> None:
+    slipping = Slipping(capacity=1)
+    so(slipping)
+    unread = len(slipping.read)
+    command = slipping.command()
+
+    assert slipping.slip(command) is Slip.WAITS
+
+    assert len(slipping.read) == unread == slipping.entry.box.client.account.unread
+    assert slipping.station.exchange._todo[-1] is command
+
+
+@clause("BUS-CHAN-7")
+def test_what_is_not_taken_past_the_books_is_nowhere() -> None:
+    slipping = Slipping()
+
+    slip = slipping.station.exchange.slip_in(lambda _: False, slipping.place)
+
+    assert slip is Slip.REFUSED
+    assert slipping.read == []
+    assert not slipping.station.exchange._todo
+
+
 def test_who_does_some_of_what_is_to_be_done_leaves_the_rest_to_others() -> None:
     station, given = Station(), list[int]()
     comm: Any = SimpleNamespace(do=lambda action: given.append(action.number))
     station.exchange.comm = comm
 
     def replies(todo: Any) -> bool:
-        todo += [Reply(None, at, None, None, None, final=True) for at in range(3)]  # type: ignore[arg-type]
+        todo += [_reply(station.source, at) for at in range(3)]
         return True
 
-    assert station.exchange.slip_in(replies)
+    station.home.inbox.push("something before them")
+
+    assert station.exchange.slip_in(replies, station.home) is Slip.WAITS
     station.exchange.act(1)
     assert given == [0]
     station.exchange.act()

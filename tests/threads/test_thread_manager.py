@@ -20,7 +20,6 @@ from tests.threads.test_exchange import Threads
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bus.threads.inbox import Inbox
     from queuebroker.testing import Run
 
 
@@ -283,7 +282,7 @@ class Elsewhere:
     def __init__(self, *waits: Callable[[], bool]) -> None:
         self._waits = list(waits)
 
-    def wait(self, _: Inbox, __: float | None) -> bool:
+    def wait(self, _: ThreadManager, __: float | None) -> bool:
         return self._waits.pop(0)()
 
 

@@ -26,32 +26,44 @@ _FLAGS: Final = frozenset(
 _LONE: Final = struct.Struct("!BQQIQHHIIBBQIBHQI")
 
 
-def encode_lone(batch: Batch) -> bytes:
-    """Return the frame of a batch of one message of less than `FOLLOWS_MIN` bytes.
+def encode_lone(
+    epoch: int,
+    incarnation: int,
+    floor: int,
+    number: int,
+    to: int,
+    source: int,
+    kind: Kind,
+    flags: int,
+    id_: int,
+    left: int,
+    body: bytes,
+) -> bytes:
+    """Return the frame of one message of less than `FOLLOWS_MIN` bytes, made here.
+
+    The fields are those of `Batch` and `Run`; by position, and with no object made of
+    them, since somebody waits.
 
     Raises:
         struct.error: a field does not fit its place.
     """
-    (run,) = batch.runs
-    (body,) = run.bodies
-    first = batch.first
     head = _LONE.pack(
         _MSG,
-        batch.epoch,
-        batch.incarnation,
-        first - batch.floor,
-        first,
+        epoch,
+        incarnation,
+        number - floor,
+        number,
         1,
         1,
-        run.to,
-        run.source,
-        run.kind,
-        run.flags,
-        run.id,
-        run.milliseconds_left,
-        run.hop,
+        to,
+        source,
+        kind,
+        flags,
+        id_,
+        left,
+        0,
         1,
-        run.mid,
+        0,
         len(body),
     )
     return head + body
