@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from queuebroker.vigil import AWAKE_S, CAUTION_MAX, Vigil
+from specs.clauses import clause
 
 _LONG_S = 2 * AWAKE_S
 
@@ -23,10 +24,12 @@ def _vigils(vigil: Vigil, waits: int, *, came: bool, seconds: float) -> int:
     return kept
 
 
+@clause("QB-SOCK-8")
 def test_the_first_time_it_sleeps() -> None:
     assert not Vigil().due
 
 
+@clause("QB-SOCK-8")
 def test_after_a_short_wait_it_stays_awake() -> None:
     vigil = Vigil()
 
@@ -35,6 +38,7 @@ def test_after_a_short_wait_it_stays_awake() -> None:
     assert vigil.due
 
 
+@clause("QB-SOCK-8")
 def test_as_long_as_that_helps_it_stays_awake() -> None:
     vigil = Vigil()
     vigil.slept(0.0)
@@ -42,10 +46,12 @@ def test_as_long_as_that_helps_it_stays_awake() -> None:
     assert _vigils(vigil, 100, came=True, seconds=_LONG_S) == 100
 
 
+@clause("QB-SOCK-8")
 def test_what_is_far_between_is_slept_for() -> None:
     assert _vigils(Vigil(), 100, came=False, seconds=_LONG_S) == 0
 
 
+@clause("QB-SOCK-8")
 def test_when_it_becomes_far_between_one_vigil_is_in_vain() -> None:
     vigil = Vigil()
     vigil.slept(0.0)
@@ -54,6 +60,7 @@ def test_when_it_becomes_far_between_one_vigil_is_in_vain() -> None:
     assert _vigils(vigil, 100, came=False, seconds=_LONG_S) == 1
 
 
+@clause("QB-SOCK-8")
 def test_where_no_vigil_helps_few_are_kept() -> None:
     """As on one processor: who is to answer runs only once this sleeps."""
     vigil = Vigil()
@@ -62,6 +69,7 @@ def test_where_no_vigil_helps_few_are_kept() -> None:
     assert _vigils(vigil, 10 * CAUTION_MAX, came=False, seconds=0.0) <= 10
 
 
+@clause("QB-SOCK-8")
 def test_one_in_vain_does_not_end_them_for_long() -> None:
     vigil = Vigil()
     vigil.slept(0.0)

@@ -396,6 +396,31 @@ def test_what_follows_it_is_taken_before_it_is_entered() -> None:
     )
 
 
+@clause("AMO-7", "BUS-CHAN-7")
+@pytest.mark.parametrize("at_once", [True, False])
+def test_many_that_are_entered_as_one_are_each_in_the_books(*, at_once: bool) -> None:
+    """As they are if each is entered by itself."""
+    talk = Arrival()
+    before = _books(talk.far, talk.near)
+    for ahead in range(3):
+        action = talk.come(talk.frame(ahead=ahead, id=ahead))
+        assert isinstance(action, Post)
+        (question,) = action.messages
+        assert isinstance(question, Incoming)
+        assert talk.short.answer(question, ahead) is not None
+        if not at_once:
+            talk.short.enter(talk.stage.world.now)
+    talk.short.enter(talk.stage.world.now)
+
+    books = _books(talk.far, talk.near)
+    number = question._source.box.number
+    assert books["next"] == before["next"] + 3
+    assert books["came"].next == before["came"].next + 3
+    assert books["relays"][number][0] == before["relays"][number][0] + 3  # posted
+    assert books["relays"][number][4] == before["relays"][number][4] + 3  # under way
+    assert books["outbox"] == books["todo"] == []
+
+
 @pytest.mark.parametrize(
     "changes",
     [

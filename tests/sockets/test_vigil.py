@@ -10,6 +10,7 @@ import pytest
 
 from queuebroker import _net, _sync
 from queuebroker.vigil import AWAKE_S
+from specs.clauses import clause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,6 +58,7 @@ def sleeper(made: Made) -> Iterator[_net.Sleeper]:
     sleeper.close()
 
 
+@clause("QB-SOCK-8", "QB-TIME-2")
 def test_what_came_soon_is_awaited_awake_the_next_time(
     made: Made, sleeper: _net.Sleeper
 ) -> None:
@@ -68,6 +70,7 @@ def test_what_came_soon_is_awaited_awake_the_next_time(
     assert (len(made.naps), made.looks) == (1, 6)
 
 
+@clause("QB-SOCK-8", "QB-TIME-2")
 def test_a_vigil_in_vain_is_short_and_ends_in_sleep(
     made: Made, sleeper: _net.Sleeper
 ) -> None:
@@ -79,6 +82,7 @@ def test_a_vigil_in_vain_is_short_and_ends_in_sleep(
     assert made.looks <= 101
 
 
+@clause("QB-SOCK-8", "QB-TIME-2")
 def test_no_vigil_lasts_longer_than_the_caller_would_wait(
     made: Made, sleeper: _net.Sleeper
 ) -> None:
@@ -91,6 +95,7 @@ def test_no_vigil_lasts_longer_than_the_caller_would_wait(
     assert deadline <= made.now < deadline + 3 * AWAKE_S / 100
 
 
+@clause("QB-SOCK-8", "QB-TIME-2")
 def test_that_time_was_up_soon_is_no_reason_to_stay_awake(
     made: Made, sleeper: _net.Sleeper
 ) -> None:
@@ -101,6 +106,7 @@ def test_that_time_was_up_soon_is_no_reason_to_stay_awake(
     assert made.looks == 0
 
 
+@clause("QB-SOCK-8", "QB-TIME-2")
 def test_after_a_long_sleep_the_next_one_is_a_sleep(
     made: Made, sleeper: _net.Sleeper
 ) -> None:
