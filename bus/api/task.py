@@ -398,12 +398,16 @@ class Task:
         """
         assert awaited.parker is not None
         question = self._receiver.questions.get(handle._numbers[0])
-        if not _sync.park(awaited.parker, awaited.over, deadline) and handle.cancel():
+        if _sync.park(awaited.parker, awaited.over, deadline):
+            return
+        if handle.cancel():
             # By this thread's own clock: that of the task may be busy.
             assert question is not None
             error = question.time_is_up()
             assert error is not None
             raise error
+        # Whoever has closed the question just now is about to say with what.
+        _sync.park(awaited.parker, awaited.over, None)
 
     def respond(
         self, message: Incoming, payload: Any = None, *, error: str | None = None

@@ -1,0 +1,56 @@
+"""`Task.call` in another thread than that of the task, at the point of its timeout."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from bus.api.receiver import Receiver
+from bus.api.task import CommandHandle
+from queuebroker import _sync
+from specs.clauses import clause
+from tests.bus.support import memory_bus
+from tests.support import LIMIT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+
+@clause("BUS-FLOW-5")
+def test_an_answer_that_comes_as_time_is_up_is_returned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The question is closed by it, and who asked is not told yet: it was told that
+    its task had gone.
+    """
+    closed, looked = threading.Event(), threading.Event()
+    park, resolve, cancel = _sync.park, Receiver._resolve, CommandHandle.cancel
+    asker = threading.get_ident()
+
+    def park_until_closed(
+        lock: Any, ready: Callable[[], bool], deadline: float | None
+    ) -> bool:
+        if threading.get_ident() == asker and deadline is not None:
+            return not closed.wait(LIMIT_S)  # as if its time were up just then
+        return park(lock, ready, deadline)
+
+    def resolve_later(self: Receiver, *told: Any) -> None:
+        closed.set()
+        assert looked.wait(LIMIT_S)
+        resolve(self, *told)
+
+    def cancel_and_tell(self: CommandHandle) -> bool:
+        waited = cancel(self)
+        looked.set()
+        return waited
+
+    with memory_bus() as bus:
+        bus.register("doubler", on_command=lambda m: 2 * m.payload, thread=bus.thread())
+        task = bus.register("asker", thread=bus.thread())
+        monkeypatch.setattr(_sync, "park", park_until_closed)
+        monkeypatch.setattr(Receiver, "_resolve", resolve_later)
+        monkeypatch.setattr(CommandHandle, "cancel", cancel_and_tell)
+
+        assert task.call("doubler", 21, timeout=5) == 42
