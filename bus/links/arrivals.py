@@ -16,6 +16,7 @@ from collections import Counter, deque
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, cast
 
+from bus.core.command_run import CommandRun
 from bus.events import BusReason
 from bus.message import Incoming, Kind
 from bus.threads.account import Admission
@@ -23,12 +24,15 @@ from bus.threads.account import Admission
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from bus.core.command_run import CommandRun
     from bus.core.routing_table import Entry
     from bus.threads.account import Account
     from bus.threads.delivery import Answer
 
 __all__ = ["Arrivals"]
+
+# Policies of receivers whose senders wait, or are told: what there is no room for is
+# held back whatever it is.
+_WAITING: Final = frozenset({"block", "error"})
 
 
 class Arrivals:
@@ -48,7 +52,8 @@ class Arrivals:
         self._held: Final[dict[Entry, _Held]] = {}
 
     def __len__(self) -> int:
-        return sum(len(held.items) for held in self._held.values())
+        """How many messages are held back."""
+        return sum([len(held) for held in self._held.values()])
 
     def holds(self, entry: Entry) -> bool:
         """Whether anything is held back for a task; a look, from any thread."""
@@ -61,10 +66,19 @@ class Arrivals:
                 self._deliver(entry, list(cast("Iterator[Incoming]", some)))
                 continue
             for run in cast("Iterator[CommandRun]", some):
-                if entry not in self._held:
-                    _offer_commands(entry, run)
-                if len(run):
-                    self._deliver(entry, run.rest())
+                self._deliver_run(entry, run)
+
+    def _deliver_run(self, entry: Entry, run: CommandRun) -> None:
+        held = self._held.get(entry)
+        if held is None and _give_run(entry, run):
+            return
+        if entry.box.client.account.overflow not in _WAITING:
+            self._deliver(entry, run.rest())  # what becomes of each is its own story
+            return
+        if held is None:
+            held = self._held[entry] = _Held()
+        held.items.append(run)
+        self.resume(entry)  # as below
 
     def _deliver(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         held = self._held.get(entry)
@@ -85,7 +99,7 @@ class Arrivals:
         held = self._held.get(entry)
         if held is None:
             return
-        while held.items and _offer(entry, held.items[0]):
+        while held.items and _give(entry, held.items[0]):
             held.take(held.items[0])
         if not held.items:
             del self._held[entry]
@@ -124,10 +138,14 @@ class _Held:
     __slots__ = ("behind", "bytes", "items", "notifications")
 
     def __init__(self) -> None:
-        self.items: Final[deque[Incoming]] = deque()
+        self.items: Final[deque[Incoming | CommandRun]] = deque()
         self.behind: Final[Counter[Account]] = Counter()
         self.notifications: int = 0
         self.bytes: int = 0
+
+    def __len__(self) -> int:
+        runs = [each for each in self.items if isinstance(each, CommandRun)]
+        return len(self.items) - len(runs) + sum(map(len, runs))
 
     def put(self, message: Incoming) -> None:
         self.items.append(message)
@@ -136,15 +154,15 @@ class _Held:
             self.bytes += message._size
             message.gap += self.behind.pop(_account(message), 0)
 
-    def take(self, message: Incoming) -> None:
+    def take(self, message: Incoming | CommandRun) -> None:
         self.items.remove(message)  # mostly the first
-        if message.kind is Kind.NOTIFICATION:
+        if isinstance(message, Incoming) and message.kind is Kind.NOTIFICATION:
             self.notifications -= 1
             self.bytes -= message._size
 
     def drop(self, newest: Incoming) -> None:
         """Drop a notification, the oldest that its subscription would rather lose."""
-        following = iter(self.items)
+        following = (each for each in self.items if isinstance(each, Incoming))
         for message in following:
             if message.kind is Kind.NOTIFICATION:
                 account = _account(message)
@@ -182,11 +200,24 @@ def _offer_run(entry: Entry, messages: Sequence[Incoming]) -> int:
     return given
 
 
-def _offer_commands(entry: Entry, run: CommandRun) -> None:
-    """Post what a task has room for of commands that are kept as one."""
-    place = entry.place
-    if place is not None:
-        place.inbox.offer_commands(run, entry.box.client.account, place)
+def _give(entry: Entry, item: Incoming | CommandRun) -> bool:
+    if isinstance(item, CommandRun):
+        return _give_run(entry, item)
+    return _offer(entry, item)
+
+
+def _give_run(entry: Entry, run: CommandRun) -> bool:
+    """Post what a task has room for of commands kept as one; False if not for all."""
+    while len(run):
+        place = entry.place
+        if place is None:
+            return True  # as below
+        account: Account = entry.box.client.account
+        if not place.inbox.offer_commands(run, account, place) and (
+            entry.place is place
+        ):
+            return False  # it has not moved: it has no room
+    return True
 
 
 def _offer(entry: Entry, message: Incoming) -> bool:

@@ -320,13 +320,18 @@ class CommThread:
             self._extractions.note(message)
             if self._extractions.due:
                 self._wake()
-        self.left(message._to)
+        self._has_room(message._to, message._account)
 
     def reading(self, run: CommandRun) -> None:
         """Note that a task reads, or has read, of what came from another process."""
         if self._extractions.note_run(run):
             self._wake()
-        self.left(run._to)
+        self._has_room(run._to, run._account)
+
+    def _has_room(self, entry: Entry, account: Account) -> None:
+        # Not for each message that it takes: what is held back would come one by one.
+        if self._arrivals.holds(entry) and account.roomy:
+            self._exchange.decide(lambda: [Resume(entry)])
 
     def left(self, entry: Entry) -> None:
         """Note that a task has room, or has gone from its place."""

@@ -18,7 +18,9 @@ without tries again under the lock, and only then believes that it is full.
 from __future__ import annotations
 
 import enum
+from bisect import bisect_right
 from collections import deque
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -177,14 +179,20 @@ class Account:
         """
         if self._unread is not None or self.gap:
             return 0
-        count = min(self._messages_max - self.unread, len(sizes))
+        unread = self.unread
+        count = min(self._messages_max - unread, len(sizes))
         if count <= 0:
             return 0
-        size = sum(sizes[:count])
+        size, room = sum(sizes[:count]), self._bytes_max - self.unread_bytes
+        if size > room:
+            count = bisect_right(list(accumulate(sizes[:count])), room)
+            if not count and not unread:
+                count = 1  # fits, however long, if nothing else is here
+            size = sum(sizes[:count])
         # First added, then looked at: another one may be added inside meanwhile.
         self._outside += count
         self._outside_bytes += size
-        if self.unread > self._messages_max or self.unread_bytes > self._bytes_max:
+        if self._over():
             self._outside -= count
             self._outside_bytes -= size
             return 0
@@ -210,6 +218,14 @@ class Account:
         self._inside -= 1
         self._inside_bytes -= message._size
         return False
+
+    @property
+    def roomy(self) -> bool:
+        """Whether at least half of the room is free; a look, with no lock."""
+        return (
+            2 * self.unread <= self._messages_max
+            and 2 * self.unread_bytes <= self._bytes_max
+        )
 
     def full(self, size: int) -> bool:
         """Whether there is no room for so many bytes more; a look, with no lock."""

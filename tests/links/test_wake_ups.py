@@ -188,6 +188,7 @@ class _Taken:
     """A message from afar, as far as it matters that a task took it."""
 
     _receipt = object()
+    _account = None
     _number = 1
     _size = 0
     _to = None

@@ -514,4 +514,52 @@ BUS_LINKS: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "L49",
+        "commands that came together overtake what is held back",
+        ("BUS-MSG-15",),
+        (
+            Edit(
+                "bus/links/arrivals.py",
+                "        if held is None and _give_run(entry, run):\n",
+                "        if _give_run(entry, run):\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L50",
+        "of commands that came together none is given unless all fit by their length",
+        ("BUS-FLOW-1",),
+        (
+            Edit(
+                "bus/threads/account.py",
+                "            count = bisect_right(list(accumulate(sizes[:count])), room)\n",
+                "            count = 0\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L51",
+        "what is held back is not given when there is room",
+        ("BUS-FLOW-2",),
+        (
+            Edit(
+                "bus/links/comm_thread.py",
+                "        if self._arrivals.holds(entry) and account.roomy:\n",
+                "        if self._arrivals.holds(entry) and not account:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L52",
+        "what is held back is given one by one",
+        ("BUS-FLOW-2",),
+        (
+            Edit(
+                "bus/threads/account.py",
+                "            2 * self.unread <= self._messages_max\n",
+                "            self.unread <= self._messages_max\n",
+            ),
+        ),
+    ),
 )

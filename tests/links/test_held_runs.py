@@ -1,0 +1,165 @@
+"""`Arrivals`: commands that came together, and are held back, stay together."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from bus.core.command_run import CommandRun
+from bus.threads.account import Account
+from bus.threads.thread_manager import ThreadManager
+from specs.clauses import clause
+from tests.links.test_arrivals import Hall
+
+if TYPE_CHECKING:
+    from bus.core.routing_table import Entry
+
+
+def _run(hall: Hall, *payloads: bytes) -> CommandRun:
+    source = cast("Entry", hall.held.far)
+    return CommandRun(hall.entry, source, payloads, cast("Any", None), 1, None)
+
+
+def _arrives(hall: Hall, *items: Any) -> None:
+    hall.held.arrivals.deliver(hall.entry, items)
+
+
+def _take(hall: Hall) -> list[bytes]:
+    """Let the task read all it has; return what that was."""
+    read = []
+    for item in hall.place.inbox.take_now():
+        read += [each.payload for each in item.rest()]
+    account = hall.reader.account
+    account.extracted += len(read)
+    account.extracted_bytes += sum(map(len, read))
+    return read
+
+
+@clause("BUS-FLOW-1", "BUS-FLOW-2")
+@pytest.mark.parametrize("overflow", ["error", "block"])
+def test_what_has_no_room_of_a_run_is_held_back_and_given_as_runs(
+    overflow: Any,
+) -> None:
+    hall = Hall(capacity=2, overflow=overflow)
+    _arrives(hall, _run(hall, b"1", b"2", b"3"), _run(hall, b"4", b"5", b"6"))
+    assert hall.reader.account.unread == 2
+    assert len(hall.held.arrivals) == 4
+
+    read = [_take(hall)]
+    while hall.held.arrivals.holds(hall.entry):
+        hall.held.arrivals.resume(hall.entry)
+        assert all(type(each) is CommandRun for each in hall.place.inbox.items)
+        read.append(_take(hall))
+
+    assert list(chain(*read)) == [b"1", b"2", b"3", b"4", b"5", b"6"]
+    assert len(hall.held.arrivals) == 0
+
+
+@clause("BUS-MSG-15")
+def test_a_run_does_not_overtake_what_is_held_back_nor_the_other_way() -> None:
+    hall = Hall(capacity=1)
+    _arrives(hall, *hall.commands(b"1", b"2"))
+    _arrives(hall, _run(hall, b"3", b"4"))
+    _arrives(hall, *hall.commands(b"5"))
+
+    read = []
+    for _ in range(5):
+        [item] = hall.place.inbox.take_now()
+        read.append(item.payload if type(item) is not CommandRun else item.payloads[0])
+        hall.reader.account.extracted += 1
+        hall.reader.account.extracted_bytes += 1
+        hall.held.arrivals.resume(hall.entry)
+
+    assert read == [b"1", b"2", b"3", b"4", b"5"]
+    assert not hall.held.arrivals.holds(hall.entry)
+
+
+@pytest.mark.parametrize(
+    ("overflow", "lost"), [("drop-newest", [b"3", b"4"]), ("drop-oldest", [b"1", b"2"])]
+)
+def test_who_drops_something_is_never_waited_for(
+    overflow: Any, lost: list[bytes]
+) -> None:
+    hall = Hall(capacity=2, overflow=overflow)
+
+    _arrives(hall, _run(hall, b"1", b"2", b"3", b"4"))
+
+    assert len(hall.held.arrivals) == 0
+    assert hall.held.far.lost == lost
+
+
+@clause("BUS-FLOW-1")
+def test_as_many_bytes_of_a_run_are_given_as_there_is_room_for() -> None:
+    hall = Hall(capacity=100)
+    part = bytes(2**18)  # of a clerk's 2**20
+
+    _arrives(hall, _run(hall, *[part] * 7))
+
+    assert hall.reader.account.unread == 4
+    assert len(hall.held.arrivals) == 3
+
+
+@clause("BUS-FLOW-1")
+def test_one_that_is_longer_than_all_the_room_is_given_alone() -> None:
+    hall = Hall(capacity=100)
+    long = bytes(2**20 + 1)
+
+    _arrives(hall, _run(hall, long, long))
+
+    assert hall.reader.account.unread == 1
+    assert len(hall.held.arrivals) == 1
+    assert _take(hall) == [long]
+    hall.held.arrivals.resume(hall.entry)
+    assert not hall.held.arrivals.holds(hall.entry)
+
+
+def test_a_run_that_is_held_back_goes_nowhere_once_its_task_has_left() -> None:
+    hall = Hall(capacity=1)
+    _arrives(hall, _run(hall, b"1", b"2", b"3"))
+
+    hall.station.exchange.deregister(hall.entry, final=False)
+    hall.serve()
+    _arrives(hall, _run(hall, b"4"))
+
+    assert len(hall.held.arrivals) == 0
+    assert hall.reader.read == []
+
+
+def test_a_run_that_is_held_back_follows_a_task_that_moves() -> None:
+    hall, there = Hall(capacity=1), ThreadManager("there")
+    _arrives(hall, _run(hall, b"1", b"2", b"3"))
+    _take(hall)
+
+    hall.entry.place, hall.entry.box.held = there, False
+    hall.held.arrivals.resume(hall.entry)
+
+    assert [list(each.payloads) for each in there.inbox.items] == [[b"2"]]
+    assert len(hall.held.arrivals) == 1
+
+
+@clause("BUS-FLOW-2")
+@pytest.mark.parametrize("bytes_max", [100, 4])
+def test_who_reads_gets_what_is_held_back_once_half_of_its_room_is_free(
+    bytes_max: int,
+) -> None:
+    """Else it would get one for each that it reads, and take thirty times as long."""
+    account = Account(messages_max=4, bytes_max=bytes_max, overflow="block")
+    account.admit_run_locked([1, 1, 1, 1])
+    roomy = [account.roomy]
+    for _ in range(4):
+        account.extracted += 1
+        account.extracted_bytes += 1
+        roomy.append(account.roomy)
+
+    assert roomy == [False, False, True, True, True]
+
+
+@clause("BUS-FLOW-2")
+def test_whatever_the_room_who_has_read_all_has_half_of_it() -> None:
+    account = Account(messages_max=1, bytes_max=1, overflow="block")
+    assert account.roomy
+
+    account.admit_run_locked([5])
+    assert not account.roomy
