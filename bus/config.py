@@ -235,9 +235,9 @@ class BusConfig:
 
     # Links.
     window: int = _count(
-        # What two processes do for a window at a time is the same for a longer one: with
-        # twice as many commands of 64 bytes go over, a third more go in a second. With
-        # more a receiver has so much to read that its sender waits for it.
+        # Much of what two processes do for a window is the same for a longer one. With
+        # half of this a quarter fewer short commands go over in a second; with more a
+        # receiver has so much to read that its sender waits for it.
         2048,
         "messages",
         "BUS-RELAY-11",

@@ -76,6 +76,21 @@ def test_a_run_does_not_overtake_what_is_held_back_nor_the_other_way() -> None:
     assert not hall.held.arrivals.holds(hall.entry)
 
 
+@clause("BUS-MSG-15")
+def test_a_run_waits_behind_what_is_held_back_though_there_is_room_by_now() -> None:
+    """Who has read has not looked yet whether anything is held back."""
+    hall = Hall(capacity=1)
+    _arrives(hall, _run(hall, b"1", b"2"))
+    read = _take(hall)
+
+    _arrives(hall, _run(hall, b"3"))
+    while hall.place.inbox.items:
+        read += _take(hall)
+        hall.held.arrivals.resume(hall.entry)
+
+    assert read == [b"1", b"2", b"3"]
+
+
 @pytest.mark.parametrize(
     ("overflow", "lost"), [("drop-newest", [b"3", b"4"]), ("drop-oldest", [b"1", b"2"])]
 )

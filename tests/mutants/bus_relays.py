@@ -461,7 +461,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/account.py",
-                "        if self.unread > self._messages_max or self.unread_bytes > self._bytes_max:\n            self._outside -= count\n            self._outside_bytes -= size\n            return 0\n",
+                "        if self._over():\n            self._outside -= count\n            self._outside_bytes -= size\n            return 0\n",
                 "",
             ),
         ),
@@ -473,12 +473,12 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/account.py",
-                "        count = min(self._messages_max - self.unread, len(sizes))\n",
+                "        count = min(self._messages_max - unread, len(sizes))\n",
                 "        count = len(sizes)\n",
             ),
             Edit(
                 "bus/threads/account.py",
-                "        if self.unread > self._messages_max or self.unread_bytes > self._bytes_max:\n            self._outside -= count\n",
+                "        if self._over():\n            self._outside -= count\n",
                 "        if self.unread_bytes > self._bytes_max:\n            self._outside -= count\n",
             ),
         ),

@@ -412,6 +412,7 @@ def test_many_that_are_entered_as_one_are_each_in_the_books(*, at_once: bool) ->
             talk.short.enter(talk.stage.world.now)
     talk.short.enter(talk.stage.world.now)
 
+    assert isinstance(question, Incoming)
     books = _books(talk.far, talk.near)
     number = question._source.box.number
     assert books["next"] == before["next"] + 3
