@@ -360,7 +360,7 @@ class Sleeper:
     first: see `Vigil`.
     """
 
-    __slots__ = ("_at", "_bell", "_bells", "_poller", "_rung", "_vigil")
+    __slots__ = ("_at", "_bell", "_bells", "_poller", "_rung", "_vigil", "_watches")
 
     def __init__(self) -> None:
         # The bell, until it is closed. One call makes it and keeps it: no interrupt
@@ -371,6 +371,8 @@ class Sleeper:
         self._rung = False
         self._at: Socket | None = None  # which it waits in first
         self._vigil: Final = Vigil()
+        # On one processor nobody answers before this sleeps.
+        self._watches: Final = _processors() > 1
         self._poller = select.poll()
         self._poller.register(self._bell, select.POLLIN)
 
@@ -407,21 +409,26 @@ class Sleeper:
         with contextlib.suppress(KeyError):  # an interrupt came before `attach`
             self._poller.unregister(at)
 
-    def sleep(self, deadline: float | None, *, alone: bool = True) -> None:
+    def sleep(
+        self, deadline: float | None, *, alone: bool = True, answered: bool = False
+    ) -> None:
         """Sleep until something wakes this, or a point on the monotonic clock.
 
         alone: at first in the socket alone, which is what nearly always wakes it: to
           wait for two things costs up to a third of a round trip. A `release` is
           noticed when that is over, within milliseconds.
+        answered: whether what is waited for may be the answer to what was just sent;
+          where nobody waits for anybody, to stay awake gains nothing.
 
         Raises:
             SocketFailure: the socket has failed.
         """
         began, vigil = _sync.monotonic(), self._vigil
-        if vigil.due:
+        if answered and vigil.due and self._watches:
             until = began + AWAKE_S
             came = self._watched(until if deadline is None else min(until, deadline))
-            vigil.kept(came=came)
+            # A look may have taken long: other threads had the interpreter.
+            vigil.kept(came=came and _sync.monotonic() <= until)
             if came:
                 return
         if self._sleep(deadline, alone=alone):
@@ -470,6 +477,13 @@ class Sleeper:
         # Whoever had just got it, or made it, may have been struck.
         for bell in getattr(self, "_bells", ()):
             os.close(bell)
+
+
+def _processors() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def tls_context(

@@ -75,6 +75,7 @@ class CommandHandle:
 
 _UNASKED: Final = CommandHandle(None, ())  # no answer was asked for
 _COMMAND: Final = Kind.COMMAND
+_LATE_S: Final = 1.0  # how long an answer that came in time may take to be told
 _BURSTS_MAX: Final = 64  # addressees for which a task keeps one
 
 
@@ -398,16 +399,18 @@ class Task:
         """
         assert awaited.parker is not None
         question = self._receiver.questions.get(handle._numbers[0])
-        if _sync.park(awaited.parker, awaited.over, deadline):
+        if _sync.park(awaited.parker, awaited.over, deadline) or awaited.over():
             return
-        if handle.cancel():
-            # By this thread's own clock: that of the task may be busy.
-            assert question is not None
-            error = question.time_is_up()
-            assert error is not None
-            raise error
-        # Whoever has closed the question just now is about to say with what.
-        _sync.park(awaited.parker, awaited.over, None)
+        # By this thread's own clock: that of the task may be busy.
+        if not handle.cancel():
+            # Whoever has closed it just now is about to say with what, unless struck.
+            soon = _sync.monotonic() + _LATE_S
+            if _sync.park(awaited.parker, awaited.over, soon) or awaited.over():
+                return
+        assert question is not None
+        error = question.time_is_up()
+        assert error is not None
+        raise error
 
     def respond(
         self, message: Incoming, payload: Any = None, *, error: str | None = None

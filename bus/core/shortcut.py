@@ -14,7 +14,7 @@ this package it decides and does nothing else.
 from __future__ import annotations
 
 from collections import deque
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
@@ -213,18 +213,16 @@ class Shortcut:
             and relay.opened
             and not relay.queue
             and not peer.notifying
+            and source in self._remote.manager.table
             and source.relay in peer.announced
             and not peer.is_leaving(source.relay)
         ):
             return None
-        if kind is Kind.COMMAND:
-            if (
-                relay.state is not RelayState.NAMED  # it is elsewhere by now
-                or source.address.bus != relay.entry.address.bus  # no answer could come
-                or source not in relay.users  # so it is here, and this was told of it
-            ):
-                return None
-        elif source not in self._remote.manager.table:
+        if kind is Kind.COMMAND and (
+            relay.state is not RelayState.NAMED  # it is elsewhere by now
+            or source.address.bus != relay.entry.address.bus  # no answer could come
+            or source not in relay.users
+        ):
             return None
         outgoing = session.outgoing
         # As if all that is not entered were for this relay.
@@ -349,8 +347,9 @@ class Shortcut:
         """Enter all that is not entered; it happened as it would have.
 
         What goes each way is entered in order, and as one where it can be: most of what
-        an entry costs is the same for many. What went is first: an answer that came
-        finds its question, and one that went needs nothing of what came.
+        an entry costs is the same for many. What went goes before what came after the
+        first of it: an answer that came finds its question, and one that went needs
+        nothing of what came.
         """
         self._leave = self._ends = None
         if not self._unentered:
@@ -360,17 +359,27 @@ class Shortcut:
         self._unentered.clear()
         self._sent = self._length = self._came = 0
         todo = remote.neighbours.todo
-        before = len(todo)
+        waiting = todo.copy()
+        todo.clear()  # else what is entered might join it
+        before = list(takewhile(_came, entries))
+        self._enter_came(before, now)
         for _, some in groupby(_went(entries), key=_way_of):
             _enter_sent(remote.correspondence, list(some))
-        batches = [each for each in entries if type(each) is Batch]
-        if batches:
-            remote.keep_alive.heard(peer, now)
-        for batch in _joined(batches):
-            remote.intake.arrived(peer, batch, now)
-        del todo[before:]
+        self._enter_came(entries[len(before) :], now)
+        todo[:] = waiting
         if sent:  # and so there was nothing else to be said
             peer.session.has_sent(sent)
+
+    def _enter_came(self, entries: Iterable[_Entry], now: float) -> None:
+        batches = [each for each in entries if isinstance(each, Batch)]
+        if batches:
+            self._remote.keep_alive.heard(self.peer, now)
+        for batch in _joined(batches):
+            self._remote.intake.arrived(self.peer, batch, now)
+
+
+def _came(entry: _Entry) -> bool:
+    return isinstance(entry, Batch)
 
 
 def _went(entries: Iterable[_Entry]) -> Iterator[Incoming | _Answered]:

@@ -109,7 +109,8 @@ class Bypass:
     def answer(self, question: Incoming, payload: Payload) -> bool:
         """Put an answer on the link; as `ask`."""
         source: Entry = question._to
-        if source.place is None or source.place.pending():
+        place = source.place
+        if place is None or place.pending():
             return False  # there is more here, perhaps to be answered together
         peer: Peer = question._source.box.peer
         return self._send(peer, source, partial(_answers, question, payload))

@@ -94,6 +94,7 @@ class Link:
         "secured",
         "sleeper",
         "socket",
+        "spoke",
         "torn",
     )
 
@@ -121,6 +122,9 @@ class Link:
         # Whether nobody does for a moment, the driver neither.
         self.idle: bool = False
         self.torn: bool = False
+        # Whether a message was sent since somebody last slept here: what comes next may
+        # be its answer. A guess, by whoever is at it.
+        self.spoke: bool = False
         self._rearming = False
         self._yielded_s = 0.0
         self._finished = False
@@ -381,6 +385,7 @@ class Link:
 
     def post_locked(self, message: bytes) -> None:
         """Send one message, which there is room for."""
+        self.spoke = True
         protocol = self.protocol
         if self._unsent.pieces or protocol.outgoing or len(message) > JOIN_BYTES_MAX:
             protocol.send_message(message)
@@ -448,7 +453,8 @@ class Link:
         alone: as of `Sleeper.sleep`.
         """
         try:
-            self.sleeper.sleep(deadline, alone=alone)
+            spoke, self.spoke = self.spoke, False
+            self.sleeper.sleep(deadline, alone=alone, answered=spoke)
         except _net.SocketFailure as failure:
             with self.lock:
                 self.lose_locked(failure.error)

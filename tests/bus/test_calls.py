@@ -5,6 +5,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from bus import CommandTimeoutError
+from bus.api import task as tasks
+from bus.api.awaited import AwaitedAnswer
 from bus.api.receiver import Receiver
 from bus.api.task import CommandHandle
 from queuebroker import _sync
@@ -14,8 +19,6 @@ from tests.support import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pytest
 
 
 @clause("BUS-FLOW-5")
@@ -32,7 +35,7 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
     def park_until_closed(
         lock: Any, ready: Callable[[], bool], deadline: float | None
     ) -> bool:
-        if threading.get_ident() == asker and deadline is not None:
+        if threading.get_ident() == asker and not closed.is_set():
             return not closed.wait(LIMIT_S)  # as if its time were up just then
         return park(lock, ready, deadline)
 
@@ -54,3 +57,35 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
         monkeypatch.setattr(CommandHandle, "cancel", cancel_and_tell)
 
         assert task.call("doubler", 21, timeout=5) == 42
+
+
+@clause("BUS-FLOW-5")
+@pytest.mark.parametrize("told", [False, True])
+def test_a_call_ends_in_time_though_who_answers_is_struck(
+    monkeypatch: pytest.MonkeyPatch, *, told: bool
+) -> None:
+    """The question is closed, and nobody rouses who waits: it waited for ever."""
+    struck, resolve = threading.Event(), Receiver._resolve
+
+    def strike(self: Receiver, question: Any, answer: Any) -> None:
+        if not told:
+            struck.set()
+            return
+        resolve(self, question, answer)
+
+    def hear(self: AwaitedAnswer, response: Any) -> None:
+        self.response = response
+        struck.set()
+
+    monkeypatch.setattr(tasks, "_LATE_S", 0.01)
+    with memory_bus() as bus:
+        bus.register("doubler", on_command=lambda m: 2 * m.payload, thread=bus.thread())
+        task = bus.register("asker", thread=bus.thread())
+        monkeypatch.setattr(Receiver, "_resolve", strike)
+        if told:
+            monkeypatch.setattr(AwaitedAnswer, "heard", hear)
+            assert task.call("doubler", 21, timeout=0.05) == 42
+        else:
+            with pytest.raises(CommandTimeoutError):
+                task.call("doubler", 21, timeout=0.05)
+        assert struck.is_set()

@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bus.core.actions import Action, Post, Reply
-from bus.core.relay import RelayState
+from bus.core.relay import Relay, RelayState
 from bus.core.shortcut import Shortcut
-from bus.core.wire import FAILED, Batch, Gap, Run, decode, encode
+from bus.core.wire import (
+    FAILED,
+    NO_DEADLINE,
+    Batch,
+    Gap,
+    Run,
+    decode,
+    encode,
+    encode_lone,
+)
 from bus.message import Incoming, Kind
 from bus.rights import Rights
 from specs.clauses import clause
@@ -186,6 +195,12 @@ def _asker_leaves(talk: Dialogue) -> None:
     talk.near.deregister(talk.asker)
 
 
+def _asker_is_leaving(talk: Dialogue) -> None:
+    """It is found no more; its thread has not emptied it yet."""
+    talk.near.manager.leave(talk.asker.entry, final=False)
+    talk.near.remote.flush(talk.stage.world.now)  # as it says so, it may not send
+
+
 def _superseded(talk: Dialogue) -> None:
     talk.question()._to.box.state = RelayState.SUPERSEDED
 
@@ -205,6 +220,7 @@ def _on_hold(talk: Dialogue) -> None:
         _full_window,
         _full_bytes,
         _asker_leaves,
+        _asker_is_leaving,
         _on_hold,
         _superseded,
     ],
@@ -394,6 +410,53 @@ def test_what_follows_it_is_taken_before_it_is_entered() -> None:
         came
         == talk.near.remote.neighbours.peers[talk.far.key].session.outgoing.next + 2
     )
+
+
+@clause("BUS-CHAN-7")
+def test_what_is_to_be_done_is_not_done_again_by_what_is_entered() -> None:
+    """Commands of a frame join what is to be done for the same task."""
+    talk = Arrival()
+    assert talk.come(talk.frame()) is not None
+    todo, post = talk.far.remote.neighbours.todo, Post(talk.answerer.entry, [])
+    todo.append(post)
+
+    talk.short.enter(talk.stage.world.now)
+
+    assert todo == [post]
+    assert post.messages == []
+    todo.clear()
+
+
+@clause("BUS-FLOW-5")
+def test_an_answer_that_was_there_before_a_question_is_not_of_it() -> None:
+    """It is late; as if it were for what is under way, it would be kept for good."""
+    talk = Dialogue()
+    talk.answer_kept()
+    talk.stage.soon()
+    relay: Relay = talk.question()._to.box
+    assert not relay.unacked
+    session, far = talk.short.peer.session, talk.far.remote.neighbours
+    their = far.peers[talk.near.key].session
+    late = encode_lone(
+        their.epoch,
+        their.incarnation,
+        their.outgoing.floor,
+        their.outgoing.next,
+        talk.asker.entry.relay,
+        talk.answerer.entry.relay,
+        Kind.COMMAND_RESPONSE,
+        0,
+        12345,
+        NO_DEADLINE,
+        b"\x07",
+    )
+    assert talk.short.came(late, talk.stage.world.now, deque())
+    assert talk.short.ask(talk.question(), talk.stage.world.now) is not None
+
+    talk.short.enter(talk.stage.world.now)
+
+    assert session._received.next == their.outgoing.next + 1
+    assert not relay._answered
 
 
 @clause("AMO-7", "BUS-CHAN-7")

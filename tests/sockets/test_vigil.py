@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 import pytest
 
-from queuebroker import _net, _sync
+from queuebroker import ReceiveTimeoutError, _net, _sync
 from queuebroker.vigil import AWAKE_S
 from specs.clauses import clause
+from tests.sockets.support import ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,19 +22,23 @@ class Made:
     """A poller and a clock that are made up: each look takes a hundredth of a vigil.
 
     comes_after: how many looks it takes until something is there; None for never.
+    processors: how many there are.
+    look_s: how long a look takes.
     nap_s: how long it takes until something wakes who sleeps.
     """
 
     comes_after: int | None = None
+    processors: int = 2
     nap_s: float = 0.0
     now: float = 0.0
     looks: int = 0
+    look_s: float = AWAKE_S / 100
     naps: list[float | None] = attrs.field(factory=list)
 
     def poll(self, timeout_ms: float | None = None) -> list[Any]:
         if timeout_ms == 0:
             self.looks += 1
-            self.now += AWAKE_S / 100
+            self.now += self.look_s
             there = self.comes_after is not None and self.looks > self.comes_after
             return [there] * there
         self.naps.append(timeout_ms)
@@ -48,6 +53,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     monkeypatch.setattr(select, "poll", lambda: cast("Any", made))
     monkeypatch.setattr(Made, "register", lambda *_: None, raising=False)
     monkeypatch.setattr(_sync, "monotonic", lambda: made.now)
+    monkeypatch.setattr(_net, "_processors", lambda: made.processors)
     return made
 
 
@@ -62,10 +68,10 @@ def sleeper(made: Made) -> Iterator[_net.Sleeper]:
 def test_what_came_soon_is_awaited_awake_the_next_time(
     made: Made, sleeper: _net.Sleeper
 ) -> None:
-    sleeper.sleep(None)
+    sleeper.sleep(None, answered=True)
     made.comes_after = 5
 
-    sleeper.sleep(None)
+    sleeper.sleep(None, answered=True)
 
     assert (len(made.naps), made.looks) == (1, 6)
 
@@ -74,9 +80,9 @@ def test_what_came_soon_is_awaited_awake_the_next_time(
 def test_a_vigil_in_vain_is_short_and_ends_in_sleep(
     made: Made, sleeper: _net.Sleeper
 ) -> None:
-    sleeper.sleep(None)
+    sleeper.sleep(None, answered=True)
 
-    sleeper.sleep(None)
+    sleeper.sleep(None, answered=True)
 
     assert len(made.naps) == 2
     assert made.looks <= 101
@@ -86,11 +92,11 @@ def test_a_vigil_in_vain_is_short_and_ends_in_sleep(
 def test_no_vigil_lasts_longer_than_the_caller_would_wait(
     made: Made, sleeper: _net.Sleeper
 ) -> None:
-    sleeper.sleep(None)
+    sleeper.sleep(None, answered=True)
     deadline = made.now + AWAKE_S / 2
     made.nap_s = 1.0
 
-    sleeper.sleep(deadline)
+    sleeper.sleep(deadline, answered=True)
 
     assert deadline <= made.now < deadline + 3 * AWAKE_S / 100
 
@@ -101,7 +107,7 @@ def test_that_time_was_up_soon_is_no_reason_to_stay_awake(
 ) -> None:
     made.nap_s = 1.0
     for _ in range(10):
-        sleeper.sleep(made.now + AWAKE_S / 2)
+        sleeper.sleep(made.now + AWAKE_S / 2, answered=True)
 
     assert made.looks == 0
 
@@ -112,6 +118,59 @@ def test_after_a_long_sleep_the_next_one_is_a_sleep(
 ) -> None:
     made.nap_s = 2 * AWAKE_S
     for _ in range(10):
+        sleeper.sleep(None, answered=True)
+
+    assert (len(made.naps), made.looks) == (10, 0)
+
+
+@clause("QB-SOCK-8")
+def test_who_has_said_nothing_waits_for_no_answer(
+    made: Made, sleeper: _net.Sleeper
+) -> None:
+    """A stream of messages would keep a processor busy, and nobody gains by it."""
+    for _ in range(10):
         sleeper.sleep(None)
 
     assert (len(made.naps), made.looks) == (10, 0)
+
+
+@clause("QB-SOCK-8")
+def test_on_one_processor_nobody_stays_awake(made: Made) -> None:
+    """Who is to answer cannot run meanwhile."""
+    made.processors = 1
+    sleeper = _net.Sleeper()
+    for _ in range(10):
+        sleeper.sleep(None, answered=True)
+    sleeper.close()
+
+    assert (len(made.naps), made.looks) == (10, 0)
+
+
+@clause("QB-SOCK-8")
+def test_a_look_that_takes_too_long_is_in_vain_whatever_it_finds(
+    made: Made, sleeper: _net.Sleeper
+) -> None:
+    """Other threads have the interpreter: to sleep would have been as quick."""
+    sleeper.sleep(None, answered=True)
+    made.comes_after, made.look_s = 0, 2 * AWAKE_S
+    sleeper.sleep(None, answered=True)
+    assert made.looks == 1
+
+    sleeper.sleep(None, answered=True)
+
+    assert made.looks == 1
+
+
+@clause("QB-SOCK-8")
+def test_an_answer_is_waited_for_once_after_something_was_said() -> None:
+    with ends() as (left, right):
+        link = left._far.link
+        said = [link.spoke]
+        left.send(b"question")
+        said.append(link.spoke)
+        right.receive()
+        with pytest.raises(ReceiveTimeoutError):
+            left.receive(timeout=0.01)
+        said.append(link.spoke)
+
+    assert said == [False, True, False]
