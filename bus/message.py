@@ -119,8 +119,7 @@ class Incoming(msgspec.Struct, eq=False):
         self._to.box.client.respond(self, payload, error=error)
 
 
-@attrs.frozen
-class Response:
+class Response(msgspec.Struct, frozen=True):
     """One outcome of a command for one addressee, or one answer to a notification.
 
     responder: who answered, or was asked; None when a notification's time is up.

@@ -10,7 +10,7 @@ import heapq
 import itertools
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
+from msgspec import Struct
 
 from bus.address import Address
 from bus.errors import CommandTimeoutError, UnresolvedError
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Question", "Questions"]
 
 
-@attrs.define(eq=False)
-class Question:
+class Question(Struct, eq=False):
     """One thing asked of one addressee, or of all who hear a notification.
 
     to: who was asked, by the name as sent; None for all who hear.

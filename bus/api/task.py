@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
+from msgspec import Struct
 
 from bus.address import Address
 from bus.api.arguments import (
@@ -50,8 +50,7 @@ __all__ = ["CommandHandle", "Task", "Where"]
 Where = str | Address
 
 
-@attrs.frozen
-class CommandHandle:
+class CommandHandle(Struct, frozen=True):
     """A command that was sent."""
 
     _receiver: Receiver | None

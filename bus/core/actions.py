@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import attrs
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from bus.address import Address
@@ -67,8 +68,7 @@ class Fail:
 # What only a process among others wants.
 
 
-@attrs.frozen
-class Post:
+class Post(Struct, frozen=True):
     """Post to a task of this process messages that came over a link, in order."""
 
     entry: Entry
@@ -85,8 +85,7 @@ class Resume:
     entry: Entry
 
 
-@attrs.frozen
-class Reply:
+class Reply(Struct, frozen=True):
     """Give a task of this process an answer that came over a link.
 
     number: which of its questions it belongs to. final: as in `bus.message.Response`.
@@ -129,8 +128,7 @@ class Confirm:
     entry: Entry
 
 
-@attrs.frozen
-class Send:
+class Send(Struct, frozen=True):
     """Put a frame on a link, behind all that were put there before."""
 
     link: int

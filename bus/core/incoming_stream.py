@@ -12,7 +12,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-import attrs
+from msgspec import Struct
 
 from bus.core.missing_table import MissingTable
 from bus.errors import WireError
@@ -27,8 +27,7 @@ M = TypeVar("M")
 NUMBERS: Final = 2**64  # numbers are unsigned 64 bit and end below this (AMO-15)
 
 
-@attrs.frozen
-class Acknowledgement:
+class Acknowledgement(Struct, frozen=True):
     """What a receiver has: all below ``next`` but ``missing`` (AMO-23).
 
     next: the smallest number above all accepted and all given up so far.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, TypeAlias
 
-import attrs
+from msgspec import Struct
 
 __all__ = ["Receipt", "Receipts", "Taken"]
 
@@ -62,8 +62,7 @@ class Receipts:
             self._unread.popleft()
 
 
-@attrs.frozen(eq=False)
-class Receipt:
+class Receipt(Struct, frozen=True, eq=False):
     """Which process to tell when messages are taken, and of whom (BUS-RELAY-9).
 
     Messages that came together share one.

@@ -19,7 +19,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-import attrs
+from msgspec import Struct
 
 from bus.address import Address
 from bus.core.actions import Action, Dial, HangUp, Post, Reply, Resume, Send, Vacate
@@ -645,8 +645,7 @@ def _turned_away(me: Identity, refusal: Refused) -> BusError | None:
             return AccessDeniedError(f"join bus {me.bus!r}", fact)
 
 
-@attrs.frozen
-class _Read:
+class _Read(Struct, frozen=True, eq=False):
     """What was read of a link: a frame, one to be passed over, none, or the end.
 
     torn: whether it ended with no good-bye.

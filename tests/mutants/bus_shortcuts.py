@@ -47,7 +47,7 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 _SHORTCUT,
-                "            remote.intake.arrived(peer, batch, now)\n",
+                "            self._remote.intake.arrived(self.peer, batch, now)\n",
                 "            pass\n",
             ),
         ),
@@ -221,8 +221,8 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 _SHORTCUT,
-                "                relay.state is not RelayState.NAMED  # it is elsewhere by now\n                or ",
-                "                ",
+                "            relay.state is not RelayState.NAMED  # it is elsewhere by now\n            or ",
+                "            ",
             ),
         ),
     ),
