@@ -14,8 +14,8 @@ __all__ = ["AWAKE_S", "CAUTION_MAX", "Vigil"]
 # What comes sooner is worth to be awaited, for so long at most; in seconds. Twice of
 # what two programs take to answer each other, both of which have to be woken.
 AWAKE_S: Final = 2e-4
-# How many waits have to be short before there is a vigil again, at most: so where each is
-# in vain next to nothing is wasted.
+# How many waits have to be short before there is a vigil again, at most: so where each
+# is in vain next to nothing is wasted.
 CAUTION_MAX: Final = 64
 
 

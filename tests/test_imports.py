@@ -28,6 +28,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "queuebroker": (
         "errors",
         "_sync",
+        "vigil",
         "_net",
         "observer",
         "arguments",

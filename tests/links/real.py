@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -20,7 +21,6 @@ from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from bus import Bus, Incoming
 
@@ -106,8 +106,18 @@ class Far:
         self._process.wait()
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
+        """Send it a signal; return when it stands still, if that is what it is to do.
+
+        One that runs on another processor runs on for a moment, and may answer yet.
+        """
         self._process.send_signal(number)
+        if number == signal.SIGSTOP:
+            until(self._stands_still, "it stands still")
+
+    def _stands_still(self) -> bool:
+        tasks = Path(f"/proc/{self._process.pid}/task").glob("*/stat")
+        states = [each.read_text().rpartition(")")[2].split()[0] for each in tasks]
+        return set(states) == {"T"}
 
 
 class Counter:
