@@ -96,7 +96,7 @@ class Receiver:
         "verdict",
     )
 
-    entry: Entry  # set before anything is handled
+    entry: Entry  # set before anything is handled, or asked
 
     def __init__(
         self,

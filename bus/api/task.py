@@ -93,6 +93,8 @@ class Task:
         self._entry: Final = entry
         self._exchange: Final[Exchange] = bus._exchange
         self._receiver: Final = receiver
+        # Before anything is asked: time may be up before its thread has opened it.
+        receiver.entry = entry
         # By addressee; each ends by itself when anything is sent by another way.
         self._bursts: dict[str, Burst] = {}
         # Makes what is recorded of each message; None if nothing is.

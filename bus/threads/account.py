@@ -8,7 +8,8 @@ Each number has one writer, so that none needs a lock to be right:
 
 * ``_outside``, ``_dropped``: whoever holds the lock of the inbox of the thread that
   hosts the receiver;
-* ``_inside``, ``extracted``: that thread.
+* ``_inside``, ``extracted``, ``_reading``: that thread. Of commands that are read one
+  after the other it notes nothing for each: the run itself knows how many were read.
 
 A sender first adds, then looks whether that was too much, and takes it back if so. Of
 two who add at once, one under the lock and one without, at least one sees both; the one
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Sequence
 
+    from bus.core.command_run import CommandRun
     from bus.message import Incoming
 
 __all__ = ["Account", "Admission", "Overflow"]
@@ -57,8 +59,8 @@ class Account:
         gap: messages dropped before the oldest that is unread; behind: dropped behind
           all of these, 0 unless the policy is `drop-oldest`. No message that follows
           them tells yet (BUS-FLOW-3).
-        extracted, extracted_bytes: what was taken off; written by the thread that hosts
-          the receiver, here or where it reads many of them.
+        extracted, extracted_bytes: what was taken off, but for what was read of a run
+          that is being read.
     """
 
     __slots__ = (
@@ -70,6 +72,7 @@ class Account:
         "_messages_max",
         "_outside",
         "_outside_bytes",
+        "_reading",
         "_unread",
         "behind",
         "expired",
@@ -91,6 +94,8 @@ class Account:
         self._outside = self._outside_bytes = 0
         self._inside = self._inside_bytes = 0
         self.extracted = self.extracted_bytes = 0
+        # Of which more was read than is in these.
+        self._reading: CommandRun | None = None
         self._dropped = self._dropped_bytes = 0
         # Of those who drop the oldest: what is unread, oldest first, so that it is
         # found. Guarded by the inbox's lock; None for all others.
@@ -121,7 +126,8 @@ class Account:
     @property
     def delivered(self) -> int:
         """How many were handed to a callback."""
-        return self.extracted - self.expired - self.returned
+        gone = self.accepted - self._dropped - self.unread
+        return gone - self.expired - self.returned
 
     @property
     def dropped(self) -> int:
@@ -131,13 +137,17 @@ class Account:
     @property
     def unread(self) -> int:
         """How many messages are on it now."""
-        return self._outside + self._inside - self.extracted - self._dropped
+        unread = self._outside + self._inside - self.extracted - self._dropped
+        reading = self._reading
+        return unread if reading is None else unread - reading.unsettled
 
     @property
     def unread_bytes(self) -> int:
         """How many bytes these have."""
         posted = self._outside_bytes + self._inside_bytes
-        return posted - self.extracted_bytes - self._dropped_bytes
+        unread = posted - self.extracted_bytes - self._dropped_bytes
+        reading = self._reading
+        return unread if reading is None else unread - reading.unsettled_bytes
 
     def admit_locked(self, message: Incoming, dropped: list[Incoming]) -> Admission:
         """Put a message on the account; under the lock of the inbox.
@@ -251,8 +261,32 @@ class Account:
         self.extracted_bytes += message._size
         return True
 
+    def begin(self, run: CommandRun, lock: _thread.LockType) -> None:
+        """Let what is read of a run from now on be off, in the thread that hosts it.
+
+        lock: of the inbox.
+        """
+        if self._reading is not None:  # its reader was struck before it was settled
+            self.settle(lock)
+        self._reading = run
+
+    def settle(self, lock: _thread.LockType) -> None:
+        """Note what was read of that run; likewise."""
+        run = self._reading
+        if run is None:
+            return
+        count, size = run.unsettled, run.unsettled_bytes
+        # One step: neither an interrupt nor who looks for room finds a part of it.
+        with lock:
+            self.extracted += count
+            self.extracted_bytes += size
+            run.settled += count
+            self._reading = None
+
     def _over(self) -> bool:
         unread = self._outside + self._inside - self.extracted - self._dropped
+        if self._reading is not None:
+            unread = self.unread
         return unread > self._messages_max or (
             self.unread_bytes > self._bytes_max and unread > 1
         )

@@ -450,41 +450,31 @@ class ThreadManager:
         assert client.commands_to is not None
         callback, reference = client.commands_to
         account: Account = run._account
+        monotonic = _sync.monotonic
         ready, inbox, requests = self._ready, self.inbox, self._requests
         if run.deadline is not None and run.deadline < until:
             until = run.deadline
         if self._timers and self._timers[0][0] < until:
             until = self._timers[0][0]
-        payloads, source, to = run.payloads, run.source, run._to
-        first, count, now = run.at, len(payloads), 0.0
+        first, now = run.at, 0.0
+        account.begin(run, inbox.lock)
         self.running = client
         try:
-            while True:
-                payload = payloads[run.at]
-                message = Incoming(_COMMAND, payload, reference, source, to)
-                run.at = at = run.at + 1
-                account.extracted += 1
-                account.extracted_bytes += len(payload)
-                if at == first + 1:
-                    client.begins(run)
+            client.begins(run)
+            for message in run.read(reference):
                 try:
                     callback(message)
                 except Exception:  # noqa: BLE001 # contained (BUS-MSG-13)
                     client.raised(callback)
-                self.since = now = _sync.monotonic()
-                if (
-                    now >= until
-                    or at == count
-                    or len(ready) > 1
-                    or inbox.items
-                    or requests
-                ):
+                self.since = now = monotonic()
+                if now >= until or len(ready) > 1 or inbox.items or requests:
                     break
         finally:
             self.callbacks += run.at - first
+            account.settle(inbox.lock)
             client.has_read(run)
             self.running = None
-        if at == count and box.items and len(box.items) == 1:
+        if not run and box.items and len(box.items) == 1:
             box.items.popleft()
             box.ready = False
             ready.remove(box)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus import CommandTimeoutError
+from bus import CommandTimeoutError, UnresolvedError
 from bus.api import task as tasks
 from bus.api.awaited import AwaitedAnswer
 from bus.api.receiver import Receiver
@@ -89,3 +89,23 @@ def test_a_call_ends_in_time_though_who_answers_is_struck(
             with pytest.raises(CommandTimeoutError):
                 task.call("doubler", 21, timeout=0.05)
         assert struck.is_set()
+
+
+@clause("BUS-FLOW-5")
+def test_a_call_ends_though_time_is_up_before_its_task_is_opened() -> None:
+    """Another thread was to open it, and was slow: who asked is told after that."""
+    with memory_bus() as bus:
+        place, exchange = bus.here()._manager, bus._exchange
+        exchange._acting = True  # what is decided is another thread's to do
+        task = bus.register("early", thread=bus.here())
+        assert task._entry.box.held
+
+        def open_it() -> None:
+            assert not place.inbox.items
+            exchange._acting = False
+            exchange.act()
+
+        time_is_up = _sync.monotonic() + 0.01
+        place.call_at(time_is_up + 0.01, open_it)
+        with pytest.raises(UnresolvedError):
+            task.call("nobody", timeout=time_is_up - _sync.monotonic())

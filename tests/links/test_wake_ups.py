@@ -137,6 +137,7 @@ def test_what_is_read_is_acknowledged_once_each(armed: bool) -> None:
 
     def program(run: Run) -> None:
         comm, seen, commands = Asleep().comm, list[int](), _run_of(3)
+        reading = commands.read(None)
 
         def extracted(messages: Iterable[Taken], now: float) -> None:
             for receipt, number, count, _ in messages:
@@ -147,7 +148,7 @@ def test_what_is_read_is_acknowledged_once_each(armed: bool) -> None:
             for count in (1, 2):
                 comm.reading(commands)
                 for _ in range(count):
-                    commands.at += 1
+                    next(reading)
                 comm.reading(commands)
 
         comm.remote.extracted = extracted  # type: ignore[method-assign]
@@ -177,7 +178,7 @@ def test_of_what_others_get_instead_nothing_is_acknowledged() -> None:
     comm, commands, seen = Asleep().comm, _run_of(3), list[object]()
     comm.remote.extracted = lambda messages, now: seen.extend(messages)  # type: ignore[method-assign]
     comm.reading(commands)
-    commands.at = 1
+    next(commands.read(None))
     assert len(commands.rest()) == 2
     comm._round()
     assert seen == [(commands.receipt, 7, 1, len(commands.payloads[0]))]

@@ -111,7 +111,7 @@ BUS_RUNS: tuple[Mutant, ...] = (
             Edit(
                 "bus/core/command_run.py",
                 "        rest, self.payloads = self.payloads[start:], self.payloads[:start]\n",
-                "        rest, self.at = self.payloads[start:], len(self.payloads)\n",
+                "        rest = self.payloads[start:]\n",
             ),
         ),
     ),
@@ -122,8 +122,8 @@ BUS_RUNS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/thread_manager.py",
-                "                    or len(ready) > 1\n",
-                "",
+                " or len(ready) > 1 or inbox.items or requests:\n",
+                " or inbox.items or requests:\n",
             ),
         ),
     ),
@@ -134,25 +134,61 @@ BUS_RUNS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/thread_manager.py",
-                "                    or inbox.items\n                    or requests\n",
-                "",
+                " or len(ready) > 1 or inbox.items or requests:\n",
+                " or len(ready) > 1:\n",
             ),
         ),
     ),
     Mutant(
         "N69",
-        "how far a task has read is noted only if its callback returns",
-        ("BUS-MSG-15",),
+        "a task takes out all that came together before it reads the first",
+        ("BUS-RELAY-9",),
         (
             Edit(
                 "bus/threads/thread_manager.py",
-                "                run.at = at = run.at + 1\n",
-                "                at = run.at + 1\n",
+                "            for message in run.read(reference):\n",
+                "            for message in list(run.read(reference)):\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "U1",
+        "what was read of a run takes room until its reader stops",
+        ("BUS-FLOW-1",),
+        (
+            Edit(
+                "bus/threads/account.py",
+                "        self._reading = run\n",
+                "        self._reading = None\n",
             ),
             Edit(
                 "bus/threads/thread_manager.py",
-                "                self.since = now = _sync.monotonic()\n                if (\n",
-                "                run.at = at\n                self.since = now = _sync.monotonic()\n                if (\n",
+                "            account.settle(inbox.lock)\n",
+                "            account._reading = run\n            account.settle(inbox.lock)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "U2",
+        "of a reader that was struck nobody knows what it has read",
+        ("BUS-FLOW-7",),
+        (
+            Edit(
+                "bus/threads/account.py",
+                "            self.settle(lock)\n",
+                "            pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "U3",
+        "what was read of a run is noted twice",
+        ("BUS-FLOW-7",),
+        (
+            Edit(
+                "bus/threads/account.py",
+                "            run.settled += count\n",
+                "",
             ),
         ),
     ),
@@ -187,7 +223,7 @@ BUS_RUNS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/thread_manager.py",
-                "                if at == first + 1:\n                    client.begins(run)\n",
+                "            client.begins(run)\n",
                 "",
             ),
         ),

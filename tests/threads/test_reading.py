@@ -77,7 +77,7 @@ class Reader(Clerk):
             self.act(item.payload)
 
     def begins(self, run: CommandRun) -> None:
-        self.begun.append(run.number + run.at - 1)
+        self.begun.append(run.number + run.at)
 
     def has_read(self, run: CommandRun) -> None:
         self.parts.append(run.number + run.at - self.begun[-1])
@@ -331,6 +331,52 @@ def test_at_any_time_so_many_count_as_read_as_were_handed_over(
     assert seen == [(number, number) for number in range(1, 7)]
     assert posted.at == 6
     assert task.begun == [FIRST, FIRST + 1]  # before its callback was called
+
+
+@clause("BUS-FLOW-1", "BUS-FLOW-7")
+def test_while_it_reads_there_is_room_for_what_it_has_read(station: Station) -> None:
+    """In messages and in bytes; and the books balance at any time."""
+    task, entry = reader(station, "c", capacity=6)
+    account = task.account
+    post(station, entry, *[each * 10 for each in named(6)])
+    seen: list[tuple[int, int, int, bool]] = []
+    last = runs_until(station, b"f" * 10)
+
+    def act(payload: bytes) -> None:
+        books = account.unread, account.unread_bytes, account.delivered
+        seen.append((*books, account.full(1)))
+        last(payload)
+
+    task.act = act
+    station.home.run()
+
+    # The first as it is let read one, the others as it goes on.
+    assert seen == [(6 - read, 60 - 10 * read, read, False) for read in range(1, 7)]
+    assert (account.unread, account.unread_bytes, account.delivered) == (0, 0, 6)
+    assert (account.extracted, account.extracted_bytes) == (6, 60)
+
+
+@clause("BUS-FLOW-7")
+def test_the_books_balance_though_a_reader_was_struck(station: Station) -> None:
+    """Where it was to note what it has read: then this is noted the next time."""
+    task, entry = reader(station, "c", capacity=4)
+    account, lock = task.account, station.home.inbox.lock
+    post(station, entry, b"a", b"b")
+    (first,) = station.home.inbox.items
+    account.begin(first, lock)
+    next(first.read(None))  # and so it ended, with nothing settled
+
+    assert (account.unread, account.unread_bytes, account.delivered) == (1, 1, 1)
+    second = several(station, entry, b"c", b"d", number=FIRST + 2)
+    assert station.home.inbox.offer_commands(second, account, station.home) == 2
+    (_, posted) = station.home.inbox.items
+    account.begin(posted, lock)
+    next(posted.read(None))
+    assert (account.unread, account.extracted) == (2, 1)
+    for _ in range(2):
+        account.settle(lock)
+        assert (account.unread, account.extracted, account.extracted_bytes) == (2, 2, 2)
+    assert [len(first), len(posted)] == [1, 1]
 
 
 @clause("BUS-MSG-13")
