@@ -174,7 +174,8 @@ class Task:
         self,
         to: Where | Sequence[Where],
         payload: Any = None,
-        *,
+        # To be given by keyword, and yet no `*`: the default of what can be given by
+        # keyword alone is looked up in a dict at each call.
         bus: str | None = None,
         on_response: Callable[[Response], object] | None = None,
         ref: object = None,
@@ -195,17 +196,21 @@ class Task:
             NotJoinedError: this process is not on that bus.
             UnknownTaskError: this task is deregistered.
         """
-        if on_response is None and type(to) is str:
-            burst = self._bursts.get(to)
+        try:
+            burst = self._bursts[to]  # type: ignore[index]  # nothing else is found
+        except (KeyError, TypeError):
+            pass
+        else:
             if (
-                burst is not None
-                and type(payload) is bytes
+                type(payload) is bytes
                 and timeout is UNSET
                 and bus is None
+                and on_response is None
                 and burst.thread == _sync.get_ident()
                 and burst.add(payload)
             ):
                 return _UNASKED
+        if on_response is None and type(to) is str:
             return self._tell(to, payload, bus, timeout)
         check_optional_callback("on_response", on_response)
         names = addressees(to)

@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 
 __all__ = ["PAYLOAD_MAX", "SHORT_MAX", "Burst", "Salvo"]
 
-# How long a payload may be; each takes so much of the addressee's bytes, until what was
-# sent is counted, or only this much if it is short.
+# How long a payload may be. Until what was sent is counted each takes as much of the
+# addressee's bytes as the least of these that is no shorter.
 PAYLOAD_MAX: Final = 64 * 2**10
-SHORT_MAX: Final = 4096
+SHORT_MAX: Final = 1024
+_LENGTHS: Final = (SHORT_MAX, 4 * SHORT_MAX, 16 * SHORT_MAX, PAYLOAD_MAX)
 # For which room is taken at a time.
-_ROOM_MAX: Final = 256  # messages
+_ROOM_MAX: Final = 1024  # messages
 _ROOM: Final = _ROOM_MAX * SHORT_MAX  # bytes
 
 
@@ -220,7 +221,8 @@ class Burst:
             longest = self._longest
             if length > longest:
                 return False
-            self.length = SHORT_MAX if length <= SHORT_MAX < longest else longest
+            fits = next(each for each in _LENGTHS if each >= length)
+            self.length = min(fits, longest)
             size = max(1, self.length)
             most = min(_ROOM_MAX, _ROOM // size)
             given = self._stand_in.reserve_locked(self, need, most, size)
