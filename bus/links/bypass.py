@@ -1,10 +1,15 @@
-"""`Bypass`: how a lone question and its answer go over a link without the comm thread.
+"""`Bypass`: how a thread of tasks goes to a link itself, without the comm thread.
 
 To hand a message to the comm thread, and to be woken by it, is most of what a round
 trip costs. While that thread sleeps, and nothing it would have to see to is under way,
 a thread of tasks puts a question, or an answer, on the link itself; and where it waits
-for the next thing, it waits at that link, and takes from it what is of this kind. All
-else it hands to the comm thread. The books are kept later: see `Shortcut`.
+for the next thing, it waits at that link, and takes from it what is of this kind. The
+books are kept later: see `Shortcut`.
+
+All else that it reads it sees to as the comm thread would, in its place, and tells what
+its tasks have taken: two threads that take turns for each batch cost more than the
+batch. Only the main thread, which may be struck in the middle, leaves that to the comm
+thread.
 """
 
 from __future__ import annotations
@@ -48,16 +53,20 @@ class Bypass:
           comes is to be noticed.
         wake: wakes the comm thread. soon: sees to it that it wakes within milliseconds.
         midway: whether what comes next by a link is no frame.
+        told: whether what tasks have taken need not be told now.
+        attend: does what the comm thread would with what others have read, and what was
+          taken; under ``hold``, not in the main thread.
 
     Lock: ``hold`` is held by whoever touches links: the comm thread for a round, or a
-    thread of tasks for one frame. It is the first of all locks: that of the exchange,
-    of an inbox, of a link are taken under it. Nobody is called back, or waited for,
-    meanwhile.
+    thread of tasks for what it sends or has read. It is the first of all locks: that of
+    the exchange, of an inbox, of a link are taken under it. Nobody is called back, or
+    waited for, meanwhile.
 
     Invariant: what ``_given`` holds came before all that is to be read of its link.
     """
 
     __slots__ = (
+        "_attend",
         "_busy",
         "_exchange",
         "_given",
@@ -65,6 +74,7 @@ class Bypass:
         "_midway",
         "_remote",
         "_soon",
+        "_told",
         "_touched",
         "_wake",
         "_watched",
@@ -83,6 +93,8 @@ class Bypass:
         wake: Callable[[], object],
         soon: Callable[[], object],
         midway: Callable[[int], bool],
+        told: Callable[[], bool],
+        attend: Callable[[], object],
     ) -> None:
         self._exchange: Final = exchange
         self._remote: Final = remote
@@ -92,6 +104,8 @@ class Bypass:
         self._wake: Final = wake
         self._soon: Final = soon
         self._midway: Final = midway
+        self._told: Final = told
+        self._attend: Final = attend
         self.hold: Final[_thread.LockType] = _sync.Lock()
         # Both under the exchange's lock; those of which anything may be to enter.
         self._ways: dict[Peer, _Way] = {}
@@ -173,6 +187,15 @@ class Bypass:
         self._ways = ways
         return way
 
+    def show(self, peer: Peer, place: ThreadManager) -> None:
+        """Let a thread wait at the link by which its tasks get much."""
+        if place.main or place.way is not None:
+            return
+        way = self._ways.get(peer)
+        if way is None or not way.shortcut.stands:
+            way = self._exchange.look(partial(self._new_way, peer))
+        place.way = way
+
     # Under the exchange's lock, by whoever is about to let something be decided.
 
     @property
@@ -204,8 +227,9 @@ class Bypass:
     ) -> tuple[bool, bool, bool]:
         """Take frames from a link, under ``hold``.
 
-        Returns whether any had a message for a task here; whether one of these waits
-        for `act`; and whether there was anything else but acknowledgements.
+        Returns whether any was for a task here, as far as it is known; whether one of
+        these waits for `act`; and whether there was anything else but acknowledgements
+        that is left to the comm thread.
         """
         slipped = waits = other = False
         came = partial(self._came, short, answers_only=place.main)
@@ -219,11 +243,21 @@ class Bypass:
             else:
                 slipped = True
                 waits = waits or slip is Slip.WAITS
-        if self._given:
+        if not self._given:
+            if slipped:
+                self._soon()
+            return slipped, waits, False
+        if place.main:
             self._wake()
-        elif slipped:
-            self._soon()
-        return slipped, waits, other
+            return slipped, waits, other
+        self._attend()
+        return slipped or other, waits, False
+
+    def tell(self, place: ThreadManager) -> None:
+        """Tell what the tasks of the calling thread have taken, before it sleeps."""
+        if not place.main and not self._told():
+            with self.hold:
+                self._attend()
 
     def _is_next(self, link: int) -> bool:
         """Whether nothing is before what came by a link, and it is a frame."""
@@ -297,6 +331,7 @@ class _Way:
             return False
         reading = slipped = waits = other = False
         try:
+            bypass.tell(place)
             # After it was listed there: who has posted before did not see it.
             if not inbox.items:
                 lead.sleep(deadline)

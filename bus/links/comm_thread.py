@@ -8,14 +8,15 @@ One round: take in what came by links and what tasks have posted, let all of it 
 decided on at once, put on the links what is to be said. So what waits together travels
 together, and a lone message leaves at once (BUS-CHAN-6).
 
-Whatever is decided in another thread, links are touched in this one alone: what is to
-be done with them waits in ``_outbox``, in the order in which it was decided. But for a
-question that is alone, and its answer: see `Bypass`.
+Whatever is decided in another thread, links are touched by one thread at a time, mostly
+this one: what is to be done with them waits in ``_outbox``, in the order in which it
+was decided. A thread of tasks that waits at a link does so, too: see `Bypass`.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,7 @@ from msgspec import Struct
 
 from bus.address import Address
 from bus.core.actions import Action, Dial, HangUp, Post, Reply, Resume, Send, Vacate
+from bus.core.command_run import CommandRun
 from bus.core.neighbourhood import Neighbourhood
 from bus.core.routing_table import RegistrationId, Visibility
 from bus.core.wire import VERSIONS, FrameReader, Reason, pieces
@@ -49,7 +51,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from bus.config import BusConfig
-    from bus.core.command_run import CommandRun
     from bus.core.limits import Limits
     from bus.core.routing_table import Entry
     from bus.core.tap import Tap
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from bus.rights import Credentials
     from bus.threads.account import Account
     from bus.threads.exchange import Exchange
+    from bus.threads.thread_manager import Request, ThreadManager
     from queuebroker.message_queue import MessageQueue
 
 __all__ = ["CommThread"]
@@ -177,6 +179,8 @@ class CommThread:
             wake=self._wake,
             soon=self._soon,
             midway=self._midway,
+            told=self._told,
+            attend=self._attend,
         )
         self._thread: _sync.Thread | None = None
         # Until when to go on, and what to do then; None before `stop`.
@@ -185,6 +189,9 @@ class CommThread:
         # Whether another thread has something to be said; how often this one had.
         self._nudged: bool = False
         self._own_nudges: int = 0
+        # Which other thread is in the place of this one; what went wrong there.
+        self._substitute: int | None = None
+        self._fault: Exception | None = None
         self._extractions: Final = Extractions(
             max(1, config.window // 4), max(1, config.window_bytes // 4)
         )
@@ -276,7 +283,7 @@ class CommThread:
 
     def nudge(self) -> None:
         """Let what was decided just now be said to others."""
-        if self._host.owned():
+        if self._in_turn():
             self._own_nudges += 1  # seen to in `_round`
         else:
             self._nudged = True
@@ -324,9 +331,15 @@ class CommThread:
 
     def reading(self, run: CommandRun) -> None:
         """Note that a task reads, or has read, of what came from another process."""
-        if self._extractions.note_run(run):
+        if self._extractions.note_run(run) and not self._tells_itself(run._to.place):
             self._wake()
         self._has_room(run._to, run._account)
+
+    def _tells_itself(self, place: ThreadManager | None) -> bool:
+        """Whether a thread tells soon what its tasks have taken, or this one does."""
+        if place is None or place.main or place.way is None:
+            return False
+        return self._extractions.awaited  # if it hangs in a callback
 
     def _has_room(self, entry: Entry, account: Account) -> None:
         # Not for each message that it takes: what is held back would come one by one.
@@ -360,6 +373,9 @@ class CommThread:
         match action:
             case Post(entry, messages):
                 self._arrivals.deliver(entry, messages)
+                last = messages[-1]
+                if type(last) is CommandRun and (place := entry.place) is not None:
+                    self._bypass.show(last.receipt.peer, place)
             case Resume(entry):
                 self._arrivals.resume(entry)
             case Reply():
@@ -368,7 +384,8 @@ class CommThread:
                 self._host.ask(lambda: self._vacate(entry, messages, final=final))
             case Send() | HangUp() | Dial():
                 self._outbox.append(action)
-                self._wake()
+                if not self._in_turn():
+                    self._wake()
             case _:
                 raise AssertionError(action)
 
@@ -417,6 +434,7 @@ class CommThread:
             or self._nudged
             or self._extractions.due
             or self._bypass.due
+            or self._fault
         )
 
     def _busy(self) -> bool:
@@ -437,6 +455,14 @@ class CommThread:
         if not self._extractions.awaited:
             self._nudged = True
             self._wake()
+
+    def _told(self) -> bool:
+        """Whether what tasks have taken need not be told now."""
+        return not self._extractions.due
+
+    def _in_turn(self) -> bool:
+        """Whether the calling thread is this one, or in its place."""
+        return self._host.owned() or self._substitute == _sync.get_ident()
 
     def _deadline(self) -> float | None:
         """Return until when to sleep; note whether that is soon for what was taken.
@@ -476,12 +502,51 @@ class CommThread:
         )
 
     def _round(self) -> None:
+        if self._fault is not None:
+            raise self._fault
         # Before what was taken is looked at: who takes something later wakes this.
         self._nudged = self._extractions.awaited = False
         frames = [*self._bypass.take(), *self._lines.take()]
-        came = [(number, self._read(number, data)) for number, data in frames]
         posted, requests = self._host.take()
         now = _sync.monotonic()
+        self._let_decide(frames, posted, requests, now)
+        self._complaints.tell(now)
+        self._carry_out()
+        self._lines.resume()
+        self._host.review()
+        if not self.joining.settled:
+            self._look_around()
+
+    def _attend(self) -> None:
+        """Do as much of a round, in the place of this thread, as cannot wait for it.
+
+        What was read, and what was taken of that; all else is left to this thread.
+        """
+        if self._ended or self._fault is not None:
+            return
+        self._substitute = _sync.get_ident()
+        try:
+            self._let_decide(self._bypass.take(), (), (), _sync.monotonic())
+            while self._outbox and type(self._outbox[0]) is Send:
+                self._carry_out(1)
+            self._host.review()
+        except Exception as fault:  # noqa: BLE001 # that thread leaves the bus by it
+            self._fault = fault
+        finally:
+            self._substitute = None
+        if self._due() or self._lines.sending or not self.joining.settled:
+            self._wake()
+        self._soon()  # for what is due at some time from now on
+
+    def _let_decide(
+        self,
+        frames: Iterable[tuple[int, bytes | None]],
+        posted: Iterable[Posted],
+        requests: Sequence[Request],
+        now: float,
+    ) -> None:
+        """Let all that happened be decided on, and do what that wants done."""
+        came = [(number, self._read(number, data)) for number, data in frames]
         own_nudges = self._own_nudges
         self._exchange.decide(lambda: self._decide(came, posted, now))
         for request in requests:
@@ -490,12 +555,6 @@ class CommThread:
         # were done, as when a task is cut off; that is to be said at once, too.
         if requests or self._own_nudges > own_nudges + 1:
             self._exchange.decide(lambda: self.remote.flush(now))
-        self._complaints.tell(now)
-        self._carry_out()
-        self._lines.resume()
-        self._host.review()
-        if not self.joining.settled:
-            self._look_around()
 
     def _read(self, number: int, data: bytes | None) -> _Read:
         """Read what came by a link; a long frame only of who has greeted."""
@@ -536,8 +595,10 @@ class CommThread:
         if taken := self._extractions.take(now):
             remote.extracted(taken, now)
         self._host.pass_on(posted, remote)
-        # As of before all this; what is due by then is seen to in the next round.
-        if self._due_at is not None and self._due_at <= now:
+        # As of before all this; what is due by then is seen to in the next round. In
+        # this thread, which looks again then.
+        late = self._due_at is not None and self._due_at <= now
+        if late and self._host.owned():
             actions += self._exchange.manager.expire(now)
             actions += remote.tick(now)
             self._review_at = 0.0  # what was due is not any more
@@ -552,10 +613,11 @@ class CommThread:
         manager = self._exchange.manager
         self._exchange.decide(lambda: manager.left(entry, unread, now, final=final))
 
-    def _carry_out(self) -> None:
-        """Do with links what was decided, in that order."""
-        tap = self.tap
-        while self._outbox:
+    def _carry_out(self, most: float = math.inf) -> None:
+        """Do with links what was decided, in that order; no more than so much."""
+        tap, done = self.tap, 0
+        while self._outbox and done < most:
+            done += 1
             match self._outbox.popleft():
                 case Send(link, frame):
                     if tap is not None:

@@ -78,6 +78,10 @@ class Alone:
         self.midway: set[int] = set()
         self.todo: deque[Any] = deque()
         self.place: Any = SimpleNamespace(inbox=Inbox(), main=False)
+        # What was read in the place of the comm thread; whether there is nothing to
+        # tell it, nor anybody else.
+        self.attended: list[tuple[int, bytes]] = []
+        self.told = True
         # What becomes of what is taken.
         self.slip = Slip.WAITS
         exchange: Any = SimpleNamespace(
@@ -99,7 +103,15 @@ class Alone:
             wake=lambda: self.calls.append("wake"),
             soon=lambda: self.calls.append("soon"),
             midway=lambda link: link in self.midway,
+            told=lambda: self.told,
+            attend=self._attend,
         )
+
+    def _attend(self) -> None:
+        assert self.bypass.hold.locked()
+        self.calls.append("attend")
+        self.attended += self.bypass.take()
+        self.told = True
 
     def _slip_in(self, event: Callable[[Any], bool], place: Any) -> Slip:
         assert place is self.place
@@ -154,14 +166,41 @@ def test_the_comm_thread_wakes_soon_for_what_came_past_it() -> None:
 @clause("BUS-CHAN-7")
 def test_what_came_behind_something_else_waits_for_that() -> None:
     alone = Alone()
+    alone.place.main = True
 
     assert not alone.wait(b"+1", b"other", b"+2")
 
     assert list(alone.todo) == [b"+1"]
     assert alone.bypass.due
     assert alone.bypass.take() == [(1, b"other"), (1, b"+2")]
-    assert alone.calls == ["wake", "act 0"]
+    assert alone.calls == ["wake", "act 1", "soon"]
     assert not alone.bypass.due
+
+
+@clause("BUS-CHAN-7", "BUS-MSG-15")
+def test_who_cannot_be_struck_sees_to_all_that_it_has_read() -> None:
+    """At once, behind what came before it, and waits there again."""
+    alone = Alone()
+
+    assert alone.wait(b"+1", b"other", b"+2")
+
+    assert list(alone.todo) == [b"+1"]
+    assert alone.attended == [(1, b"other"), (1, b"+2")]
+    assert alone.calls == ["attend", "act 0"]
+    assert not alone.bypass.due
+
+
+@clause("BUS-RELAY-9")
+@pytest.mark.parametrize("struck", [False, True])
+def test_what_was_taken_is_told_before_who_took_it_sleeps(*, struck: bool) -> None:
+    """By itself, unless it may be struck: its sender may wait for that."""
+    alone = Alone()
+    alone.place.main, alone.told = struck, False
+
+    alone.wait()
+    alone.wait()
+
+    assert alone.calls == ([] if struck else ["attend"])
 
 
 @clause("BUS-CHAN-7")
@@ -177,6 +216,7 @@ def test_what_is_in_a_mailbox_already_is_not_to_be_done() -> None:
 @clause("BUS-CHAN-7")
 def test_what_comes_behind_what_was_handed_over_is_handed_over() -> None:
     alone = Alone()
+    alone.place.main = True
     alone.wait(b"other")
 
     alone.wait(b"+1")
@@ -206,7 +246,7 @@ def test_the_body_of_a_long_message_is_taken_for_no_frame() -> None:
     alone.wait(b"+1")
 
     assert not alone.todo
-    assert alone.bypass.take() == [(1, b"+1")]
+    assert alone.attended == [(1, b"+1")]
 
 
 @clause("BUS-MSG-15")
@@ -231,6 +271,7 @@ def test_what_finds_its_link_full_goes_on_when_there_is_room() -> None:
 
 def test_an_acknowledgement_drives_nobody_from_a_link() -> None:
     alone = Alone()
+    alone.place.main = True
 
     assert alone.wait(_ACK)
 

@@ -195,7 +195,13 @@ class _Taken:
     _to = None
 
 
+class _Gone:
+    """A task that is nowhere."""
+
+    place = None
+
+
 def _run_of(count: int) -> CommandRun:
     """Return commands that came together, the first with number 7."""
-    to: Any = None
+    to: Any = _Gone()
     return CommandRun(to, to, [b""] * count, object(), 7, None)  # type: ignore[arg-type]
