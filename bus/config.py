@@ -236,9 +236,8 @@ class BusConfig:
     # Links.
     window: int = _count(
         # Much of what two processes do for a window is the same for a longer one. With
-        # half of this a quarter fewer short commands go over in a second; with more a
-        # receiver has so much to read that its sender waits for it.
-        2048,
+        # a quarter of this a fifth fewer short commands go over in a second.
+        8192,
         "messages",
         "BUS-RELAY-11",
         "How many messages to one task may be on a link, not taken by it yet.",
@@ -305,7 +304,10 @@ class BusConfig:
 
     # Streams between processes.
     stream_window: int = _count(
-        8192, "numbers", "AMO-13", "How far a sender's numbers run ahead of its floor."
+        16_384,
+        "numbers",
+        "AMO-13",
+        "How far a sender's numbers run ahead of its floor.",
     )
     missing_ranges: int = _count(
         1024, "ranges", "AMO-14", "How many gaps of a stream are kept."

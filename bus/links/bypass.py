@@ -18,6 +18,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from bus.core.command_run import CommandRun
 from bus.core.shortcut import Shortcut
 from bus.core.wire import FrameType
 from bus.threads.exchange import Slip
@@ -43,6 +44,9 @@ __all__ = ["Bypass"]
 _ACK: Final = bytes((FrameType.ACK.value,))  # how such a frame begins
 # After so many waits in vain a thread waits where it is woken for all else.
 _VAIN_MAX: Final = 8
+# From how many commands on, of how many bytes at most, it is worth to wait at the link.
+_MANY: Final = 16
+_SHORT_MAX: Final = 4096
 
 
 class Bypass:
@@ -187,13 +191,24 @@ class Bypass:
         self._ways = ways
         return way
 
-    def show(self, peer: Peer, place: ThreadManager) -> None:
-        """Let a thread wait at the link by which its tasks get much."""
-        if place.main or place.way is not None:
+    def show(self, last: Incoming | CommandRun, place: ThreadManager) -> None:
+        """Let a thread wait at the link by which its tasks get many short commands.
+
+        Long ones another thread had better copy out of the system, meanwhile.
+
+        last: what came for one of them.
+        """
+        if type(last) is not CommandRun or place.main:
             return
+        count = len(last.lengths)
+        if count < _MANY or sum(last.lengths) > count * _SHORT_MAX:
+            return
+        peer: Peer = last.receipt.peer
         way = self._ways.get(peer)
         if way is None or not way.shortcut.stands:
             way = self._exchange.look(partial(self._new_way, peer))
+        if way is not None:
+            way.wanted = True
         place.way = way
 
     # Under the exchange's lock, by whoever is about to let something be decided.
@@ -223,15 +238,16 @@ class Bypass:
     # For a thread of tasks that has the lead of a link.
 
     def receive(
-        self, short: Shortcut, frames: Sequence[bytes], place: ThreadManager
+        self, way: _Way, frames: Sequence[bytes], place: ThreadManager
     ) -> tuple[bool, bool, bool]:
         """Take frames from a link, under ``hold``.
 
-        Returns whether any was for a task here, as far as it is known; whether one of
-        these waits for `act`; and whether there was anything else but acknowledgements
-        that is left to the comm thread.
+        Returns whether any had a message for a task here, as far as it is known;
+        whether one of these waits for `act`; and whether there was anything for which
+        the comm thread had better wait at the link.
         """
         slipped = waits = other = False
+        short = way.shortcut
         came = partial(self._came, short, answers_only=place.main)
         for frame in frames:
             slip = Slip.REFUSED
@@ -250,8 +266,9 @@ class Bypass:
         if place.main:
             self._wake()
             return slipped, waits, other
+        way.wanted = False
         self._attend()
-        return slipped or other, waits, False
+        return slipped or way.wanted, waits, other and not way.wanted
 
     def tell(self, place: ThreadManager) -> None:
         """Tell what the tasks of the calling thread have taken, before it sleeps."""
@@ -298,9 +315,10 @@ class _Way:
 
     shortcut: the books of what goes past the comm thread.
     question: what was asked by it last; None before the first.
+    wanted: whether somebody was shown it since that was looked at.
     """
 
-    __slots__ = ("_bypass", "_lead", "_vain", "question", "shortcut")
+    __slots__ = ("_bypass", "_lead", "_vain", "question", "shortcut", "wanted")
 
     def __init__(self, bypass: Bypass, shortcut: Shortcut, lead: Lead) -> None:
         self._bypass: Final = bypass
@@ -308,6 +326,7 @@ class _Way:
         self._lead: Final = lead
         self._vain: int = 0
         self.question: Incoming | None = None
+        self.wanted: bool = False
 
     @property
     def asked(self) -> bool:
@@ -338,7 +357,7 @@ class _Way:
             with bypass.hold:
                 reading = True
                 frames = lead.read()
-                slipped, waits, other = bypass.receive(short, frames, place)
+                slipped, waits, other = bypass.receive(self, frames, place)
                 reading = False
                 lead.leave()
         except BaseException:

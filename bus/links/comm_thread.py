@@ -24,7 +24,6 @@ from msgspec import Struct
 
 from bus.address import Address
 from bus.core.actions import Action, Dial, HangUp, Post, Reply, Resume, Send, Vacate
-from bus.core.command_run import CommandRun
 from bus.core.neighbourhood import Neighbourhood
 from bus.core.routing_table import RegistrationId, Visibility
 from bus.core.wire import VERSIONS, FrameReader, Reason, pieces
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from bus.config import BusConfig
+    from bus.core.command_run import CommandRun
     from bus.core.limits import Limits
     from bus.core.routing_table import Entry
     from bus.core.tap import Tap
@@ -372,10 +372,9 @@ class CommThread:
         """Do what concerns other processes, or came from them; one at a time."""
         match action:
             case Post(entry, messages):
+                if (place := entry.place) is not None:
+                    self._bypass.show(messages[-1], place)
                 self._arrivals.deliver(entry, messages)
-                last = messages[-1]
-                if type(last) is CommandRun and (place := entry.place) is not None:
-                    self._bypass.show(last.receipt.peer, place)
             case Resume(entry):
                 self._arrivals.resume(entry)
             case Reply():

@@ -128,7 +128,7 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         "Y13",
         "what came past the comm thread is told to nobody until something happens",
         ("BUS-FLOW-7",),
-        (Edit(_BYPASS, "        elif slipped:\n            self._soon()\n", ""),),
+        (Edit(_BYPASS, "            if slipped:\n                self._soon()\n", ""),),
     ),
     Mutant(
         "Y14",
@@ -361,6 +361,114 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
                 "_net.py",
                 "self._watched(until if deadline is None else min(until, deadline))",
                 "self._watched(until)",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y34",
+        "who may be struck does what the comm thread would",
+        ("BUS-CHAN-7",),
+        (
+            Edit(
+                _BYPASS,
+                "        if place.main:\n            self._wake()\n            return slipped, waits, other\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y35",
+        "what was taken is told by nobody who waits at a link",
+        ("BUS-RELAY-9",),
+        (
+            Edit(
+                _BYPASS,
+                "            bypass.tell(place)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y36",
+        "a thread waits at the link though what comes is long",
+        ("BUS-CHAN-7",),
+        (
+            Edit(
+                _BYPASS,
+                "        way.wanted = False\n        self._attend()\n",
+                "        self._attend()\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y37",
+        "the main thread is shown a link",
+        ("BUS-CHAN-7",),
+        (
+            Edit(
+                _BYPASS,
+                "        if type(last) is not CommandRun or place.main:\n",
+                "        if type(last) is not CommandRun:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y38",
+        "who stands in for the comm thread ends links",
+        ("BUS-CHAN-2",),
+        (
+            Edit(
+                "bus/links/comm_thread.py",
+                "            while self._outbox and type(self._outbox[0]) is Send:\n",
+                "            while self._outbox:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y39",
+        "a fault of who stands in for the comm thread is forgotten",
+        ("BUS-ERR-3",),
+        (
+            Edit(
+                "bus/links/comm_thread.py",
+                "            self._fault = fault\n",
+                "            pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y40",
+        "who reads at a link wakes nobody though it may hang",
+        ("BUS-RELAY-9",),
+        (
+            Edit(
+                "bus/links/comm_thread.py",
+                "        return self._extractions.awaited  # if it hangs in a callback\n",
+                "        return True\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y41",
+        "what others have read is seen to after the end",
+        ("BUS-CHAN-7",),
+        (
+            Edit(
+                "bus/links/comm_thread.py",
+                "        if self._ended or self._fault is not None:\n",
+                "        if self._fault is not None:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y42",
+        "no thread is ever shown a link",
+        ("BUS-CHAN-7",),
+        (
+            Edit(
+                "bus/links/comm_thread.py",
+                "                    self._bypass.show(messages[-1], place)\n",
+                "                    pass\n",
             ),
         ),
     ),

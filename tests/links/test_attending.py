@@ -1,0 +1,259 @@
+"""A thread that waits at a link sees to what it reads, in the place of the comm thread.
+
+And tells what its tasks have taken. So for many short commands no second thread wakes.
+"""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus import Role
+from bus.core.actions import HangUp, Send
+from bus.core.command_run import CommandRun
+from bus.core.receipts import Receipt
+from bus.core.wire import Ack
+from bus.links.bypass import Bypass, _Way
+from bus.links.comm_thread import CommThread
+from bus.links.lines import Lines
+from specs.clauses import clause
+from tests.bus.support import socket_bus
+from tests.links.processes import Reader, comm_of, held, processes
+from tests.links.test_bypass_alone import Alone, Short
+from tests.links.test_wake_ups import Asleep
+from tests.support import until
+
+if TYPE_CHECKING:
+    from bus import Bus, Task
+
+MANY = 100
+
+
+def sends_together(bus: Bus, sender: Task, payloads: list[bytes]) -> None:
+    """Send commands that go over the link as one."""
+    with held(bus):
+        for payload in payloads:
+            sender.command("reader", payload)
+
+
+def numbered(start: int) -> list[bytes]:
+    return [str(number).encode() for number in range(start, start + MANY)]
+
+
+class Attended:
+    """In which threads something was seen to for the comm thread of a process."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.threads: list[str] = []
+        attend = CommThread._attend
+
+        def noted(comm: CommThread) -> None:
+            self.threads.append(threading.current_thread().name)
+            attend(comm)
+
+        monkeypatch.setattr(CommThread, "_attend", noted)
+
+
+@pytest.fixture
+def attended(monkeypatch: pytest.MonkeyPatch) -> Attended:
+    return Attended(monkeypatch)
+
+
+@clause("BUS-CHAN-7", "BUS-MSG-15")
+def test_who_gets_many_commands_reads_the_next_ones_itself(attended: Attended) -> None:
+    """All of them, once each, in order; what was taken is told, too."""
+    with socket_bus("far", role=Role.MASTER) as far, socket_bus("near") as near:
+        reader = Reader(far, thread=far.thread())
+        thread, sender, sent = reader.task.thread, near.register("sender"), 0
+        near.wait_for("reader")
+        while len(attended.threads) < 10:
+            sends_together(near, sender, numbered(sent))
+            sent += MANY
+            reader.has(sent)
+            assert sent <= 1000 * MANY, "its thread never waited at the link"
+
+        assert reader.got == [str(number).encode() for number in range(sent)]
+        assert set(attended.threads) == {f"bus1 {thread.name}"}
+        relay = sender._exchange.find("reader").box  # type: ignore[union-attr]
+        until(lambda: relay.under_way == 0, "all is known to be taken")
+
+
+@clause("BUS-CHAN-7", "BUS-MSG-5")
+def test_what_comes_for_others_reaches_them(attended: Attended) -> None:
+    """Who waits at the link reads it for all tasks of its process."""
+    with socket_bus("far", role=Role.MASTER) as far, socket_bus("near") as near:
+        reader, sender = Reader(far, thread=far.thread()), near.register("sender")
+        beside = Reader(far, "beside", thread=far.thread("elsewhere"))
+        near.wait_for("beside")
+        turns = 0
+        while len(attended.threads) < 10:
+            sends_together(near, sender, numbered(turns * MANY))
+            sender.command("beside", turns)
+            turns += 1
+            reader.has(turns * MANY)
+            beside.has(turns)
+            assert turns <= 1000, "no thread ever waited at the link"
+
+        assert beside.got == [*range(turns)]
+
+
+# What is left to the comm thread.
+
+
+@clause("BUS-CHAN-2")
+def test_links_are_made_and_ended_by_the_comm_thread_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also what was to be sent after that waits for it: the order is one."""
+    comm, sent = Asleep().comm, list[int]()
+
+    def send(_: Lines, number: int, __: bytes) -> bool:
+        sent.append(number)
+        return True
+
+    monkeypatch.setattr(Lines, "send", send)
+    frame = Ack.of(
+        SimpleNamespace(next=1, missing=()),  # type: ignore[arg-type]
+        epoch=1,
+        incarnation=1,
+        extracted=(),
+        heard=0,
+    )
+    left: list[HangUp | Send] = [HangUp(2), Send(3, frame)]
+    comm._outbox.extend([Send(1, frame), *left])
+
+    with comm._bypass.hold:
+        comm._attend()
+
+    assert sent == [1]
+    assert list(comm._outbox) == left
+    assert comm._due()
+
+
+@clause("BUS-ERR-3")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_fault_is_the_comm_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process leaves the bus, as by any other; who stood in for it goes on."""
+    with processes(2) as [_, other]:
+        comm = comm_of(other)
+
+        def fails(_: Bypass) -> None:
+            raise LookupError("at what was read")
+
+        with monkeypatch.context() as faulty, comm._bypass.hold:
+            faulty.setattr(Bypass, "take", fails)
+            comm._attend()
+        until(lambda: comm._ended, "it has ended")
+    assert isinstance(comm._fault, LookupError)
+
+
+@clause("BUS-CHAN-7")
+def test_where_the_comm_thread_has_ended_nothing_is_seen_to() -> None:
+    comm = Asleep().comm
+    comm._bypass._given.append((1, b"frame"))
+    comm._ended = True
+
+    with comm._bypass.hold:
+        comm._attend()
+
+    assert comm._bypass.due
+
+
+# Who waits there.
+
+
+def _run(count: int, size: int) -> CommandRun:
+    peer: Any = object()
+    nobody: Any = None
+    bodies = [bytes(size)] * count
+    return CommandRun(nobody, nobody, bodies, Receipt(peer, 1, 1), 1, None)
+
+
+@clause("BUS-CHAN-7")
+@pytest.mark.parametrize(
+    ("count", "size", "main", "shown"),
+    [
+        (16, 4096, False, True),
+        (15, 64, False, False),
+        (16, 4097, False, False),
+        (16, 64, True, False),
+    ],
+)
+def test_only_for_many_short_commands_a_thread_is_shown_the_link(
+    *, count: int, size: int, main: bool, shown: bool
+) -> None:
+    """And never the main one, which may be struck there."""
+    alone, run = Alone(), _run(count, size)
+    way: Any = SimpleNamespace(shortcut=SimpleNamespace(stands=True), wanted=False)
+    alone.bypass._ways[run.receipt.peer] = way
+    alone.place.main, alone.place.way = main, None
+
+    alone.bypass.show(run, alone.place)
+
+    assert alone.place.way is (way if shown else None)
+    assert way.wanted is shown
+
+
+@clause("BUS-CHAN-7")
+@pytest.mark.parametrize("wanted", [False, True])
+def test_who_read_nothing_short_waits_there_no_more(*, wanted: bool) -> None:
+    """Long messages are better read by another thread, while callbacks run."""
+    alone = Alone()
+    attend = alone._attend
+
+    def attends() -> None:
+        attend()
+        way.wanted |= wanted
+
+    alone.bypass._attend = attends  # type: ignore[misc]
+    lead: Any = SimpleNamespace(
+        take=lambda _: True,
+        sleep=lambda _: None,
+        read=lambda: [b"other"],
+        leave=lambda: None,
+        ended=False,
+    )
+    short: Any = Short()
+    way = _Way(alone.bypass, short, lead)
+    way.wanted = True  # from before
+
+    assert way.wait(alone.place, None) is wanted
+    assert alone.attended == [(1, b"other")]
+
+
+@clause("BUS-RELAY-9")
+@pytest.mark.parametrize(
+    ("soon", "main", "way", "wakes"),
+    [
+        (True, False, True, False),
+        (False, False, True, True),  # else nobody would, if its callback hangs
+        (True, True, True, True),
+        (True, False, False, True),
+    ],
+)
+def test_who_tells_itself_what_it_took_wakes_nobody(
+    *, soon: bool, main: bool, way: bool, wakes: bool
+) -> None:
+    comm, woken = Asleep().comm, list[str]()
+    comm._wake = lambda: woken.append("wake")  # type: ignore[method-assign]
+    comm._extractions.awaited = soon
+    place = SimpleNamespace(main=main, way=object() if way else None)
+    to: Any = _At(place)
+    count = comm._extractions._messages_max
+    run = CommandRun(to, to, [b""] * count, Receipt(None, 1, 1), 1, None)
+    for _ in run.read(None):
+        pass
+
+    comm.reading(run)
+
+    assert bool(woken) is wakes
+
+
+class _At:
+    """A task of some thread."""
+
+    def __init__(self, place: Any) -> None:
+        self.place = place
