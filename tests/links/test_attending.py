@@ -133,7 +133,7 @@ def test_links_are_made_and_ended_by_the_comm_thread_alone(
     assert comm._due()
 
 
-@clause("BUS-ERR-3")
+@clause("BUS-CHAN-7")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_fault_is_the_comm_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its process leaves the bus, as by any other; who stood in for it goes on."""

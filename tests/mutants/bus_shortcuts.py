@@ -427,7 +427,7 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
     Mutant(
         "Y39",
         "a fault of who stands in for the comm thread is forgotten",
-        ("BUS-ERR-3",),
+        ("BUS-CHAN-7",),
         (
             Edit(
                 "bus/links/comm_thread.py",
