@@ -119,7 +119,7 @@ class Arrivals:
     def answer(entry: Entry, answer: Answer) -> None:
         """Give an answer to a task, behind all that was given to it; see `Exchange`."""
         place = entry.place
-        if place is not None and place.inbox.idle and entry.box.client.hears(answer):
+        if place is not None and place.idle and entry.box.client.hears(answer):
             return
         while (place := entry.place) is not None:
             if place.inbox.offer(answer, place) is not Admission.GONE:

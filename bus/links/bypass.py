@@ -209,7 +209,7 @@ class Bypass:
             way = self._exchange.look(partial(self._new_way, peer))
         if way is not None:
             way.wanted = True
-        place.way = way
+            place.way = way
 
     # Under the exchange's lock, by whoever is about to let something be decided.
 
@@ -351,8 +351,9 @@ class _Way:
         reading = slipped = waits = other = False
         try:
             bypass.tell(place)
-            # After it was listed there: who has posted before did not see it.
-            if not inbox.items:
+            # After it was listed there: who has posted before did not see it. What was
+            # told may have put something in a mailbox of this thread.
+            if not place.pending():
                 lead.sleep(deadline)
             with bypass.hold:
                 reading = True

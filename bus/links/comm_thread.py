@@ -206,7 +206,9 @@ class CommThread:
         self._due_at: float | None = None
         self._review_at: float = 0.0
         self._review_s: Final = min(config.ack_delay_s / 2, _REVIEW_S)
-        # Whether this thread looks no more at what it is asked.
+        # Whether nobody stands in for this thread any more; then, whether this looks no
+        # more at what it is asked.
+        self._left: bool = False
         self._ended: bool = False
 
     # Its life.
@@ -401,7 +403,7 @@ class CommThread:
     def _run(self) -> None:
         self._host.ident = _sync.get_ident()
         try:
-            while not self._over():
+            while not self._leaves():
                 self._lines.wait(self._due, self._deadline())
                 with self._bypass.hold:
                     self._round()
@@ -409,6 +411,7 @@ class CommThread:
             _log.exception("a fault of the bus: this process leaves it")
             raise
         finally:
+            self._left = True
             # Whatever happened, others shall not wait for a process that says nothing.
             self._lines.close()
             self._ended = True
@@ -483,6 +486,14 @@ class CommThread:
         self._extractions.awaited = self._end_at is None and self.remote.acks_due
         return _first(self.remote.next_deadline(now), parked)
 
+    def _leaves(self) -> bool:
+        """Whether it is over; then nobody has anything in hand that is to be sent."""
+        if self._end_at is None:
+            return False
+        with self._bypass.hold:
+            self._left = self._over()
+            return self._left
+
     def _over(self) -> bool:
         if self._end_at is None or self._due():
             return False
@@ -521,7 +532,7 @@ class CommThread:
 
         What was read, and what was taken of that; all else is left to this thread.
         """
-        if self._ended or self._fault is not None:
+        if self._left or self._fault is not None:
             return
         self._substitute = _sync.get_ident()
         try:

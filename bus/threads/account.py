@@ -126,8 +126,7 @@ class Account:
     @property
     def delivered(self) -> int:
         """How many were handed to a callback."""
-        gone = self.accepted - self._dropped - self.unread
-        return gone - self.expired - self.returned
+        return self._taken_off - self.expired - self.returned
 
     @property
     def dropped(self) -> int:
@@ -137,17 +136,40 @@ class Account:
     @property
     def unread(self) -> int:
         """How many messages are on it now."""
-        unread = self._outside + self._inside - self.extracted - self._dropped
-        reading = self._reading
-        return unread if reading is None else unread - reading.unsettled
+        taken_off = self._taken_off  # first: what is read meanwhile counts as unread
+        return self._outside + self._inside - taken_off - self._dropped
+
+    @property
+    def _taken_off(self) -> int:
+        """How many were extracted by now.
+
+        A look, from any thread: what was settled just between two of its steps would
+        count twice, or not at all, so then it looks anew.
+        """
+        while True:
+            reading, extracted = self._reading, self.extracted
+            if reading is None:
+                return extracted
+            count = reading.unsettled
+            if self._reading is reading and self.extracted == extracted:
+                return extracted + count
 
     @property
     def unread_bytes(self) -> int:
         """How many bytes these have."""
+        taken_off = self._taken_off_bytes
         posted = self._outside_bytes + self._inside_bytes
-        unread = posted - self.extracted_bytes - self._dropped_bytes
-        reading = self._reading
-        return unread if reading is None else unread - reading.unsettled_bytes
+        return posted - taken_off - self._dropped_bytes
+
+    @property
+    def _taken_off_bytes(self) -> int:
+        while True:
+            reading, extracted = self._reading, self.extracted_bytes
+            if reading is None:
+                return extracted
+            size = reading.unsettled_bytes
+            if self._reading is reading and self.extracted_bytes == extracted:
+                return extracted + size
 
     def admit_locked(self, message: Incoming, dropped: list[Incoming]) -> Admission:
         """Put a message on the account; under the lock of the inbox.

@@ -237,8 +237,9 @@ class Exchange:
     def at_home(self, entry: Entry, act: Callable[[], None]) -> None:
         """Do something in the thread that hosts a task, between two callbacks.
 
-        At once if that is the calling thread, and no callback runs; not before the task
-        may read what was sent to it.
+        At once if that is the calling thread, no callback runs, and it does not wait,
+        as it may while it does this for its process; not before the task may read what
+        was sent to it.
         """
 
         def here() -> None:
@@ -255,7 +256,7 @@ class Exchange:
         place = entry.place
         if place is None:
             return
-        if place.owned() and place.running is None:
+        if place.owned() and place.running is None and not place.waiting:
             here()
         else:
             place.ask(here)
@@ -368,7 +369,7 @@ class Exchange:
         """
         entry: Entry = answer._to
         place = entry.place
-        if place is not None and place.inbox.idle:
+        if place is not None and place.idle:
             client: Client = entry.box.client
             if client.hears(answer):
                 return True

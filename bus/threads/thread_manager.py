@@ -70,6 +70,8 @@ class ThreadManager:
     running: the task whose callback runs, None between callbacks.
     way: where it may wait as well as at its inbox, since what it speaks with is there;
       None if nowhere.
+    waiting: whether it waits there: then what it does is done for all of its process,
+      and not between two callbacks, so that nothing is done to its own tasks at once.
     since: when it began with the callback that runs, or to look for one, on the
       monotonic clock in seconds; None while it waits.
 
@@ -94,6 +96,7 @@ class ThreadManager:
         "name",
         "running",
         "since",
+        "waiting",
         "way",
     )
 
@@ -108,6 +111,7 @@ class ThreadManager:
         self.since: float | None = None
         self.callbacks: int = 0
         self.way: Way | None = None
+        self.waiting: bool = False
         # Under the lock of the inbox: tasks that will be opened here; whether nobody
         # serves here any more.
         self._expected: int = 0
@@ -143,6 +147,15 @@ class ThreadManager:
             self._expected -= 1
         self.ask(self.pending)  # whoever waits for it looks again
 
+    @property
+    def idle(self) -> bool:
+        """Whether its thread sleeps, having dealt with all that was for it.
+
+        One that reads a link in its sleep, so to speak, puts some of that in mailboxes
+        at once: what comes behind must not overtake it.
+        """
+        return not self.pending() and self.inbox.idle
+
     def post(self, message: Delivery) -> Admission:
         """Post something for a task that is here; see `Inbox.offer`."""
         # Behind what other threads have posted: it may be of the same sender, who has
@@ -152,6 +165,7 @@ class ThreadManager:
         if (
             self.ident == _sync.get_ident()
             and not self.inbox.items
+            and not self.waiting
             and message._trace is None
         ):
             return self._post_inside(message)
@@ -163,7 +177,7 @@ class ThreadManager:
 
     def remind(self, deadline: float, due: Callable[[], object]) -> None:
         """Call something at a point of the monotonic clock, or soon after."""
-        if self.owned():
+        if self.owned() and not self.waiting:
             self.call_at(deadline, due)
         else:
             self.ask(lambda: self.call_at(deadline, due))
@@ -344,8 +358,13 @@ class ThreadManager:
 
     def _await(self, deadline: float | None) -> deque[Any]:
         """Return what was posted, as soon as anything is, or time is up."""
-        while self.way is not None:
-            if not self.way.wait(self, deadline):
+        while (way := self.way) is not None:
+            self.waiting = True
+            try:
+                stays = way.wait(self, deadline)
+            finally:
+                self.waiting = False
+            if not stays:
                 self.way = None
             # Not only what was posted: what others decided may have been done here, and
             # what came by that way may be in a mailbox.

@@ -154,7 +154,7 @@ def test_a_fault_is_the_comm_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_where_the_comm_thread_has_ended_nothing_is_seen_to() -> None:
     comm = Asleep().comm
     comm._bypass._given.append((1, b"frame"))
-    comm._ended = True
+    comm._left = True
 
     with comm._bypass.hold:
         comm._attend()
@@ -195,6 +195,19 @@ def test_only_for_many_short_commands_a_thread_is_shown_the_link(
 
     assert alone.place.way is (way if shown else None)
     assert way.wanted is shown
+
+
+@clause("BUS-CHAN-7")
+def test_a_thread_keeps_its_way_if_there_is_no_other() -> None:
+    """The link may be gone by now; and it may be about to wait there."""
+    alone, run = Alone(), _run(16, 1)
+    alone.place.way = way = object()
+    exchange: Any = alone.bypass._exchange
+    exchange.look = lambda _: None
+
+    alone.bypass.show(run, alone.place)
+
+    assert alone.place.way is way
 
 
 @clause("BUS-CHAN-7")

@@ -48,13 +48,14 @@ class LeadOfOne:
     def __init__(self, *frames: bytes, ended: bool = False) -> None:
         self.frames = list(frames)
         self.ended = ended
-        self.left = 0
+        self.left = self.slept = 0
 
     def take(self, _: Inbox) -> bool:
         return True
 
     def sleep(self, _: float | None) -> None:
         """Not at all: there is something already."""
+        self.slept += 1
 
     def read(self) -> list[bytes]:
         return self.frames
@@ -77,7 +78,9 @@ class Alone:
         self.short = Short()
         self.midway: set[int] = set()
         self.todo: deque[Any] = deque()
-        self.place: Any = SimpleNamespace(inbox=Inbox(), main=False)
+        self.place: Any = SimpleNamespace(
+            inbox=Inbox(), main=False, pending=lambda: False
+        )
         # What was read in the place of the comm thread; whether there is nothing to
         # tell it, nor anybody else.
         self.attended: list[tuple[int, bytes]] = []
@@ -223,6 +226,22 @@ def test_what_comes_behind_what_was_handed_over_is_handed_over() -> None:
 
     assert not alone.todo
     assert alone.bypass.take() == [(1, b"other"), (1, b"+1")]
+
+
+@clause("BUS-ROUTE-4")
+@pytest.mark.parametrize("something", [False, True])
+def test_who_got_something_as_it_told_what_was_taken_does_not_sleep(
+    *, something: bool
+) -> None:
+    """In a mailbox of its own: nobody would wake it for that."""
+    alone, lead = Alone(), LeadOfOne()
+    alone.told, alone.place.pending = False, lambda: something and alone.told
+    way = _Way(alone.bypass, cast("Any", alone.short), cast("Any", lead))
+
+    way.wait(alone.place, None)
+
+    assert alone.calls == ["attend"]
+    assert lead.slept == (not something)
 
 
 @clause("QB-ERR-9")

@@ -115,8 +115,8 @@ BUS_ROUTING: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/exchange.py",
-                "        if place.owned() and place.running is None:\n            here()",
-                "        if place.owned():\n            here()",
+                "        if place.owned() and place.running is None and not place.waiting:\n",
+                "        if place.owned() and not place.waiting:\n",
             ),
         ),
     ),
@@ -308,7 +308,7 @@ BUS_ROUTING: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/exchange.py",
-                "        if place is not None and place.inbox.idle:\n",
+                "        if place is not None and place.idle:\n",
                 "        if place is not None:\n",
             ),
         ),

@@ -193,6 +193,23 @@ BUS_RUNS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        "U4",
+        "what is settled as another thread looks counts twice, or not at all",
+        ("BUS-FLOW-7",),
+        (
+            Edit(
+                "bus/threads/account.py",
+                "            if self._reading is reading and self.extracted == extracted:\n",
+                "            if reading is not None:\n",
+            ),
+            Edit(
+                "bus/threads/account.py",
+                "            if self._reading is reading and self.extracted_bytes == extracted:\n",
+                "            if reading is not None:\n",
+            ),
+        ),
+    ),
+    Mutant(
         "N70",
         "a task that leaves takes along what it has not read of a run",
         ("BUS-DEREG-4", "BUS-MOVE-2"),

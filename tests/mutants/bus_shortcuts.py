@@ -455,7 +455,7 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/comm_thread.py",
-                "        if self._ended or self._fault is not None:\n",
+                "        if self._left or self._fault is not None:\n",
                 "        if self._fault is not None:\n",
             ),
         ),
@@ -469,6 +469,78 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
                 "bus/links/comm_thread.py",
                 "                    self._bypass.show(messages[-1], place)\n",
                 "                    pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y43",
+        "who gets something as it tells what was taken sleeps on it",
+        ("BUS-ROUTE-4",),
+        (
+            Edit(
+                _BYPASS,
+                "            if not place.pending():\n",
+                "            if not inbox.items:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y44",
+        "an answer overtakes what lies in a mailbox",
+        ("BUS-MSG-15",),
+        (
+            Edit(
+                "bus/threads/thread_manager.py",
+                "        return not self.pending() and self.inbox.idle\n",
+                "        return self.inbox.idle\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y45",
+        "who waits posts to itself what nobody looks at",
+        ("BUS-ROUTE-4", "BUS-MSG-11"),
+        (
+            Edit(
+                "bus/threads/thread_manager.py",
+                "            and not self.waiting\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y46",
+        "who waits does at once what is to be done between two callbacks",
+        ("BUS-ROUTE-4", "BUS-MSG-11"),
+        (
+            Edit(
+                "bus/threads/exchange.py",
+                " and place.running is None and not place.waiting:\n",
+                " and place.running is None:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y47",
+        "who waits does not hear of a time that it is to look at",
+        ("BUS-ROUTE-4", "BUS-MSG-11"),
+        (
+            Edit(
+                "bus/threads/thread_manager.py",
+                "        if self.owned() and not self.waiting:\n",
+                "        if self.owned():\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y48",
+        "a thread loses its way",
+        ("BUS-CHAN-7",),
+        (
+            Edit(
+                _BYPASS,
+                "            way.wanted = True\n            place.way = way\n",
+                "            way.wanted = True\n        place.way = way\n",
             ),
         ),
     ),

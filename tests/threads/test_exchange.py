@@ -12,10 +12,13 @@ import pytest
 import bus
 from bus.core.actions import Fail, Post, Reply
 from bus.errors import BusFullError, UnresolvedError
+from bus.message import Incoming
 from bus.threads.account import Account
+from bus.threads.delivery import Answer
 from bus.threads.exchange import Slip
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
+from queuebroker.bell import Bell
 from queuebroker.parking import taken_lock
 from queuebroker.testing import explore
 from specs.clauses import clause
@@ -458,6 +461,84 @@ class Slipping:
     @property
     def read(self) -> list[Any]:
         return list(self.entry.box.items or ())
+
+
+@clause("BUS-MSG-15")
+def test_an_answer_waits_for_what_was_put_in_a_mailbox_before_it() -> None:
+    """By who waits at a link, and still counts as asleep: that came first."""
+    slipping, heard = Slipping(), list[Any]()
+    place, client = slipping.place, slipping.entry.box.client
+
+    def hears(answer: Answer) -> bool:
+        heard.append(answer)
+        return True
+
+    client.hears = hears
+    place.inbox.arrived.enlist(Bell())
+    answers = [
+        Answer(_to=slipping.entry, number=number, responder=None) for number in range(2)
+    ]
+
+    assert slipping.station.exchange.answered(answers[0])
+    slipping.slip(slipping.command())
+    assert slipping.station.exchange.answered(answers[1])
+
+    assert heard == answers[:1]
+    assert [type(each) for each in slipping.read] == [Incoming, Answer]
+
+
+class Meanwhile:
+    """A way at which something is done for the whole process, once."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
+
+    def wait(self, place: ThreadManager, deadline: float | None) -> bool:
+        self._act()
+        assert place.inbox.items, "nobody would look at it before it sleeps"
+        assert not place._ready
+        return False
+
+
+@clause("BUS-ROUTE-4", "BUS-MSG-11")
+@pytest.mark.parametrize("what", ["a message", "a request", "a time"])
+def test_what_is_done_while_a_thread_waits_is_found_before_it_sleeps(what: str) -> None:
+    """What it does then for its process may be for a task of its own."""
+    slipping, done = Slipping(), list[str]()
+    station, place, entry = slipping.station, slipping.place, slipping.entry
+    entry.box.client.handle = lambda _: done.append("a message")
+
+    def act() -> None:
+        if what == "a message":
+            answer = Answer(_to=entry, number=1, responder=None)
+            assert station.exchange.post(answer)
+        elif what == "a request":
+            station.exchange.at_home(entry, lambda: done.append(what))
+        else:
+            place.remind(0.0, lambda: done.append(what))
+        assert not done
+
+    place.way = Meanwhile(act)
+    for _ in range(2):
+        place.poll(None if not done else 0)
+    assert done == [what]
+    assert not place.waiting
+
+
+@clause("QB-ERR-9")
+def test_who_is_struck_as_it_waits_at_a_link_waits_no_more() -> None:
+    """Else all that it posted to itself would go the long way."""
+    slipping = Slipping()
+
+    class Struck:
+        def wait(self, place: ThreadManager, deadline: float | None) -> bool:
+            assert place.waiting
+            raise KeyboardInterrupt
+
+    slipping.place.way = Struck()
+    with pytest.raises(KeyboardInterrupt):
+        slipping.place.poll(None)
+    assert not slipping.place.waiting
 
 
 @clause("BUS-CHAN-7")

@@ -379,6 +379,35 @@ def test_the_books_balance_though_a_reader_was_struck(station: Station) -> None:
     assert [len(first), len(posted)] == [1, 1]
 
 
+@clause("BUS-FLOW-7")
+def test_who_looks_while_it_is_settled_what_was_read_sees_it_once(
+    station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From another thread, which holds no lock."""
+    task, entry = reader(station, "c")
+    account, lock = task.account, station.home.inbox.lock
+    post(station, entry, *named(5))
+    (posted,) = station.home.inbox.items
+    look: Any = CommandRun.__dict__["at"].fget
+    meddle = [lock]
+
+    def meddled(run: CommandRun) -> int:
+        at: int = look(run)
+        if meddle:  # just then
+            account.settle(meddle.pop())
+        return at
+
+    monkeypatch.setattr(CommandRun, "at", property(meddled))
+    reading = posted.read(None)
+    for read, figure in enumerate(("unread", "unread_bytes", "delivered"), 1):
+        account.begin(posted, lock)
+        next(reading)
+        meddle[:] = [lock]
+        wanted = read if figure == "delivered" else 5 - read
+        assert getattr(account, figure) == wanted
+        assert not meddle
+
+
 @clause("BUS-MSG-13")
 def test_a_callback_that_raises_is_called_with_the_next_one(station: Station) -> None:
     task, entry = reader(station, "c")
