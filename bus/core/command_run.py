@@ -8,13 +8,13 @@ can part, and takes no time.
 
 from __future__ import annotations
 
-from array import array
 from itertools import repeat
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from bus.core.wire import Bodies, Lengths
 from bus.message import Incoming, Kind
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["CommandRun"]
 
 _COMMAND: Final = Kind.COMMAND
-_UNKNOWN: Final = array("I")
+_NONE: Final = Lengths(0, 0)
 
 
 class CommandRun(Struct, eq=False):
@@ -49,14 +49,16 @@ class CommandRun(Struct, eq=False):
     settled: int = 0
     told: int = 0
     _account: Any = None
-    lengths: array[int] = _UNKNOWN
+    lengths: Lengths = _NONE
     _unread: Iterator[bytes] = iter(())
 
     def __post_init__(self) -> None:
         # Once, while they are in the cache of this processor: for another thread to
         # look at each of them later takes several times as long.
-        if self.lengths is _UNKNOWN:
-            self.lengths = array("I", map(len, self.payloads))
+        if self.lengths is _NONE:
+            payloads = self.payloads
+            known = payloads if isinstance(payloads, Bodies) else Bodies(payloads)
+            self.lengths = known.lengths
         self._unread = iter(self.payloads)
 
     def __len__(self) -> int:
@@ -75,7 +77,7 @@ class CommandRun(Struct, eq=False):
     @property
     def unsettled_bytes(self) -> int:
         """How long these are together; likewise."""
-        return sum(self.lengths[self.settled : self.at])
+        return self.lengths.part(self.settled, self.at).total
 
     def read(self, reference: Any) -> Iterator[Incoming]:
         """Return commands as their callback gets them, each read when it is taken.
@@ -96,10 +98,11 @@ class CommandRun(Struct, eq=False):
         """Take out the first of a run of which nothing was read, as a run."""
         payloads, lengths = self.payloads, self.lengths
         if count < len(payloads):
-            self.payloads, self.lengths = payloads[count:], lengths[count:]
-            payloads, lengths = payloads[:count], lengths[:count]
+            self.payloads = payloads[count:]
+            self.lengths = lengths.part(count, lengths.count)
+            payloads, lengths = payloads[:count], lengths.part(0, count)
         else:
-            self.payloads, self.lengths = (), array("I")
+            self.payloads, self.lengths = (), _NONE
         self._unread = iter(self.payloads)
         first = CommandRun(
             self._to,
@@ -117,7 +120,7 @@ class CommandRun(Struct, eq=False):
         """Take out all commands that were not read, in order; it ends before them."""
         start = self.at
         rest, self.payloads = self.payloads[start:], self.payloads[:start]
-        self.lengths = self.lengths[:start]
+        self.lengths = self.lengths.part(0, start)
         # Last: who looks how many were read just now sees too few.
         self._unread = iter(())
         return [

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from bus.core.parcel import commands_of
+from bus.core.wire import Bodies
 from queuebroker import _sync
 from queuebroker.arguments import deadline_after
 from queuebroker.parking import PENDING, Pending, wait_for
@@ -62,16 +63,24 @@ class Burst:
     """What was sent and not taken yet.
 
     Attributes:
+        to, source: the addressee, and who sends.
         thread: the one that may add.
+        order: by which what it sends in another way is told (`Entry.order`).
         room: how many messages may lie here; room_bytes: as how long they count.
         length: how long those may be that join them.
         payloads: what does.
         posted: whether it lies in the inbox, where the comm thread finds it.
+        steady: whether nobody has taken any of these, or of the room, since that was
+          said.
 
     Lock: that of the inbox guards ``room``, ``room_bytes``, ``posted``, and all that
-    takes out of ``payloads``. Who adds without it looks afterwards at ``_steady``: who
-    takes messages or room says there that it does, before it looks what there is.
-    ``length`` is of who adds alone.
+    takes out of ``payloads``. ``length`` is of who adds alone.
+
+    Mostly there is nothing to lock: `bus.api.task.Task.command`, in which every step
+    counts, appends a payload itself while there is room for it and both tasks are as
+    they were. Afterwards it looks at ``steady``, and lets `confirm` see to it unless
+    that is so: who takes messages or room says there that it does, before it looks what
+    there is.
 
     Invariants, whenever that lock is free and nobody is adding:
     I1. there is room for what lies here, and it is posted if anything does.
@@ -82,20 +91,20 @@ class Burst:
         "_deadline",
         "_inbox",
         "_longest",
-        "_order",
         "_place",
         "_stand_in",
-        "_steady",
         "_timeout_s",
-        "_to",
         "_waits_s",
         "length",
+        "order",
         "payloads",
         "posted",
         "room",
         "room_bytes",
         "source",
+        "steady",
         "thread",
+        "to",
     )
 
     def __init__(
@@ -109,14 +118,14 @@ class Burst:
         payload_max: int = PAYLOAD_MAX,
         waits_s: Callable[[], float] | None = None,
     ) -> None:
-        self._to: Final = to
+        self.to: Final = to
         self._stand_in: Final = stand_in
         self._place: Final = place
         self._inbox: Final = inbox
         self._timeout_s: Final = timeout_s
         # Of what it began with; the others come so soon after that it holds for them.
         self._deadline: float | None = None
-        self._order: Final = source.order
+        self.order: Final = source.order
         self._waits_s: Final = waits_s
         self._longest: Final = min(PAYLOAD_MAX, payload_max)
         self.source: Final = source
@@ -126,7 +135,7 @@ class Burst:
         self.room_bytes: int = 0
         self.length: int = 0
         self.posted: bool = False
-        self._steady: bool = False
+        self.steady: bool = False
 
     # For the thread that made it.
 
@@ -139,26 +148,20 @@ class Burst:
         Raises:
             BusFullError: it has waited for room in vain.
         """
-        payloads = self.payloads
-        if (
-            len(payloads) < self.room
-            and len(payload) <= self.length
-            and self._to.table is not None  # its name may be somebody else's by now
-            and self.source.order is self._order
-        ):
-            payloads.append(payload)
-            return self._steady or self._confirm()
-        if self._to.table is None or self.source.order is not self._order:
+        if self.to.table is None or self.source.order is not self.order:
             return False
         with self._inbox.lock:
             if self._add_locked(payload):
                 return True
         return self._add_in_time(payload)
 
-    def _confirm(self) -> bool:
-        """Add anew what was added just as room for it, or all that lay here, was taken.
+    def confirm(self) -> bool:
+        """Add anew what was appended just as room for it, or all there was, was taken.
 
         False if there is no room any more; then it is here no more.
+
+        Raises:
+            BusFullError: as `add`.
         """
         with self._inbox.lock:
             if not self.payloads:
@@ -181,7 +184,7 @@ class Burst:
             return False
 
         def gone() -> bool:
-            return self._to.place is not self._place
+            return self.to.place is not self._place
 
         def attempt() -> bool | Pending:
             if gone():
@@ -198,7 +201,7 @@ class Burst:
 
         outcome = wait_for(inbox, inbox.room, attempt, ready, deadline_after(waits_s))
         if outcome is PENDING:
-            raise self._stand_in.error(f"task {self._to.name!r}")
+            raise self._stand_in.error(f"task {self.to.name!r}")
         return outcome
 
     def _add_locked(self, payload: bytes) -> bool:
@@ -207,12 +210,12 @@ class Burst:
         # Last: an interrupt before leaves only room, which can be taken back.
         self._post_locked()
         self.payloads.append(payload)
-        self._steady = True
+        self.steady = True
         return True
 
     def _admit_locked(self, count: int, length: int) -> bool:
         """See to it that there is room for so many, if possible for some more."""
-        if self._to.place is not self._place:
+        if self.to.place is not self._place:
             return False
         if length > self.length:  # what room is left is for shorter ones
             self._stand_in.reclaim_locked(self)
@@ -247,7 +250,7 @@ class Burst:
 
     def reclaim_locked(self) -> tuple[int, int]:
         """Give up the room that is not used; return how many messages, and bytes."""
-        self._steady = False  # first: what is added from now on is looked at again
+        self.steady = False  # first: what is added from now on is looked at again
         room, used = self.room, len(self.payloads)
         if used > room:
             return 0, 0
@@ -262,14 +265,14 @@ class Burst:
         It counts as what waits for the addressee until it is said to have moved.
         """
         with self._inbox.lock:
-            self._steady = False  # first, as above
+            self.steady = False  # first, as above
             self.posted = False
             count = min(len(self.payloads), self.room)
-            payloads = self.payloads[:count]
-            size = sum(map(len, payloads))
+            payloads = Bodies(self.payloads[:count])
+            size = payloads.lengths.total
             self._stand_in.release_locked(
                 self, self.room - count, self.room_bytes - size
             )
             self.room = self.room_bytes = 0
             del self.payloads[:count]  # not all: one more may be there by now
-            return Salvo(self._to, self.source, payloads, size, self._deadline)
+            return Salvo(self.to, self.source, payloads, size, self._deadline)

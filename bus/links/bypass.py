@@ -201,7 +201,7 @@ class Bypass:
         if type(last) is not CommandRun or place.main:
             return
         count = len(last.lengths)
-        if count < _MANY or sum(last.lengths) > count * _SHORT_MAX:
+        if count < _MANY or last.lengths.total > count * _SHORT_MAX:
             return
         peer: Peer = last.receipt.peer
         way = self._ways.get(peer)

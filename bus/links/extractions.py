@@ -103,7 +103,7 @@ class Extractions:
         for run in runs:
             told, read = run.told, run.at
             if read > told:
-                size = sum(run.lengths[told:read])
+                size = run.lengths.part(told, read).total
                 taken.append((run.receipt, run.number + told, read - told, size))
                 run.told = read
             if run:  # it may hang in a callback, and have gone on before that

@@ -19,9 +19,7 @@ without tries again under the lock, and only then believes that it is full.
 from __future__ import annotations
 
 import enum
-from bisect import bisect_right
 from collections import deque
-from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -31,9 +29,9 @@ from bus.errors import BusFullError
 
 if TYPE_CHECKING:
     import _thread
-    from collections.abc import Sequence
 
     from bus.core.command_run import CommandRun
+    from bus.core.wire import Lengths
     from bus.message import Incoming
 
 __all__ = ["Account", "Admission", "Overflow"]
@@ -201,7 +199,7 @@ class Account:
             self._tell_locked(message)
         return Admission.ACCEPTED
 
-    def admit_run_locked(self, sizes: Sequence[int]) -> int:
+    def admit_run_locked(self, sizes: Lengths) -> int:
         """Put on the account as many messages as may be at no cost to others.
 
         Under the lock of the inbox. Returns how many, from the first; for the next one
@@ -212,15 +210,16 @@ class Account:
         if self._unread is not None or self.gap:
             return 0
         unread = self.unread
-        count = min(self._messages_max - unread, len(sizes))
+        count = min(self._messages_max - unread, sizes.count)
         if count <= 0:
             return 0
-        size, room = sum(sizes[:count]), self._bytes_max - self.unread_bytes
+        some = sizes.part(0, count)
+        size, room = some.total, self._bytes_max - self.unread_bytes
         if size > room:
-            count = bisect_right(list(accumulate(sizes[:count])), room)
+            count = some.fitting(room)
             if not count and not unread:
                 count = 1  # fits, however long, if nothing else is here
-            size = sum(sizes[:count])
+            size = some.part(0, count).total
         # First added, then looked at: another one may be added inside meanwhile.
         self._outside += count
         self._outside_bytes += size

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from bus.core.wire import Lengths
 from bus.threads.account import Admission
 from bus.threads.mailbox import DROPPED_MIN, without_dropped
 from queuebroker import _sync
@@ -112,7 +113,8 @@ class Inbox:
         with self.lock:
             if messages[0]._to.place is not place:
                 return 0
-            count = account.admit_run_locked([each._size for each in messages])
+            sizes = Lengths.of([each._size for each in messages])
+            count = account.admit_run_locked(sizes)
             if count:
                 # They came by a link, where a journal was told of them.
                 self.items += messages[:count]

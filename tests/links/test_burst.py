@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import bus
+from bus.api.task import CommandHandle, Task
 from bus.errors import BusFullError
 from bus.links.burst import PAYLOAD_MAX, SHORT_MAX, Burst
 from bus.threads.account import Admission
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from queuebroker.testing import Run
 
 # Where who adds looks without a lock at what others change, and they at what it does.
-_LOOKS = [Burst.add, Burst._confirm, Burst.take, Burst.reclaim_locked]
+_LOOKS = [Task.command, Burst.confirm, Burst.take, Burst.reclaim_locked]
 
 
 def under_every_schedule(program: Callable[[Run], object]) -> None:
@@ -33,13 +34,34 @@ def under_every_schedule(program: Callable[[Run], object]) -> None:
 
 
 def adds(burst: Burst, payloads: Sequence[bytes]) -> list[bytes]:
-    """Add some; return what was taken on."""
-    taken_on = []
-    for payload in payloads:
-        with suppress(BusFullError):  # it has waited for room
-            if burst.add(payload):
-                taken_on.append(payload)
-    return taken_on
+    """Add some, as a task of the calling thread does; return what was taken on."""
+    return [payload for payload in payloads if add(burst, payload)]
+
+
+def add(burst: Burst, payload: bytes) -> bool:
+    burst.thread = _sync.get_ident()  # type: ignore[misc] # as if it had made it
+    task = Sending(burst)
+    with suppress(BusFullError):  # it has waited for room
+        task.command("far", payload)
+        return not task.left
+    return False
+
+
+class Sending(Task):
+    """A task that has begun a burst, and has no other way to send.
+
+    left: what would go another way.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, burst: Burst) -> None:
+        self._bursts = {"far": burst}
+        self.left: list[Any] = []
+
+    def _tell(self, _to: str, payload: Any, *_: object) -> CommandHandle:
+        self.left.append(payload)
+        return CommandHandle(None, ())
 
 
 def all_is_given_back(process: Process) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from bus.core.command_run import CommandRun
+from bus.core.wire import Lengths
 from bus.threads.account import Account
 from bus.threads.thread_manager import ThreadManager
 from specs.clauses import clause
@@ -161,7 +162,7 @@ def test_who_reads_gets_what_is_held_back_once_half_of_its_room_is_free(
 ) -> None:
     """Else it would get one for each that it reads, and take thirty times as long."""
     account = Account(messages_max=4, bytes_max=bytes_max, overflow="block")
-    account.admit_run_locked([1, 1, 1, 1])
+    account.admit_run_locked(Lengths.of([1, 1, 1, 1]))
     roomy = [account.roomy]
     for _ in range(4):
         account.extracted += 1
@@ -176,5 +177,5 @@ def test_whatever_the_room_who_has_read_all_has_half_of_it() -> None:
     account = Account(messages_max=1, bytes_max=1, overflow="block")
     assert account.roomy
 
-    account.admit_run_locked([5])
+    account.admit_run_locked(Lengths.of([5]))
     assert not account.roomy

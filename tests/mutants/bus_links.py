@@ -533,7 +533,7 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/account.py",
-                "            count = bisect_right(list(accumulate(sizes[:count])), room)\n",
+                "            count = some.fitting(room)\n",
                 "            count = 0\n",
             ),
         ),

@@ -473,8 +473,8 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/account.py",
-                "        count = min(self._messages_max - unread, len(sizes))\n",
-                "        count = len(sizes)\n",
+                "        count = min(self._messages_max - unread, sizes.count)\n",
+                "        count = sizes.count\n",
             ),
             Edit(
                 "bus/threads/account.py",

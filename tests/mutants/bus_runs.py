@@ -339,7 +339,7 @@ BUS_RUNS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/burst.py",
-                '        if outcome is PENDING:\n            raise self._stand_in.error(f"task {self._to.name!r}")\n        return outcome\n',
+                '        if outcome is PENDING:\n            raise self._stand_in.error(f"task {self.to.name!r}")\n        return outcome\n',
                 "        return outcome is not PENDING\n",
             ),
         ),
@@ -363,7 +363,7 @@ BUS_RUNS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/burst.py",
-                "        self._steady = False  # first: what is added from now on is looked at again\n",
+                "        self.steady = False  # first: what is added from now on is looked at again\n",
                 "",
             ),
         ),
@@ -374,9 +374,9 @@ BUS_RUNS: tuple[Mutant, ...] = (
         ("BUS-WIRE-1",),
         (
             Edit(
-                "bus/core/wire/batch.py",
-                " and length and lengths.count(length) == count:\n",
-                " and length:\n",
+                "bus/core/wire/lengths.py",
+                "    if packed == packed[:_ITEM] * count:\n",
+                "    if packed:\n",
             ),
         ),
     ),
@@ -398,9 +398,9 @@ BUS_RUNS: tuple[Mutant, ...] = (
         ("BUS-FLOW-1",),
         (
             Edit(
-                "bus/links/burst.py",
-                "            len(payloads) < self.room\n            and len(payload) <= self.length\n",
-                "            len(payloads) < self.room\n",
+                "bus/api/task.py",
+                "                    and len(payload) <= burst.length\n",
+                "",
             ),
         ),
     ),
@@ -413,6 +413,66 @@ BUS_RUNS: tuple[Mutant, ...] = (
                 "bus/links/burst.py",
                 "            self._stand_in.reclaim_locked(self)\n",
                 "            self.length = length\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "U5",
+        "who adds to a burst does not look whether its room was taken back meanwhile",
+        ("BUS-FLOW-1",),
+        (
+            Edit(
+                "bus/api/task.py",
+                "                    if burst.steady or burst.confirm():\n",
+                "                    if burst.posted or burst.confirm():\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "U6",
+        "a burst to a task that has left goes on",
+        ("BUS-DEREG-4",),
+        (
+            Edit(
+                "bus/api/task.py",
+                "                    and burst.to.table is not None  # its name may be another's by now\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "U7",
+        "what joins a burst overtakes what its task has sent by another way",
+        ("BUS-MSG-15",),
+        (
+            Edit(
+                "bus/api/task.py",
+                "                    and burst.source.order is burst.order\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "U8",
+        "of messages of one length one more fits than there is room for",
+        ("BUS-FLOW-1",),
+        (
+            Edit(
+                "bus/core/wire/lengths.py",
+                "            return max(0, room // max(1, self.alike))\n",
+                "            return max(0, -(-room // max(1, self.alike)))\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "U9",
+        "lengths that are not all the same travel in the order of this machine",
+        ("BUS-WIRE-1",),
+        (
+            Edit(
+                "bus/core/wire/lengths.py",
+                "        several = self.several[:]\n        if _SWAPPED:\n            several.byteswap()\n",
+                "        several = self.several[:]\n",
             ),
         ),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -45,3 +46,18 @@ def test_within_a_machine_what_is_sent_stays_in_the_cache(
                 sizes = [_sent_bytes(dialled) < _sent_bytes(usual)]
                 sizes.append(_sent_bytes(other) < _sent_bytes(usual))
     assert sizes == [warm, warm]
+
+
+def test_twice_as_much_as_usual_waits_in_a_unix_socket(tmp_path: Path) -> None:
+    """At both ends, and with no right that not every process has."""
+    allowed = int(Path("/proc/sys/net/core/wmem_max").read_text())
+    size = 2 * min(212_992, allowed)  # the kernel doubles what it is asked for
+    path = tmp_path / "socket"
+    with (
+        closing(_net.listen_ipc(path, mode=0o600, backlog=1)) as listening,
+        closing(_net.dial_ipc(path)) as dialled,
+    ):
+        made = _net.accept(listening)
+        assert made is not None
+        with closing(made):
+            assert [_sent_bytes(dialled), _sent_bytes(made)] == [size, size]

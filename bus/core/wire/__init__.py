@@ -24,6 +24,7 @@ from bus.core.wire.batch import (
 from bus.core.wire.codec import CONTROL_BYTES_MAX, OPTIONAL, Frame, decode, encode
 from bus.core.wire.frame_reader import FrameReader, pieces
 from bus.core.wire.frames import ControlFrame, FrameType
+from bus.core.wire.lengths import Bodies, Lengths
 from bus.core.wire.link_frames import (
     Bye,
     ConnectOffer,
@@ -76,6 +77,9 @@ __all__ = [  # noqa: RUF022  # grouped by module
     # frames
     "ControlFrame",
     "FrameType",
+    # lengths
+    "Bodies",
+    "Lengths",
     # link_frames
     "Bye",
     "ConnectOffer",

@@ -9,8 +9,6 @@ all; runs are made of it when somebody asks for one.
 from __future__ import annotations
 
 import struct
-import sys
-from array import array
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -19,6 +17,7 @@ from msgspec import Struct
 
 from bus.core.incoming_stream import NUMBERS
 from bus.core.wire.frames import FrameType
+from bus.core.wire.lengths import Bodies, Lengths
 from bus.errors import WireError
 from bus.message import Kind
 
@@ -69,9 +68,7 @@ _CHECKED: Final = struct.Struct("!8xBB13xH8x")  # kind, flags and messages of a 
 _FLAGS_AT: Final = 9
 _LENGTH: Final = struct.Struct("!I")
 assert _CHECKED.size == _HEAD.size
-assert array("I").itemsize == _LENGTH.size
 
-_SWAPPED: Final = sys.byteorder == "little"  # so are numbers of the network for us
 _KINDS: Final = {each.value: each for each in Kind}  # quicker than to call `Kind`
 _FLAGS_ALL: Final = WANTS_REPLY | FAILED | LEASED | RAW | FOLLOWS
 # With RAW the body is a payload, and so neither an error nor a lease.
@@ -89,7 +86,7 @@ class Run(Struct, frozen=True, gc=False):
     id: which of the sender's waits an answer belongs to.
     milliseconds_left: `NO_DEADLINE` for ever; never a time of the clock (OPEN-7).
     hop: how many processes have passed them on.
-    bodies: the encoded payloads, at least one. As decoded, `bytes` with `RAW`; else
+    bodies: the encoded payloads, at least one. As decoded, `Bodies` with `RAW`; else
       parts of the frame, which they keep alive.
     mid: the number by which journals know the only message; 0 if none records it.
     """
@@ -178,6 +175,8 @@ def encode_batch(batch: Batch) -> bytes:
         ]
         if count == 1:  # most often, and then this is quicker by far
             lengths = _LENGTH.pack(len(bodies[0]))
+        elif len(runs) == 1 and type(runs[0].bodies) is Bodies:
+            lengths = runs[0].bodies.lengths.pack()
         else:
             lengths = struct.pack(f"!{count}I", *map(len, bodies))
     except struct.error as error:
@@ -210,14 +209,10 @@ def decode_batch(frame: bytes | memoryview, message_bytes_max: int) -> Batch:
         raise WireError(f"MSG is cut short: {size} of {bodies_at} bytes")
     heads = frame[_HEADER.size : lengths_at]
     _check_heads(heads, count)
-    # Not a tuple: peers may announce what would make large numbers of short frames.
-    lengths = array("I")
-    lengths.frombytes(frame[lengths_at:bodies_at])
-    if _SWAPPED:
-        lengths.byteswap()
+    lengths = Lengths.unpack(frame[lengths_at:bodies_at])
     if runs == 1 and heads[_FLAGS_AT] & FOLLOWS:
-        _check_alone(lengths, size - bodies_at)
-        _check_lengths(lengths, lengths[0], message_bytes_max)
+        _check_alone(lengths.total, size - bodies_at)
+        _check_lengths(lengths, lengths.total, message_bytes_max)
         return Batch(epoch, incarnation, first - above_floor, first, _bodiless(heads))
     _check_lengths(lengths, size - bodies_at, message_bytes_max)
     if count <= _AT_ONCE:
@@ -245,22 +240,20 @@ def _check_heads(heads: bytes | memoryview, count: int) -> None:
         raise WireError(f"MSG has runs of {announced} messages, announced: {count}")
 
 
-def _check_lengths(lengths: array[int], bodies: int, message_bytes_max: int) -> None:
-    announced = sum(lengths)
+def _check_lengths(lengths: Lengths, bodies: int, message_bytes_max: int) -> None:
+    announced = lengths.total
     if announced != bodies:
         raise WireError(f"MSG has bodies of {bodies} bytes, announced: {announced}")
-    if announced > message_bytes_max:
-        longest = max(lengths)
-        if longest > message_bytes_max:
-            msg = f"MSG has a body of {longest} bytes, allowed: {message_bytes_max}"
-            raise WireError(msg)
+    if announced > message_bytes_max and lengths.longest > message_bytes_max:
+        msg = f"MSG has a body of {lengths.longest} bytes, allowed: {message_bytes_max}"
+        raise WireError(msg)
 
 
-def _check_alone(lengths: array[int], bodies: int) -> None:
+def _check_alone(length: int, bodies: int) -> None:
     if bodies:
         raise WireError(f"MSG has a body that follows, and one of {bodies} bytes")
-    if lengths[0] < FOLLOWS_MIN:
-        raise WireError(f"MSG has a body that follows, of {lengths[0]} bytes only")
+    if length < FOLLOWS_MIN:
+        raise WireError(f"MSG has a body that follows, of {length} bytes only")
 
 
 def _bodiless(heads: bytes | memoryview) -> list[Run]:
@@ -271,7 +264,7 @@ def _bodiless(heads: bytes | memoryview) -> list[Run]:
 def _unpacked(
     frame: bytes | memoryview,
     heads: bytes | memoryview,
-    lengths: array[int],
+    lengths: Lengths,
     bodies_at: int,
 ) -> list[Run]:
     views = memoryview(frame)
@@ -280,33 +273,33 @@ def _unpacked(
     runs = []
     for head in _HEAD.iter_unpack(heads):
         to, source, kind, flags, id_, left, hop, count, mid = head
-        own = lengths[begun : begun + count]
+        own = lengths.part(begun, begun + count)
         begun += count
         bodies: Sequence[bytes | memoryview]
         if flags & RAW:
             bodies = _payloads(frame, end, own)
-            end += sum(own)
+            end += own.total
         else:
             bodies = [views[end : (end := end + length)] for length in own]
         runs.append(Run(to, source, _KINDS[kind], flags, id_, left, hop, bodies, mid))
     return runs
 
 
-def _payloads(frame: bytes | memoryview, end: int, lengths: array[int]) -> list[bytes]:
+def _payloads(frame: bytes | memoryview, end: int, lengths: Lengths) -> Bodies:
     """Return payloads of bytes that stand one behind the other in a frame."""
     made: list[bytes] = []
-    length, count = lengths[0], len(lengths)
+    rest, count = lengths, lengths.count
     # Messages that come together are mostly of one length: then many at once are taken
     # out by one call, in a fifth of the time.
-    if count >= _GROUP and length and lengths.count(length) == count:
-        group = _group_of(length)
+    if count >= _GROUP and lengths.alike:
+        group = _group_of(lengths.alike)
         for _ in range(count // _GROUP):
             made += group.unpack_from(frame, end)
             end += group.size
-        lengths = lengths[len(made) :]
+        rest = lengths.part(len(made), count)
     # Each begins where the one before it ends.
-    made += [bytes(frame[end : (end := end + length)]) for length in lengths]
-    return made
+    made += [bytes(frame[end : (end := end + length)]) for length in rest]
+    return Bodies(made, lengths)
 
 
 @lru_cache(maxsize=64)
