@@ -86,7 +86,7 @@ def test_what_is_added_before_it_is_taken_is_posted_once() -> None:
     assert list(process.host.inbox.items) == [burst]
     process.round()
     assert process.waiting == [b"1", b"2", b"3"]
-    assert burst.add(b"4")
+    assert add(burst, b"4")
     process.round()
     assert process.waiting == [b"1", b"2", b"3", b"4"]
     all_is_given_back(process)
@@ -97,7 +97,7 @@ def test_what_was_sent_of_it_is_not_worth_delivering_for_ever() -> None:
     for timeout_s in (None, 3.0):
         before = _sync.monotonic()
         burst = process.host.burst(process.entry, process.host.audience, timeout_s)
-        assert burst.add(b"1")
+        assert add(burst, b"1")
         [salvo], _ = process.host.take()
         deadline = salvo.deadline  # type: ignore[union-attr] # it is one
         [command] = salvo.commands()  # type: ignore[union-attr]
@@ -115,19 +115,19 @@ def test_so_many_fit_as_of_others(overflow: Overflow) -> None:
     """What does not fit goes another way, which says what becomes of it."""
     process = Process(overflow, task_fifo_messages=3)
     burst = process.burst()
-    assert [burst.add(b"x") for _ in range(4)] == [True] * 3 + [False]
+    assert [add(burst, b"x") for _ in range(4)] == [True] * 3 + [False]
     process.round()
-    assert not burst.add(b"x")
+    assert not add(burst, b"x")
     assert process.relay.client.unread == 3
     process.leave()
-    assert burst.add(b"x")
+    assert add(burst, b"x")
     all_is_given_back(process)
 
 
 @clause("BUS-FLOW-6")
 def test_where_the_oldest_is_dropped_each_goes_by_itself() -> None:
     process = Process("drop-oldest")
-    assert not process.burst().add(b"x")
+    assert not add(process.burst(), b"x")
     assert not process.host.inbox.items
     all_is_given_back(process)
 
@@ -137,17 +137,17 @@ def test_each_counts_as_what_it_is_before_anything_is_refused() -> None:
     """Room is taken for the longest; what was not needed of it is given back first."""
     process = Process(task_fifo_bytes=2 * PAYLOAD_MAX)
     burst, long = process.burst(), bytes(PAYLOAD_MAX)
-    assert all(burst.add(b"x") for _ in range(3))
-    assert [burst.add(long), burst.add(long)] == [True, False]
+    assert all(add(burst, b"x") for _ in range(3))
+    assert [add(burst, long), add(burst, long)] == [True, False]
     process.round()
-    assert not burst.add(long)
+    assert not add(burst, long)
     all_is_given_back(process)
 
 
 @clause("BUS-FLOW-1")
 def test_where_not_even_one_fits_it_goes_another_way() -> None:
     process = Process(task_fifo_bytes=SHORT_MAX - 1)
-    assert not process.burst().add(b"x")
+    assert not add(process.burst(), b"x")
     assert process.post(b"x") is Admission.ACCEPTED
 
 
@@ -158,9 +158,9 @@ def test_no_more_room_is_taken_however_short_messages_must_be(
 ) -> None:
     process = Process(message_bytes_max=most)
     burst = process.burst()
-    assert burst.add(bytes(fits))
+    assert add(burst, bytes(fits))
     assert process.relay.client.unread == 1024
-    assert not burst.add(bytes(fits + 1))
+    assert not add(burst, bytes(fits + 1))
     process.round()
     assert process.waiting == [bytes(fits)]
     all_is_given_back(process)
@@ -170,14 +170,14 @@ def test_no_more_room_is_taken_however_short_messages_must_be(
 def test_nobody_is_refused_for_room_that_nobody_uses() -> None:
     process = Process(task_fifo_messages=4)
     first, second = process.burst(), process.burst()
-    assert first.add(b"1")
+    assert add(first, b"1")
     assert process.relay.client.unread == 4
-    assert second.add(b"2")
+    assert add(second, b"2")
     assert process.post(b"3") is Admission.ACCEPTED
-    assert first.add(b"4")
+    assert add(first, b"4")
     assert process.post(b"5") is Admission.FULL
-    assert not first.add(b"5")
-    assert not second.add(b"5")
+    assert not add(first, b"5")
+    assert not add(second, b"5")
     process.round()
     assert process.waiting == [b"1", b"4", b"2", b"3"]
     all_is_given_back(process)
@@ -187,9 +187,9 @@ def test_nobody_is_refused_for_room_that_nobody_uses() -> None:
 def test_who_has_no_relay_any_more_gets_no_more_of_it() -> None:
     process = Process()
     burst = process.burst()
-    assert burst.add(b"1")
+    assert add(burst, b"1")
     process.entry.table = None
-    assert not burst.add(b"2")
+    assert not add(burst, b"2")
     process.entry.place = None
     process.round()
     assert [each.payload for each in process.host.strays(process.entry)] == [b"1"]
@@ -222,7 +222,7 @@ def test_what_is_added_while_another_one_needs_room() -> None:
     def program(run: Run) -> None:
         process = Process(task_fifo_messages=3)
         burst = process.burst()
-        assert burst.add(b"1")
+        assert add(burst, b"1")
         adding = run.spawn(lambda: adds(burst, [b"2", b"3"]), name="adds")
         posted = [n for n in (4, 5) if process.post(n) is Admission.ACCEPTED]
         adding.join()
@@ -338,7 +338,7 @@ def test_who_waits_for_room_in_vain_is_told_so() -> None:
         assert _sync.monotonic() - before >= 3.0
         process.round()
         process.leave()
-        assert burst.add(b"4")
+        assert add(burst, b"4")
         process.round()
         assert process.waiting == [b"4"]
 
@@ -350,7 +350,7 @@ def test_who_waits_for_room_in_a_relay_that_is_given_up_goes_another_way() -> No
     def program(run: Run) -> None:
         process = Process("block", task_fifo_messages=1)
         burst = process.burst(waits_s=60.0)
-        assert burst.add(b"1")
+        assert add(burst, b"1")
         adding = run.spawn(lambda: adds(burst, [b"2"]), name="adds")
         with process.host.inbox.lock:
             process.entry.place = None
@@ -371,7 +371,7 @@ def test_who_finds_room_for_one_but_not_for_what_is_taken_at_once_does_not_wait(
     process = Process("block", task_fifo_bytes=most)
     burst, payload = process.burst(waits_s=60.0), bytes(SHORT_MAX // 4)
     added = 0
-    while burst.add(payload):
+    while add(burst, payload):
         added += 1
 
     assert added <= most // len(payload)
@@ -385,7 +385,7 @@ def test_the_thread_that_makes_room_does_not_wait_for_any() -> None:
     process.host.ident = _sync.get_ident()
     burst = process.burst(waits_s=60.0)
 
-    assert [burst.add(b"1"), burst.add(b"2")] == [True, False]
+    assert [add(burst, b"1"), add(burst, b"2")] == [True, False]
 
 
 # Interrupts.
@@ -393,13 +393,13 @@ def test_the_thread_that_makes_room_does_not_wait_for_any() -> None:
 
 def is_as_ever(process: Process, burst: Burst, interrupted: bytes) -> None:
     """See that at most what was interrupted is missing, and that no room is."""
-    assert burst.add(b"next")
+    assert add(burst, b"next")
     process.round()
     others = [each for each in process.waiting if each != interrupted]
     assert others in ([b"before", b"next"], [b"next"])
     assert len(process.waiting) - len(others) <= 1
     process.leave()
-    assert [burst.add(b"x") for _ in range(4)] == [True] * 3 + [False]
+    assert [add(burst, b"x") for _ in range(4)] == [True] * 3 + [False]
     process.round()
     assert process.waiting == [b"x"] * 3
     all_is_given_back(process)
@@ -420,14 +420,14 @@ def test_an_interrupt_anywhere_loses_one_message_and_no_room(
         burst = process.burst()
         interrupted = b"interrupted"
         if state in {"posted", "longer", "taken"}:
-            assert burst.add(b"before")
+            assert add(burst, b"before")
         if state == "longer":
             interrupted = interrupted.ljust(SHORT_MAX + 1)
         if state == "taken":
             process.round()
         if state == "full of others'":
-            assert process.burst().add(b"before")
-        struck(lambda: burst.add(interrupted))
+            assert add(process.burst(), b"before")
+        struck(lambda: add(burst, interrupted))
         assert not process.host.inbox.lock.locked()
         if goes_on:
             is_as_ever(process, burst, interrupted)
@@ -446,9 +446,9 @@ def test_who_is_interrupted_taking_room_back_loses_none(how: str) -> None:
     def case(struck: Blow) -> None:
         process = Process(task_fifo_messages=3)
         others, mine = process.burst(), process.burst()
-        assert others.add(b"before")
+        assert add(others, b"before")
         if how == "by a burst":
-            struck(lambda: mine.add(b"interrupted"))
+            struck(lambda: add(mine, b"interrupted"))
         else:
             struck(lambda: process.post(b"interrupted"))
         is_as_ever(process, others, b"interrupted")
@@ -464,10 +464,10 @@ def test_an_interrupt_while_the_comm_thread_takes_or_others_need_room(
     def program(run: Run) -> None:
         process = Process(task_fifo_messages=3)
         burst = process.burst()
-        assert burst.add(b"before")
-        adding = run.spawn(lambda: burst.add(b"interrupted"), name="adds")
+        assert add(burst, b"before")
+        adding = run.spawn(lambda: add(burst, b"interrupted"), name="adds")
         run.interrupt(adding, KeyboardInterrupt)
-        others = process.burst().add(b"others'") if needed else False
+        others = add(process.burst(), b"others'") if needed else False
         process.round()
         adding.join()
         process.round()
