@@ -14,6 +14,7 @@ thread.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -351,16 +352,24 @@ class _Way:
         reading = slipped = waits = other = False
         try:
             bypass.tell(place)
-            # After it was listed there: who has posted before did not see it. What was
-            # told may have put something in a mailbox of this thread.
-            if not place.pending():
-                lead.sleep(deadline)
-            with bypass.hold:
-                reading = True
-                frames = lead.read()
-                slipped, waits, other = bypass.receive(self, frames, place)
-                reading = False
-                lead.leave()
+            lacked: float = math.inf
+            while lacked:
+                # After it was listed there: who has posted before did not see it. What
+                # was told may have put something in a mailbox of this thread.
+                if not place.pending():
+                    lead.sleep(deadline)
+                with bypass.hold:
+                    reading = True
+                    frames = lead.read()
+                    if not frames and 0 < lead.lacks < lacked:
+                        # The rest of a long frame is on its way. To leave it to the
+                        # comm thread would wake that for each part of it.
+                        lacked = lead.lacks
+                    else:
+                        slipped, waits, other = bypass.receive(self, frames, place)
+                        lead.leave()
+                        lacked = 0
+                    reading = False
         except BaseException:
             lead.leave()
             if reading:

@@ -85,6 +85,10 @@ class Lead(Protocol):
         """Return the messages that came; none if the owner has to see how it stands."""
 
     @property
+    def lacks(self) -> int:
+        """How many bytes are to come of a message that has begun, 0 if none has."""
+
+    @property
     def ended(self) -> bool:
         """Whether the peer is gone, which the owner is to see."""
 
@@ -181,6 +185,8 @@ class _ParkedLead:
         with suppress(ReceiveTimeoutError, DisconnectedError):
             return self._queue.receive_many(_FRAMES_MAX, timeout=0)
         return []
+
+    lacks: Final = 0  # between threads a message is whole
 
     @property
     def ended(self) -> bool:

@@ -76,7 +76,7 @@ class Lead:
     def read(self) -> list[bytes]:
         """Receive what is here: the messages that came; none if that is to be seen to.
 
-        So it is if the peer is gone, or only a part of a message came.
+        So it is if the peer is gone, or only a part of a message came: see `lacks`.
         """
         connection = self._connection
         with connection.lock:
@@ -92,6 +92,11 @@ class Lead:
                 raise
         connection.settle()
         return frames
+
+    @property
+    def lacks(self) -> int:
+        """How many bytes are to come of a message that has begun, 0 if none has."""
+        return self._connection.link.protocol.wanted
 
     @property
     def ended(self) -> bool:

@@ -48,7 +48,7 @@ class LeadOfOne:
     def __init__(self, *frames: bytes, ended: bool = False) -> None:
         self.frames = list(frames)
         self.ended = ended
-        self.left = self.slept = 0
+        self.left = self.slept = self.lacks = 0
 
     def take(self, _: Inbox) -> bool:
         return True
@@ -305,6 +305,47 @@ def test_the_comm_thread_is_to_see_that_a_peer_has_gone() -> None:
     alone.wait(ended=True)
 
     assert alone.calls == ["stir 1", "wake"]
+
+
+class LeadOfParts(LeadOfOne):
+    """Stands for one by which a long frame comes: what it lacks, after each read."""
+
+    def __init__(self, *lacks: int) -> None:
+        super().__init__()
+        self.to_come = list(lacks)
+
+    def read(self) -> list[bytes]:
+        self.lacks = self.to_come.pop(0)
+        return [] if self.lacks else [b"+1"]
+
+
+@clause("BUS-CHAN-7")
+def test_who_has_begun_to_read_a_long_frame_reads_all_of_it() -> None:
+    """Without the comm thread, and nobody is kept from the links meanwhile."""
+    alone, lead = Alone(), LeadOfParts(300, 100, 0)
+    held = []
+    alone.place.pending = lambda: held.append(alone.bypass.hold.locked())
+    way = _Way(alone.bypass, cast("Any", alone.short), cast("Any", lead))
+
+    way.wait(alone.place, None)
+
+    assert alone.todo == deque([b"+1"])
+    assert (lead.slept, lead.left, lead.to_come) == (3, 1, [])
+    assert held == [False] * 3
+
+
+@clause("BUS-CHAN-7")
+@pytest.mark.parametrize("lacks", [(300, 300), (300, 301), (0,)])
+def test_who_is_woken_for_something_else_leaves_a_frame_where_it_is(
+    lacks: tuple[int, ...],
+) -> None:
+    """As soon as nothing more of it has come: what it was woken for may wait."""
+    alone, lead = Alone(), LeadOfParts(*lacks, 100, 0)
+    way = _Way(alone.bypass, cast("Any", alone.short), cast("Any", lead))
+
+    way.wait(alone.place, None)
+
+    assert (lead.slept, lead.left) == (len(lacks), 1)
 
 
 def test_who_waits_at_a_link_in_vain_does_so_some_times() -> None:

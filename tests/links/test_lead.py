@@ -199,3 +199,21 @@ def test_between_threads_one_thread_has_it_at_a_time() -> None:
         lead.leave()
         assert lead.take(Inbox())
         lead.leave()
+
+
+@clause("BUS-CHAN-7")
+def test_of_a_long_message_it_is_known_how_much_of_it_is_to_come(led: Led) -> None:
+    message, lacks, came = bytes(2**22), list[int](), list[bytes]()
+    assert led.lead.take(led.inbox)
+    assert led.lead.lacks == 0
+    led.far.send(message)
+    while not came:
+        led.lead.sleep(None)
+        came = led.lead.read()
+        lacks.append(led.lead.lacks)
+    led.lead.leave()
+
+    assert came == [message]
+    assert lacks == sorted(lacks, reverse=True)
+    assert len(lacks) > 1
+    assert lacks[-1] == 0

@@ -544,4 +544,28 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "Y49",
+        "who has begun to read a long frame leaves the rest of it to another thread",
+        ("BUS-CHAN-7",),
+        (
+            Edit(
+                _BYPASS,
+                "                    if not frames and 0 < lead.lacks < lacked:\n",
+                "                    if not frames and lead.lacks < 0 < lacked:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y50",
+        "who is woken for something else waits for the rest of a long frame",
+        ("BUS-CHAN-7",),
+        (
+            Edit(
+                _BYPASS,
+                "                    if not frames and 0 < lead.lacks < lacked:\n",
+                "                    if not frames and 0 < lead.lacks <= lacked:\n",
+            ),
+        ),
+    ),
 )
