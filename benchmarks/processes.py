@@ -37,8 +37,6 @@ _SMALL_BYTES: Final = 64
 _END_S: Final = 5.0  # for the far side to end by itself, since it was told
 _ROUND_TRIPS: Final = 5_000
 _SIZES: Final = {"1 KiB": 1 << 10, "64 KiB": 1 << 16, "1 MiB": 1 << 20}
-# So many bytes go each way in one round of a size, at full effort.
-_ROUND_BYTES: Final = 1 << 28
 
 
 def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
@@ -48,7 +46,7 @@ def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
             "P1",
             "64 B",
             "messages/s",
-            partial(_rate, effort),
+            partial(_rate, effort, _SMALL_BYTES),
             {"pyzmq": 1.0, "zenoh": 1.5, "pynng": 8.0},
         ),
         _contest("P2", "p50", "us", partial(_round_trip, effort, 0.5), {"pyzmq": 0.75}),
@@ -56,7 +54,7 @@ def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
     ]
     contests += [
         _contest(
-            "P3", case, "messages/s", partial(_sized, effort, size), {"pyzmq": 1.0}
+            "P3", case, "messages/s", partial(_rate, effort, size), {"pyzmq": 1.0}
         )
         for case, size in _SIZES.items()
     ]
@@ -81,15 +79,10 @@ def _contest(
     )
 
 
-def _rate(effort: Effort, name: str) -> Measure:
+def _rate(effort: Effort, size: int, name: str) -> Measure:
     return steady_rate(
-        lambda count: run_job(name, "sink", count, _SMALL_BYTES)[0], effort.round_s
+        lambda count: run_job(name, "sink", count, size)[0], effort.round_s
     )
-
-
-def _sized(effort: Effort, size: int, name: str) -> Measure:
-    count = effort.amount(min(20_000, _ROUND_BYTES // size))
-    return lambda: count / run_job(name, "sink", count, size)[0]
 
 
 def _round_trip(effort: Effort, part: float, name: str) -> Measure:
