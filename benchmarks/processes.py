@@ -53,9 +53,7 @@ def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
         _contest("P2", "p99", "us", partial(_round_trip, effort, 0.99), {}),
     ]
     contests += [
-        _contest(
-            "P3", case, "messages/s", partial(_rate, effort, size), {"pyzmq": 1.0}
-        )
+        _contest("P3", case, "messages/s", partial(_rate, effort, size), {"pyzmq": 1.0})
         for case, size in _SIZES.items()
     ]
     return contests, missing

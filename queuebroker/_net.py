@@ -281,7 +281,7 @@ def _hasten(made: Socket) -> None:
     """
     if made.family != socket.AF_UNIX:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    else:
+    elif made.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < 2 * _IPC_BYTES:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _IPC_BYTES)
 
 

@@ -119,10 +119,11 @@ class CommandRun(Struct, eq=False):
     def rest(self) -> list[Incoming]:
         """Take out all commands that were not read, in order; it ends before them."""
         start = self.at
-        rest, self.payloads = self.payloads[start:], self.payloads[:start]
-        self.lengths = self.lengths.part(0, start)
-        # Last: who looks how many were read just now sees too few.
-        self._unread = iter(())
+        rest, read = self.payloads[start:], self.payloads[:start]
+        lengths, nothing = self.lengths.part(0, start), iter(())
+        # Nothing is called between these, so no interrupt parts them. The last one is
+        # last: who looks how many were read just now sees too few.
+        self.payloads, self.lengths, self._unread = read, lengths, nothing
         return [
             Incoming(
                 _COMMAND,

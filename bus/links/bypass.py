@@ -353,7 +353,7 @@ class _Way:
         try:
             bypass.tell(place)
             lacked: float = math.inf
-            while lacked:
+            while True:
                 # After it was listed there: who has posted before did not see it. What
                 # was told may have put something in a mailbox of this thread.
                 if not place.pending():
@@ -361,15 +361,19 @@ class _Way:
                 with bypass.hold:
                     reading = True
                     frames = lead.read()
-                    if not frames and 0 < lead.lacks < lacked:
+                    if (
+                        not frames
+                        and 0 < lead.lacks < lacked
+                        and not (place.main or place.pending() or _passed(deadline))
+                    ):
                         # The rest of a long frame is on its way. To leave it to the
                         # comm thread would wake that for each part of it.
-                        lacked = lead.lacks
-                    else:
-                        slipped, waits, other = bypass.receive(self, frames, place)
-                        lead.leave()
-                        lacked = 0
+                        lacked, reading = lead.lacks, False
+                        continue
+                    slipped, waits, other = bypass.receive(self, frames, place)
                     reading = False
+                    lead.leave()
+                break
         except BaseException:
             lead.leave()
             if reading:
@@ -381,6 +385,10 @@ class _Way:
             bypass.act(main=place.main)
         self._vain = 0 if slipped else self._vain + 1
         return not other and self._vain < _VAIN_MAX
+
+
+def _passed(deadline: float | None) -> bool:
+    return deadline is not None and deadline <= _sync.monotonic()
 
 
 def _asks(question: Incoming, way: _Way, now: float) -> bytes | None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from io import BytesIO
 
+from queuebroker.sockets.memory import keep_memory
+
 __all__ = ["Gathering"]
 
 
@@ -20,6 +22,7 @@ class Gathering:
 
     def __init__(self, begun: bytes, wanted: int) -> None:
         """Begin with what has come; ``wanted``: how many bytes it lacks."""
+        keep_memory()
         self.wanted: int = wanted
         # What only a BytesIO holds it lets be written to, and gives away as it is;
         # zeros that nobody has written to are not there at all.

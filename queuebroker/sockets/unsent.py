@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from queuebroker import _net
 from queuebroker.sockets.descriptors import close_all
+from queuebroker.sockets.memory import keep_memory
 
 if TYPE_CHECKING:
     from queuebroker._net import Socket
@@ -51,6 +52,7 @@ class Unsent:
         """
         if len(parts) > 1 and sum(map(len, parts)) > JOIN_BYTES_MAX:
             # Long ones are not copied: their heads go with them by themselves.
+            keep_memory()  # for the one who has made them
             self.pieces.extend(map(memoryview, filter(None, parts)))
             return True
         data = parts[0] if len(parts) == 1 else b"".join(parts)

@@ -12,6 +12,7 @@ from bus.core.wire import FrameType
 from bus.links.bypass import Bypass, _Way
 from bus.threads.exchange import Slip
 from bus.threads.inbox import Inbox
+from queuebroker import _sync
 from specs.clauses import clause
 
 if TYPE_CHECKING:
@@ -324,13 +325,13 @@ def test_who_has_begun_to_read_a_long_frame_reads_all_of_it() -> None:
     """Without the comm thread, and nobody is kept from the links meanwhile."""
     alone, lead = Alone(), LeadOfParts(300, 100, 0)
     held = []
-    alone.place.pending = lambda: held.append(alone.bypass.hold.locked())
+    lead.sleep = lambda _: held.append(alone.bypass.hold.locked())  # type: ignore[method-assign]
     way = _Way(alone.bypass, cast("Any", alone.short), cast("Any", lead))
 
     way.wait(alone.place, None)
 
     assert alone.todo == deque([b"+1"])
-    assert (lead.slept, lead.left, lead.to_come) == (3, 1, [])
+    assert (lead.left, lead.to_come) == (1, [])
     assert held == [False] * 3
 
 
@@ -346,6 +347,39 @@ def test_who_is_woken_for_something_else_leaves_a_frame_where_it_is(
     way.wait(alone.place, None)
 
     assert (lead.slept, lead.left) == (len(lacks), 1)
+
+
+@clause("BUS-CHAN-7")
+@pytest.mark.parametrize("why", ["something else is here", "it is late", "main"])
+def test_who_has_something_else_to_do_leaves_a_long_frame(why: str) -> None:
+    """However much of it comes; who may be struck as it reads leaves it, too."""
+    alone, lead = Alone(), LeadOfParts(*range(300, 0, -1))
+    deadline = _sync.monotonic() if why == "it is late" else None
+    alone.place.pending = lambda: why == "something else is here"
+    alone.place.main = why == "main"
+    way = _Way(alone.bypass, cast("Any", alone.short), cast("Any", lead))
+
+    way.wait(alone.place, deadline)
+
+    assert (len(lead.to_come), lead.left) == (299, 1)
+
+
+@clause("QB-ERR-9")
+def test_who_is_struck_as_it_leaves_ends_no_link() -> None:
+    """All that it has read is seen to by then."""
+    alone, lead = Alone(), LeadOfOne(b"+1")
+
+    def leave() -> None:
+        lead.left += 1
+        if lead.left == 1:
+            raise KeyboardInterrupt
+
+    lead.leave = leave  # type: ignore[method-assign]
+    way = _Way(alone.bypass, cast("Any", alone.short), cast("Any", lead))
+    with pytest.raises(KeyboardInterrupt):
+        way.wait(alone.place, None)
+
+    assert alone.calls == ["soon"]
 
 
 def test_who_waits_at_a_link_in_vain_does_so_some_times() -> None:

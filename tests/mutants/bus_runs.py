@@ -110,8 +110,8 @@ BUS_RUNS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/command_run.py",
-                "        rest, self.payloads = self.payloads[start:], self.payloads[:start]\n",
-                "        rest = self.payloads[start:]\n",
+                "        rest, read = self.payloads[start:], self.payloads[:start]\n",
+                "        rest, read = self.payloads[start:], self.payloads\n",
             ),
         ),
     ),

@@ -551,8 +551,8 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 _BYPASS,
-                "                    if not frames and 0 < lead.lacks < lacked:\n",
-                "                    if not frames and lead.lacks < 0 < lacked:\n",
+                "                        and 0 < lead.lacks < lacked\n",
+                "                        and lead.lacks < 0 < lacked\n",
             ),
         ),
     ),
@@ -563,8 +563,44 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 _BYPASS,
-                "                    if not frames and 0 < lead.lacks < lacked:\n",
-                "                    if not frames and 0 < lead.lacks <= lacked:\n",
+                "                        and 0 < lead.lacks < lacked\n",
+                "                        and 0 < lead.lacks <= lacked\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y51",
+        "who reads a long frame does nothing else until it is whole",
+        ("BUS-CHAN-7",),
+        (
+            Edit(
+                _BYPASS,
+                "not (place.main or place.pending() or _passed(deadline))",
+                "not place.main",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y52",
+        "who is struck as it leaves a link ends that",
+        ("QB-ERR-9",),
+        (
+            Edit(
+                _BYPASS,
+                "                    reading = False\n                    lead.leave()\n",
+                "                    lead.leave()\n                    reading = False\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y53",
+        "what a long message leaves behind goes back to the system",
+        ("BUS-CHAN-6",),
+        (
+            Edit(
+                "sockets/memory.py",
+                "    bytes(KEPT_BYTES)\n",
+                "    bytes()\n",
             ),
         ),
     ),

@@ -75,8 +75,8 @@ class Lengths(Struct, frozen=True, gc=False):
         return self.alike if self.several is None else max(self.several)
 
     def part(self, start: int, stop: int) -> Lengths:
-        """Return those from one place to another, if any; there must be so many."""
-        count = max(0, stop - start)
+        """Return those from one place to another, as far as there are any."""
+        count = max(0, min(stop, self.count) - start)
         if count == self.count:
             return self
         if self.several is None:
