@@ -95,11 +95,11 @@ _BELL: Final = os.EFD_CLOEXEC | os.EFD_NONBLOCK
 _CREDENTIALS: Final = struct.Struct("3i")
 _FDS: Final = array.array("i")
 _POLL_MS_MAX: Final = 2**31 - 1
-# May wait for a reader on this machine; the kernel sets aside twice as much. Over UNIX
-# sockets no more than any process may ask for, by the default of Linux: of what is
-# longer the kernel gives as much as its administrator lets it.
+# What may wait for a reader on this machine, over TCP and over UNIX sockets. The kernel
+# sets aside twice what it is asked for, but no more than its administrator lets it
+# (`net.core.wmem_max`, 212,992 by default): a larger number is no error.
 _WARM_BYTES: Final = 1 << 18
-_IPC_BYTES: Final = 212_992
+_IPC_BYTES: Final = 425_984
 # For how long a folder is tried to be locked, which others do for less than a
 # millisecond.
 _LOCK_TRIES: Final = 400
@@ -275,9 +275,9 @@ def _ipc_socket() -> Socket:
 def _hasten(made: Socket) -> None:
     """Let small messages go at once: they are whole, and somebody waits for them.
 
-    Over a UNIX socket twice as much as usual may wait for its reader: who writes is
-    told that there is room only once three quarters are free, and so waits half as
-    often. Of more than that what is long would come from memory, not from a cache.
+    Over a UNIX socket up to four times as much as usual may wait for its reader: who
+    writes is told that there is room only once three quarters are free, and so waits a
+    quarter as often, and what is left is enough for the reader until there is more.
     """
     if made.family != socket.AF_UNIX:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -48,11 +48,8 @@ def test_within_a_machine_what_is_sent_stays_in_the_cache(
     assert sizes == [warm, warm]
 
 
-def test_twice_as_much_as_usual_waits_in_a_unix_socket(tmp_path: Path) -> None:
-    """At both ends, and with no right that not every process has."""
-    allowed = int(Path("/proc/sys/net/core/wmem_max").read_text())
-    size = 2 * min(212_992, allowed)  # the kernel doubles what it is asked for
-    path = tmp_path / "socket"
+def _sizes_over_ipc(path: Path) -> list[int]:
+    """Return what may wait in each of two sockets that are connected."""
     with (
         closing(_net.listen_ipc(path, mode=0o600, backlog=1)) as listening,
         closing(_net.dial_ipc(path)) as dialled,
@@ -60,4 +57,26 @@ def test_twice_as_much_as_usual_waits_in_a_unix_socket(tmp_path: Path) -> None:
         made = _net.accept(listening)
         assert made is not None
         with closing(made):
-            assert [_sent_bytes(dialled), _sent_bytes(made)] == [size, size]
+            return [_sent_bytes(dialled), _sent_bytes(made)]
+
+
+def _usual_bytes() -> int:
+    with closing(socket.socket(socket.AF_UNIX)) as usual:
+        return _sent_bytes(usual)
+
+
+def test_four_times_as_much_as_usual_waits_in_a_unix_socket(tmp_path: Path) -> None:
+    """At both ends, as far as this machine allows, and with no right to more."""
+    allowed = int(Path("/proc/sys/net/core/wmem_max").read_text())
+    size = 2 * min(425_984, allowed)  # the kernel doubles what it is asked for
+    size = max(size, _usual_bytes())
+    assert _sizes_over_ipc(tmp_path / "socket") == [size, size]
+
+
+def test_a_unix_socket_that_has_more_room_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where an administrator lets every socket begin with more than we ask for."""
+    usual = _usual_bytes()
+    monkeypatch.setattr(_net, "_IPC_BYTES", usual // 4)
+    assert _sizes_over_ipc(tmp_path / "socket") == [usual, usual]
