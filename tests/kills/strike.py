@@ -119,7 +119,14 @@ class Strike:
             self._strike(FRAME)
             return sent
 
-        self._replace({"send": send})
+        def sendmsg(
+            sock: socket.socket, pieces: Any, ancillary: Any = (), flags: int = 0
+        ) -> int:
+            if ancillary:
+                return super(socket.socket, sock).sendmsg(pieces, ancillary, flags)
+            return send(sock, b"".join(pieces), flags)  # a long frame and its head
+
+        self._replace({"send": send, "sendmsg": sendmsg})
 
     def _count_calls(self, number: int) -> None:
         """Strike before a call of any socket, counted from now on."""
