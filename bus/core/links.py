@@ -79,11 +79,6 @@ class Links:
         wait = limits.auth_timeout_s if silent else limits.connect_timeout_s
         return link.since + wait
 
-    def is_unknown(self, number: int) -> bool:
-        """Whether nobody has greeted on a link that another process has made."""
-        link = self.by_number.get(number)
-        return link is not None and link.state is LinkState.ACCEPTED
-
     # New ones.
 
     def machine_known(self, machine: str, addresses: tuple[str, ...]) -> None:

@@ -45,6 +45,7 @@ from bus.threads.delivery import answer_of
 from bus.threads.verdict import Verdict
 from queuebroker import _sync
 from queuebroker.parking import taken_lock
+from queuebroker.sockets import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -144,7 +145,6 @@ class CommThread:
             backlog=(config.backlog_frames, config.backlog_bytes),
             given_up=self._given_up,
         )
-        self._greeting_bytes: Final = config.unauthenticated_bytes
         self._complaints: Final = Complaints()
         self._credentials: Final = credentials
         self._claim: Final = claim
@@ -567,15 +567,14 @@ class CommThread:
             self._exchange.decide(lambda: self.remote.flush(now))
 
     def _read(self, number: int, data: bytes | None) -> _Read:
-        """Read what came by a link; a long frame only of who has greeted."""
+        """Read what came by a link, or why it ended."""
         if data is None:
             self._readers.pop(number, None)
-            return _Read(lost=True, torn=self._lines.was_torn(number))
+            cause = self._lines.cause(number)
+            if isinstance(cause, ProtocolError):
+                return _Read(error=WireError(str(cause)))
+            return _Read(lost=True, torn=cause is not None)
         try:
-            most = self._greeting_bytes
-            if len(data) > most and self.remote.links.is_unknown(number):
-                # Nothing may come behind a greeting before that was answered.
-                raise WireError(f"frame has {len(data)} bytes, {most} before a HELLO")
             reader = self._readers.get(number)
             if reader is None:
                 reader = self._readers[number] = FrameReader()

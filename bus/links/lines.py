@@ -61,6 +61,7 @@ class Lines:
         "_backlog",
         "_brokers",
         "_capacity",
+        "_causes",
         "_closed",
         "_closing",
         "_given_up",
@@ -71,7 +72,6 @@ class Lines:
         "_refusal",
         "_sleep",
         "_timeout_s",
-        "_torn",
         "_unsent",
         "_weights",
     )
@@ -102,7 +102,7 @@ class Lines:
         self._unsent: Final[dict[int, deque[bytes]]] = {}
         self._weights: Final[dict[int, int]] = {}  # of these, in bytes
         self._closing: Final[set[int]] = set()
-        self._torn: Final[set[int]] = set()
+        self._causes: Final[dict[int, BaseException]] = {}
         self._brokers: Final[list[LinkBroker]] = []
         self._helpers: Final[list[_sync.Thread]] = []
         self._closed: bool = False
@@ -289,7 +289,7 @@ class Lines:
                 if number not in self._closing:
                     came.append((number, None))
                     if error.__cause__ is not None:
-                        self._torn.add(number)
+                        self._causes[number] = error.__cause__
                 self._let_go(number)
                 continue
             # Of more frames the queue itself tells again; but not of the loss that may
@@ -300,14 +300,13 @@ class Lines:
                 came += [(number, frame) for frame in frames]
         return came
 
-    def was_torn(self, number: int) -> bool:
-        """Whether a link ended with no good-bye; asked once of each that is gone.
+    def cause(self, number: int) -> BaseException | None:
+        """Return why a link ended with no good-bye; asked once of each that is gone.
 
-        So ends what belongs to a process that dies.
+        A `PeerLostError` where a process has died, a `ProtocolError` where one broke
+        the rules of links, None for one that was left in order.
         """
-        torn = number in self._torn
-        self._torn.discard(number)
-        return torn
+        return self._causes.pop(number, None)
 
     def _let_go(self, number: int) -> None:
         self._forget_unsent(number)

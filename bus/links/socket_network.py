@@ -180,6 +180,8 @@ class SocketNetwork:
                 mode=0o660 if config.access.groups else 0o600,
                 message_bytes_max=config.message_bytes_max + _OVERHEAD_BYTES,
                 first_frame_bytes_max=config.unauthenticated_bytes,
+                # Nothing may come behind a greeting before that was answered.
+                unanswered_bytes_max=config.unauthenticated_bytes,
                 handshake_s=config.auth_timeout_s,
                 unknown_peers_max=config.unauthenticated_links,
                 admit=self._admit,

@@ -129,7 +129,9 @@ class Listener:
         self.driver.hold()
         arrival = Arrival(self)
         protocol = Protocol.listening(
-            first_max=self.options.first_frame_bytes_max, lease_s=self.lease_s
+            first_max=self.options.first_frame_bytes_max,
+            unanswered_max=self.options.unanswered_bytes_max,
+            lease_s=self.lease_s,
         )
         takes_fds = (
             self.options.descriptors_max > 0 and _net.credentials_of(made) is not None

@@ -22,6 +22,13 @@ def _positive(_: object, attribute: attrs.Attribute[Any], value: object) -> None
     positive(attribute.name, value)
 
 
+def _positive_or_none(
+    _: object, attribute: attrs.Attribute[Any], value: object
+) -> None:
+    if value is not None:
+        positive(attribute.name, value)
+
+
 def _count(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if not 0 <= index(attribute.name, value) <= 253:
         msg = f"{attribute.name} must be in 0..253, got {value}"
@@ -48,6 +55,9 @@ class SocketOptions:
     message_bytes_max: bytes of the longest message, also where ``max_message_size``
         says nothing: nobody shall make us allocate more.
     first_frame_bytes_max: bytes of the frame a peer begins with.
+    unanswered_bytes_max: bytes of the longest message, or run of messages, of a peer
+        that has connected here and was sent nothing yet: for where who is there
+        introduces itself first. None: as long as any other.
     handshake_s: seconds a peer has to say who it is and what it wants.
     unknown_peers_max: peers at a time that have not said so yet.
     waiting_peers_max: peers at a time that wait to be accepted.
@@ -62,6 +72,9 @@ class SocketOptions:
     backlog: int = attrs.field(default=128, validator=_positive)
     message_bytes_max: int = attrs.field(default=1 << 28, validator=_positive)
     first_frame_bytes_max: int = attrs.field(default=16384, validator=_positive)
+    unanswered_bytes_max: int | None = attrs.field(
+        default=None, validator=_positive_or_none
+    )
     handshake_s: float = attrs.field(default=10.0, validator=_seconds)
     unknown_peers_max: int = attrs.field(default=128, validator=_positive)
     waiting_peers_max: int = attrs.field(default=16384, validator=_positive)

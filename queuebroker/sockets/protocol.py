@@ -107,12 +107,14 @@ class Protocol:
         "_heard",
         "_heard_at",
         "_large",
+        "_most",
         "_number",
         "_parts",
         "_pinged",
         "_pongs",
         "_received",
         "_rest",
+        "_unanswered_max",
         "_wanted",
         "capacity",
         "descriptors",
@@ -132,6 +134,7 @@ class Protocol:
         state: State,
         *,
         first_max: int = FIRST_FRAME_BYTES_MAX,
+        unanswered_max: int | None = None,
         lease_s: float | None = None,
     ) -> None:
         self.state: State = state
@@ -143,6 +146,10 @@ class Protocol:
         self.taken: int = 0
         self.outgoing: list[bytes] = []
         self.first_max: int = first_max
+        # Of what may come in one frame, in bytes: less than the limit until a message
+        # was sent, if so much is too much for a peer that nobody has answered.
+        self._most = 0
+        self._unanswered_max = unanswered_max
         self.lease_s: float | None = lease_s
         self._number = 0  # of the last message sent
         self._arrived = 0  # of the last message that came
@@ -162,10 +169,22 @@ class Protocol:
 
     @classmethod
     def listening(
-        cls, *, first_max: int = FIRST_FRAME_BYTES_MAX, lease_s: float | None = None
+        cls,
+        *,
+        first_max: int = FIRST_FRAME_BYTES_MAX,
+        unanswered_max: int | None = None,
+        lease_s: float | None = None,
     ) -> Protocol:
-        """Return the side that waits for a `Hello`."""
-        return cls(State.LISTENING, first_max=first_max, lease_s=lease_s)
+        """Return the side that waits for a `Hello`.
+
+        unanswered_max: bytes of the longest message before this side has sent one.
+        """
+        return cls(
+            State.LISTENING,
+            first_max=first_max,
+            unanswered_max=unanswered_max,
+            lease_s=lease_s,
+        )
 
     @classmethod
     def asking(cls, hello: Hello, *, lease_s: float | None = None) -> Protocol:
@@ -191,6 +210,7 @@ class Protocol:
         head = frames.head_of_message(self._number + 1, len(message))
         # Apart: a long message need not be copied to be sent.
         self._say(_SAY_MESSAGES, head, message)
+        self._most = self.limit
         self._number += 1
         self.unreceived += 1
 
@@ -207,6 +227,7 @@ class Protocol:
             frame = frames.encode_message(number, message, descriptors)
         else:
             frame = MESSAGE_HEAD.pack(_MESSAGE, 8 + len(message), number) + message
+        self._most = self.limit
         self._number = number
         self.unreceived += 1
         return frame
@@ -215,6 +236,7 @@ class Protocol:
         """Send several messages, which there must be room for."""
         count = len(messages)
         self._say(_SAY_MESSAGES, frames.encode_run(self._number + 1, messages))
+        self._most = self.limit
         self._number += count
         self.unreceived += count
 
@@ -276,7 +298,7 @@ class Protocol:
         if (
             kind != _MESSAGE
             or length != len(data) - HEAD.size
-            or length - NUMBER.size > self.limit
+            or length - NUMBER.size > self._most
             or number != self._arrived + 1
             or self.owed >= self.capacity
             or self.state is not State.OPEN
@@ -436,16 +458,18 @@ class Protocol:
 
     def _judge(self, kind: int, length: int) -> None:
         """Refuse a frame for its length, before any of its body is kept."""
+        unanswered = self._most < self.limit
         if kind == _MESSAGE:
-            most = self.limit + OVERHEAD_BYTES
+            most = self._most + OVERHEAD_BYTES
         elif kind == _RUN:
             # A run holds what there is room for, and its sender keeps it short.
-            most = max(self.limit, RUN_BYTES_MAX) + OVERHEAD_BYTES
+            most = self._most if unanswered else max(self.limit, RUN_BYTES_MAX)
+            most += OVERHEAD_BYTES
         else:
-            most = self.first_max + (self.limit if kind == _WITH_FDS else 0)
+            most = self.first_max + (self._most if kind == _WITH_FDS else 0)
         if length > most:
             msg = f"frame of kind {kind} has {length} bytes, at most {most} are allowed"
-            raise ProtocolError(msg)
+            raise ProtocolError(msg + " before an answer" * unanswered)
 
     def _hear(self, kind: int, body: bytes) -> None:
         value = frames.decode(kind, body)
@@ -493,9 +517,9 @@ class Protocol:
                 f"{value.descriptors} descriptors came, {self.descriptors} are allowed"
             )
             raise ProtocolError(msg)
-        if max(map(len, value.messages)) > self.limit:
-            msg = f"a message is longer than {self.limit} bytes"
-            raise ProtocolError(msg)
+        if max(map(len, value.messages)) > self._most:
+            msg = f"a message is longer than {self._most} bytes"
+            raise ProtocolError(msg + " before an answer" * (self._most < self.limit))
         self._arrived += count
         self.owed += count
         self._events.append(value)
@@ -527,7 +551,9 @@ class Protocol:
 
     def _agree(self, welcome: Welcome) -> None:
         self.capacity = welcome.capacity
-        self.limit = welcome.limit
+        self.limit = self._most = welcome.limit
+        if self._unanswered_max is not None:
+            self._most = min(self._unanswered_max, welcome.limit)
         self.descriptors = welcome.descriptors
 
     def _say(self, act: Act, *parts: bytes) -> None:

@@ -105,6 +105,14 @@ class Hostile:
             last = frame
         return last
 
+    def why_closed(self) -> str:
+        """Return why the protocol of links has ended it; pass over all else."""
+        try:
+            while True:
+                self._queue.receive(timeout=LIMIT_S)
+        except DisconnectedError as error:
+            return str(error.__cause__)
+
     def is_heard(self) -> bool:
         """Whether the link is there, and all that was said has been taken in."""
         self.say(wire.Ping(number=self.number))

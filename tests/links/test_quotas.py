@@ -11,10 +11,12 @@ from bus import BusConfig
 from bus.core import wire
 from bus.core.wire import Reason
 from bus.links.complaints import Complaints
+from bus.links.lines import PORT
 from bus.payload import encode as encoded
 from queuebroker.errors import DisconnectedError
+from queuebroker.sockets import frames
 from specs.clauses import clause
-from tests.links.hostile import NAME, TASK, Hostile, is_known, served
+from tests.links.hostile import NAME, TASK, Hostile, is_known, raw, served
 from tests.support import until
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from bus.core.wire import Frame
 
 _FEW: Final = 20
+_LONG: Final = wire.Error(reason=Reason.WIRE, text="x" * 250)
 
 
 # Before anybody has greeted.
@@ -51,21 +54,37 @@ def test_of_those_who_do_not_greet_only_so_many_are_kept(
         served(near, other)
 
 
-@clause("BUS-SEC-9")
+@clause("BUS-SEC-9", "BUS-SEC-10")
 @pytest.mark.parametrize("config", [BusConfig(unauthenticated_bytes=260)], ids=[""])
-def test_no_long_frame_is_read_before_a_greeting(
+def test_no_long_frame_is_taken_in_before_a_greeting(
+    near: Bus, other: Bus, place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever it says; later it may come. Who sends it is told, and the log tells."""
+    words = "a message is longer than 260 bytes before an answer"
+    with Hostile(place / "Master") as rogue:
+        rogue.say(_LONG)
+        assert words in rogue.why_closed()
+    until(lambda: bool(caplog.messages), "it is told")
+    assert caplog.messages == [
+        f"the link with somebody who has not greeted is closed: {words}"
+    ]
+    with Hostile(place / "Master") as rogue:
+        rogue.greet().say(_LONG)
+        assert rogue.is_heard()
+
+
+@clause("BUS-SEC-9")
+def test_for_who_has_not_greeted_no_memory_is_taken(
     near: Bus, other: Bus, place: Path
 ) -> None:
-    """Whatever it says; later it may come."""
-    long = wire.Error(reason=Reason.WIRE, text="x" * 250)
-    with Hostile(place / "Master") as rogue:
-        rogue.say(long)
-        word = rogue.last_word()
-        assert isinstance(word, wire.Error)
-        assert "260 before a HELLO" in word.text
-    with Hostile(place / "Master") as rogue:
-        rogue.greet().say(long)
-        assert rogue.is_heard()
+    """The link ends as soon as it says how much is to come."""
+    with raw(place / "Master") as peer:
+        peer.sendall(frames.encode(frames.Hello("x", PORT, 2**28)))
+        answer = peer.recv(1)  # there is a link
+        peer.sendall(frames.HEAD.pack(frames.Frame.MESSAGE, 2**24))
+        while said := peer.recv(2**16):
+            answer += said
+        assert b"at most 4160 are allowed before an answer" in answer
 
 
 # After that.

@@ -412,9 +412,9 @@ BUS_LINKS: tuple[Mutant, ...] = (
         ("BUS-SEC-9",),
         (
             Edit(
-                "bus/links/comm_thread.py",
-                "            if len(data) > most and self.remote.links.is_unknown(number):\n",
-                "            if len(data) > 1000 * most and self.remote.links.is_unknown(number):\n",
+                "bus/links/socket_network.py",
+                "                unanswered_bytes_max=config.unauthenticated_bytes,\n",
+                "",
             ),
         ),
     ),
@@ -559,6 +559,42 @@ BUS_LINKS: tuple[Mutant, ...] = (
                 "bus/threads/account.py",
                 "            2 * self.unread <= self._messages_max\n",
                 "            self.unread <= self._messages_max\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L53",
+        "a link that broke the rules of links is taken for one that was lost",
+        ("BUS-SEC-10",),
+        (
+            Edit(
+                "bus/links/comm_thread.py",
+                "            if isinstance(cause, ProtocolError):\n",
+                "            if cause is ...:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L54",
+        "who was answered once may say no more than before",
+        ("QB-SOCK-9",),
+        (
+            Edit(
+                "queuebroker/sockets/protocol.py",
+                "        self._most = self.limit\n        self._number = number\n",
+                "        self._number = number\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L55",
+        "a run of messages may be long before an answer",
+        ("QB-SOCK-9",),
+        (
+            Edit(
+                "queuebroker/sockets/protocol.py",
+                "            most = self._most if unanswered else max(self.limit, RUN_BYTES_MAX)\n",
+                "            most = max(self.limit, RUN_BYTES_MAX)\n",
             ),
         ),
     ),

@@ -242,7 +242,7 @@ HEARD: dict[Act, Value] = {
 def test_each_frame_in_each_state_is_as_the_table_says(state: State, act: Act) -> None:
     """What is not in the table is one error, and the end of this connection."""
     protocol = Protocol(state)
-    protocol.capacity, protocol.limit = 4, 100
+    protocol._agree(WELCOME)
 
     protocol.receive_data(encoded(HEARD[act]))
 
@@ -382,6 +382,72 @@ def test_a_message_has_the_limit_that_was_agreed_on(size: int) -> None:
         assert far.ended is (size > 100)
 
 
+def open_unanswered(most: int, welcome: Welcome = WELCOME) -> tuple[Protocol, Protocol]:
+    """As `open_pair`, where the acceptor takes no more until it has sent something."""
+    near, far = Protocol.asking(HELLO), Protocol.listening(unanswered_max=most)
+    carry(near, far)
+    far.welcome(welcome)
+    carry(near, far)
+    near.events(), far.events()
+    return near, far
+
+
+@pytest.mark.parametrize("kind", [Frame.MESSAGE, Frame.RUN, Frame.MESSAGE_WITH_FDS])
+@clause("QB-SOCK-9")
+def test_until_it_is_answered_a_peer_can_make_nobody_keep_much(kind: Frame) -> None:
+    """What is longer ends the connection before any of its body is there."""
+    most = 10 + (
+        FIRST_FRAME_BYTES_MAX if kind is Frame.MESSAGE_WITH_FDS else OVERHEAD_BYTES
+    )
+    for length in (most, most + 1):
+        _, far = open_unanswered(10)
+        far.receive_data(HEAD.pack(kind, length))
+        assert far.ended is (length > most)
+        assert far.wanted == (0 if far.ended else most)
+
+
+@pytest.mark.parametrize("size", [10, 11, 100])
+@clause("QB-SOCK-9")
+def test_a_message_may_be_long_once_one_was_sent(size: int) -> None:
+    """Whichever way that was sent; what came before counts for nothing."""
+
+    def alone(far: Protocol) -> None:
+        far.send_message(b"")
+
+    def by_the_caller(far: Protocol) -> None:
+        far.frame_of(b"")
+
+    def together(far: Protocol) -> None:
+        far.send_run([b"", b""])
+
+    first, second = (frames.encode_message(n, bytes(size)) for n in (1, 2))
+    _, far = open_unanswered(10)
+    far.receive_data(first)
+    assert far.ended is (size > 10)
+    _, far = open_unanswered(10)
+    assert (far.receive_whole(first) is None) is (size > 10)
+    for answer in (alone, by_the_caller, together):
+        _, far = open_unanswered(10)
+        far.receive_data(frames.encode_message(1, b""))
+        answer(far)
+        far.receive_data(second)
+        assert received(far) == [b"", bytes(size)]
+        _, far = open_unanswered(10)
+        answer(far)
+        assert far.receive_whole(first) == bytes(size)
+
+
+def test_who_connects_may_hear_anything_at_once() -> None:
+    """And an agreed limit that is below it stays what it is."""
+    near, far = open_unanswered(10)
+    far.send_message(bytes(WELCOME.limit))
+    carry(near, far)
+    assert received(near) == [bytes(WELCOME.limit)]
+    _, far = open_unanswered(WELCOME.limit + 1)
+    far.receive_data(frames.encode_message(1, bytes(WELCOME.limit + 1)))
+    assert far.ended
+
+
 @clause("QB-SOCK-5")
 @pytest.mark.parametrize(
     "said",
@@ -487,7 +553,7 @@ speech = st.lists(
 def test_frames_in_any_order(state: State, said: list[bytes]) -> None:
     """Whatever comes: at most one error, and silence after it."""
     protocol = Protocol(state)
-    protocol.capacity, protocol.limit = 2, 50
+    protocol._agree(Welcome("bob", 2, 50))
     events: list[Event] = []
     for piece in said:
         protocol.receive_data(piece)
