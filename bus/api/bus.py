@@ -423,7 +423,9 @@ class Bus:
         """Be among the others, or alone; see `open_bus`."""
         self._meet_others()
         assert self._comm is not None
-        self._comm.joining.wait(_sync.monotonic() + self._config.connect_timeout_s)
+        self._comm.joining.verdict.wait(
+            _sync.monotonic() + self._config.connect_timeout_s
+        )
         self._inspector = Inspector(self.name, self._exchange, self._look)
         account = Account(**new_account_limits(self._config, "error", None))
         self._inspector.begin(

@@ -20,32 +20,24 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
-
 from bus.address import Address
 from bus.core.actions import Action, Dial, HangUp, Post, Reply, Resume, Send, Vacate
 from bus.core.neighbourhood import Neighbourhood
 from bus.core.routing_table import RegistrationId, Visibility
-from bus.core.wire import VERSIONS, FrameReader, Reason, pieces
-from bus.errors import (
-    AccessDeniedError,
-    BusyError,
-    MachineNameConflictError,
-    VersionMismatchError,
-    WireError,
-)
+from bus.core.wire import pieces
 from bus.links.arrivals import Arrivals
 from bus.links.bypass import Bypass
 from bus.links.complaints import Complaints
 from bus.links.extractions import Extractions
+from bus.links.frame_readers import FrameReaders
+from bus.links.joining import Joining
 from bus.links.lines import Lines
+from bus.links.new_links import NewLinks
 from bus.links.relay_host import Posted, RelayHost, Said
 from bus.rights import UNRESTRICTED
 from bus.threads.delivery import answer_of
-from bus.threads.verdict import Verdict
 from queuebroker import _sync
 from queuebroker.parking import taken_lock
-from queuebroker.sockets import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -55,8 +47,8 @@ if TYPE_CHECKING:
     from bus.core.limits import Limits
     from bus.core.routing_table import Entry
     from bus.core.tap import Tap
-    from bus.core.wire import Frame, Identity, Refused
-    from bus.errors import BusError
+    from bus.core.wire import Identity
+    from bus.links.frame_readers import Read
     from bus.links.lines import LinkBroker
     from bus.links.sleep import Sleep
     from bus.message import Incoming
@@ -71,8 +63,6 @@ __all__ = ["CommThread"]
 
 _log: Final = logging.getLogger("bus")
 
-# How often a process may be told that its name is taken before that is believed.
-_REFUSALS: Final = 4
 # At most so late is what is due seen to.
 _REVIEW_S: Final = 0.005
 
@@ -103,10 +93,7 @@ class CommThread:
         nonce: makes what tells rivals apart (AMO-17).
         listens: where it lets others in. master: where the master of its machine does.
         sleep, refusal: see `Lines`.
-        credentials: says who is at the other end of a link, and may do what.
-        claim: makes this process master, if there is none; gives the broker at which
-            others are let in then. Asked before the master is dialled.
-        patient: whether it is well that there is no master yet.
+        credentials, claim: see `NewLinks`. patient: see `Joining`.
         ended: called when it serves no link any more, whatever the reason.
 
     Attributes:
@@ -146,15 +133,11 @@ class CommThread:
             given_up=self._given_up,
         )
         self._complaints: Final = Complaints()
-        self._credentials: Final = credentials
-        self._claim: Final = claim
-        self._patient: Final = patient
-        self._refusals: int = 0
         self._when_ended: Final = ended
         # Taken by whoever is first: the thread, to serve, or who says that it shall
         # not.
         self._turn: Final = _sync.Lock()
-        self.joining: Final = Verdict()
+        self.joining: Final = Joining(me, patient=patient)
         self.tap: Tap | None = None
         self.remote: Final = Neighbourhood(
             me,
@@ -168,6 +151,15 @@ class CommThread:
             complain=self._complaints.note,
             witness=exchange.witness,
         )
+        self._new_links: Final = NewLinks(
+            exchange,
+            self.remote,
+            self._lines,
+            credentials=credentials,
+            claim=claim,
+            joining=self.joining,
+        )
+        self._readers: Final = FrameReaders(self._lines.cause)
         self.audience: Final[Entry] = self._host.audience
         self.account: Final[Account] = self._host.account
         self._bypass: Final = Bypass(
@@ -178,7 +170,7 @@ class CommThread:
             watched=self._watched,
             wake=self._wake,
             soon=self._soon,
-            midway=self._midway,
+            midway=self._readers.midway,
             told=self._told,
             attend=self._attend,
         )
@@ -195,7 +187,6 @@ class CommThread:
         self._extractions: Final = Extractions(
             max(1, config.window // 4), max(1, config.window_bytes // 4)
         )
-        self._readers: Final[dict[int, FrameReader]] = {}  # by link
         # What is to be done with links, in the order in which it was decided.
         self._outbox: Final[deque[Send | HangUp | Dial]] = deque()
         self._arrivals: Final = Arrivals(
@@ -219,7 +210,7 @@ class CommThread:
         begin: the first event, such as to look for a master.
         """
         self._exchange.comm = self
-        self._lines.let_in(broker, self._accepted)
+        self._new_links.let_in(broker)
         self._exchange.decide(lambda: self._begin(begin))
 
         def run() -> None:
@@ -257,7 +248,7 @@ class CommThread:
 
     def let_in(self, broker: LinkBroker) -> None:
         """Let others in at one more broker."""
-        self._host.ask(lambda: self._lines.let_in(broker, self._accepted))
+        self._host.ask(lambda: self._new_links.let_in(broker))
 
     def decide(self, event: Callable[[], list[Action]]) -> None:
         """Let something be decided in this thread, after what was posted before."""
@@ -447,11 +438,6 @@ class CommThread:
         """Whether all that goes over links is for this thread, or for nobody."""
         return self.tap is not None or self._ended
 
-    def _midway(self, link: int) -> bool:
-        """Whether what comes next by a link is the body of a long message."""
-        reader = self._readers.get(link)
-        return reader is not None and reader.midway
-
     def _soon(self) -> None:
         """See to it that this thread wakes within milliseconds."""
         if not self._extractions.awaited:
@@ -525,7 +511,7 @@ class CommThread:
         self._lines.resume()
         self._host.review()
         if not self.joining.settled:
-            self._look_around()
+            self.joining.look(self.remote.links, stands=self.remote.stands)
 
     def _attend(self) -> None:
         """Do as much of a round, in the place of this thread, as cannot wait for it.
@@ -556,7 +542,7 @@ class CommThread:
         now: float,
     ) -> None:
         """Let all that happened be decided on, and do what that wants done."""
-        came = [(number, self._read(number, data)) for number, data in frames]
+        came = [(number, self._readers.read(number, data)) for number, data in frames]
         own_nudges = self._own_nudges
         self._exchange.decide(lambda: self._decide(came, posted, now))
         for request in requests:
@@ -566,25 +552,9 @@ class CommThread:
         if requests or self._own_nudges > own_nudges + 1:
             self._exchange.decide(lambda: self.remote.flush(now))
 
-    def _read(self, number: int, data: bytes | None) -> _Read:
-        """Read what came by a link, or why it ended."""
-        if data is None:
-            self._readers.pop(number, None)
-            cause = self._lines.cause(number)
-            if isinstance(cause, ProtocolError):
-                return _Read(error=WireError(str(cause)))
-            return _Read(lost=True, torn=cause is not None)
-        try:
-            reader = self._readers.get(number)
-            if reader is None:
-                reader = self._readers[number] = FrameReader()
-            return _Read(reader.read(data))
-        except WireError as error:
-            return _Read(error=error)
-
     def _decide(
         self,
-        came: Iterable[tuple[int, _Read]],
+        came: Iterable[tuple[int, Read]],
         posted: Iterable[Posted],
         now: float,
     ) -> list[Action]:
@@ -635,97 +605,14 @@ class CommThread:
                         self._lines.send(link, piece)
                 case HangUp(link):
                     self._lines.hang_up(link)
-                    self._readers.pop(link, None)
+                    self._readers.forget(link)
                 case Dial() as dial:
-                    self._dial(dial)
-
-    def _dial(self, dial: Dial) -> None:
-        me = self.remote.neighbours.me
-        to_master = dial.key == (me.machine, "")
-        if to_master and (door := self._claim()) is not None:
-            self._lines.let_in(door, self._accepted)
-            self._exchange.decide(self.remote.become_master)
-            return
-
-        def made(number: int | None) -> None:
-            now = _sync.monotonic()
-            if number is None:
-                if to_master and self._patient:
-                    self.joining.settle()
-                self._exchange.decide(
-                    lambda: self.remote.dial_failed(dial.kind, dial.key, now)
-                )
-            else:
-                whose = self._credentials(self._lines.queue(number))
-                self._exchange.decide(
-                    lambda: self.remote.dialled(number, dial.kind, dial.key, now, whose)
-                )
-
-        self._lines.dial(dial.addresses, made, self._denied if to_master else None)
+                    self._new_links.dial(dial)
 
     def _given_up(self, number: int) -> None:
         link = self.remote.links.by_number.get(number)
         if link is not None:
             self._complaints.note(f"the link with {link.who} is given up: it is full")
-
-    def _accepted(self, number: int) -> None:
-        now, whose = _sync.monotonic(), self._credentials(self._lines.queue(number))
-        self._exchange.decide(lambda: self.remote.accepted(number, now, whose))
-
-    # Whether it has found the others.
-
-    def _look_around(self) -> None:
-        """Tell who waits for it how this process stands, once that is known."""
-        remote = self.remote
-        if remote.stands:
-            self.joining.settle()
-        elif (refusal := remote.links.refusal) is not None:
-            remote.links.refusal = None
-            self._refusals += 1
-            error = _turned_away(remote.neighbours.me, refusal)
-            # Who had the name before may just have ended, and be missed soon.
-            again = refusal.reason is Reason.DUPLICATE and self._refusals < _REFUSALS
-            if error is not None and not again:
-                self.joining.settle(error)
-
-    def _denied(self, why: str) -> None:
-        """Note that the master wants no link with this process, or this one with it."""
-        bus = self.remote.neighbours.me.bus
-        self.joining.settle(AccessDeniedError(f"join bus {bus!r}", why))
-
-
-def _turned_away(me: Identity, refusal: Refused) -> BusError | None:
-    """Return the error for what the master has said to the greeting.
-
-    None if it may say something else the next time.
-    """
-    match refusal.reason:
-        case Reason.BUSY | Reason.CLOSING:
-            return None  # it is master no more, or not for long
-        case Reason.VERSION:
-            return VersionMismatchError(VERSIONS, refusal.versions)
-        case Reason.DUPLICATE:
-            return BusyError(f"process name {me.process!r} on bus {me.bus!r}")
-        case Reason.MACHINE_NAME:
-            return MachineNameConflictError(me.machine)
-        case Reason.ACCESS:
-            fact = f"machine {me.machine!r} is not what the master there is on"
-            return AccessDeniedError(f"join bus {me.bus!r}", fact)
-        case reason:
-            fact = f"the master says {reason.value}"
-            return AccessDeniedError(f"join bus {me.bus!r}", fact)
-
-
-class _Read(Struct, frozen=True, eq=False):
-    """What was read of a link: a frame, one to be passed over, none, or the end.
-
-    torn: whether it ended with no good-bye.
-    """
-
-    frame: Frame | None = None
-    error: WireError | None = None
-    lost: bool = False
-    torn: bool = False
 
 
 def _first(*times: float | None) -> float | None:

@@ -568,7 +568,7 @@ BUS_LINKS: tuple[Mutant, ...] = (
         ("BUS-SEC-10",),
         (
             Edit(
-                "bus/links/comm_thread.py",
+                "bus/links/frame_readers.py",
                 "            if isinstance(cause, ProtocolError):\n",
                 "            if cause is ...:\n",
             ),
