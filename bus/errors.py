@@ -369,7 +369,8 @@ class RemoteError(BusError):
     """The addressee answered that it failed, or its callback raised (BUS-MSG-13).
 
     name: the addressee.
-    text: what it says; an exception's type and text where it raised one.
+    text: what it says, at most 16 KiB; an exception's type and text where one was
+      raised.
     """
 
     def __init__(self, name: str, text: str) -> None:

@@ -109,7 +109,8 @@ class Incoming(msgspec.Struct, eq=False):
     def respond(self, payload: Payload = None, *, error: str | None = None) -> None:
         """Answer it, now or later, in the thread of the task that got it (BUS-MSG-6).
 
-        error: say that it failed, and why; the asker gets a `RemoteError`.
+        error: say that it failed, and why; the asker gets a `RemoteError`. What of it
+          cannot be sent is written as an escape, and it is cut at 16 KiB.
 
         Raises:
             AlreadyAnsweredError: this task has answered it before (BUS-MSG-7).

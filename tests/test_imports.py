@@ -65,6 +65,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     ),
     "bus": (
         "errors",
+        "error_text",
         "address",
         "payload",
         "message",

@@ -47,7 +47,7 @@ def open_bus(
 
     Raises:
         ValueError: a name is not legal (BUS-NAME-6), the path of the run directory is
-          too long (BUS-ENT-16), or the journal is closed.
+          too long or no UTF-8 (BUS-ENT-16), or the journal is closed.
         BusyError: this process has joined that bus already; another one has its name;
           or it is to be master, and there is one.
         AccessDeniedError: it may not join (BUS-INIT-5).

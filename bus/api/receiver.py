@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bus.api.arguments import wrong_type
 from bus.api.questions import Questions
 from bus.core.trace import dropped_by
+from bus.error_text import error_text_of, fitting
 from bus.errors import (
     AlreadyAnsweredError,
     BusError,
@@ -296,8 +297,7 @@ class Receiver:
         except Exception as error:  # noqa: BLE001 # contained (BUS-MSG-13)
             self._failed_callback(callback)
             if message.wants_reply and not message._answered:
-                text = f"{type(error).__name__}: {error}"
-                self.respond(message, error=text)
+                self.respond(message, error=error_text_of(error))
 
     def _answer(self, answer: Answer) -> None:
         question = self.questions.answer(answer.number, final=answer.final)
@@ -386,6 +386,8 @@ class Receiver:
             raise UnreachableError.across(asker.name, asker.address.bus, own)
         limit, encoders = self._config.message_bytes_max, self._config.encoders
         frozen, size = freeze_within(payload, limit, encoders)
+        if error is not None:
+            error = fitting(error, limit)
         message._answered = True
         if message._source.remote:
             self._exchange.answer(message, frozen, error)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from bus.core.actions import Fail
-from bus.core.parcel import Parcel, commands_of, packed
+from bus.core.parcel import Parcel, commands_of, packed, packed_answer
 from bus.core.relay import AUDIENCE, Relay
-from bus.core.wire import FAILED, RAW, WANTS_REPLY, Ack, Unrelay
+from bus.core.wire import RAW, WANTS_REPLY, Ack, Unrelay
 from bus.errors import (
     BusFullError,
     ExpiredError,
@@ -26,7 +26,6 @@ from bus.errors import (
     UnreachableError,
 )
 from bus.message import Incoming, Kind
-from bus.payload import encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -208,7 +207,8 @@ class Correspondence:
         relay: Relay = question._source.box
         command = question.kind is Kind.COMMAND
         source = self._relays.known(question._to)
-        flags, body = (FAILED, encode(error)) if error is not None else packed(payload)
+        most = self._neighbours.limits.message_bytes_max
+        flags, body = packed_answer(payload, error, most)
         trace: Trace | None = None
         if question._trace is not None:
             trace = question._trace.answer(source.id.number, len(body))

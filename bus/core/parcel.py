@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bus.core.wire import RAW
+from bus.core.wire import FAILED, RAW
+from bus.error_text import error_text_of, fitting
 from bus.message import Incoming, Kind
 from bus.payload import encode, size_of
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from bus.core.trace import Trace
     from bus.payload import Payload
 
-__all__ = ["Parcel", "commands_of", "packed"]
+__all__ = ["Parcel", "commands_of", "packed", "packed_answer"]
 
 
 class Parcel(Struct, frozen=True, eq=False):
@@ -99,3 +100,19 @@ def packed(payload: Payload) -> tuple[int, bytes]:
     if type(payload) is bytes:
         return RAW, payload
     return 0, encode(payload)
+
+
+def packed_answer(
+    payload: Payload, error: str | None, message_bytes_max: int
+) -> tuple[int, bytes]:
+    """Return how an answer goes over a link, as `packed`; ``error``: why there is none.
+
+    What cannot be packed, since something in front of this has let it pass, becomes an
+    error, too: nothing that one answer holds ends the thread that speaks for all tasks.
+    """
+    if error is None:
+        try:
+            return packed(payload)
+        except Exception as fault:  # noqa: BLE001 # as said
+            error = error_text_of(fault)
+    return FAILED, encode(fitting(error, message_bytes_max))

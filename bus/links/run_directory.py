@@ -60,7 +60,8 @@ class RunDirectory:
     Raises:
         AccessDeniedError: it belongs to somebody who is not trusted, others than its
           owner and a listed group reach it, or this process may not enter.
-        ValueError: its path is too long for sockets.
+        ValueError: its path is no UTF-8, as addresses are that others are told, or too
+          long for sockets.
         OSError: it cannot be made.
     """
 
@@ -72,6 +73,11 @@ class RunDirectory:
         self._locks: list[int] = []  # the descriptor, while the lock is held
         root = run_base(base)
         self.path: Final = root / bus
+        try:
+            str(self.path).encode()
+        except UnicodeEncodeError:
+            msg = f"run directory must have a path in UTF-8, got {str(self.path)!r}"
+            raise ValueError(msg) from None
         longest = len(os.fsencode(self.path / _NAME_MAX))
         if longest > _net.PATH_BYTES_MAX:
             raise ValueError(
@@ -170,13 +176,15 @@ class RunDirectory:
     # Who is master.
 
     def claim(self) -> bool:
-        """Be master, if nobody is; who is a guest here never is."""
+        """Be master, if nobody else is; who is a guest here never is."""
         if self.is_guest:
             return False
-        # Noted before it is locked: whatever strikes, `release` lets go of it.
-        self._locks.append(
-            os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        )
+        # One descriptor: to lock that again is harmless, but a second one would find
+        # the file locked by the first. Noted before it is locked: whatever strikes,
+        # `release` lets go of it.
+        if not self._locks:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            self._locks.append(os.open(self.path / "lock", flags, 0o600))
         try:
             fcntl.flock(self._locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException as error:

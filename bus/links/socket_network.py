@@ -43,6 +43,8 @@ __all__ = ["SocketNetwork"]
 
 # What a frame has beside the longest message (BUS-CHAN-6), and some.
 _OVERHEAD_BYTES: Final = 2**18
+# For so long a link that was left may stay open, where who is there reads nothing.
+_FAREWELL_S: Final = 5.0
 # Tells the comm threads of this process apart, in the names of their sockets.
 _threads: Final = itertools.count(1)
 
@@ -182,6 +184,7 @@ class SocketNetwork:
                 first_frame_bytes_max=config.unauthenticated_bytes,
                 # Nothing may come behind a greeting before that was answered.
                 unanswered_bytes_max=config.unauthenticated_bytes,
+                farewell_s=_FAREWELL_S,
                 handshake_s=config.auth_timeout_s,
                 unknown_peers_max=config.unauthenticated_links,
                 admit=self._admit,

@@ -159,13 +159,20 @@ class SocketQueueBroker:
                 raise
             msg = f"cannot listen at {address}: the address is in use"
             raise BrokerNameInUseError(msg) from None
-        lease_s = None
+        lease_s, farewell_s = None, self._options.farewell_s
         file = _net.identity_of(address.path) if address.scheme is Scheme.IPC else None
         if address.scheme is not Scheme.IPC:
             self._address = Address(address.scheme, address.host, _net.port_of(socket))
-            lease_s = self._options.lease_s
-        driver = self._held_driver()
-        listener = Listener(self._inner, socket, driver, self._options, secure, lease_s)
+            lease_s, farewell_s = self._options.lease_s, None
+        listener = Listener(
+            self._inner,
+            socket,
+            self._held_driver(),
+            self._options,
+            secure,
+            lease_s,
+            farewell_s,
+        )
         self._listener = listener
 
         def farewell() -> None:
@@ -298,7 +305,13 @@ class SocketQueueBroker:
                 return _net.secure(tls, socket, server=False, host=host)
 
         return Departure(
-            rdv, address, hello, self._held_driver, self._options.lease_s, secure
+            rdv,
+            address,
+            hello,
+            self._held_driver,
+            self._options.lease_s,
+            secure,
+            self._options.farewell_s,
         )
 
     def accept_iter(self, port: int) -> Iterator[MessageQueue]:

@@ -76,6 +76,7 @@ class Departure:
         driver: Callable[[], Driver],
         lease_s: float,
         secure: Callable[[Socket], Socket] | None,
+        farewell_s: float | None,
     ) -> None:
         self._rdv = rdv
         self._address = address
@@ -83,6 +84,7 @@ class Departure:
         self._driver = driver
         self._lease_s = None if address.scheme is Scheme.IPC else lease_s
         self._secure = secure
+        self._farewell_s = farewell_s if address.scheme is Scheme.IPC else None
         self._link: Link | None = None
         self.error: QueueBrokerError | OSError | None = None
 
@@ -143,6 +145,7 @@ class Departure:
             self,
             opening,
             takes_fds=self._hello.descriptors > 0,
+            farewell_s=self._farewell_s,
         )
         self._link.begin()
         if self._rdv.ended():

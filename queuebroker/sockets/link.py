@@ -42,8 +42,10 @@ IDLE_S: Final = 2e-3
 TICKS: Final = 8
 # Descriptors that the kernel passes at once.
 FDS_MAX: Final = 253
-# Reads of one link before others have their turn.
+# Reads of one link before others have their turn; and of one that nothing can be
+# written to any more, before it is given up.
 READS_MAX: Final = 16
+LAST_READS_MAX: Final = 1024
 
 
 class Host(Seam):
@@ -70,11 +72,15 @@ class Link:
         `recover_locked` ends it (QB-ERR-9).
     I4. the driver waits for something to read exactly while neither ``led`` nor
         ``idle``.
+    I5. once a write has failed (``_deaf``) nothing is kept that is to be written, and
+        the driver is about to read what had come before it ends the connection.
     """
 
     __slots__ = (
         "_attached",
         "_blocked",
+        "_deaf",
+        "_farewell_s",
         "_fds",
         "_finished",
         "_flags",
@@ -107,6 +113,7 @@ class Link:
         opening: Callable[[Socket], int] | None = None,
         *,
         takes_fds: bool = False,
+        farewell_s: float | None = None,
     ) -> None:
         self.lock: _thread.LockType = _sync.Lock()
         self.socket: Socket = socket
@@ -137,6 +144,10 @@ class Link:
         self._opening = opening
         self._unsent = Unsent()
         self._blocked = False
+        # How long the good-bye of a peer is waited for; None for however long.
+        self._farewell_s = farewell_s
+        # Why the peer hears nothing any more, once that is so.
+        self._deaf: OSError | None = None
 
     def begin(self) -> None:
         """Let the driver, which was held for this, serve it from now on."""
@@ -228,15 +239,17 @@ class Link:
 
     # Reading.
 
-    def read_locked(self, first: bytes | None = None) -> list[Event]:
+    def read_locked(
+        self, first: bytes | None = None, most: int = READS_MAX
+    ) -> list[Event]:
         """Take in what is there; return what no connection has dealt with.
 
-        first: what was read already.
+        first: what was read already. most: how often to read.
         """
         protocol = self.protocol
         self.torn = True
         # All that TLS has deciphered must be read: nobody tells of it again.
-        for _ in itertools.count() if self.secured else range(READS_MAX):
+        for _ in itertools.count() if self.secured else range(most):
             try:
                 whole = self._read_some_locked(first)
             except _net.WOULD_BLOCK:
@@ -346,6 +359,9 @@ class Link:
     def flush_locked(self) -> None:
         """Write what there is to write, as far as the socket takes it."""
         protocol = self.protocol
+        if self._deaf is not None:
+            self._unsent.pieces.clear()
+            protocol.data_to_send()
         if not (
             protocol.outgoing or self._unsent.pieces or self._blocked or protocol.ended
         ):
@@ -361,13 +377,15 @@ class Link:
             self.torn = torn
             if protocol.ended:
                 self._finish_soon_locked()
-            else:
-                self.lose_locked(error)
-            return
+                return
+            self._read_out_soon_locked(error)
         self.torn = torn
-        if protocol.ended and not self._unsent.pieces:
-            self._finish_soon_locked()
-            return
+        if not self._unsent.pieces:
+            if self._farewell_s is not None and protocol.state is State.LEFT:
+                self._give_up_locked()
+            if protocol.ended:
+                self._finish_soon_locked()
+                return
         if bool(self._unsent.pieces) is not self._blocked:
             self._rewatch_locked(reads=not (self.led or self.idle))
 
@@ -399,7 +417,7 @@ class Link:
             sent = 0
         except OSError as error:
             self.torn = False
-            self.lose_locked(error)
+            self._read_out_soon_locked(error)
             return
         if sent != len(data):
             self._unsent.pieces.append(memoryview(data)[sent:])
@@ -415,6 +433,34 @@ class Link:
         self._unsent.keep_described(self.protocol.frame_of(message, len(fds)), fds)
         self.torn = False
         self.flush_locked()
+
+    def _read_out_soon_locked(self, error: OSError) -> None:
+        """Take in that nothing can be written any more, since the peer is gone.
+
+        What it had sent before lies in the socket, and is received first (QB-SOCK-4).
+        By the driver, since whoever writes may be in the middle of what was read.
+        """
+        self.protocol.data_to_send()
+        if self._deaf is None:
+            self._deaf = error
+            self.driver.call(self._read_out)
+
+    def _read_out(self) -> None:
+        """Read all that the peer had sent; then it is lost, if it has not said so."""
+        events: list[Event] = []
+        with self.lock:
+            if self.closed or self._deaf is None:
+                return
+            try:
+                events = self.read_locked(most=LAST_READS_MAX)
+                if not self.protocol.ended:
+                    self.lose_locked(self._deaf)
+            except BaseException:
+                self.recover_locked()
+                raise
+        if events and self.host is not None:
+            self.host.heard(self, events)
+        self.settle()
 
     def _rewatch_locked(self, *, reads: bool) -> None:
         blocked = bool(self._unsent.pieces)
@@ -437,7 +483,10 @@ class Link:
         if not self._attached:
             if self._opening is not None or not (owned or self.driver.background):
                 return False
-            self.sleeper = self.driver.lend_sleeper()
+            try:
+                self.sleeper = self.driver.lend_sleeper()
+            except OSError:
+                return False  # no descriptor is left for it: the driver reads as ever
             self._attached = True
             self.sleeper.attach(self.socket)
         if not self.idle:
@@ -529,9 +578,24 @@ class Link:
 
     def leave_locked(self, error: BaseException | None) -> None:
         """Say good-bye, if that is still to be said."""
-        if (self.protocol.state, Act.SAY_GOODBYE) in TRANSITIONS:
+        leaves = (self.protocol.state, Act.SAY_GOODBYE) in TRANSITIONS
+        if leaves:
             self.protocol.disconnect(error)
         self.flush_locked()
+        if leaves and self._farewell_s is not None and not self.closed:
+            self.driver.at(_sync.monotonic() + self._farewell_s, self._give_up)
+
+    def _give_up(self) -> None:
+        """Wait no longer for a peer to take what is written, or to say good-bye."""
+        with self.lock:
+            if not self.closed:
+                self._unsent.pieces.clear()
+                self._give_up_locked()
+                self._finish_soon_locked()
+        self.settle()
+
+    def _give_up_locked(self) -> None:
+        self._end_locked(PeerLostError("its good-bye was not waited for"))
 
     def _finish_soon_locked(self) -> None:
         # By the driver: a finalizer may have brought us here, on any thread.

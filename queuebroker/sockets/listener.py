@@ -8,6 +8,7 @@ time.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, cast
 
 from queuebroker import _net, _sync
@@ -38,6 +39,8 @@ __all__ = ["Listener"]
 
 # How many connects are taken in before others have their turn.
 _ACCEPTS_MAX: Final = 64
+# For how long nobody is taken in once no descriptor is left, in seconds.
+_PAUSE_S: Final = 0.1
 
 _REFUSALS: Final = {
     Reason.TIMED_OUT: Refusal.TIMED_OUT,
@@ -93,11 +96,13 @@ class Listener:
         options: SocketOptions,
         secure: Callable[[Socket], Socket] | None,
         lease_s: float | None,
+        farewell_s: float | None,
     ) -> None:
         self.broker: Broker = broker
         self.driver: Driver = driver
         self.options: SocketOptions = options
         self.lease_s: float | None = lease_s
+        self._farewell_s: float | None = farewell_s
         self._secure = secure
         self._listening = [socket]
         # Who has not said yet what it wants, and who waits to be accepted.
@@ -110,14 +115,30 @@ class Listener:
         for _ in range(_ACCEPTS_MAX):
             try:
                 made = _net.accept(self._listening[0])
-            except (IndexError, OSError):
-                return  # closed just now; or no descriptor is left for who comes
+            except IndexError:
+                return  # closed just now
+            except OSError:
+                self._pause()
+                return
             if made is None:
                 return
             if len(self.unknown) >= self.options.unknown_peers_max:
                 made.close()
                 continue
             self._admit(made)
+
+    def _pause(self) -> None:
+        """Look away for a while: no descriptor is left for who comes, who waits.
+
+        The socket stays readable meanwhile, and would be told of again and again.
+        """
+        with suppress(IndexError, OSError):  # it may be closed just now
+            self.driver.watch(self._listening[0].fileno(), _net.ONCE)
+            self.driver.at(_sync.monotonic() + _PAUSE_S, self._resume)
+
+    def _resume(self) -> None:
+        with suppress(IndexError, OSError):
+            self.driver.watch(self._listening[0].fileno(), _net.READ)
 
     def _admit(self, made: Socket) -> None:
         opening = None
@@ -137,7 +158,13 @@ class Listener:
             self.options.descriptors_max > 0 and _net.credentials_of(made) is not None
         )
         arrival.link = Link(
-            made, protocol, self.driver, arrival, opening, takes_fds=takes_fds
+            made,
+            protocol,
+            self.driver,
+            arrival,
+            opening,
+            takes_fds=takes_fds,
+            farewell_s=self._farewell_s,
         )
         self.unknown[arrival] = None
         self.driver.at(

@@ -41,6 +41,13 @@ def _seconds(_: object, attribute: attrs.Attribute[Any], value: float) -> None:
         raise ValueError(msg)
 
 
+def _seconds_or_none(
+    instance: object, attribute: attrs.Attribute[Any], value: float | None
+) -> None:
+    if value is not None:
+        _seconds(instance, attribute, value)
+
+
 def _callable(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is not None:
         check_callable(attribute.name, value)
@@ -55,9 +62,13 @@ class SocketOptions:
     message_bytes_max: bytes of the longest message, also where ``max_message_size``
         says nothing: nobody shall make us allocate more.
     first_frame_bytes_max: bytes of the frame a peer begins with.
-    unanswered_bytes_max: bytes of the longest message, or run of messages, of a peer
+    unanswered_bytes_max: bytes of the longest message, or frame of messages, of a peer
         that has connected here and was sent nothing yet: for where who is there
         introduces itself first. None: as long as any other.
+    farewell_s: seconds that a connection which this end has left may stay open. It is
+        closed as soon as all is written, though the peer has not said good-bye, and
+        after so long at the latest (``ipc``: what was written can be read after that).
+        None: it stays until the peer has received all, and says so.
     handshake_s: seconds a peer has to say who it is and what it wants.
     unknown_peers_max: peers at a time that have not said so yet.
     waiting_peers_max: peers at a time that wait to be accepted.
@@ -75,6 +86,7 @@ class SocketOptions:
     unanswered_bytes_max: int | None = attrs.field(
         default=None, validator=_positive_or_none
     )
+    farewell_s: float | None = attrs.field(default=None, validator=_seconds_or_none)
     handshake_s: float = attrs.field(default=10.0, validator=_seconds)
     unknown_peers_max: int = attrs.field(default=128, validator=_positive)
     waiting_peers_max: int = attrs.field(default=16384, validator=_positive)

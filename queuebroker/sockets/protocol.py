@@ -107,13 +107,13 @@ class Protocol:
         "_heard",
         "_heard_at",
         "_large",
-        "_most",
         "_number",
         "_parts",
         "_pinged",
         "_pongs",
         "_received",
         "_rest",
+        "_unanswered",
         "_unanswered_max",
         "_wanted",
         "capacity",
@@ -146,10 +146,9 @@ class Protocol:
         self.taken: int = 0
         self.outgoing: list[bytes] = []
         self.first_max: int = first_max
-        # Of what may come in one frame, in bytes: less than the limit until a message
-        # was sent, if so much is too much for a peer that nobody has answered.
-        self._most = 0
-        self._unanswered_max = unanswered_max
+        # Whether so much is the most that may come at once, since nothing was sent yet.
+        self._unanswered = unanswered_max is not None
+        self._unanswered_max = unanswered_max or 0
         self.lease_s: float | None = lease_s
         self._number = 0  # of the last message sent
         self._arrived = 0  # of the last message that came
@@ -210,7 +209,7 @@ class Protocol:
         head = frames.head_of_message(self._number + 1, len(message))
         # Apart: a long message need not be copied to be sent.
         self._say(_SAY_MESSAGES, head, message)
-        self._most = self.limit
+        self._unanswered = False
         self._number += 1
         self.unreceived += 1
 
@@ -227,7 +226,7 @@ class Protocol:
             frame = frames.encode_message(number, message, descriptors)
         else:
             frame = MESSAGE_HEAD.pack(_MESSAGE, 8 + len(message), number) + message
-        self._most = self.limit
+        self._unanswered = False
         self._number = number
         self.unreceived += 1
         return frame
@@ -236,7 +235,7 @@ class Protocol:
         """Send several messages, which there must be room for."""
         count = len(messages)
         self._say(_SAY_MESSAGES, frames.encode_run(self._number + 1, messages))
-        self._most = self.limit
+        self._unanswered = False
         self._number += count
         self.unreceived += count
 
@@ -292,13 +291,18 @@ class Protocol:
         who waits is just that, and needs none of the steps in between. The caller
         has to look whether it is time for `credit`, as of 0 more.
         """
-        if self._rest or self._wanted or len(data) < MESSAGE_HEAD.size:
+        if (
+            self._rest
+            or self._wanted
+            or self._unanswered
+            or len(data) < MESSAGE_HEAD.size
+        ):
             return None
         kind, length, number = MESSAGE_HEAD.unpack_from(data)
         if (
             kind != _MESSAGE
             or length != len(data) - HEAD.size
-            or length - NUMBER.size > self._most
+            or length - NUMBER.size > self.limit
             or number != self._arrived + 1
             or self.owed >= self.capacity
             or self.state is not State.OPEN
@@ -399,7 +403,11 @@ class Protocol:
         run: list[bytes] = []
         while size - begin >= 5:
             kind, length = unpack(data, begin)
-            self._judge(kind, length)
+            try:
+                self._judge(kind, length)
+            except ProtocolError:
+                self._hear_run(run)  # what came before it is received all the same
+                raise
             body = begin + 5
             end = body + length
             if end > size:
@@ -458,18 +466,24 @@ class Protocol:
 
     def _judge(self, kind: int, length: int) -> None:
         """Refuse a frame for its length, before any of its body is kept."""
-        unanswered = self._most < self.limit
+        longest = self._longest()
         if kind == _MESSAGE:
-            most = self._most + OVERHEAD_BYTES
+            most = longest + OVERHEAD_BYTES
         elif kind == _RUN:
             # A run holds what there is room for, and its sender keeps it short.
-            most = self._most if unanswered else max(self.limit, RUN_BYTES_MAX)
+            most = longest if self._unanswered else max(longest, RUN_BYTES_MAX)
             most += OVERHEAD_BYTES
         else:
-            most = self.first_max + (self._most if kind == _WITH_FDS else 0)
+            most = self.first_max + (longest if kind == _WITH_FDS else 0)
         if length > most:
             msg = f"frame of kind {kind} has {length} bytes, at most {most} are allowed"
-            raise ProtocolError(msg + " before an answer" * unanswered)
+            raise ProtocolError(msg + " before an answer" * self._unanswered)
+
+    def _longest(self) -> int:
+        """Return of how many bytes a message may be that comes now."""
+        if self._unanswered:
+            return min(self._unanswered_max, self.limit)
+        return self.limit
 
     def _hear(self, kind: int, body: bytes) -> None:
         value = frames.decode(kind, body)
@@ -517,9 +531,9 @@ class Protocol:
                 f"{value.descriptors} descriptors came, {self.descriptors} are allowed"
             )
             raise ProtocolError(msg)
-        if max(map(len, value.messages)) > self._most:
-            msg = f"a message is longer than {self._most} bytes"
-            raise ProtocolError(msg + " before an answer" * (self._most < self.limit))
+        if max(map(len, value.messages)) > (longest := self._longest()):
+            msg = f"a message is longer than {longest} bytes"
+            raise ProtocolError(msg + " before an answer" * self._unanswered)
         self._arrived += count
         self.owed += count
         self._events.append(value)
@@ -551,9 +565,7 @@ class Protocol:
 
     def _agree(self, welcome: Welcome) -> None:
         self.capacity = welcome.capacity
-        self.limit = self._most = welcome.limit
-        if self._unanswered_max is not None:
-            self._most = min(self._unanswered_max, welcome.limit)
+        self.limit = welcome.limit
         self.descriptors = welcome.descriptors
 
     def _say(self, act: Act, *parts: bytes) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus import (
-    Incoming,
-    RemoteError,
-)
+from bus import NOREPLY, BusConfig, Incoming, RemoteError
+from bus.error_text import ERROR_TEXT_BYTES_MAX
 from specs.clauses import clause
 from tests.bus.support import (
     DISTANCES,
@@ -236,3 +235,98 @@ def test_a_task_may_say_that_it_failed(bus: Bus) -> None:
     with pytest.raises(RemoteError, match="'doer' failed: not today"):
         bus.call("doer")
     assert info(bus, "doer").failures == 0
+
+
+class TextlessError(Exception):
+    def __str__(self) -> str:
+        raise LookupError("no text")
+
+
+class OwnText(str):
+    """Nothing that goes over a link by itself."""
+
+    __slots__ = ()
+
+
+TOO_LONG = "x" * (2 * ERROR_TEXT_BYTES_MAX)
+
+
+def answered(text: str) -> Callable[[Incoming], Any]:
+    """Return a callback that says by itself that it failed."""
+
+    def asked(message: Incoming) -> Any:
+        message.respond(error=text)
+        return NOREPLY
+
+    return asked
+
+
+def raising(error: Exception) -> Callable[[Incoming], Any]:
+    """Return a callback that raises."""
+
+    def asked(_: Incoming) -> Any:
+        raise error
+
+    return asked
+
+
+FAILING: dict[str, tuple[Callable[[Incoming], Any], str]] = {
+    "a surrogate": (raising(ValueError("bad \ud800")), r"ValueError: bad \ud800"),
+    "no text": (
+        raising(TextlessError()),
+        "TextlessError: its text cannot be had: LookupError",
+    ),
+    "too long": (
+        raising(ValueError(TOO_LONG)),
+        f"ValueError: {TOO_LONG}"[: ERROR_TEXT_BYTES_MAX - 3] + "...",
+    ),
+    "a surrogate, said": (answered("bad \ud800"), r"bad \ud800"),
+    "too long, said": (
+        answered(TOO_LONG),
+        TOO_LONG[: ERROR_TEXT_BYTES_MAX - 3] + "...",
+    ),
+    "a text of its own, said": (answered(OwnText("bad")), "bad"),
+}
+
+
+@clause("BUS-MSG-13")
+@pytest.mark.parametrize("what", FAILING)
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_an_error_is_told_whatever_its_text_and_all_goes_on(
+    bus: Bus, there: There, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What cannot be sent is escaped or cut; the process stays on the bus."""
+    # What it logs is no text that one process of pytest can tell another.
+    caplog.set_level(logging.CRITICAL, "bus")
+    callback, text = FAILING[what]
+    there.register("doer", on_command=callback)
+    there.register("adder", on_command=added)
+
+    with pytest.raises(RemoteError) as caught:
+        bus.call(there.at("doer"))
+
+    assert (caught.value.name, caught.value.text) == ("doer", text)
+    assert type(caught.value.text) is str
+    assert bus.call(there.at("adder"), [1, 2]) == 3
+
+
+@clause("BUS-MSG-13", "BUS-MSG-16")
+def test_an_error_is_no_longer_than_a_message_may_be() -> None:
+    with memory_bus(config=BusConfig(message_bytes_max=20)) as bus:
+        bus.register("doer", thread=bus.here(), on_command=answered("x" * 100))
+
+        with pytest.raises(RemoteError) as caught:
+            bus.call("doer")
+
+    assert caught.value.text == "x" * 14 + "..."
+
+
+@clause("BUS-MSG-13")
+def test_an_error_that_is_no_text_is_refused_where_it_is_given(bus: Bus) -> None:
+    def asked(message: Incoming) -> Any:
+        message.respond(error=b"bad")  # type: ignore[arg-type]
+
+    bus.register("doer", thread=bus.here(), on_command=asked)
+
+    with pytest.raises(RemoteError, match="TypeError: error must be a str or None"):
+        bus.call("doer")

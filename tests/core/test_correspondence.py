@@ -6,15 +6,25 @@ each message is asked for by itself. To tasks it makes no difference.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bus.core.actions import Post, Send
 from bus.core.command_run import CommandRun
-from bus.core.wire import NO_DEADLINE, RAW, WANTS_REPLY, Ack, Batch, Run, Unrelay
+from bus.core.wire import (
+    FAILED,
+    NO_DEADLINE,
+    RAW,
+    WANTS_REPLY,
+    Ack,
+    Batch,
+    Run,
+    Unrelay,
+)
 from bus.message import Incoming, Kind
-from bus.payload import encode
+from bus.payload import decode, encode
 from specs.clauses import clause
 from tests.simulate.stage import Stage
 
@@ -251,3 +261,34 @@ def test_each_message_of_a_run_for_nobody_is_a_stray(
         if isinstance(each, Unrelay) and each.relay == GONE
     ]
     assert len(told) == (kind is not Kind.NOTIFICATION)
+
+
+@clause("BUS-MSG-13")
+@pytest.mark.parametrize(
+    ("payload", "error", "text"),
+    [
+        (None, "bad \ud800", r"bad \\ud800"),
+        ("bad \ud800", None, r"UnicodeEncodeError: .* surrogates not allowed"),
+        (object(), None, r".*Error: .*object.*"),
+    ],
+    ids=["an error", "a text", "an object"],
+)
+def test_an_answer_that_cannot_be_packed_is_told_as_an_error(
+    payload: Any, error: str | None, text: str
+) -> None:
+    """Though what is in front of this lets no such answer pass."""
+    scene = Scene()
+    f = scene.number(scene.f)
+    (question,) = items(scene.come(scene.run(f, b"1", flags=RAW | WANTS_REPLY)))
+    assert isinstance(question, Incoming)
+
+    assert scene.here.remote.answer(question, payload, error=error)
+
+    sent = [
+        run
+        for action in scene.here.remote.flush(scene.stage.world.now)
+        if isinstance(action, Send) and isinstance(action.frame, Batch)
+        for run in action.frame.runs
+    ]
+    assert [run.flags for run in sent] == [FAILED]
+    assert re.fullmatch(text, str(decode(sent[0].bodies[0])))

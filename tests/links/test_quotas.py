@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
@@ -85,6 +86,25 @@ def test_for_who_has_not_greeted_no_memory_is_taken(
         while said := peer.recv(2**16):
             answer += said
         assert b"at most 4160 are allowed before an answer" in answer
+
+
+@clause("BUS-SEC-9")
+def test_who_is_turned_away_keeps_no_descriptor(
+    near: Bus, other: Bus, place: Path
+) -> None:
+    """Though it stays, reads nothing, and says no good-bye."""
+    before = len(os.listdir("/proc/self/fd"))
+    with ExitStack() as stack:
+        for _ in range(_FEW):
+            peer = stack.enter_context(raw(place / "Master"))
+            peer.sendall(frames.encode(frames.Hello("x", PORT, 2**28)))
+            peer.recv(1)  # there is a link
+            peer.sendall(frames.encode_message(1, b"no frame of a bus"))
+        until(
+            lambda: len(os.listdir("/proc/self/fd")) <= before + _FEW,
+            "only what they hold themselves is open",
+        )
+        served(near, other)
 
 
 # After that.

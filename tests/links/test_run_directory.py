@@ -109,6 +109,23 @@ def test_a_path_that_is_too_long_for_sockets_is_refused_at_once(base: Path) -> N
     assert not base.exists()
 
 
+@clause("BUS-ENT-16")
+@pytest.mark.parametrize("given", [True, False])
+def test_a_path_that_is_no_utf_8_is_refused_at_once(
+    base: Path, monkeypatch: pytest.MonkeyPatch, *, given: bool
+) -> None:
+    """However it was given, and by a text that can be written anywhere."""
+    wrong = str(base / os.fsdecode(b"\xff"))
+    monkeypatch.setenv("BUS_RUN_DIR", wrong)
+
+    with pytest.raises(ValueError, match="must have a path in UTF-8") as caught:
+        RunDirectory("bus1", OURS, wrong if given else None)
+
+    assert f"{base}/\\udcff/bus1" in str(caught.value)
+    assert str(caught.value).encode()
+    assert not base.exists()
+
+
 def test_where_it_is_can_be_said_in_three_ways(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +159,28 @@ def test_one_has_the_lock_until_it_lets_go() -> None:
 
     assert two.claim()
     two.release()
+
+
+@clause("OPEN-1")
+def test_who_has_the_lock_and_claims_it_again_keeps_it() -> None:
+    """And lets go of it once; no descriptor is left."""
+    one, two = RunDirectory("bus1", OURS), RunDirectory("bus1", OURS)
+    before = open_descriptors()
+    assert one.claim()
+
+    assert one.claim()
+
+    assert open_descriptors() == before + 1
+    assert not two.claim()
+    one.release()
+    assert two.claim()
+    two.release()
+    assert open_descriptors() == before
+
+
+def open_descriptors() -> int:
+    """Return how many files this process has open."""
+    return len(os.listdir("/proc/self/fd"))
 
 
 @clause("OPEN-1", "BUS-ENT-14")

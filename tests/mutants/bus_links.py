@@ -581,7 +581,7 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "queuebroker/sockets/protocol.py",
-                "        self._most = self.limit\n        self._number = number\n",
+                "        self._unanswered = False\n        self._number = number\n",
                 "        self._number = number\n",
             ),
         ),
@@ -593,8 +593,85 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "queuebroker/sockets/protocol.py",
-                "            most = self._most if unanswered else max(self.limit, RUN_BYTES_MAX)\n",
-                "            most = max(self.limit, RUN_BYTES_MAX)\n",
+                "            most = longest if self._unanswered else max(longest, RUN_BYTES_MAX)\n",
+                "            most = max(longest, RUN_BYTES_MAX)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L60",
+        "a link that was left stays for as long as its peer likes",
+        ("BUS-SEC-9",),
+        (
+            Edit(
+                "bus/links/socket_network.py",
+                "                farewell_s=_FAREWELL_S,\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "L61",
+        "who writes to one that is gone loses what had come of it",
+        ("QB-SOCK-4",),
+        (
+            Edit(
+                "queuebroker/sockets/link.py",
+                "            self.torn = False\n            self._read_out_soon_locked(error)\n",
+                "            self.torn = False\n            self.lose_locked(error)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L62",
+        "a message is lost that came together with a frame that is too long",
+        ("QB-SOCK-4",),
+        (
+            Edit(
+                "queuebroker/sockets/protocol.py",
+                "                self._hear_run(run)  # what came before it is received all the same\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "L63",
+        "who reads nothing keeps a connection that was left",
+        ("QB-SOCK-9",),
+        (
+            Edit(
+                "queuebroker/sockets/link.py",
+                "            self.driver.at(_sync.monotonic() + self._farewell_s, self._give_up)\n",
+                "            pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L64",
+        "who waits for a message needs a descriptor for that",
+        ("QB-SOCK-8",),
+        (
+            Edit(
+                "queuebroker/sockets/link.py",
+                "            except OSError:\n                return False  # no descriptor",
+                "            except ZeroDivisionError:\n                return False  # no descriptor",
+            ),
+        ),
+    ),
+    Mutant(
+        "L56",
+        "the text of an error goes over a link as it was given",
+        ("BUS-MSG-13",),
+        (
+            Edit(
+                "bus/api/receiver.py",
+                "            error = fitting(error, limit)\n",
+                "            pass\n",
+            ),
+            Edit(
+                "bus/core/parcel.py",
+                "    return FAILED, encode(fitting(error, message_bytes_max))\n",
+                "    return FAILED, encode(error)\n",
             ),
         ),
     ),

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import socket
 import stat
 import struct
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queuebroker import BrokerClosedError, DisconnectedQueueError
+from queuebroker import BrokerClosedError, DisconnectedQueueError, _net
 from queuebroker.sockets import (
+    Driver,
     NotAdmittedError,
     PeerLostError,
     ProtocolError,
     SocketMessageQueue,
     SocketOptions,
     frames,
+    listener,
 )
-from queuebroker.sockets.frames import HEAD, Frame, Hello
+from queuebroker.sockets.frames import HEAD, Frame, Goodbye, Hello
 from specs.clauses import clause
 from tests import processes
 from tests.sockets.certificates import identity, stranger
@@ -242,6 +245,190 @@ def test_a_violation_ends_that_connection_with_one_error() -> None:
             near.receive()
         assert isinstance(caught.value.__cause__, ProtocolError)
         near.disconnect()
+
+
+@clause("QB-SOCK-4")
+@pytest.mark.parametrize("long", [False, True], ids=["short", "long"])
+@pytest.mark.parametrize("ends", ["closes", "reads no more"])
+def test_who_writes_to_one_that_is_gone_receives_what_had_come(
+    ends: str, *, long: bool
+) -> None:
+    """Whatever was written, and however much has come: the write fails first."""
+    came = [bytes(70_000) if long else b"one", b"two"]
+
+    def turned(condition: Callable[[], bool], what: str) -> None:
+        until(lambda: driver.poll(0) < 0 or condition(), what)
+
+    with (
+        closing(Driver()) as driver,
+        brokers(host={"driver": driver}) as (host, _),
+        raw(host) as peer,
+        Threads() as threads,
+    ):
+        peer.sendall(frames.encode(Hello("gone", PORT, 1 << 21)))
+        accepting = threads.start(host.accept, PORT)
+        turned(lambda: accepting.done, "it is accepted")
+        near = accepting.result()
+        said = [frames.encode_message(*each) for each in enumerate(came, 1)]
+        peer.sendall(b"".join(said))
+        peer.close() if ends == "closes" else peer.shutdown(socket.SHUT_RD)
+
+        near.send(bytes(70_000) if long else b"in vain")
+        turned(lambda: near.remote_disconnected, "it is noticed")
+
+        assert [near.receive(), near.receive()] == came
+        with pytest.raises(DisconnectedQueueError) as caught:
+            near.receive()
+        assert isinstance(caught.value.__cause__, PeerLostError)
+        near.disconnect()
+        assert near.stats().peer_lost == 1
+        host.close()
+        turned(lambda: not driver.sockets, "all is closed")
+
+
+def accepted_raw(
+    host: SocketQueueBroker, peer: socket.socket, threads: Threads
+) -> SocketMessageQueue:
+    """Let a raw connection be accepted; give that end."""
+    accepting = threads.start(host.accept, PORT)
+    peer.sendall(frames.encode(Hello("raw", PORT, 1 << 21)))
+    near = accepting.result()
+    assert isinstance(near, SocketMessageQueue)
+    assert peer.recv(1 << 16)[0] == Frame.WELCOME
+    return near
+
+
+def heard(peer: socket.socket) -> bytes:
+    """Return all that comes before the end of a connection."""
+    said = b""
+    while piece := peer.recv(1 << 16):
+        said += piece
+    return said
+
+
+@clause("QB-SOCK-9")
+def test_a_good_bye_may_not_be_waited_for() -> None:
+    """Who is there says nothing, and reads what was sent all the same."""
+    options = SocketOptions(farewell_s=LIMIT_S)
+    with (
+        brokers(host={"options": options}) as (host, _),
+        raw(host) as peer,
+        Threads() as threads,
+    ):
+        near = accepted_raw(host, peer, threads)
+        peer.sendall(frames.encode_message(1, b"never received"))
+        near.send(b"last")
+        near.disconnect()
+        said = []
+        with suppress(ConnectionResetError):  # for what nobody has received
+            while piece := peer.recv(1 << 16):
+                said.append(piece)
+        assert b"".join(said) == frames.encode_message(1, b"last") + frames.encode(
+            Goodbye(0)
+        )
+
+
+@clause("QB-SOCK-9")
+def test_who_reads_nothing_is_not_waited_for_either() -> None:
+    """Not longer than is said, though not all is written."""
+    with (
+        brokers(host={"options": SocketOptions(farewell_s=0.05)}) as (host, _),
+        raw(host) as peer,
+        Threads() as threads,
+    ):
+        near = accepted_raw(host, peer, threads)
+        near.send(bytes(1 << 21))
+        near.disconnect()
+        until(lambda: near._far.link.closed, "it is given up")
+        assert len(heard(peer)) < 1 << 21
+
+
+@clause("QB-SOCK-4", "QB-SOCK-9")
+def test_who_is_there_loses_nothing_by_that() -> None:
+    """It receives all, and then the end is in order; also of a long message."""
+    options = SocketOptions(farewell_s=LIMIT_S)
+    both = {"options": options}
+    with brokers(host=both, guest=both) as (host, guest):
+        near, far = meet(host, guest)
+        sent = [b"one", bytes(1 << 20), b"two"]
+        near.send_many(sent)
+        near.disconnect()
+        assert list(far) == sent
+        with pytest.raises(DisconnectedQueueError) as caught:
+            far.receive()
+        assert caught.value.__cause__ is None
+        far.disconnect()
+
+
+@clause("QB-SOCK-4")
+def test_else_a_connection_stays_until_the_peer_is_done() -> None:
+    """However long that takes."""
+    with brokers() as (host, _), raw(host) as peer, Threads() as threads:
+        near = accepted_raw(host, peer, threads)
+        near.disconnect()
+        assert peer.recv(1 << 16) == frames.encode(Goodbye(0))
+        peer.settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            peer.recv(1)
+        peer.settimeout(LIMIT_S)
+        peer.sendall(frames.encode(Goodbye(0)))
+        assert heard(peer) == b""
+
+
+@clause("QB-SOCK-8")
+def test_who_waits_needs_no_descriptor_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where none is left the driver reads, as it does for who does not wait."""
+
+    def none_left() -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with ends() as (near, far), Threads() as threads:
+        monkeypatch.setattr(_net, "Sleeper", none_left)
+        receiving = threads.start(near.receive)
+        far.send(b"m")
+        assert receiving.result() == b"m"
+
+
+@clause("QB-SOCK-9")
+def test_who_comes_while_no_descriptor_is_left_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And nobody looks again and again meanwhile whether there is one."""
+    tries: list[None] = []
+
+    def none_left(_: object) -> None:
+        tries.append(None)
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(listener, "_PAUSE_S", 1e6)
+    with (
+        closing(Driver()) as driver,
+        brokers(host={"driver": driver}) as (host, _),
+        raw(host) as peer,
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(_net, "accept", none_left)
+            for _ in range(20):
+                driver.poll(0)
+        assert len(tries) == 1
+        assert host._listener is not None
+        host._listener._resume()
+        peer.sendall(bytes(64))
+        peer.setblocking(False)
+        said: list[bytes] = []
+
+        def told() -> bool:
+            driver.poll(0)
+            with suppress(BlockingIOError):
+                said.append(peer.recv(1))
+            return bool(said)
+
+        until(told, "who waits is heard")
+        assert said[0][0] == Frame.REFUSED
+        host.close()
+        driver.poll(0)
 
 
 def test_what_listens_there_may_be_no_broker() -> None:

@@ -242,7 +242,7 @@ HEARD: dict[Act, Value] = {
 def test_each_frame_in_each_state_is_as_the_table_says(state: State, act: Act) -> None:
     """What is not in the table is one error, and the end of this connection."""
     protocol = Protocol(state)
-    protocol._agree(WELCOME)
+    protocol.capacity, protocol.limit = 4, 100
 
     protocol.receive_data(encoded(HEARD[act]))
 
@@ -369,6 +369,18 @@ def test_a_length_is_judged_before_the_body_comes(kind: int) -> None:
         assert far.wanted == (most if stands else 0)
 
 
+@pytest.mark.parametrize("piece", [1, 1 << 20], ids=["apart", "together"])
+@clause("QB-SOCK-4", "QB-SOCK-5")
+def test_what_came_before_a_frame_that_is_too_long_is_received(piece: int) -> None:
+    """However the two were cut."""
+    _, far = open_pair()
+    said = frames.encode_message(1, b"first") + HEAD.pack(Frame.MESSAGE, 2**31)
+    for begin in range(0, len(said), piece):
+        far.receive_data(said[begin : begin + piece])
+    assert far.ended
+    assert received(far) == [b"first"]
+
+
 @pytest.mark.parametrize("size", [0, 1, 99, 100, 101])
 @clause("QB-SOCK-5")
 def test_a_message_has_the_limit_that_was_agreed_on(size: int) -> None:
@@ -400,10 +412,11 @@ def test_until_it_is_answered_a_peer_can_make_nobody_keep_much(kind: Frame) -> N
         FIRST_FRAME_BYTES_MAX if kind is Frame.MESSAGE_WITH_FDS else OVERHEAD_BYTES
     )
     for length in (most, most + 1):
-        _, far = open_unanswered(10)
-        far.receive_data(HEAD.pack(kind, length))
-        assert far.ended is (length > most)
-        assert far.wanted == (0 if far.ended else most)
+        for limit in (10, 100):  # which the peer has a say in
+            _, far = open_unanswered(10, Welcome("bob", 4, limit))
+            far.receive_data(HEAD.pack(kind, length))
+            assert far.ended is (length > most)
+            assert far.wanted == (0 if far.ended else most)
 
 
 @pytest.mark.parametrize("size", [10, 11, 100])
@@ -425,7 +438,7 @@ def test_a_message_may_be_long_once_one_was_sent(size: int) -> None:
     far.receive_data(first)
     assert far.ended is (size > 10)
     _, far = open_unanswered(10)
-    assert (far.receive_whole(first) is None) is (size > 10)
+    assert far.receive_whole(first) is None  # looked at by `receive_data`
     for answer in (alone, by_the_caller, together):
         _, far = open_unanswered(10)
         far.receive_data(frames.encode_message(1, b""))
@@ -553,7 +566,7 @@ speech = st.lists(
 def test_frames_in_any_order(state: State, said: list[bytes]) -> None:
     """Whatever comes: at most one error, and silence after it."""
     protocol = Protocol(state)
-    protocol._agree(Welcome("bob", 2, 50))
+    protocol.capacity, protocol.limit = 2, 50
     events: list[Event] = []
     for piece in said:
         protocol.receive_data(piece)
