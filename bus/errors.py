@@ -174,7 +174,8 @@ class PayloadError(BusError):
 class MessageTooLargeError(BusError):
     """The payload, encoded, is longer than a message of this bus may be (BUS-MSG-16).
 
-    Not raised for a payload of exactly the limit; headers do not count.
+    Or, told afterwards, longer than the process of its addressee takes. Not raised for
+    a payload of exactly the limit; headers do not count.
 
     got, limit: in bytes.
     """

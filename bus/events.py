@@ -46,6 +46,7 @@ class BusReason(enum.IntEnum):
     CANCELLED = 72  # whoever sent it does not want it any more
     UNWANTED = 73  # an answer that nobody waits for, a subscription that ended
     DENIED = 74  # the access list forbids it
+    TOO_LONG = 75  # longer than what its process takes
     LEFT = 80  # the other process left in order
     DIED = 81  # it is gone for certain: it ended without a farewell
     GIVEN_UP = 82  # it may live: it did not answer, or said what it must not

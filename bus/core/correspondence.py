@@ -17,11 +17,13 @@ from msgspec.structs import replace
 from bus.core.actions import Fail
 from bus.core.parcel import Parcel, commands_of, packed, packed_answer
 from bus.core.relay import AUDIENCE, Relay
-from bus.core.wire import RAW, WANTS_REPLY, Ack, Unrelay
+from bus.core.wire import FAILED, RAW, WANTS_REPLY, Ack, Unrelay
+from bus.error_text import error_text_of
 from bus.errors import (
     BusFullError,
     ExpiredError,
     InDoubtError,
+    MessageTooLargeError,
     PeerLostError,
     UnreachableError,
 )
@@ -134,6 +136,18 @@ class Correspondence:
     def _post(self, relay: Relay, parcels: Sequence[Parcel]) -> None:
         relay.append(parcels)
         self._see_off(relay, parcels)
+        self._pump(relay)
+
+    def _pump(self, relay: Relay) -> None:
+        """Put on the link whatever may be; fail what is too long for who is there.
+
+        Here, since before a link has told how much that process takes nothing goes.
+        """
+        most = relay.peer.message_bytes_max
+        less = most < self._neighbours.limits.message_bytes_max
+        if less and relay.queued_bytes > most:
+            for message, length in relay.take_too_long():
+                self._fail([message], MessageTooLargeError(length, most))
         relay.pump()
 
     def _answerable(self, entry: Entry, messages: Iterable[Incoming]) -> list[Incoming]:
@@ -168,7 +182,7 @@ class Correspondence:
             ]
         relay.open(parcels)
         self._see_off(relay, parcels)
-        relay.pump()
+        self._pump(relay)
 
     def answer(
         self,
@@ -207,8 +221,14 @@ class Correspondence:
         relay: Relay = question._source.box
         command = question.kind is Kind.COMMAND
         source = self._relays.known(question._to)
-        most = self._neighbours.limits.message_bytes_max
-        flags, body = packed_answer(payload, error, most)
+        own, most = (
+            self._neighbours.limits.message_bytes_max,
+            relay.peer.message_bytes_max,
+        )
+        flags, body = packed_answer(payload, error, own)
+        if flags != FAILED and len(body) > most:
+            too_long = MessageTooLargeError(len(body), most)
+            flags, body = packed_answer(None, error_text_of(too_long), own)
         trace: Trace | None = None
         if question._trace is not None:
             trace = question._trace.answer(source.id.number, len(body))
@@ -325,7 +345,7 @@ class Correspondence:
             notifications = peer.audience.queued
             for relay in peer.all_relays():
                 if relay.queue:
-                    relay.pump()
+                    self._pump(relay)
             if peer.audience.queued == notifications:
                 return  # else what waited for them may go on
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from bus.core.wire.batch import FRAME_BYTES_MAX
+
 if TYPE_CHECKING:
     from bus.config import BusConfig
 
@@ -68,6 +70,14 @@ class Limits:
     auth_timeout_s: float
     unauthenticated_links: int
     eager_relays: bool
+
+    @property
+    def frame_bytes_max(self) -> int:
+        """How long the frames are that a link to this process takes, in bytes.
+
+        What travels together may be longer than one message (BUS-CHAN-6).
+        """
+        return max(self.message_bytes_max, FRAME_BYTES_MAX)
 
     @staticmethod
     def of(config: BusConfig) -> Limits:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bus.core.neighbours import Neighbours
     from bus.core.peer import Key, Peer
     from bus.core.relays import Relays
-    from bus.core.wire import Hello, Identity
+    from bus.core.wire import Hello, Identity, Welcome
     from bus.rights import Credentials
 
 __all__ = ["Links"]
@@ -127,7 +127,7 @@ class Links:
                 reason = Reason.DUPLICATE
         if reason is None:
             link.kind = frame.kind
-            self.identify(link, frame.identity, now)
+            self.identify(link, frame, now)
             return
         self._refuse(link, reason, frame.identity)
 
@@ -168,8 +168,9 @@ class Links:
             if frame.reason is not Reason.DUPLICATE:
                 self.not_there(link.kind, link.wanted, now)
 
-    def identify(self, link: Link, identity: Identity, now: float) -> None:
+    def identify(self, link: Link, frame: Hello | Welcome, now: float) -> None:
         """Know who is at the other end; use the link, unless there is a better one."""
+        identity = frame.identity
         key = (identity.machine, identity.process)
         if (
             link.wanted is not None
@@ -195,6 +196,7 @@ class Links:
             self._delays.pop(key[0], None)
         link.identity = identity
         peer.role = identity.role
+        peer.message_bytes_max = frame.message_bytes_max
         if link.dialled:
             peer.dialling = False
         old = self.by_number.get(peer.session.link or 0)
@@ -209,10 +211,10 @@ class Links:
         peer.closing, peer.idle_since = False, None
         peer.heard_at = peer.asked_at = now
         self.is_up(peer, identity)
-        frame = peer.session.attach(link.id)
+        opening = peer.session.attach(link.id)
         if not link.dialled:
             self._neighbours.send(link.id, welcome(self._neighbours))
-        self._neighbours.send(link.id, frame)
+        self._neighbours.send(link.id, opening)
 
     def _may_be(self, identity: Identity, link: Link) -> bool:
         """Whether who has not all rights is but a slave of this machine (BUS-SEC-1).

@@ -325,14 +325,23 @@ class Neighbourhood:
         self.links.not_there(kind, key, now)
         return self._drained()
 
-    def lost(self, number: int, now: float, *, torn: bool = False) -> list[Action]:
+    def lost(
+        self, number: int, now: float, *, torn: bool = False, why: str = ""
+    ) -> list[Action]:
         """Note that a link is gone; all that came by it was told before.
 
         torn: whether the other side has said no good-bye: its process died.
+        why: what it has complained of with its good-bye; then it is still there.
         """
         link = self.links.by_number.pop(number, None)
         if link is not None:
-            self.links.lost(link, now, BusReason.DIED if torn else BusReason.LEFT)
+            parted = BusReason.DIED if torn else BusReason.LEFT
+            if why:
+                parted = BusReason.GIVEN_UP
+                self.neighbours.complain(
+                    f"the link with {link.who} was closed at the other end: {why}"
+                )
+            self.links.lost(link, now, parted)
         return self._drained()
 
     def receive(self, number: int, frame: Frame | None, now: float) -> list[Action]:
@@ -464,7 +473,7 @@ class Neighbourhood:
                 self.links.greeted(link, frame, now)
                 return
             case Welcome():
-                self.links.identify(link, frame.identity, now)
+                self.links.identify(link, frame, now)
                 return
             case Refused():
                 self.links.refused(link, frame, now)

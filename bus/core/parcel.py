@@ -72,7 +72,17 @@ class Parcel(Struct, frozen=True, eq=False):
 
     def part(self, start: int, stop: int | None = None) -> Parcel:
         """Return the messages from one place to another of a parcel of several."""
-        bodies = self.bodies[start:stop]
+        return self._only(self.bodies[start:stop])
+
+    def sifted(self, most: int) -> tuple[Parcel | None, Parcel | None]:
+        """Return the messages of so many bytes at most, and those that are longer."""
+        if self.size <= most:
+            return self, None
+        fit = [each for each in self.bodies if len(each) <= most]
+        long = [each for each in self.bodies if len(each) > most]
+        return self._only(fit) if fit else None, self._only(long) if long else None
+
+    def _only(self, bodies: Sequence[bytes]) -> Parcel:
         if len(bodies) == len(self.bodies):
             return self
         return replace(self, bodies=bodies, size=sum(map(len, bodies)))

@@ -53,6 +53,8 @@ class Peer:
     parted: how its last link ended, if that has.
     heard_at: when anything came from it last, asked_at: when it was last asked whether
       it lives, in seconds. unresponsive: whether it was silent for too long.
+    message_bytes_max: how long a message may be that it takes (OPEN-6), in bytes; as
+      for this process, until a link has told that.
     addresses: where it listens, as far as that is known.
     relays: what stands for its tasks here, by the numbers it gave them.
     audience: what stands for all of its tasks that hear tasks of this process.
@@ -86,6 +88,7 @@ class Peer:
         "idle_since",
         "joined",
         "key",
+        "message_bytes_max",
         "notifications",
         "parted",
         "pid",
@@ -124,6 +127,7 @@ class Peer:
         self.unresponsive: bool = False
         self.credentials: Credentials | None = None
         self.user: int | None = None
+        self.message_bytes_max: int = limits.message_bytes_max
         self.addresses: tuple[str, ...] = ()
         self.flooded: bool = False
         # Answers given since those that wait were counted, and how many did then.
@@ -243,7 +247,7 @@ class Peer:
                 self._leave(farewell)
 
     def dropped(self, oldest: Parcel) -> None:
-        """Note that a notification was dropped, the oldest that waits (BUS-FLOW-3)."""
+        """Note that a notification was dropped, its task's oldest (BUS-FLOW-3)."""
         self._gaps[oldest.relay] += 1 + oldest.gap
 
     def tell_gap(self, notification: Parcel) -> None:

@@ -185,6 +185,11 @@ class Relay:
                 held.add(parcel.relay)
                 at += 1
                 continue
+            if parcel.size > self.peer.message_bytes_max and self.number == AUDIENCE:
+                # Not before it is its turn: that says which one tells of it (OPEN-6).
+                del self.queue[at]
+                self._drop(parcel, BusReason.TOO_LONG)
+                continue
             bytes_left = self.limits.window_bytes - self.unacked_bytes
             self._send([self._take_fitting(at, room, bytes_left)])
 
@@ -262,12 +267,34 @@ class Relay:
 
     def drop_oldest(self) -> None:
         """Drop what has waited longest for a link; the next of its sender tells."""
-        oldest = self.queue.popleft()
-        self.peer.dropped(oldest)
+        self._drop(self.queue.popleft(), BusReason.OLDEST)
+
+    def _drop(self, notification: Parcel, reason: BusReason) -> None:
+        """Drop what was taken out of the queue, the oldest of its sender."""
+        self.peer.dropped(notification)
         self.books.end("dropped", 1)
-        self._uncount(oldest)
-        if oldest.trace is not None:
-            oldest.trace.discarded(BusReason.OLDEST)
+        self._uncount(notification)
+        if notification.trace is not None:
+            notification.trace.discarded(reason)
+
+    def take_too_long(self) -> list[tuple[Incoming, int]]:
+        """Take out commands that its process does not take; with their lengths."""
+        found: list[tuple[Incoming, int]] = []
+        queue = list(self.queue)
+        self.queue.clear()
+        for parcel in queue:
+            if not parcel.is_command:
+                self.queue.append(parcel)
+                continue
+            fit, long = parcel.sifted(self.peer.message_bytes_max)
+            if fit is not None:
+                self.queue.append(fit)
+            if long is not None:
+                self._uncount(long)
+                lengths = map(len, long.bodies)
+                found += zip(long.commands(), lengths, strict=True)
+        self.books.end("failed", len(found))
+        return found
 
     def drop_oldest_command(self) -> list[Incoming]:
         """Take out the command that has waited longest, if any does."""

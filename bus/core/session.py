@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from bus.core.incoming_stream import Acknowledgement
 from bus.core.outgoing_stream import OutgoingStream
 from bus.core.wire import (
+    BATCH_BYTES_MAX,
     FOLLOWS_MIN,
     MESSAGES_MAX,
     NO_DEADLINE,
@@ -44,7 +45,6 @@ __all__ = ["Session", "milliseconds_left"]
 _Numbered: TypeAlias = "tuple[int, int, Parcel]"
 
 _HEARD_MAX: Final = 64  # control frames heard and not acknowledged
-_BATCH_BYTES_MAX: Final = 512 * 2**10
 
 
 class Session:
@@ -256,14 +256,14 @@ class Session:
                     long
                     or number != stop
                     or stop - first + count > MESSAGES_MAX
-                    or size > _BATCH_BYTES_MAX
+                    or size + parcel.size > BATCH_BYTES_MAX
                 ):
                     self._close_batch(frames, first, runs)
                     runs, size = [], 0
                 if not runs:
                     first = number
                 runs.append(_run(to, parcel, now))
-                size += parcel.size + _BATCH_BYTES_MAX * long
+                size += parcel.size + BATCH_BYTES_MAX * long
                 number = stop = number + count
         self._close_batch(frames, first, runs)
         self._outbox.clear()
@@ -415,12 +415,13 @@ def _run(to: int, parcel: Parcel, now: float) -> Run:
 def _cut(parcel: Parcel) -> Iterator[Parcel]:
     """Cut what is too much for one frame into pieces, of a message at least."""
     count = len(parcel.bodies)
-    if count == 1 or (parcel.size <= _BATCH_BYTES_MAX and count <= MESSAGES_MAX):
+    if count == 1 or (parcel.size <= BATCH_BYTES_MAX and count <= MESSAGES_MAX):
         yield parcel
         return
     start = size = 0
     for at, body in enumerate(parcel.bodies):
-        if size > _BATCH_BYTES_MAX or at - start == MESSAGES_MAX:
+        full = size + len(body) > BATCH_BYTES_MAX or at - start == MESSAGES_MAX
+        if full and at > start:
             yield parcel.part(start, at)
             start, size = at, 0
         size += len(body)

@@ -68,7 +68,8 @@ _Entry: TypeAlias = "Incoming | _Answered | Batch"
 class _Leave(Struct, frozen=True, eq=False):
     """That a task may send to another one at once, until anything is decided.
 
-    kind: of what it sends. messages, length: how much, all that is not entered counted.
+    kind: of what it sends. messages, length: how much, all that is not entered counted;
+      longest: how long each may be.
     epoch, incarnation, floor, first: of the stream, as it is in the books.
     """
 
@@ -77,6 +78,7 @@ class _Leave(Struct, frozen=True, eq=False):
     kind: Kind
     messages: int
     length: int
+    longest: int
     epoch: int
     incarnation: int
     floor: int
@@ -197,7 +199,7 @@ class Shortcut:
             or self._sent >= leave.messages
             or self._length + size > leave.length
             or len(self._unentered) >= _ENTRIES_MAX
-            or size > _BODY_MAX
+            or size > leave.longest
         ):
             return None
         return leave
@@ -232,6 +234,7 @@ class Shortcut:
             kind,
             min(session.room, limits.window - relay.under_way),
             limits.window_bytes - relay.unacked_bytes,
+            min(_BODY_MAX, peer.message_bytes_max),
             session.epoch,
             session.incarnation,
             outgoing.floor,

@@ -15,6 +15,7 @@ from bus.errors import (
     BusFullError,
     ExpiredError,
     InDoubtError,
+    MessageTooLargeError,
     PeerLostError,
     UnreachableError,
     UnresolvedError,
@@ -36,6 +37,7 @@ _REASONS: Final[dict[type[BusError], BusReason]] = {
     BusFullError: BusReason.FULL,
     ExpiredError: BusReason.EXPIRED,
     InDoubtError: BusReason.PROCESS_LOST,
+    MessageTooLargeError: BusReason.TOO_LONG,
     UnreachableError: BusReason.UNREACHABLE,
     UnresolvedError: BusReason.UNRESOLVED,
 }

@@ -122,6 +122,7 @@ class CommThread:
         here = Address("audience", machine=me.machine, bus=me.bus)
         nobody = RegistrationId(me.machine, me.process, 0)
         self._host: Final = RelayHost(here, nobody, config, self.taken)
+        self._complaints: Final = Complaints()
         self._lines: Final = Lines(
             self._host.inbox,
             self._host.ask,
@@ -131,8 +132,8 @@ class CommThread:
             refusal=refusal,
             backlog=(config.backlog_frames, config.backlog_bytes),
             given_up=self._given_up,
+            turned_away=self._complaints.note,
         )
-        self._complaints: Final = Complaints()
         self._when_ended: Final = ended
         # Taken by whoever is first: the thread, to serve, or who says that it shall
         # not.
@@ -159,7 +160,7 @@ class CommThread:
             claim=claim,
             joining=self.joining,
         )
-        self._readers: Final = FrameReaders(self._lines.cause)
+        self._readers: Final = FrameReaders(self._lines.cause, limits.message_bytes_max)
         self.audience: Final[Entry] = self._host.audience
         self.account: Final[Account] = self._host.account
         self._bypass: Final = Bypass(
@@ -566,7 +567,7 @@ class CommThread:
             if tap is not None and read.frame is not None:
                 tap.came(number, read.frame)
             if read.lost:
-                actions += remote.lost(number, now, torn=read.torn)
+                actions += remote.lost(number, now, torn=read.torn, why=read.why)
             elif read.error is not None:
                 actions += remote.malformed(number, read.error, now)
             else:
@@ -609,10 +610,10 @@ class CommThread:
                 case Dial() as dial:
                     self._new_links.dial(dial)
 
-    def _given_up(self, number: int) -> None:
+    def _given_up(self, number: int, why: str) -> None:
         link = self.remote.links.by_number.get(number)
         if link is not None:
-            self._complaints.note(f"the link with {link.who} is given up: it is full")
+            self._complaints.note(f"the link with {link.who} is given up: {why}")
 
 
 def _first(*times: float | None) -> float | None:

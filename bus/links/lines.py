@@ -9,13 +9,15 @@ All else is for the one thread that owns this, and it waits only in `wait`.
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from bus.core.wire import FRAME_BYTES_MAX
+from bus.links.unsent import Unsent
 from queuebroker import _sync
 from queuebroker.errors import (
     DisconnectedError,
+    MessageTooLargeError,
     QueueBrokerError,
     ReceiveTimeoutError,
     SendTimeoutError,
@@ -36,7 +38,6 @@ LinkBroker: TypeAlias = "QueueBroker | SocketQueueBroker"
 
 PORT: Final = 1  # of a broker, where links are made
 _FRAMES_MAX: Final = 256  # taken from one link before the others have their turn
-_ROOM_S: Final = 0.001  # before a link that was full is tried again
 
 
 class Lines:
@@ -46,14 +47,16 @@ class Lines:
         inbox: what wakes the owner, beside frames.
         ask: lets the owner call something; from any thread.
         capacity: frames that fit in each direction of a link (BUS-CHAN-8).
-        timeout_s: how long the making of a link may take.
+        timeout_s: how long the making of a link may take; and its end, until what was
+            sent before has found room.
         sleep: how the owner waits for frames.
         refusal: says why this process wants no link with who was dialled; None if it
             does (BUS-SEC-2).
         backlog: how many frames may wait for room in a link, and how many bytes, before
             it is given up (BUS-CHAN-8).
-        given_up: told then, with the number of the link; that it is lost is told as
-            ever.
+        given_up: told then, with the number of the link, and why; that it is lost is
+            told as ever.
+        turned_away: told of a link that is of no use as soon as it is made, in a line.
     """
 
     __slots__ = (
@@ -72,8 +75,8 @@ class Lines:
         "_refusal",
         "_sleep",
         "_timeout_s",
+        "_turned_away",
         "_unsent",
-        "_weights",
     )
 
     def __init__(
@@ -86,7 +89,8 @@ class Lines:
         sleep: Sleep,
         refusal: Callable[[MessageQueue], str | None],
         backlog: tuple[int, int],
-        given_up: Callable[[int], object],
+        given_up: Callable[[int, str], object],
+        turned_away: Callable[[str], object],
     ) -> None:
         self._inbox: Final = inbox
         self._ask: Final = ask
@@ -96,12 +100,12 @@ class Lines:
         self._refusal: Final = refusal
         self._backlog: Final = backlog
         self._given_up: Final = given_up
+        self._turned_away: Final = turned_away
         self._numbers = itertools.count(1)
         self._queues: Final[dict[int, MessageQueue]] = {}
-        # What found a link full, and links that end once that was sent.
-        self._unsent: Final[dict[int, deque[bytes]]] = {}
-        self._weights: Final[dict[int, int]] = {}  # of these, in bytes
-        self._closing: Final[set[int]] = set()
+        # What found a link full, and links that end once that was sent, or then.
+        self._unsent: Final[dict[int, Unsent]] = {}
+        self._closing: Final[dict[int, float]] = {}
         self._causes: Final[dict[int, BaseException]] = {}
         self._brokers: Final[list[LinkBroker]] = []
         self._helpers: Final[list[_sync.Thread]] = []
@@ -110,7 +114,11 @@ class Lines:
     # Links that are made.
 
     def let_in(self, broker: LinkBroker, made: Callable[[int], object]) -> None:
-        """Accept links at a broker until `close`; tell the number of each."""
+        """Accept links at a broker until `close`; tell the number of each.
+
+        Raises:
+            RuntimeError: no thread can be started for that; the broker is closed.
+        """
         if self._closed:
             broker.close()
             return
@@ -120,11 +128,19 @@ class Lines:
             try:
                 while True:
                     queue = broker.accept(PORT, capacity=self._capacity)
-                    self._hand_over(queue, made)
+                    if why := _unfit(queue):
+                        self._turn_away(queue, f"somebody is turned away: {why}")
+                    else:
+                        self._hand_over(queue, made)
             except QueueBrokerError:
                 return  # the broker is closed
 
-        self._help(f"{broker.name} accepts", accept)
+        try:
+            self._help(f"{broker.name} accepts", accept)
+        except RuntimeError:
+            self._brokers.remove(broker)
+            broker.close()
+            raise
 
     def dial(
         self,
@@ -160,21 +176,36 @@ class Lines:
                     continue
                 if queue is not None:
                     why = self._refusal(queue) or ""
-                    if not why:
+                    unfit = _unfit(queue)
+                    if not why and not unfit:
                         self._hand_over(queue, made)
                         return
-                    queue.disconnect()
+                    if why:
+                        queue.disconnect()
+                    else:
+                        self._turn_away(queue, f"{address} is not used: {unfit}")
             if why and denied is not None:
                 self._ask(partial(denied, why))
             self._ask(lambda: made(None))
 
-        self._help(f"{broker.name} connects", connect)
+        try:
+            self._help(f"{broker.name} connects", connect)
+        except RuntimeError:  # the system is out of threads: another time, maybe
+            self._ask(lambda: made(None))
 
     def _help(self, name: str, work: Callable[[], None]) -> None:
         self._helpers[:] = [each for each in self._helpers if each.is_alive()]
         helper = _sync.Thread(target=work, name=name, daemon=True)
         self._helpers.append(helper)
-        helper.start()
+        try:
+            helper.start()
+        except RuntimeError:
+            self._helpers.remove(helper)  # nobody can wait for what never ran
+            raise
+
+    def _turn_away(self, queue: MessageQueue, words: str) -> None:
+        queue.disconnect()
+        self._ask(partial(self._turned_away, words))
 
     def _hand_over(self, queue: MessageQueue, made: Callable[[int], object]) -> None:
         number = next(self._numbers)
@@ -208,22 +239,27 @@ class Lines:
             try:
                 queue.send(frame, timeout=0)
             except SendTimeoutError:
-                self._unsent[number] = deque([frame])
-                self._weights[number] = len(frame)
+                self._unsent[number] = Unsent(frame, _sync.monotonic())
                 return False
             except DisconnectedError:
                 pass  # that is told when what came before is read (BUS-CHAN-5)
+            except MessageTooLargeError:
+                self._end(number, f"it takes no frame of {len(frame)} bytes")
+                return False
             return True
         waiting.append(frame)
-        self._weights[number] += len(frame)
         frames_max, bytes_max = self._backlog
-        if len(waiting) > frames_max or self._weights[number] > bytes_max:
+        if len(waiting.frames) > frames_max or waiting.size > bytes_max:
             # Who is there reads nothing. If it does after all, it makes another link,
             # or this process does; nothing is lost by that.
-            self._given_up(number)
-            self._forget_unsent(number)
-            queue.disconnect()
+            self._end(number, "it is full")
         return False
+
+    def _end(self, number: int, why: str) -> None:
+        """End a link that does not take what goes over it."""
+        self._given_up(number, why)
+        self._unsent.pop(number, None)
+        self._queues[number].disconnect()
 
     def give_up(self, number: int) -> None:
         """Close a link at once, as if it had been lost; from any thread."""
@@ -240,36 +276,33 @@ class Lines:
         queue = self._queues.get(number)
         return None if queue is None else self._sleep.lead(queue)
 
-    def _forget_unsent(self, number: int) -> None:
-        self._unsent.pop(number, None)
-        self._weights.pop(number, None)
-
     def hang_up(self, number: int) -> None:
-        """Close a link, behind all that was sent on it."""
+        """Close a link, behind all that was sent on it, unless that takes too long."""
         if number in self._unsent:
-            self._closing.add(number)
+            self._closing[number] = _sync.monotonic() + self._timeout_s
         else:
             self._let_go(number)
 
     @property
     def sending(self) -> bool:
-        """Whether anything waits for room in a link."""
-        return bool(self._unsent)
+        """Whether anything waits for room in a link that was not hung up."""
+        return bool(self._unsent) and not self._closing.keys() >= self._unsent.keys()
 
     def resume(self) -> None:
-        """Send what waited for room."""
+        """Send what waited for room; let go of what was hung up too long ago."""
+        if not self._unsent:
+            return
+        now = _sync.monotonic()
         for number, waiting in list(self._unsent.items()):
-            queue = self._queues[number]
             try:
-                while waiting:
-                    queue.send(waiting[0], timeout=0)
-                    self._weights[number] -= len(waiting.popleft())
-            except SendTimeoutError:
-                continue
-            except DisconnectedError:
-                waiting.clear()
-            self._forget_unsent(number)
-            if number in self._closing:
+                done = waiting.send(self._queues[number], now)
+            except MessageTooLargeError:
+                frame = waiting.frames[0]
+                self._end(number, f"it takes no frame of {len(frame)} bytes")
+                done = True
+            if done:
+                self._unsent.pop(number, None)
+            if number in self._closing and (done or self._closing[number] <= now):
                 self._let_go(number)
 
     def take(self) -> list[tuple[int, bytes | None]]:
@@ -304,13 +337,14 @@ class Lines:
         """Return why a link ended with no good-bye; asked once of each that is gone.
 
         A `PeerLostError` where a process has died, a `ProtocolError` where one broke
-        the rules of links, None for one that was left in order.
+        the rules of links, a `RemoteError` where the other one says so of this, None
+        for one that was left in order.
         """
         return self._causes.pop(number, None)
 
     def _let_go(self, number: int) -> None:
-        self._forget_unsent(number)
-        self._closing.discard(number)
+        self._unsent.pop(number, None)
+        self._closing.pop(number, None)
         queue = self._queues.pop(number, None)
         if queue is not None:
             self._sleep.neglect(number)
@@ -324,8 +358,10 @@ class Lines:
         ready: looked at whenever something was posted to the inbox.
         deadline: on the monotonic clock in seconds; None for never.
         """
-        if self._unsent:
-            soon = _sync.monotonic() + _ROOM_S
+        times = [each.again_at for each in self._unsent.values()]
+        if times:
+            times += self._closing.values()
+            soon = min(times)
             deadline = soon if deadline is None else min(soon, deadline)
         self._sleep.until(self._inbox, ready, deadline)
 
@@ -344,3 +380,11 @@ class Lines:
             self._let_go(number)
         self._sleep.join(self._helpers)
         self._sleep.close()
+
+
+def _unfit(queue: MessageQueue) -> str:
+    """Say why a link is of no use to any process; "" if it is not (BUS-CHAN-6)."""
+    limit = queue._connection.limit
+    if limit is None or limit >= FRAME_BYTES_MAX:
+        return ""
+    return f"its link takes {limit} bytes at once, and not {FRAME_BYTES_MAX}"

@@ -93,7 +93,7 @@ class MemoryNetwork:
                 sleep=ParkedSleep(),
             )
             others[process] = comm
-            broker = QueueBroker(f"{machine}/{process}", manager=self._brokers)
+            broker = self._broker(f"{machine}/{process}", comm)
             comm.start(broker, list if master else comm.remote.dial_master)
             if master:
                 self._promote_locked(machine, comm)
@@ -115,12 +115,18 @@ class MemoryNetwork:
                 self._promote_locked(machine, heir)
 
     def _promote_locked(self, machine: str, comm: CommThread) -> None:
-        door = QueueBroker(_master_of(machine), manager=self._brokers)
+        door = self._broker(_master_of(machine), comm)
         self._doors[machine] = door
         comm.let_in(door)
         for there, other in self._other_masters(machine):
             _introduce(comm, there)
             _introduce(other, machine)
+
+    def _broker(self, name: str, comm: CommThread) -> QueueBroker:
+        limits = comm.remote.neighbours.limits
+        return QueueBroker(
+            name, manager=self._brokers, max_message_size=limits.frame_bytes_max
+        )
 
     def _close_door_locked(self, machine: str) -> None:
         """Close where a master has let others in, though it ended before it did."""

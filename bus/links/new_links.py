@@ -55,7 +55,11 @@ class NewLinks:
         self._joining: Final = joining
 
     def let_in(self, broker: LinkBroker) -> None:
-        """Let others in at a broker."""
+        """Let others in at a broker.
+
+        Raises:
+            RuntimeError: as `Lines.let_in`.
+        """
         self._lines.let_in(broker, self._accepted)
 
     def _accepted(self, number: int) -> None:
@@ -67,19 +71,21 @@ class NewLinks:
         me = self._remote.neighbours.me
         to_master = dial.key == (me.machine, "")
         if to_master and (door := self._claim()) is not None:
-            self.let_in(door)
-            self._exchange.decide(self._remote.become_master)
+            try:
+                self.let_in(door)
+            except RuntimeError:  # no thread for that: another time, or somebody else
+                self._dial_failed(dial)
+            else:
+                self._exchange.decide(self._remote.become_master)
             return
 
         def made(number: int | None) -> None:
-            now = _sync.monotonic()
             if number is None:
                 if to_master:
                     self._joining.no_master()
-                self._exchange.decide(
-                    lambda: self._remote.dial_failed(dial.kind, dial.key, now)
-                )
+                self._dial_failed(dial)
             else:
+                now = _sync.monotonic()
                 whose = self._credentials(self._lines.queue(number))
                 self._exchange.decide(
                     lambda: self._remote.dialled(
@@ -89,3 +95,9 @@ class NewLinks:
 
         denied = self._joining.denied if to_master else None
         self._lines.dial(dial.addresses, made, denied)
+
+    def _dial_failed(self, dial: Dial) -> None:
+        now = _sync.monotonic()
+        self._exchange.decide(
+            lambda: self._remote.dial_failed(dial.kind, dial.key, now)
+        )

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SocketNetwork"]
 
-# What a frame has beside the longest message (BUS-CHAN-6), and some.
-_OVERHEAD_BYTES: Final = 2**18
 # For so long a link that was left may stay open, where who is there reads nothing.
 _FAREWELL_S: Final = 5.0
 # Tells the comm threads of this process apart, in the names of their sockets.
@@ -180,7 +178,7 @@ class SocketNetwork:
             manager=self._manager,
             options=SocketOptions(
                 mode=0o660 if config.access.groups else 0o600,
-                message_bytes_max=config.message_bytes_max + _OVERHEAD_BYTES,
+                message_bytes_max=Limits.of(config).frame_bytes_max,
                 first_frame_bytes_max=config.unauthenticated_bytes,
                 # Nothing may come behind a greeting before that was answered.
                 unanswered_bytes_max=config.unauthenticated_bytes,

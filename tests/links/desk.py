@@ -23,7 +23,10 @@ class Desk:
 
     came: frames by link, None for the loss of one. made: numbers of links that were
     made, None for one that was not. far: the other ends of those that were let in.
-    gave_up: links that were full for too long.
+    gave_up: links that did not take what went over them. words: what the log is to
+    say. rounds: how often it has looked at all of that.
+
+    limit: how long a frame may be, in bytes.
     """
 
     def __init__(
@@ -32,9 +35,12 @@ class Desk:
         capacity: int = 8,
         timeout_s: float = 5.0,
         backlog: tuple[int, int] = (100, 1000),
+        limit: int | None = None,
     ) -> None:
         self.inbox: Final = Inbox()
         self.gave_up: Final[list[int]] = []
+        self.words: Final[list[str]] = []
+        self.rounds: int = 0
         self.lines: Final = Lines(
             self.inbox,
             self.inbox.push,
@@ -43,11 +49,16 @@ class Desk:
             sleep=ParkedSleep(),
             refusal=lambda _: None,
             backlog=backlog,
-            given_up=self.gave_up.append,
+            given_up=self._given_up,
+            turned_away=self.words.append,
         )
         self.manager: Final = BrokerManager()
-        self.here: Final = QueueBroker("here", manager=self.manager)
-        self.there: Final = QueueBroker("there", manager=self.manager)
+        self.here: Final = QueueBroker(
+            "here", manager=self.manager, max_message_size=limit
+        )
+        self.there: Final = QueueBroker(
+            "there", manager=self.manager, max_message_size=limit
+        )
         self.came: Final[list[tuple[int, bytes | None]]] = []
         self.made: Final[list[int | None]] = []
         self.ready: Callable[[], bool] = lambda: False
@@ -82,6 +93,7 @@ class Desk:
 
     def turn(self) -> None:
         """Take in what is here, and do what was asked."""
+        self.rounds += 1
         self.came.extend(self.lines.take())
         for request in self.inbox.take_now():
             request()
@@ -90,6 +102,10 @@ class Desk:
     def frames(self, number: int) -> list[bytes | None]:
         """Return what came by one link."""
         return [frame for link, frame in self.came if link == number]
+
+    def _given_up(self, number: int, why: str) -> None:
+        self.gave_up.append(number)
+        self.words.append(why)
 
     def _due(self) -> bool:
         return bool(self.inbox.items) or self.ready()

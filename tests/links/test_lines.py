@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bus.core.wire import FRAME_BYTES_MAX
 from bus.links.lines import PORT
-from queuebroker import BrokerClosedError, DisconnectedError
+from queuebroker import BrokerClosedError, DisconnectedError, _sync
 from queuebroker.queue_broker import QueueBroker
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.links.desk import Desk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from queuebroker.message_queue import MessageQueue
     from queuebroker.testing import Run
@@ -141,6 +142,87 @@ def test_the_first_address_where_somebody_listens_is_taken(first: str) -> None:
     explore(program, bound=0, limit=50, random=0, seed=1)
 
 
+@clause("BUS-CHAN-6")
+@pytest.mark.parametrize("dials", [False, True])
+@pytest.mark.parametrize("limit", [10, FRAME_BYTES_MAX - 1, FRAME_BYTES_MAX])
+def test_a_link_that_takes_less_than_a_frame_is_turned_away(
+    limit: int, *, dials: bool
+) -> None:
+    """By who dialled, and by who was; who is there is told, and so is the log."""
+
+    def program(run: Run) -> None:
+        desk = Desk(limit=limit)
+        desk.open()
+        if dials:
+            accepting = run.spawn(desk.there.accept, PORT)
+            desk.lines.dial(["there"], desk.made.append)
+            desk.until(lambda: desk.made)
+            accepting.join()
+            far = accepting.result
+        else:
+            far = desk.there.connect("here", PORT, required=True)
+            desk.until(lambda: desk.made or desk.words)
+        ended = far.remote_disconnected
+        desk.close()
+        far.disconnect()
+
+        if limit == FRAME_BYTES_MAX:
+            assert (desk.made, desk.words, ended) == ([1], [], False)
+        else:
+            assert ended
+            assert desk.made == ([None] if dials else [])
+            who = "there is not used" if dials else "somebody is turned away"
+            takes = f"its link takes {limit} bytes at once, and not {FRAME_BYTES_MAX}"
+            assert desk.words == [f"{who}: {takes}"]
+
+    explore(program, bound=0, limit=50, random=0, seed=1)
+
+
+class _NoThread(_sync.Thread):
+    """One that the system does not start."""
+
+    def start(self) -> None:
+        raise RuntimeError("can't start new thread")
+
+
+@pytest.fixture
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Let no thread be started for links."""
+    with monkeypatch.context() as patch:
+        patch.setattr(_sync, "Thread", _NoThread)
+        yield patch
+
+
+@clause("BUS-CHAN-3")
+def test_where_no_thread_can_be_started_a_dial_fails_like_any_other(
+    no_threads: pytest.MonkeyPatch,
+) -> None:
+    """And may be tried again."""
+    desk = Desk()
+    no_threads.undo()
+    desk.open()
+    no_threads.setattr(_sync, "Thread", _NoThread)
+    desk.lines.dial(["there"], desk.made.append)
+    desk.turn()
+    assert desk.made == [None]
+    no_threads.undo()
+    desk.lines.dial(["nobody"], desk.made.append)
+    desk.until(lambda: len(desk.made) == 2)
+    desk.close()
+    assert desk.made == [None, None]
+
+
+@clause("BUS-CHAN-3")
+@pytest.mark.usefixtures("no_threads")
+def test_where_no_thread_can_be_started_nobody_is_let_in() -> None:
+    """Whoever asked for that is told; nobody waits there for a word."""
+    desk = Desk()
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        desk.open()
+    assert desk.here.closed
+    desk.close()
+
+
 @clause("BUS-CHAN-8")
 def test_frames_of_a_capacity_fit_in_each_direction() -> None:
     def program(_run: Run) -> None:
@@ -242,14 +324,77 @@ def test_a_hang_up_goes_behind_all_that_was_sent(capacity: int) -> None:
         for frame in (b"1", b"2", b"3"):
             desk.lines.send(1, frame)
         desk.lines.hang_up(1)
-        desk.until(lambda: not desk.lines.sending)
+        desk.until(lambda: not desk.lines._closing)
         reading.join()
         desk.close()
 
         assert reading.result == [b"1", b"2", b"3"]
-        assert desk.lines._closing == set()
+        assert not desk.lines._closing
 
     explore(program, bound=1, limit=300, random=100, seed=1)
+
+
+@clause("BUS-CHAN-8")
+def test_a_link_that_was_hung_up_is_let_go_though_nobody_reads() -> None:
+    """After a while; until then it keeps nobody awake, and counts for nothing."""
+
+    def program(run: Run) -> None:
+        desk = Desk(capacity=1, timeout_s=2.0)
+        desk.open()
+        far, other = desk.connected(2)
+        for frame in (b"1", b"2", b"3"):
+            desk.lines.send(1, frame)
+        before = desk.lines.sending
+        desk.lines.hang_up(1)
+        after = desk.lines.sending
+        desk.lines.send(2, b"x")
+        desk.lines.send(2, b"y")
+        other_waits = desk.lines.sending
+        assert other.receive() == b"x"
+        desk.turn()
+        assert other.receive() == b"y"
+        began, desk.rounds = run.now, 0
+        desk.until(lambda: not desk.lines._closing)
+        took = run.now - began
+        read = rest(far)
+        desk.close()
+
+        assert (before, after, other_waits) == (True, False, True)
+        assert 1.9 < took < 2.1
+        assert desk.rounds < 60
+        assert read == [b"1"]
+        assert (desk.came, desk.gave_up) == ([], [])
+
+    explore(program, bound=0, limit=20, random=0, seed=1)
+
+
+@clause("BUS-CHAN-8")
+def test_who_begins_to_read_is_sent_to_soon_and_then_at_once() -> None:
+    """A link that stays full is tried ever more seldom, until it takes something."""
+
+    def program(run: Run) -> None:
+        desk = Desk(capacity=1)
+        desk.open()
+        [far] = desk.connected()
+        for frame in (b"1", b"2", b"3", b"4"):
+            desk.lines.send(1, frame)
+        began, desk.rounds = run.now, 0
+        desk.until(lambda: run.now > began + 1)
+        rounds = desk.rounds
+        got, took = list[bytes](), list[float]()
+        for _ in range(3):
+            got.append(far.receive())
+            began = run.now
+            desk.until(lambda: far.pending)
+            took.append(run.now - began)
+        desk.close()
+
+        assert rounds < 40
+        assert got == [b"1", b"2", b"3"]
+        assert took[0] < 0.051
+        assert max(took[1:]) < 0.002
+
+    explore(program, bound=0, limit=20, random=0, seed=1)
 
 
 @pytest.mark.parametrize("capacity", [1, 8])
@@ -274,13 +419,13 @@ def test_of_a_link_that_was_hung_up_nothing_is_told(capacity: int) -> None:
         other.send(b"z")
         desk.until(lambda: desk.frames(2))
         speaking.join()
-        desk.until(lambda: not desk.lines.sending)
+        desk.until(lambda: not desk.lines._closing)
         desk.turn()
         desk.close()
 
         assert before == 0
         assert desk.frames(1) == []
-        assert desk.lines._closing == set()
+        assert not desk.lines._closing
 
     under_every_schedule(program, bound=1)
 
@@ -369,6 +514,39 @@ def test_too_much_that_waits_for_room_ends_the_link(frame: bytes, waiting: int) 
         assert given_up == ([1] if waiting > 3 else [])
         assert told == [(each, None) for each in given_up]
         assert sending == (not given_up)
+
+    under_some_schedules(program)
+
+
+@clause("BUS-CHAN-6")
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_frame_that_a_link_never_takes_ends_that_link(*, waits: bool) -> None:
+    """As if it were lost, also if it has waited for room; others are served."""
+
+    def program(_run: Run) -> None:
+        desk = Desk(capacity=1, limit=FRAME_BYTES_MAX, backlog=(100, 2**22))
+        desk.open()
+        far, other = desk.connected(2)
+        if waits:
+            desk.lines.send(1, b"x")
+            desk.lines.send(1, b"y")
+        went = desk.lines.send(1, bytes(FRAME_BYTES_MAX + 1))
+        if waits:
+            assert far.receive() == b"x"
+            desk.turn()
+            assert far.receive() == b"y"
+            desk.turn()
+        desk.until(lambda: desk.came)
+        desk.lines.send(2, b"z")
+        sending = desk.lines.sending
+        assert other.receive() == b"z"
+        desk.close()
+
+        assert not went
+        assert desk.came == [(1, None)]
+        assert desk.gave_up == [1]
+        assert desk.words == [f"it takes no frame of {FRAME_BYTES_MAX + 1} bytes"]
+        assert not sending
 
     under_some_schedules(program)
 

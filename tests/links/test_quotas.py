@@ -11,13 +11,15 @@ import pytest
 from bus import BusConfig
 from bus.core import wire
 from bus.core.wire import Reason
+from bus.events import BusReason
 from bus.links.complaints import Complaints
 from bus.links.lines import PORT
 from bus.payload import encode as encoded
 from queuebroker.errors import DisconnectedError
-from queuebroker.sockets import frames
+from queuebroker.sockets import ProtocolError, frames
 from specs.clauses import clause
 from tests.links.hostile import NAME, TASK, Hostile, is_known, raw, served
+from tests.links.processes import comm_of
 from tests.support import until
 
 if TYPE_CHECKING:
@@ -273,6 +275,38 @@ def test_the_log_says_who_was_turned_away(
         rogue.last_word()
     until(lambda: bool(caplog.messages), "it is told")
     assert caplog.messages == ["machine/other is turned away: duplicate"]
+
+
+@clause("BUS-SEC-10")
+def test_the_log_says_what_others_closed_a_link_for(
+    near: Bus, other: Bus, place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is no death, which it would be without a good-bye."""
+    remote = comm_of(near).remote
+    with Hostile(place / "Master") as rogue:
+        rogue.greet()
+        assert rogue.is_heard()
+        peer = remote.neighbours.peers["machine", NAME]
+        rogue._queue.disconnect(ProtocolError("that was no frame"))
+        until(lambda: bool(caplog.messages), "it is told")
+        line = f"the link with machine/{NAME} was closed at the other end"
+        assert caplog.messages == [f"{line}: that was no frame"]
+        assert peer.parted is BusReason.GIVEN_UP
+
+
+@clause("BUS-CHAN-6", "BUS-SEC-10")
+def test_the_log_says_who_takes_next_to_nothing(
+    near: Bus, other: Bus, place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is let go before it can say anything that would be answered."""
+    with raw(place / "Master") as peer:
+        peer.sendall(frames.encode(frames.Hello("x", PORT, 10)))
+        with suppress(ConnectionError):
+            peer.sendall(frames.encode_message(1, b"\x60garbage"))
+        until(lambda: bool(caplog.messages), "it is told")
+    words = f"its link takes 10 bytes at once, and not {wire.FRAME_BYTES_MAX}"
+    assert caplog.messages == [f"somebody is turned away: {words}"]
+    served(near, other)
 
 
 @clause("BUS-SEC-10")

@@ -31,6 +31,7 @@ from bus.links import socket_network
 from bus.links.comm_thread import CommThread
 from bus.links.lines import Lines
 from bus.links.socket_network import SocketNetwork
+from queuebroker import _sync
 from specs.clauses import clause
 from tests.bus.support import socket_bus, unwanted
 from tests.links.processes import comm_of, linked
@@ -514,6 +515,46 @@ def test_a_lock_that_was_removed_does_not_make_a_second_master(
     with pytest.raises(BusyError, match="the master's place"):
         open_bus(role=Role.MASTER)
     assert near.machine
+
+
+class _NoThread(_sync.Thread):
+    """One that the system does not start if others are to be let in by it."""
+
+    tried = 0
+
+    def start(self) -> None:
+        if self.name.endswith("accepts"):
+            _NoThread.tried += 1
+            raise RuntimeError("can't start new thread")
+        super().start()
+
+
+@clause("BUS-CHAN-3", "BUS-INIT-1")
+def test_where_no_thread_can_be_started_no_bus_is_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who asked for it is told, and another one takes the place that is free."""
+    with monkeypatch.context() as patch:
+        patch.setattr(_sync, "Thread", _NoThread)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            open_bus(role=Role.MASTER)
+    with open_bus(role=Role.MASTER) as bus:
+        assert bus.machine
+
+
+@clause("BUS-CHAN-3", "OPEN-1")
+def test_who_cannot_let_others_in_yet_is_master_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket_bus("near") as near, socket_bus("heir") as heir:
+        neighbours = comm_of(heir).remote.neighbours
+        with monkeypatch.context() as patch:
+            patch.setattr(_sync, "Thread", _NoThread)
+            before = _NoThread.tried
+            near.close()
+            until(lambda: _NoThread.tried > before, "it tries to be master")
+            assert not neighbours.is_master
+        until(lambda: neighbours.is_master, "then it is")
 
 
 @clause("BUS-ENT-14", "BUS-MSG-1")

@@ -133,7 +133,8 @@ class Sockets:
             sleep=Noted(self.driver),
             refusal=lambda _: None,
             backlog=(100, 1000),
-            given_up=lambda _: None,
+            given_up=lambda _, __: None,
+            turned_away=lambda _: None,
         )
         self.lines.let_in(here, self.made.append)
 

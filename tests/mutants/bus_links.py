@@ -55,7 +55,7 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/lines.py",
-                "        if number in self._unsent:\n            self._closing.add(number)\n        else:\n            self._let_go(number)\n",
+                "        if number in self._unsent:\n            self._closing[number] = _sync.monotonic() + self._timeout_s\n        else:\n            self._let_go(number)\n",
                 "        self._let_go(number)\n",
             ),
         ),
@@ -68,12 +68,12 @@ BUS_LINKS: tuple[Mutant, ...] = (
             Edit(
                 "bus/links/lines.py",
                 "        waiting = self._unsent.get(number)\n        if waiting is None:\n",
-                "        waiting = self._unsent.get(number, deque())\n        if queue.status is Status.CONNECTED:\n",
+                "        waiting = self._unsent.get(number)\n        if waiting is None or not queue.remote_disconnected:\n",
             ),
             Edit(
                 "bus/links/lines.py",
-                "                self._unsent[number] = deque([frame])\n",
-                "                self._unsent[number] = waiting\n                waiting.append(frame)\n",
+                "                self._unsent[number] = Unsent(frame, _sync.monotonic())\n",
+                "                if waiting is None:\n                    self._unsent[number] = Unsent(frame, _sync.monotonic())\n                else:\n                    waiting.append(frame)\n",
             ),
         ),
     ),
@@ -84,8 +84,8 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/lines.py",
-                "            except SendTimeoutError:\n                continue\n            except DisconnectedError:\n                waiting",
-                "            except SendTimeoutError:\n                break\n            except DisconnectedError:\n                waiting",
+                "            if done:\n                self._unsent.pop(number, None)\n",
+                "            if not done:\n                break\n            self._unsent.pop(number, None)\n",
             ),
         ),
     ),
@@ -96,8 +96,8 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/lines.py",
-                '        self._help(f"{broker.name} connects", connect)\n',
-                "        connect()\n",
+                '            self._help(f"{broker.name} connects", connect)\n',
+                "            connect()\n",
             ),
         ),
     ),
@@ -353,8 +353,8 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/lines.py",
-                "        if len(waiting) > frames_max or self._weights[number] > bytes_max:\n",
-                "        if len(waiting) > 10 * frames_max:\n",
+                "        if len(waiting.frames) > frames_max or waiting.size > bytes_max:\n",
+                "        if len(waiting.frames) > 10 * frames_max:\n",
             ),
         ),
     ),
@@ -672,6 +672,47 @@ BUS_LINKS: tuple[Mutant, ...] = (
                 "bus/core/parcel.py",
                 "    return FAILED, encode(fitting(error, message_bytes_max))\n",
                 "    return FAILED, encode(error)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L57",
+        "a frame that a link never takes ends the thread that serves all links",
+        ("BUS-CHAN-6",),
+        (
+            Edit(
+                "bus/links/lines.py",
+                "                done = waiting.send(self._queues[number], now)\n            except MessageTooLargeError:\n",
+                "                done = waiting.send(self._queues[number], now)\n            except ZeroDivisionError:\n",
+            ),
+            Edit(
+                "bus/links/lines.py",
+                "            except MessageTooLargeError:\n                self._end(",
+                "            except ZeroDivisionError:\n                self._end(",
+            ),
+        ),
+    ),
+    Mutant(
+        "L58",
+        "a link that takes next to nothing is used all the same",
+        ("BUS-CHAN-6",),
+        (
+            Edit(
+                "bus/links/lines.py",
+                "    if limit is None or limit >= FRAME_BYTES_MAX:\n",
+                "    if limit is None or limit >= 0:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L59",
+        "what was sent before a hang-up waits for room for ever",
+        ("BUS-CHAN-8",),
+        (
+            Edit(
+                "bus/links/lines.py",
+                "(done or self._closing[number] <= now)",
+                "done",
             ),
         ),
     ),

@@ -74,7 +74,7 @@ BUS_RUNS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/session.py",
-                "    if count == 1 or (parcel.size <= _BATCH_BYTES_MAX and count <= MESSAGES_MAX):\n",
+                "    if count == 1 or (parcel.size <= BATCH_BYTES_MAX and count <= MESSAGES_MAX):\n",
                 "    if parcel.bodies:\n",
             ),
         ),

@@ -234,7 +234,7 @@ BUS_TRACE: tuple[Mutant, ...] = (
         (
             Edit(
                 _RELAY,
-                "            oldest.trace.discarded(BusReason.OLDEST)\n",
+                "            notification.trace.discarded(reason)\n",
                 "            pass\n",
             ),
         ),

@@ -11,8 +11,10 @@ Nothing here knows a link or its state: whether a frame may come now is for othe
 """
 
 from bus.core.wire.batch import (
+    BATCH_BYTES_MAX,
     FAILED,
     FOLLOWS_MIN,
+    FRAME_BYTES_MAX,
     LEASED,
     MESSAGES_MAX,
     NO_DEADLINE,
@@ -111,8 +113,10 @@ __all__ = [  # noqa: RUF022  # grouped by module
     "FrameReader",
     "pieces",
     # batch
+    "BATCH_BYTES_MAX",
     "FAILED",
     "FOLLOWS_MIN",
+    "FRAME_BYTES_MAX",
     "LEASED",
     "MESSAGES_MAX",
     "NO_DEADLINE",

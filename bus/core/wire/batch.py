@@ -22,9 +22,11 @@ from bus.errors import WireError
 from bus.message import Kind
 
 __all__ = [
+    "BATCH_BYTES_MAX",
     "FAILED",
     "FOLLOWS",
     "FOLLOWS_MIN",
+    "FRAME_BYTES_MAX",
     "LEASED",
     "MESSAGES_MAX",
     "NO_DEADLINE",
@@ -38,6 +40,9 @@ __all__ = [
 
 # An empty message is some 50 times as large in memory as on the wire.
 MESSAGES_MAX: Final = 4096
+
+# How long their bodies may be together, of more than one.
+BATCH_BYTES_MAX: Final = 512 * 2**10
 
 # From how many bytes on a body may be a frame of its own: below that a second frame
 # costs more than to copy it.
@@ -68,6 +73,12 @@ _CHECKED: Final = struct.Struct("!8xBB13xH8x")  # kind, flags and messages of a 
 _FLAGS_AT: Final = 9
 _LENGTH: Final = struct.Struct("!I")
 assert _CHECKED.size == _HEAD.size
+
+# How long a frame is at most, but for one that is the body of a message. Every link
+# takes as much, however short the messages are that its processes take.
+FRAME_BYTES_MAX: Final = (
+    _HEADER.size + MESSAGES_MAX * (_HEAD.size + _LENGTH.size) + BATCH_BYTES_MAX
+)
 
 _KINDS: Final = {each.value: each for each in Kind}  # quicker than to call `Kind`
 _FLAGS_ALL: Final = WANTS_REPLY | FAILED | LEASED | RAW | FOLLOWS

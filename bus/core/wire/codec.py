@@ -45,7 +45,14 @@ from bus.errors import WireError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CONTROL_BYTES_MAX", "OPTIONAL", "Frame", "decode", "encode"]
+__all__ = [
+    "CONTROL_BYTES_MAX",
+    "MESSAGE_BYTES_MAX",
+    "OPTIONAL",
+    "Frame",
+    "decode",
+    "encode",
+]
 
 Frame: TypeAlias = ControlFrame | Batch
 
@@ -55,7 +62,7 @@ OPTIONAL: Final = 0x80  # the bit of a type that may be skipped by who does not 
 # decoder recurses in C, whatever the interpreter's own limit was set to.
 CONTROL_BYTES_MAX: Final = 8 * 2**10
 # What BUS-WIRE-1 and OPEN-6 let an option allow at most.
-_MESSAGE_BYTES_MAX: Final = 64 * 2**20
+MESSAGE_BYTES_MAX: Final = 64 * 2**20
 
 # Members of an enumeration are slow to come by.
 _MSG: Final = FrameType.MSG.value
@@ -121,7 +128,7 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(
-    data: bytes | memoryview, *, message_bytes_max: int = _MESSAGE_BYTES_MAX
+    data: bytes | memoryview, *, message_bytes_max: int = MESSAGE_BYTES_MAX
 ) -> Frame | None:
     """Return the frame that a peer sent; None for one to be skipped (BUS-WIRE-3).
 

@@ -11,18 +11,22 @@ from typing import Final
 from msgspec.structs import replace
 
 from bus.core.wire.batch import FOLLOWS, FOLLOWS_MIN, Batch
-from bus.core.wire.codec import Frame, decode, encode
+from bus.core.wire.codec import MESSAGE_BYTES_MAX, Frame, decode, encode
 from bus.errors import WireError
 
 __all__ = ["FrameReader", "pieces"]
 
 
 class FrameReader:
-    """Reads the frames of one link, in the order in which they came."""
+    """Reads the frames of one link, in the order in which they came.
 
-    __slots__ = ("_begun",)
+    message_bytes_max: how long the body of a message may be (OPEN-6).
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_begun", "_message_bytes_max")
+
+    def __init__(self, message_bytes_max: int = MESSAGE_BYTES_MAX) -> None:
+        self._message_bytes_max: Final = message_bytes_max
         # A message whose body is to come, and how long that is.
         self._begun: tuple[Batch, int] | None = None
 
@@ -44,7 +48,7 @@ class FrameReader:
             (run,) = batch.runs
             whole = replace(run, flags=run.flags & ~FOLLOWS, bodies=[data])
             return replace(batch, runs=[whole])
-        frame = decode(data)
+        frame = decode(data, message_bytes_max=self._message_bytes_max)
         if isinstance(frame, Batch) and frame.runs and frame.runs[0].flags & FOLLOWS:
             # It ends with the length of the one body that it does not have.
             self._begun = frame, int.from_bytes(data[-_LENGTH_BYTES:])

@@ -1,0 +1,209 @@
+"""Messages up to a limit, where each process has one of its own (OPEN-6)."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from attrs import evolve
+
+from bus import BusConfig, MessageTooLargeError, RemoteError, Role
+from bus.core import wire
+from bus.core.wire import FOLLOWS_MIN
+from bus.testing import memory_bus
+from specs.clauses import clause
+from tests.bus.support import socket_bus, unbalanced
+from tests.links.hostile import Hostile, served
+from tests.links.processes import PATIENT, comm_of, held
+from tests.support import LIMIT_S, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from bus import Bus, Incoming, Undelivered
+
+_LIMIT: Final = 1000
+_SMALL: Final = evolve(PATIENT, message_bytes_max=_LIMIT)
+_FITS: Final = b"f" * _LIMIT
+_LONG: Final = b"l" * (_LIMIT + 1)
+
+
+class _Sink:
+    """A task that keeps what it gets."""
+
+    def __init__(self, bus: Bus, name: str = "sink") -> None:
+        self.got: list[Any] = []
+        self.task = bus.register(name, on_command=self._take)
+
+    def _take(self, message: Incoming) -> int:
+        payload: Any = message.payload
+        self.got.append(payload)
+        return len(payload)
+
+
+class _Sender:
+    """A task that keeps what it sent in vain."""
+
+    def __init__(self, bus: Bus, name: str = "sender") -> None:
+        self.back: list[Undelivered] = []
+        self.task = bus.register(name, on_undelivered=self.back.append)
+
+    def send(self, *payloads: bytes) -> None:
+        for payload in payloads:
+            self.task.command("sink", payload)
+
+
+@contextmanager
+def _two(far: BusConfig = _SMALL, near: BusConfig = PATIENT) -> Iterator[list[Bus]]:
+    """Give two slaves of a bus, with limits of their own; the first is to send."""
+    with ExitStack() as stack:
+        master = stack.enter_context(memory_bus(process="master", config=PATIENT))
+        yield [
+            stack.enter_context(memory_bus(process=name, beside=master, config=config))
+            for name, config in (("near", near), ("far", far))
+        ]
+
+
+def _told(sender: _Sender, count: int) -> None:
+    """Wait until so many came back; check what is said of them, and the books."""
+    until(lambda: len(sender.back) == count, "its sender is told")
+    for each in sender.back:
+        assert isinstance(each.payload, bytes)
+        assert isinstance(each.error, MessageTooLargeError)
+        assert (each.error.got, each.error.limit) == (len(each.payload), _LIMIT)
+
+
+# Frames of many.
+
+
+@clause("BUS-CHAN-6")
+@pytest.mark.parametrize("limit", [2**15, 330 * 2**10])
+def test_frames_of_many_go_where_no_long_message_is_taken(limit: int) -> None:
+    """However short the limit is, a link takes all that travels together."""
+    config = BusConfig(message_bytes_max=limit)
+    with (
+        socket_bus("near", role=Role.MASTER, config=config) as near,
+        socket_bus("other", role=Role.SLAVE, config=config) as other,
+    ):
+        sink, sender = _Sink(near), _Sender(other)
+        assert other.call("sink", b"", timeout=LIMIT_S) == 0
+        size = min(limit, FOLLOWS_MIN) - 100
+        with held(other):
+            for _ in range(60):
+                sender.task.command("sink", b"x" * size)
+        until(lambda: len(sink.got) == 61, "all arrive")
+        assert sender.back == []
+
+
+# What is too long for the other process.
+
+
+@clause("BUS-FLOW-5", "BUS-MSG-16")
+def test_a_question_that_is_too_long_over_there_fails_at_once() -> None:
+    """What is just as long as may be goes, by the short way, too."""
+    with _two() as [near, far]:
+        sink = _Sink(far)
+        for _ in range(3):
+            with pytest.raises(MessageTooLargeError) as raised:
+                near.call("sink", _LONG, timeout=LIMIT_S)
+            assert (raised.value.got, raised.value.limit) == (_LIMIT + 1, _LIMIT)
+            assert near.call("sink", _FITS, timeout=LIMIT_S) == _LIMIT
+        assert sink.got == [_FITS] * 3
+        assert unbalanced(near.inspect()) == unbalanced(far.inspect()) == []
+
+
+@clause("BUS-FLOW-7", "BUS-MSG-15", "BUS-MSG-16")
+@pytest.mark.parametrize("when", ["parked", "linked", "in a burst"])
+def test_commands_that_are_too_long_over_there_come_back_and_all_others_go(
+    when: str,
+) -> None:
+    """In their order: what waited for the name, for the link, or for nothing."""
+    payloads = [b"%03d" % number + b"x" * 500 * (number % 3) for number in range(30)]
+    fit = [each for each in payloads if len(each) <= _LIMIT]
+    assert 0 < len(fit) < len(payloads)
+    with _two() as [near, far]:
+        sender = _Sender(near)
+        if when == "parked":
+            sender.send(*payloads)
+            sink = _Sink(far)
+        else:
+            sink = _Sink(far)
+            if when == "in a burst":
+                assert near.call("sink", b"", timeout=LIMIT_S) == 0
+                sink.got.clear()
+            with held(near):
+                sender.send(*payloads)
+        until(lambda: len(sink.got) == len(fit), "what fits arrives")
+        assert sink.got == fit
+        _told(sender, len(payloads) - len(fit))
+        long = [each for each in payloads if len(each) > _LIMIT]
+        assert [each.payload for each in sender.back] == long
+        assert near.call("sink", b"", timeout=LIMIT_S) == 0
+        assert unbalanced(near.inspect()) == unbalanced(far.inspect()) == []
+        books = comm_of(near).remote.neighbours.books
+        assert books.failed == len(long)
+
+
+@clause("BUS-FLOW-3", "BUS-FLOW-7")
+def test_notifications_that_are_too_long_over_there_are_a_gap() -> None:
+    """Told by the next one that fits, wherever it stood; others hear all of them."""
+    sent = [b"1", _LONG, b"2", _FITS, _LONG, _LONG, b"3"]
+    with _two() as [near, far]:
+        heard: dict[str, list[tuple[Any, int]]] = {"near": [], "far": []}
+
+        def hears(bus: Bus, name: str) -> None:
+            def on(message: Incoming) -> None:
+                heard[name].append((message.payload, message.gap))
+
+            bus.register(f"reader-{name}").subscribe("notifier", on)
+
+        notifier = near.register("notifier", on_command=lambda m: m.payload)
+        for bus, name in ((near, "near"), (far, "far")):
+            hears(bus, name)
+        listening, entry = comm_of(near).remote.listening, _entry(near, "notifier")
+        until(lambda: bool(listening.hearers(entry)), "it is heard over there")
+        with held(near):
+            for each in sent:
+                notifier.notify(each)
+        until(lambda: len(heard["far"]) == 4, "what fits arrives")
+        until(lambda: len(heard["near"]) == len(sent), "here all arrive")
+        assert heard["far"] == [(b"1", 0), (b"2", 1), (_FITS, 0), (b"3", 2)]
+        assert heard["near"] == [(each, 0) for each in sent]
+        assert unbalanced(near.inspect()) == unbalanced(far.inspect()) == []
+
+
+@clause("BUS-FLOW-5", "BUS-MSG-16")
+def test_an_answer_that_is_too_long_over_there_is_an_error() -> None:
+    """It says so; what answers goes on."""
+    with _two(far=PATIENT, near=_SMALL) as [near, far]:
+        far.register(
+            "sink", on_command=lambda message: _LONG if message.payload else _FITS
+        )
+        for _ in range(3):
+            with pytest.raises(RemoteError, match="MessageTooLargeError") as raised:
+                near.call("sink", True, timeout=LIMIT_S)
+            assert f"above {_LIMIT} bytes" in raised.value.text
+            assert near.call("sink", False, timeout=LIMIT_S) == _FITS
+        assert unbalanced(near.inspect()) == unbalanced(far.inspect()) == []
+
+
+@clause("BUS-WIRE-4", "BUS-SEC-8", "BUS-MSG-16")
+@pytest.mark.parametrize("config", [BusConfig(message_bytes_max=2**16)], ids=[""])
+def test_who_announces_a_longer_message_than_it_may_loses_its_link(
+    near: Bus, other: Bus, place: Path
+) -> None:
+    """Before its body comes; what is short enough to be a frame is taken."""
+    with Hostile(place / "Master") as rogue:
+        rogue.greet().say(*wire.pieces(rogue.messages(body=bytes(FOLLOWS_MIN))))
+        assert rogue.is_heard()
+        rogue.say(wire.pieces(rogue.messages(body=bytes(FOLLOWS_MIN + 1)))[0])
+        word = rogue.last_word()
+        assert isinstance(word, wire.Error)
+        assert f"a body of {FOLLOWS_MIN + 1} bytes, allowed: {FOLLOWS_MIN}" in word.text
+        served(near, other)
+
+
+def _entry(bus: Bus, name: str) -> Any:
+    return bus._exchange.manager.table.find(name)
