@@ -363,7 +363,9 @@ class Receiver:
 
     def _failed_callback(self, callback: object) -> None:
         self.failures += 1
-        _log.exception("%r of task %r raised", callback, self.entry.name)
+        # As it is written, not where it is in memory.
+        name = getattr(callback, "__qualname__", None) or repr(callback)
+        _log.exception("%s of task %r raised", name, self.entry.name)
 
     # Answers.
 

@@ -64,6 +64,24 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
 class LazyGroup(click.Group):
     """A group whose commands are the table's."""
 
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        if sys.stdout is None:  # closed by who started us
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 # to the end
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:  # the help cannot be written
+            _fail_by_system(error)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in VERBS and not ctx.resilient_parsing:
+            from difflib import get_close_matches  # noqa: PLC0415 # for mistakes only
+
+            if near := " or ".join(map(repr, get_close_matches(args[0], VERBS))):
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {near}?")
+        return super().resolve_command(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
         return list(VERBS)
 
@@ -95,16 +113,28 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # Whoever read us has gone; there must be no second attempt to flush.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _write_no_more()  # whoever read us has gone
             sys.exit(ERROR)
         except KeyboardInterrupt:
             _fail("interrupted")
         except (BusError, QueueBrokerError) as error:
             _fail(str(error))
         except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            _fail(f"{where}{error.strerror or error}")
+            _fail_by_system(error)
+
+
+def _write_no_more() -> None:
+    """Let there be no second attempt to write what could not be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail_by_system(error: OSError) -> NoReturn:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _write_no_more()
+    where = f"{error.filename}: " if error.filename else ""
+    _fail(f"{where}{error.strerror or error}")
 
 
 def _fail(message: str) -> NoReturn:

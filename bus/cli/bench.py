@@ -18,8 +18,7 @@ import attrs
 import click
 
 from bus.api.membership import open_bus
-from bus.cli.live import Target, fail, joined, live_options, to_json
-from bus.cli.place import is_served
+from bus.cli.live import Target, fail, joined, live_options, served, to_json
 from bus.cli.text import show_table
 from bus.config import BusConfig
 from bus.core.routing_table import Visibility
@@ -58,6 +57,7 @@ class _Measured:
     type=click.FloatRange(0.0, 3600.0, min_open=True),
     default=1.0,
     show_default=True,
+    metavar="SECONDS",
     help="How long to measure each way.",
 )
 @click.option(
@@ -66,6 +66,7 @@ class _Measured:
     type=click.IntRange(0, _BYTES_MAX),
     default=64,
     show_default=True,
+    metavar="N",
     help="How long a message is.",
 )
 @live_options(10.0)
@@ -75,7 +76,7 @@ def bench(target: Target, seconds: float, size: int) -> None:
     Starts a process that joins the bus; where none runs, both have one of their own.
     --timeout is how long to wait for that process, and for each of its answers.
     """
-    live = _is_served(target)
+    live = served(target)
     with ExitStack() as stack:
         if live:
             bus, folder = stack.enter_context(joined(target)), None
@@ -86,13 +87,6 @@ def bench(target: Target, seconds: float, size: int) -> None:
         stack.enter_context(_partner(target, bus, name, folder))
         measured = _measure(target, bus, name, seconds, bytes(size))
     _show(target, measured, size, live=live)
-
-
-def _is_served(target: Target) -> bool:
-    try:
-        return is_served(target)
-    except ValueError as error:
-        fail(str(error))
 
 
 def _own(target: Target, folder: str) -> Bus:

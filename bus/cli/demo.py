@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bus.demo.files import FileList
     from bus.demo.outcome import Outcome
     from bus.journal.results import Result
+    from bus.pipeline.folder import OutFolder
 
 __all__ = ["demo"]
 
@@ -88,14 +89,29 @@ def demo(
     if plant == "half" and processes is not None and not _spares(processes):
         msg = "--plant half takes a worker away: --processes 4 or more spare one"
         raise click.UsageError(msg)
+    from bus.demo.judge import claimed  # noqa: PLC0415 - slow to load
+
+    files = list_files(None if path is None else Path(path))
+    with claimed(Path(out)) as folder:
+        code = _take_stock(files, folder, seconds, processes, plant)
+    sys.exit(code)
+
+
+def _take_stock(
+    files: FileList,
+    folder: OutFolder,
+    seconds: float,
+    processes: int | None,
+    plant: str | None,
+) -> int:
+    """Run the demo, and say what came of it; return the exit code."""
     from bus.demo.collector import COLLECTOR, CONTENT  # noqa: PLC0415 - slow to load
-    from bus.demo.judge import claim, journals_of, judge  # noqa: PLC0415 - likewise
+    from bus.demo.judge import clear, journals_of, judge  # noqa: PLC0415 - likewise
     from bus.demo.run import take_stock  # noqa: PLC0415 - likewise
     from bus.demo.threads import LEAVER  # noqa: PLC0415 - likewise
 
-    files = list_files(None if path is None else Path(path))
-    folder = claim(Path(out))
     journals = journals_of(folder)
+    own = Path()
     click.echo(f"taking stock of {printable(files.title)}")
     warn(files.problems)
     if plant is not None:
@@ -104,21 +120,28 @@ def demo(
             f"planted on purpose: {plant}, between {struck} and {COLLECTOR},"
             f" port {CONTENT}: {DEEDS[plant]}"
         )
-    if processes is not None:
-        _show_processes(processes)
     with Progress() as progress:
+
+        def begun(journal: Path) -> None:
+            nonlocal own
+            own = journal
+            clear(folder, own)
+            if processes is not None:
+                progress.keep(_processes(processes))
+
         outcome = take_stock(
             files,
             journals,
             seconds=seconds,
             processes=processes,
             fault=plant,
+            begun=begun,
             news=Ticker(files, progress).tell,
         )
     _show_found(files, outcome)
     _show_comparison(files, outcome)
     with Progress() as progress:
-        judgement = judge(folder, progress.say)
+        judgement = judge(folder, own, processes or 1, progress.say)
     result = judgement.result
     click.echo(
         "recorded: what workers send the collector, its receipts, and all that"
@@ -130,7 +153,7 @@ def demo(
     if judgement.lack is not None:
         click.echo(f"no report: {judgement.lack}")
     found = plant is None or result.verdict is Verdict.FAIL
-    sys.exit(EXIT_CODES[result.verdict] if outcome.equal and found else FAILED)
+    return EXIT_CODES[result.verdict] if outcome.equal and found else FAILED
 
 
 def _spares(processes: int) -> bool:
@@ -138,13 +161,13 @@ def _spares(processes: int) -> bool:
     return any(part.leaves for part in parts_of(processes - 1))
 
 
-def _show_processes(count: int) -> None:
+def _processes(count: int) -> str:
     """Say who is there, and what will happen to whom."""
     happens = [
         *(f"{part.name} is to be killed" for part in parts_of(count - 1) if part.dies),
         *(f"{part.name} to hang up" for part in parts_of(count - 1) if part.leaves),
     ]
-    click.echo(
+    return (
         f"{count} processes on bus {BUS}:"
         f" {', '.join(happens) or 'with one worker nobody is killed or hangs up'}"
     )

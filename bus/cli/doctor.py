@@ -17,16 +17,14 @@ import attrs
 import click
 
 from bus.cli.live import FAILED, Target, live_options, to_json
-from bus.cli.place import access_to, run_directory
+from bus.cli.place import access_to, remedy, run_directory
 from bus.cli.text import show_table
 from bus.errors import BusError
 from bus.journal.wording import printable
-from bus.links.run_directory import run_base
 from queuebroker import _net
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 __all__ = ["doctor"]
 
@@ -81,27 +79,14 @@ def doctor(target: Target) -> None:
 
 def _directory(target: Target) -> Finding:
     """Whether processes can meet in the run directory; it is made if need be."""
-    what, base = "run directory", run_base()
+    what = "run directory"
     try:
         directory = run_directory(target)
-    except ValueError as error:
-        return Finding(what, FAIL, str(error), "set BUS_RUN_DIR to a shorter path")
-    except (BusError, OSError) as error:
-        owner = _owner(base)
-        do = f"make {base} yours with mode 0700, or set BUS_RUN_DIR to another one"
-        if owner not in {None, os.geteuid()}:
-            do = f"say --owner {owner} if it is well that it is theirs"
-        return Finding(what, FAIL, str(error), do)
+    except (BusError, ValueError, OSError) as error:
+        return Finding(what, FAIL, str(error), remedy(target, error))
     if groups := access_to(target).groups:
         return Finding(what, OK, f"{directory.path} is open to group {min(groups)}")
     return Finding(what, OK, f"{directory.path} is ours alone")
-
-
-def _owner(place: Path) -> int | None:
-    try:
-        return place.stat().st_uid
-    except OSError:
-        return None
 
 
 def _sockets(target: Target) -> Finding:

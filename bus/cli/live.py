@@ -2,7 +2,7 @@
 
 A verb joins as a slave, so that it never becomes master, asks the master who is there,
 and then each process about itself (`bus.inspector`). What a user or a bus does wrong is
-one line and an exit code: 1, or 124 if time is up.
+one line and an exit code: 1, or 124 if time is up, or 4 if no bus can be where it is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import click
 
 from bus.address import check_bus_name, check_machine_name
 from bus.api.membership import open_bus
-from bus.cli.place import access_to, is_served, user_id
+from bus.cli.place import access_to, is_served, remedy, user_id
 from bus.config import BusConfig
 from bus.core.routing_table import Visibility
 from bus.errors import (
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FAILED",
+    "FORBIDDEN",
     "TIMED_OUT",
     "Answers",
     "Target",
@@ -57,12 +58,14 @@ __all__ = [
     "others",
     "parsed",
     "pause",
+    "served",
     "silence",
     "to_json",
     "unserved",
 ]
 
 FAILED: Final = 1
+FORBIDDEN: Final = 4  # by the system, as `bus.cli` says of all that this forbids
 TIMED_OUT: Final = 124
 _ANSWER_S: Final = 10.0  # for an answer, where the verb itself may go on for ever
 _CONNECT_S_MIN: Final = 1.0  # for the master, however short the time is
@@ -224,7 +227,7 @@ def joined(target: Target, *, patient: bool = False) -> Iterator[Bus]:
             config=config,
         )
     except ValueError as error:
-        fail(str(error))  # the path of the run directory
+        _no_place(target, error)
     except AccessDeniedError as error:
         if target.machine is None and error.fact.startswith("machine "):
             fail(f"{error}; --machine says what it is called")
@@ -235,14 +238,24 @@ def joined(target: Target, *, patient: bool = False) -> Iterator[Bus]:
         yield bus
 
 
+def served(target: Target) -> bool:
+    """Whether somebody is on a bus; end if no bus can be where it would be."""
+    try:
+        return is_served(target)
+    except (AccessDeniedError, ValueError) as error:
+        _no_place(target, error)
+
+
+def _no_place(target: Target, error: AccessDeniedError | ValueError) -> NoReturn:
+    """Say why no bus can be in its run directory, and what to do; end."""
+    fail(f"{error}; {remedy(target, error)}", FORBIDDEN)
+
+
 def unserved(target: Target) -> str:
     """Say that nobody is on a bus, and where it was looked for; "" if somebody is."""
-    try:
-        served = is_served(target)
-    except ValueError as error:
-        fail(str(error))
-    place = run_base() / target.bus
-    return "" if served else f"nobody is on bus {target.bus!r}: looked in {place}"
+    if served(target):
+        return ""
+    return f"nobody is on bus {target.bus!r}: looked in {run_base() / target.bus}"
 
 
 def _check_served(target: Target) -> None:
@@ -370,8 +383,24 @@ def _master(bus: Bus) -> str:
 
 
 def to_json(value: Any) -> str:
-    """Write something as one line of JSON; bytes as ``{"base64": ...}``."""
-    return json.dumps(_plain(value), allow_nan=False)
+    """Write something as one line of JSON; bytes as ``{"base64": ...}``.
+
+    What the output cannot carry, or a terminal would obey, is escaped.
+    """
+    text = json.dumps(_plain(value), allow_nan=False, ensure_ascii=False)
+    if text.isascii():
+        return text
+    return "".join(c if _is_carried(c) else json.dumps(c)[1:-1] for c in text)
+
+
+def _is_carried(character: str) -> bool:
+    if character.isascii():
+        return True
+    try:
+        character.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:
+        return False
+    return character.isprintable()
 
 
 def _plain(value: Any) -> Any:

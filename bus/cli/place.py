@@ -12,12 +12,16 @@ import stat
 from typing import TYPE_CHECKING
 
 from bus.access import AccessList, Grant
-from bus.links.run_directory import RunDirectory, run_base
+from bus.errors import AccessDeniedError
+from bus.links.run_directory import _NAME_MAX, RunDirectory, run_base
+from queuebroker import _net
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bus.cli.live import Target
 
-__all__ = ["access_to", "is_served", "run_directory", "user_id"]
+__all__ = ["access_to", "is_served", "remedy", "run_directory", "user_id"]
 
 
 def user_id(text: str) -> int:
@@ -36,8 +40,11 @@ def user_id(text: str) -> int:
 
 def access_to(target: Target) -> AccessList:
     """Return who may speak with a verb: whose the bus is, and whom that one lets in."""
+    return _access_at(run_base() / target.bus, target)
+
+
+def _access_at(place: Path, target: Target) -> AccessList:
     owners = {os.geteuid()} if target.owner is None else {target.owner}
-    place = run_base() / target.bus
     grants = []
     try:
         about = place.lstat()
@@ -65,4 +72,46 @@ def is_served(target: Target) -> bool:
         BusError, ValueError, OSError: see `RunDirectory`.
     """
     place = run_base() / target.bus
-    return place.is_dir() and run_directory(target).is_served()
+    longest = len(os.fsencode(place / _NAME_MAX))
+    if os.path.lexists(place) or longest > _net.PATH_BYTES_MAX:
+        return run_directory(target).is_served()
+    _check_base(target)
+    return False
+
+
+def _check_base(target: Target) -> None:
+    """Check the folder of all buses alone: this one is not there, and is not made."""
+    base = run_base()
+    try:
+        base.lstat()
+    except FileNotFoundError:
+        base.parent.stat()  # what is to be made needs that
+        return
+    try:
+        RunDirectory("", _access_at(base, target))
+    except AccessDeniedError as error:
+        raise AccessDeniedError(f"join bus {target.bus!r}", error.fact) from None
+
+
+def remedy(target: Target, error: Exception) -> str:
+    """Say what to do where no bus can be in its run directory.
+
+    error: what `run_directory` or `is_served` has raised.
+    """
+    if isinstance(error, ValueError):
+        better = "shorter path" if "leave room" in str(error) else "path in UTF-8"
+        return f"set BUS_RUN_DIR to a {better}"
+    base = run_base()
+    place = base / target.bus
+    at = place if str(place) in str(error) else base
+    try:
+        about = at.stat()
+    except OSError:
+        return "set BUS_RUN_DIR to a folder of your own with mode 0700"
+    if about.st_uid == target.owner != os.geteuid():
+        return f"ask uid {target.owner}, whose it is, to let you in"
+    if about.st_uid != os.geteuid():
+        return f"say --owner {about.st_uid} if it is well that it is theirs"
+    if not stat.S_ISDIR(about.st_mode):
+        return "set BUS_RUN_DIR to a folder of your own with mode 0700"
+    return f"make it yours alone: chmod 700 {at}, or set BUS_RUN_DIR to another one"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
@@ -33,9 +35,20 @@ __all__ = ["call", "listen", "send", "wait_for"]
 
 def _payload(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_no_number, parse_float=_finite)
     except ValueError as error:
         raise ValueError(f"{text[:60]!r} is no JSON: {error}") from None
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"it has no {word}")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:60]} is too large a number")
+    return number
 
 
 _LOOK_S: Final = 0.01  # between looks at whether a command was taken
@@ -154,40 +167,40 @@ def listen(target: Target, pattern: str, count: int | None) -> None:
     In a pattern * is one segment of a name and ** any number of them. Ends at Ctrl-C,
     after --count, or when --timeout is over: with 124 if fewer than --count came.
     """
-    heard = 0
+    shown = 0
     now = _sync.monotonic()
     until = None if target.timeout_s is None else now + target.timeout_s
-
-    def show(message: Incoming) -> None:
-        nonlocal heard
-        if heard == count:
-            return
-        heard += 1
-        if target.as_json:
-            about = {"sender": str(message.sender), "gap": message.gap}
-            click.echo(to_json(about | {"payload": message.payload}))
-        else:
-            lost = f" ({message.gap} dropped before)" if message.gap else ""
-            click.echo(f"{message.sender.module} {to_json(message.payload)}{lost}")
-        sys.stdout.flush()
-
+    # What a callback raises ends nothing, so that it cannot be what writes.
+    heard: deque[Incoming] = deque()
     with joined(target) as bus:
         thread = bus.here()
         listener = bus.register(
             "listener", thread=thread, visibility=Visibility.PRIVATE
         )
-        listener.subscribe(pattern, show)
+        listener.subscribe(pattern, heard.append)
         try:
-            while heard != count:
+            while shown != count:
                 rest_s = None if until is None else until - _sync.monotonic()
                 if rest_s is not None and rest_s <= 0:
                     break
                 thread.poll(rest_s)
+                while heard and shown != count:
+                    click.echo(_notified(target, heard.popleft()))
+                    shown += 1
         except KeyboardInterrupt:
             return  # that is how it ends
-    if count is not None and heard < count:
-        click.echo(f"bus: {heard} of {count} notifications came in time", err=True)
+    if count is not None and shown < count:
+        click.echo(f"bus: {shown} of {count} notifications came in time", err=True)
         sys.exit(TIMED_OUT)
+
+
+def _notified(target: Target, message: Incoming) -> str:
+    """Return what a task has notified, as a line."""
+    if target.as_json:
+        about = {"sender": str(message.sender), "gap": message.gap}
+        return to_json(about | {"payload": message.payload})
+    lost = f" ({message.gap} dropped before)" if message.gap else ""
+    return f"{message.sender.module} {to_json(message.payload)}{lost}"
 
 
 @click.command("wait-for")

@@ -8,8 +8,9 @@ The main thread is the console.
 
 from __future__ import annotations
 
+import shutil
 from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from bus.api.membership import open_bus
@@ -50,6 +51,7 @@ def take_stock(
     seconds: float = 0.0,
     processes: int | None = None,
     fault: str | None = None,
+    begun: Callable[[Path], None] = lambda _: None,
     news: Callable[[News], None] = lambda _: None,
 ) -> Outcome:
     """Take stock of a list of files with tasks on a bus, and once serially.
@@ -58,13 +60,18 @@ def take_stock(
     processes: how many there are to be, this one among them, at least 2; None for
       threads of this one.
     fault: what to put into one queue on purpose, a key of `FAULTS`.
+    begun: told in this thread, before any work, that the run goes ahead: the bus is
+      open; and where this process records.
     news: told in this thread of all progress.
 
     Raises:
         OSError: the journal cannot be made.
-        DemoError: another run is on that bus, or a worker process cannot be started.
+        DemoError: another run is on that bus, or there can be none where it is looked
+          for, or a worker process cannot be started.
     """
     with Journal(journals) as journal, _demo_bus(journal) as bus:
+        assert journal.folder is not None
+        begun(journal.folder)
         crew: Crew = (
             Threads(bus, journal, files, fault)
             if processes is None
@@ -81,18 +88,39 @@ def take_stock(
 
 @contextmanager
 def _demo_bus(journal: Journal) -> Iterator[Bus]:
-    """Be master of the demo's bus: there is one run at a time in a run directory."""
+    """Be master of the demo's bus: there is one run at a time in a run directory.
+
+    If that cannot be, no trace is left of the journal.
+    """
     config = BusConfig(encoders=ENCODERS)
     try:
         bus = open_bus(
             BUS, role=Role.MASTER, process="main", config=config, journal=journal
         )
-    except BusyError:
+    except BaseException as error:
+        _discard(journal)
         where = run_base(config.run_directory)
-        msg = f"cannot open bus {BUS!r}: another demo is running on it in {where}"
-        raise DemoError(msg) from None
+        if isinstance(error, BusyError):
+            raise DemoError(
+                f"cannot open bus {BUS!r}: another demo is running on it in {where};"
+                " wait for it, or set BUS_RUN_DIR to another directory"
+            ) from None
+        if isinstance(error, ValueError):
+            msg = f"cannot open bus {BUS!r}: {error}; name another by BUS_RUN_DIR"
+            raise DemoError(msg) from None
+        raise
     with bus:
         yield bus
+
+
+def _discard(journal: Journal) -> None:
+    """Remove a journal, and the folders around it in which nothing else is."""
+    journal.close()
+    assert journal.folder is not None
+    shutil.rmtree(journal.folder, ignore_errors=True)
+    with suppress(OSError):
+        for folder in (journal.folder.parent, journal.folder.parents[1]):
+            folder.rmdir()
 
 
 def _work(

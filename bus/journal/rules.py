@@ -210,7 +210,10 @@ _ALL: Final = (
     Rule(
         id="J1",
         title="journal complete",
-        text="The journal was closed, and nothing in it is missing or damaged.",
+        text=(
+            "The journal was closed, or its process is known to have died, and nothing"
+            " in it is missing or damaged."
+        ),
         basis=Basis.ABSENCE,
         unit="journals",
         identity=("journal",),

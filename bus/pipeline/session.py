@@ -14,19 +14,24 @@ import logging
 import os
 import re
 import shutil
+import signal
 import sys
+import traceback
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bus.errors import PipelineError
+from queuebroker import _net
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from types import FrameType
 
     from py4j.java_gateway import (  # type: ignore[import-untyped] # ships no types
         JavaGateway,
     )
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
 __all__ = ["build_session", "missing", "session"]
@@ -60,6 +65,11 @@ _SETTINGS: Final = {
 # Spark writes kilobytes of JSON to stderr through these for each failed query, though
 # the error itself is raised as well.
 _LOUD: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+_UNCLEAN: Final = "Unable to cleanly shutdown Spark JVM process"
+
+# Where py4j tells of an interrupt: that of the root, too, by mistake.
+_PY4J: Final = ("root", "py4j.java_gateway", "py4j.clientserver")
 
 # The JVM of this process: Spark can start it only once, and each session uses it.
 _jvm: JavaGateway | None = None
@@ -101,11 +111,14 @@ def build_session(
 
     Raises `PipelineError` if something is not installed or Spark does not start.
     """
+    return _session_on(_context(log, master, records))
+
+
+def _context(log: Path, master: str, records: int) -> SparkContext:
     lack = missing(drawing=False)
     if lack is not None:
         raise PipelineError(lack)
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - loaded where used
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - loaded where used
 
     for name in _LOUD:
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -123,7 +136,12 @@ def build_session(
     if not {"site-packages", "dist-packages"} & set(root.parts):
         # The workers have to find us also where we are not installed.
         conf.set("spark.executorEnv.PYTHONPATH", str(root))
-    context = SparkContext(conf=conf, gateway=_gateway(log, conf))
+    return SparkContext(conf=conf, gateway=_gateway(log, conf))
+
+
+def _session_on(context: SparkContext) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - loaded where used
+
     context.setLogLevel("ERROR")
     return SparkSession(context)
 
@@ -135,15 +153,61 @@ def session(
     """The running session of this process, else one for the length of the block."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - loaded where used
 
+    before = signal.getsignal(signal.SIGINT)
     running = SparkSession.getActiveSession()
     if running is not None:
         yield running
         return
-    spark = build_session(log=log, master=master, records=records)
+    with _interrupted_quietly():
+        context = _context(log, master, records)
+        _interrupted_as(before)
+        spark = _session_on(context)
+        try:
+            yield spark
+        finally:
+            with warnings.catch_warnings():
+                # The interrupt may have struck while the JVM was asked something.
+                warnings.filterwarnings("ignore", _UNCLEAN, RuntimeWarning)
+                spark.stop()
+
+
+def _interrupted_as(
+    before: Callable[[int, FrameType | None], object] | int | None,
+) -> None:
+    """Let an interrupt do again what it did before there was a Spark.
+
+    Spark has it ask the JVM to cancel all jobs. If it strikes while the JVM is being
+    asked something, as is most likely, that fails; and to stop a session cancels them.
+    """
+    with contextlib.suppress(ValueError):  # not the main thread: nothing was changed
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def _interrupted_quietly() -> Iterator[None]:
+    """In the block, keep py4j from printing tracebacks of an interrupt that it raises.
+
+    Whoever is interrupted is told in a line, and nothing is amiss.
+    """
+    loggers = [logging.getLogger(name) for name in _PY4J]
+    for logger in loggers:
+        logger.addFilter(_worth_telling)
     try:
-        yield spark
+        yield
     finally:
-        spark.stop()
+        for logger in loggers:
+            logger.removeFilter(_worth_telling)
+
+
+def _worth_telling(record: logging.LogRecord) -> bool:
+    """Whether a record tells of anything but an interrupt, or what that led to."""
+    error = record.exc_info[1] if record.exc_info else None
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return False
+        error = error.__context__
+    return True
 
 
 def _gateway(log: Path, conf: SparkConf) -> JavaGateway:
@@ -163,7 +227,23 @@ def _gateway(log: Path, conf: SparkConf) -> JavaGateway:
         except (PySparkException, OSError) as error:
             msg = f"Spark does not start: {error}; see {log}"
             raise PipelineError(msg) from error
+        except KeyboardInterrupt as interrupt:
+            _end_started(interrupt)
+            raise
     return _jvm
+
+
+def _end_started(interrupt: BaseException) -> None:
+    """End the JVM that was being started when an interrupt struck.
+
+    It would find nobody to tell its port, and live on.
+    """
+    # Only the frame that was struck knows it: Spark hands it out when it is done.
+    for frame, _ in traceback.walk_tb(interrupt.__traceback__):
+        for value in list(frame.f_locals.values()):
+            if isinstance(value, _net.Process):
+                value.kill()
+                value.wait()
 
 
 def _heap_gib() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -210,6 +211,31 @@ def test_every_sort_of_callback_may_raise_and_the_task_goes_on(
     assert info(bus, "task").failures == 5
     assert caplog.text.count("Traceback") == 6
     assert oldest.receive(0).payload is None
+
+
+@clause("BUS-MSG-13")
+def test_a_callback_that_raised_is_named_in_the_log_as_it_is_written(
+    bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where it is in memory tells nobody anything; what has no name is shown."""
+
+    class Worker:
+        def ordered(self, _: object) -> None:
+            raise LookupError("contained")
+
+    here = bus.here()
+    worker = Worker()
+    bus.register("worker", thread=here, on_command=worker.ordered)
+    bus.register("part", thread=here, on_command=partial(Worker.ordered, worker))
+    bus.command("worker")
+    bus.command("part")
+    settle(bus)
+
+    named, shown = [record.getMessage() for record in caplog.records]
+    assert named.endswith("<locals>.Worker.ordered of task 'worker' raised")
+    assert "<" not in named.removeprefix(f"{Worker.ordered.__qualname__} ")
+    assert shown.startswith("functools.partial(")
+    assert shown.endswith(" of task 'part' raised")
 
 
 @clause("BUS-MSG-13")

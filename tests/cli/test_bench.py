@@ -114,3 +114,11 @@ def test_a_shell_is_told_of_verbs_and_of_options(
         told.append(run(WORDS)[1].split())
 
     assert told == [["plain,bench"], ["plain,--bytes"]]
+
+
+def test_the_options_say_what_they_are_numbers_of() -> None:
+    """Not of which type they are."""
+    words = verb("bench", "--help").stdout
+
+    assert "  --seconds SECONDS " in words
+    assert "  --bytes N " in words

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +15,9 @@ from bus.cli import main
 from bus.demo import judge
 from bus.demo.files import FileList
 from bus.demo.plant import DEEDS, FAULTS
+from bus.demo.stock import Stock, serial_stock
+from bus.journal.writer import Journal
+from bus.pipeline.folder import MARKER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,13 +147,136 @@ def test_who_has_one_worker_is_told_that_it_is_let_live(
     assert "was killed" not in ran.output
 
 
-def test_two_at_a_time_are_one_line(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("arguments", [(), ("--processes", "2")])
+def test_two_at_a_time_are_one_line_that_says_what_to_do(
+    folder: Path, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
     with open_bus("demo", role=Role.MASTER):
-        ran = _demo(folder, "--out", tmp_path / "out", "--processes", "2")
+        ran = _demo(folder, "--out", tmp_path / "out", *arguments)
 
     assert ran.exit_code == 4
-    last = ran.output.splitlines()[-1]
+    begun, last = ran.output.splitlines()
+    assert begun.startswith("taking stock of ")
     assert last.startswith("bus: cannot open bus 'demo': another demo is running on it")
+    assert last.endswith("; wait for it, or set BUS_RUN_DIR to another directory")
+
+
+def _files(out: Path) -> dict[str, bytes]:
+    """Each file below a folder, with its content."""
+    return {
+        str(path.relative_to(out)): path.read_bytes()
+        for path in out.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_run_that_is_refused_leaves_what_an_earlier_one_found(
+    folder: Path, tmp_path: Path, own_run_directory: Path
+) -> None:
+    out = tmp_path / "out"
+    _demo(folder, "--out", out)
+    before = _files(out)
+
+    with open_bus("demo", role=Role.MASTER):
+        second = _demo(folder, "--out", out)
+    own_run_directory.chmod(0o755)
+    open_to_others = _demo(folder, "--out", out)
+
+    assert (second.exit_code, open_to_others.exit_code) == (4, 4)
+    assert "is open to others: mode 0755" in open_to_others.output
+    assert _files(out) == before
+    assert len(list((out / "journal").glob("*/*"))) == 1
+
+
+def test_a_run_that_is_refused_leaves_no_journal_in_a_new_folder(
+    folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+
+    with open_bus("demo", role=Role.MASTER):
+        _demo(folder, "--out", out)
+
+    assert [path.name for path in out.iterdir()] == [MARKER]
+
+
+def test_a_folder_in_which_another_is_at_work_is_refused(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Whatever run directory that one has: here it is on no bus."""
+    out = tmp_path / "out"
+    _demo(folder, "--out", out)
+    before = _files(out)
+
+    with judge.claimed(out):
+        ran = _demo(folder, "--out", out)
+
+    assert (ran.exit_code, ran.output) == (
+        4,
+        f"bus: cannot write to {out}: another demo is at work there; wait for it, or"
+        " name another with --out\n",
+    )
+    assert _files(out) == before
+    assert _demo(folder, "--out", out).exit_code == 0
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["gone", "replaced"])
+def test_a_run_whose_record_is_gone_does_not_pass(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: bool
+) -> None:
+    out = tmp_path / "out"
+
+    def meddle(files: FileList) -> Stock:
+        shutil.rmtree(out / "journal")
+        if other:
+            Journal(out / "journal").close()
+        return serial_stock(files)
+
+    monkeypatch.setattr("bus.demo.run.serial_stock", meddle)
+
+    ran = _demo(folder, "--out", out)
+
+    assert ran.exit_code == 4, ran.output
+    wanted = "bus: cannot judge the run: its record is gone from " if other else "bus: "
+    assert ran.output.splitlines()[-1].startswith(wanted)
+    assert "PASS" not in ran.output
+
+
+def test_a_run_of_which_one_journal_is_gone_does_not_pass(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+
+    def meddle(files: FileList) -> Stock:
+        own = f"{os.getpid()}-*"
+        [other] = set(out.glob("journal/*/*")) - set(out.glob(f"journal/*/{own}"))
+        shutil.rmtree(other)
+        return serial_stock(files)
+
+    monkeypatch.setattr("bus.demo.run.serial_stock", meddle)
+
+    ran = _demo(folder, "--out", out, "--processes", "2")
+
+    assert ran.exit_code == 4, ran.output
+    assert ran.output.splitlines()[-1] == (
+        "bus: cannot judge the run: 2 processes took part, and"
+        f" {out / 'journal'} holds 1 journal"
+    )
+
+
+@pytest.mark.parametrize("arguments", [(), ("--processes", "2")])
+def test_the_path_of_a_run_directory_that_is_too_long_is_one_line(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+) -> None:
+    monkeypatch.setenv("BUS_RUN_DIR", str(tmp_path / ("x" * 90)))
+
+    ran = _demo(folder, "--out", tmp_path / "out", *arguments)
+
+    assert ran.exit_code == 4
+    [line] = ran.stderr.splitlines()
+    assert line.startswith("bus: cannot open bus 'demo': run directory must leave room")
 
 
 def test_one_file_is_one_file(tmp_path: Path) -> None:

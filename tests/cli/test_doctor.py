@@ -71,7 +71,7 @@ def test_a_run_directory_that_others_may_write_to_is_a_failure(
     assert result.exit_code == 1
     line = result.stdout.splitlines()[1]
     assert f"{open_to_all} is open to others: mode 0777" in line
-    assert f"make {open_to_all} yours with mode 0700" in line
+    assert f"make it yours alone: chmod 700 {open_to_all}" in line
     assert "Traceback" not in result.output
 
 

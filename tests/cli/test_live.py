@@ -32,6 +32,8 @@ LIVE = [
     ("send", "echo", "1"),
     ("listen", "echo"),
 ]
+# All that look for a run directory.
+PLACED = [*LIVE, ("wait-for", "echo"), ("bench",)]
 
 
 @pytest.mark.parametrize("arguments", LIVE, ids=" ".join)
@@ -79,6 +81,9 @@ def test_another_bus_is_not_this_one() -> None:
         (("call", "a b", "1"), "'a b' is no address"),
         (("call", "echo", "{"), "'{' is no JSON"),
         (("send", "echo", "nothing"), "'nothing' is no JSON"),
+        (("call", "echo", "NaN"), "'NaN' is no JSON: it has no NaN"),
+        (("call", "echo", "[-Infinity]"), "it has no -Infinity"),
+        (("call", "echo", "[-1e400]"), "-1e400 is too large a number"),
         (("call", "echo", "[" * 100_000), "maximum recursion depth exceeded"),
         (("route", "a b"), "'a b' is no address"),
         (("listen", "a*"), "'a*' is no specification"),
@@ -105,12 +110,100 @@ def test_the_path_of_a_run_directory_may_be_too_long(
     (place / "bus1").mkdir(parents=True)
     monkeypatch.setenv("BUS_RUN_DIR", str(place))
 
-    for arguments in (("tree",), ("wait-for", "echo")):
+    for arguments in PLACED:
         result = verb(*arguments)
 
-        assert result.exit_code == 1
+        assert result.exit_code == 4
         assert result.stderr.startswith("bus: run directory must leave room")
+        assert result.stderr.endswith("; set BUS_RUN_DIR to a shorter path\n")
         assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["no bus", "a bus"])
+def test_a_path_that_is_too_long_is_told_whether_anything_is_there_or_not(
+    there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not made to see that."""
+    place = tmp_path / ("x" * 90)
+    if there:
+        (place / "bus1").mkdir(parents=True)
+    monkeypatch.setenv("BUS_RUN_DIR", str(place))
+
+    result = verb("tree")
+
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert result.stderr.startswith("bus: run directory must leave room")
+    assert place.exists() == there
+
+
+@pytest.mark.parametrize("arguments", PLACED, ids=" ".join)
+def test_a_run_directory_that_is_open_to_others_is_told_by_all_in_one_line(
+    arguments: tuple[str, ...], own_run_directory: Path
+) -> None:
+    """Nobody can be on a bus there, so that is not what is said."""
+    own_run_directory.mkdir()
+    own_run_directory.chmod(0o755)
+
+    result = verb(*arguments)
+
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert result.stderr == (
+        f"bus: cannot join bus 'bus1': access is denied: {own_run_directory} is open"
+        f" to others: mode 0755; make it yours alone: chmod 700 {own_run_directory},"
+        " or set BUS_RUN_DIR to another one\n"
+    )
+    assert list(own_run_directory.iterdir()) == []
+
+
+def test_the_folder_of_the_bus_that_is_open_is_the_one_that_is_named(
+    own_run_directory: Path,
+) -> None:
+    """Not the folder of all buses, which is as it has to be."""
+    own_run_directory.mkdir(0o700)
+    (own_run_directory / "bus1").mkdir()
+    (own_run_directory / "bus1").chmod(0o755)
+
+    result = verb("tree")
+
+    assert result.exit_code == 4
+    assert f": chmod 700 {own_run_directory}/bus1, or set" in result.stderr
+
+
+def test_a_bus_that_is_not_in_a_good_folder_is_not_made_there(
+    own_run_directory: Path,
+) -> None:
+    """Somebody may have mistyped its name."""
+    own_run_directory.mkdir(0o700)
+
+    result = verb("tree")
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("bus: nobody is on bus 'bus1': looked in ")
+    assert list(own_run_directory.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("below", "words"),
+    [
+        ("", "is no directory; set BUS_RUN_DIR to a folder of your own with mode 0700"),
+        ("/below", "/below: Not a directory"),
+        ("-gone/below", "-gone: No such file or directory"),
+    ],
+)
+def test_a_run_directory_that_can_be_none_is_told(
+    below: str, words: str, own_run_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file, what is below one, and what is below nothing."""
+    own_run_directory.mkdir()
+    place = own_run_directory / "file"
+    place.touch()
+    monkeypatch.setenv("BUS_RUN_DIR", f"{place}{below}")
+
+    result = verb("tree")
+
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert result.stderr.endswith(f"{words}\n")
+    assert len(result.stderr.splitlines()) == 1
 
 
 @pytest.mark.usefixtures("alpha")

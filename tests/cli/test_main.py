@@ -62,6 +62,41 @@ def test_an_unknown_verb_is_a_mistake_in_usage() -> None:
     assert result.stderr.endswith("Error: No such command 'frobnicate'.\n")
 
 
+def test_a_mistyped_verb_is_guessed() -> None:
+    """As click does for groups that have their commands loaded."""
+    result = CliRunner().invoke(main, ["tre"])
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.endswith(
+        "Error: No such command 'tre'. Did you mean 'tree'?\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["doctor"]])
+def test_what_cannot_be_written_is_one_line(arguments: list[str]) -> None:
+    """The help, too, which no verb writes; and nothing more at the end."""
+    code = """
+        import sys
+        sys.stdout = open("/dev/full", "w")
+        from bus.cli import main
+        main()
+    """
+
+    exit_code, _, complaints = run(code, *arguments)
+
+    assert (exit_code, complaints) == (4, "bus: No space left on device\n")
+
+
+@pytest.mark.parametrize("arguments", ["--help", "doctor"])
+def test_an_output_that_is_closed_takes_what_is_written(arguments: str) -> None:
+    """Nobody wants it; what the verb says by its exit code is as ever."""
+    command = f"exec {sys.executable} -m bus {arguments} >&-"
+
+    done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, check=False)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 @pytest.mark.usefixtures("verb")
 @pytest.mark.parametrize(
     ("error", "line"),

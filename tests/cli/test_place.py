@@ -9,7 +9,7 @@ import pytest
 
 from bus import AccessDeniedError, AccessList, BusConfig, Grant, Role
 from bus.cli.live import Target
-from bus.cli.place import access_to, is_served, run_directory, user_id
+from bus.cli.place import access_to, is_served, remedy, run_directory, user_id
 from bus.links.run_directory import RunDirectory
 from specs.clauses import clause
 from tests.bus.support import socket_bus
@@ -84,3 +84,39 @@ def test_a_user_is_named_or_numbered() -> None:
     assert (user_id("0"), user_id("root")) == (0, 0)
     with pytest.raises(ValueError, match="there is no user 'nobody-of-that-name'"):
         user_id("nobody-of-that-name")
+
+
+@clause("BUS-SEC-3")
+@as_root
+def test_what_to_do_is_what_the_one_who_is_told_can_do(
+    own_run_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may not change the mode is not told to."""
+    own_run_directory.mkdir()
+    os.chown(own_run_directory, 4321, -1)
+    denied = AccessDeniedError("join bus 'bus1'", f"{own_run_directory} is wrong")
+
+    said = remedy(target(), denied)
+    assert said == "say --owner 4321 if it is well that it is theirs"
+    said = remedy(target(owner=4321), denied)
+    assert said == "ask uid 4321, whose it is, to let you in"
+    os.chown(own_run_directory, os.geteuid(), -1)
+    assert f"chmod 700 {own_run_directory}," in remedy(target(), denied)
+
+    monkeypatch.setenv("BUS_RUN_DIR", f"{own_run_directory}/gone")
+    said = remedy(target(), FileNotFoundError())
+    assert said == "set BUS_RUN_DIR to a folder of your own with mode 0700"
+    said = remedy(target(), ValueError("run directory must have a path in UTF-8"))
+    assert said == "set BUS_RUN_DIR to a path in UTF-8"
+
+
+@clause("BUS-SEC-3")
+@as_root
+def test_a_folder_of_others_that_has_no_such_bus_is_told_to_have_none(
+    own_run_directory: Path,
+) -> None:
+    """It is open to their group, as it has to be."""
+    RunDirectory("bus2", GUESTS)
+
+    assert not is_served(target())
+    assert [each.name for each in own_run_directory.iterdir()] == ["bus2"]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.verbs import ended_by_notifying, program, read, verb
+from tests.cli.verbs import MACHINE, ended_by_notifying, program, read, verb
 from tests.links.real import Far
+from tests.processes import start
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
@@ -28,6 +29,26 @@ def test_a_call_prints_the_answer_as_json(name: str) -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     assert json.loads(result.stdout) == payload
     assert read("call", name, '"x"') == "x"
+
+
+@pytest.mark.usefixtures("alpha")
+def test_text_is_printed_as_it_is_where_the_output_can_carry_it() -> None:
+    """What a terminal would obey is escaped all the same."""
+    assert verb("call", "echo", '"ü€\U0001f600"').stdout == '"ü€\U0001f600"\n'
+    assert verb("call", "echo", '"ü\\u009b\\u202e"').stdout == '"ü\\u009b\\u202e"\n'
+
+
+@pytest.mark.usefixtures("alpha")
+def test_text_is_escaped_where_the_output_cannot_carry_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is JSON all the same."""
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+
+    with program("call", "echo", '"ü\U0001f600"') as calling:
+        told = calling.communicate(timeout=LIMIT_S)
+
+    assert told == ('"\\u00fc\\ud83d\\ude00"\n', "")
 
 
 def test_what_json_has_no_word_for_is_told_all_the_same(alpha: Far) -> None:
@@ -119,6 +140,41 @@ def test_what_is_notified_is_a_line_each(beta: Far) -> None:
         "gap": 0,
         "payload": {"from": "clock/a"},
     }
+
+
+def test_listening_ends_quietly_when_its_reader_has_gone(beta: Far) -> None:
+    """As the verbs that print once do."""
+    beta("made.update(clock=bus.register('clock'))")
+
+    with program("listen", "clock") as listening:
+        assert listening.stdout is not None
+        listening.stdout.close()
+        listening.stdout = None
+        assert ended_by_notifying(listening, beta, "clock") is None
+    assert listening.returncode == 4
+
+
+def test_listening_that_cannot_write_is_one_line(beta: Far) -> None:
+    """What a callback raised would end nothing."""
+    beta("made.update(clock=bus.register('clock'))")
+
+    def over() -> bool:
+        beta("made['clock'].notify(1)")
+        return listening.poll() is not None
+
+    code = """
+        import sys
+        sys.stdout = open("/dev/full", "w")
+        from bus.cli import main
+        main()
+    """
+
+    with start(code, "listen", *MACHINE, "clock", "--count", "2") as listening:
+        until(over, "it has ended")
+        _, complaints = listening.communicate(timeout=LIMIT_S)
+
+    line = "bus: No space left on device\n"
+    assert (listening.returncode, complaints) == (4, line)
 
 
 def test_listening_ends_at_an_interrupt_and_that_is_well(alpha: Far) -> None:

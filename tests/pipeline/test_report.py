@@ -29,7 +29,7 @@ def record(n: int, kind: str, seq: int) -> dict[str, Any]:
 def journal(**columns: Any) -> dict[str, Any]:
     row: dict[str, Any] = {"journal": -1, "machine": EVIL, "process": EVIL}
     row |= {"records": 10, "gaps": 2, "lost": 0, "damaged": 0, "late": True}
-    row |= {"closed": False, "complete": False}
+    row |= {"closed": False, "died": False, "complete": False}
     row |= {"first_wall_us": 10**15, "last_wall_us": 10**15 + 2 * 10**6}
     return row | columns
 
@@ -91,6 +91,16 @@ def test_a_verdict_is_told_apart_without_colour(
     html = render(results(tmp_path, verdict=verdict, journals=[journal()]))
 
     assert f'<span class="badge {verdict}">{sign} {verdict}</span>' in html
+
+
+def test_a_journal_that_is_complete_since_its_process_died_says_so(
+    tmp_path: Path,
+) -> None:
+    dead = journal(late=False, died=True, complete=True)
+
+    page = Page(render(results(tmp_path, journals=[dead])))
+
+    assert "no: its process died ✓ yes" in " ".join(page.text.split())
 
 
 def test_a_run_without_messages_has_a_report(tmp_path: Path) -> None:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING
+import logging
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 from bus.errors import PipelineError
-from bus.pipeline.session import build_session, missing, session
+from bus.pipeline.session import (
+    _gateway,
+    _interrupted_quietly,
+    build_session,
+    missing,
+    session,
+)
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
@@ -89,6 +99,54 @@ def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) ->
     assert with_report.startswith("pyspark, jinja2 not installed: pip install")
     assert without is not None
     assert without.startswith("pyspark not installed: ")
+
+
+def test_a_java_that_was_being_started_is_ended_by_an_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway = pytest.importorskip("pyspark.java_gateway")
+    started: list[subprocess.Popen[bytes]] = []
+
+    def launch(_: object, popen_kwargs: dict[str, Any]) -> NoReturn:
+        command = (sys.executable, "-c", "import signal; signal.pause()")
+        proc = subprocess.Popen(command, **popen_kwargs)
+        started.append(proc)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gateway, "launch_gateway", launch)
+    monkeypatch.setattr("bus.pipeline.session._jvm", None)
+
+    with pytest.raises(KeyboardInterrupt):
+        _gateway(tmp_path / "log", conf=None)  # type: ignore[arg-type] # not looked at
+
+    [java] = started
+    assert java.returncode == -signal.SIGKILL
+
+
+def _fail(first: BaseException, logger: logging.Logger) -> None:
+    """Log an error that comes while another one is handled."""
+    try:
+        try:
+            raise first
+        finally:
+            raise BrokenPipeError
+    except BrokenPipeError:
+        logger.exception("exception while sending command")
+
+
+@pytest.mark.parametrize("name", ["root", "py4j.java_gateway", "py4j.clientserver"])
+def test_of_an_interrupt_py4j_prints_nothing_and_of_other_errors_all(
+    caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    logger = logging.getLogger(name)
+
+    with _interrupted_quietly():
+        _fail(KeyboardInterrupt(), logger)
+        assert caplog.records == []
+        _fail(ValueError(), logger)
+    _fail(KeyboardInterrupt(), logger)
+
+    assert len(caplog.records) == 2
 
 
 @pytest.mark.spark
