@@ -595,7 +595,7 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
     Mutant(
         "Y53",
         "what a long message leaves behind goes back to the system",
-        ("BUS-CHAN-6",),
+        ("QB-SOCK-8",),
         (
             Edit(
                 "sockets/memory.py",

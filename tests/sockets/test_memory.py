@@ -13,6 +13,7 @@ from queuebroker import _net
 from queuebroker.sockets import gathering, unsent
 from queuebroker.sockets.gathering import Gathering
 from queuebroker.sockets.unsent import JOIN_BYTES_MAX, Unsent
+from specs.clauses import clause
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,11 +46,13 @@ def _faults(how: str) -> int:
     return int(found.stdout)
 
 
+@clause("QB-SOCK-8")
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator")
 def test_what_long_messages_leave_behind_is_used_again() -> None:
     assert 20 * _faults("keeps") < _faults("does not")
 
 
+@clause("QB-SOCK-8")
 @pytest.mark.parametrize("longer", [0, 1])
 def test_who_writes_what_is_long_keeps_memory(
     monkeypatch: pytest.MonkeyPatch, longer: int
@@ -68,6 +71,7 @@ def test_who_writes_what_is_long_keeps_memory(
     assert len(calls) == longer
 
 
+@clause("QB-SOCK-8")
 def test_who_reads_what_is_long_keeps_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = _noted(monkeypatch, gathering)
 
