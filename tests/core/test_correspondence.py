@@ -269,7 +269,7 @@ def test_each_message_of_a_run_for_nobody_is_a_stray(
     [
         (None, "bad \ud800", r"bad \\ud800"),
         ("bad \ud800", None, r"UnicodeEncodeError: .* surrogates not allowed"),
-        (object(), None, r".*Error: .*object.*"),
+        (object(), None, r"\w+Error: "),
     ],
     ids=["an error", "a text", "an object"],
 )
@@ -291,4 +291,4 @@ def test_an_answer_that_cannot_be_packed_is_told_as_an_error(
         for run in action.frame.runs
     ]
     assert [run.flags for run in sent] == [FAILED]
-    assert re.fullmatch(text, str(decode(sent[0].bodies[0])))
+    assert re.match(text, str(decode(sent[0].bodies[0])))
