@@ -170,9 +170,7 @@ class Link:
             self.protocol.tick(now)
             events = self.deal_locked(self.protocol.events())
             self.flush_locked()
-        if events and self.host is not None:
-            self.host.heard(self, events)
-        self.settle()
+        self._tell(events)
         self.driver.at(now + interval_s, lambda: self._tick(interval_s))
 
     # For the driver.
@@ -194,6 +192,10 @@ class Link:
                 # A Ctrl-C, where the main thread turns a driver of its own.
                 self.recover_locked()
                 raise
+        self._tell(events)
+
+    def _tell(self, events: list[Event]) -> None:
+        """Tell whom it concerns what no connection has dealt with; without the lock."""
         if events and self.host is not None:
             self.host.heard(self, events)
         self.settle()
@@ -458,9 +460,7 @@ class Link:
             except BaseException:
                 self.recover_locked()
                 raise
-        if events and self.host is not None:
-            self.host.heard(self, events)
-        self.settle()
+        self._tell(events)
 
     def _rewatch_locked(self, *, reads: bool) -> None:
         blocked = bool(self._unsent.pieces)
