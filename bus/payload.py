@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from bus.error_text import error_text_of
 from bus.errors import MessageTooLargeError, PayloadError, WireError
 
 __all__ = [
@@ -143,7 +144,7 @@ def _encoded(value: Any, path: _Path, encoders: Encoders) -> Any:
             value = encoder(value)
         except Exception as error:
             kind = type(value).__qualname__
-            fact = f"the encoder of {kind} raised {type(error).__name__}: {error}"
+            fact = f"the encoder of {kind} raised {error_text_of(error)}"
             raise PayloadError(_words(path), fact) from error
     raise PayloadError(
         _words(path), f"its encoders never end: at last {type(value).__qualname__}"

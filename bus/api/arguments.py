@@ -73,9 +73,16 @@ def check_optional_callback(what: str, value: object) -> None:
 
 
 def check_thread_name(name: object) -> None:
-    """Check what people call a thread: some text, or None."""
-    if name is not None and not isinstance(name, str):
+    """Check what people call a thread: some text, which others can be told, or None."""
+    if name is None:
+        return
+    if not isinstance(name, str):
         raise wrong_type("name of a thread", "a str or None", name)
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        msg = f"name of a thread holds a lone surrogate: at {error.start}"
+        raise ValueError(msg) from None
 
 
 def check_visibility(value: object) -> None:

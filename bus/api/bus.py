@@ -191,6 +191,10 @@ class Bus:
         """Start a new thread for tasks; it serves until it is stopped.
 
         name: for people; by default "thread" and a number.
+
+        Raises:
+            TypeError, ValueError: the name is no text, or has lone surrogates in it.
+            UnknownTaskError: the bus is closed.
         """
         check_thread_name(name)
         self._check()

@@ -16,13 +16,11 @@ import re
 import shutil
 import signal
 import sys
-import traceback
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bus.errors import PipelineError
-from queuebroker import _net
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -219,7 +217,7 @@ def _gateway(log: Path, conf: SparkConf) -> JavaGateway:
     global _jvm  # noqa: PLW0603 - one JVM a process is Spark's rule, not ours
     if _jvm is None:
         try:
-            with log.open("ab") as output:
+            with log.open("ab") as output, _interrupted_later():
                 streams = {"stdout": output, "stderr": output}
                 _jvm = launch_gateway(  # type: ignore[no-untyped-call] # it has no types
                     conf, popen_kwargs=streams
@@ -227,23 +225,34 @@ def _gateway(log: Path, conf: SparkConf) -> JavaGateway:
         except (PySparkException, OSError) as error:
             msg = f"Spark does not start: {error}; see {log}"
             raise PipelineError(msg) from error
-        except KeyboardInterrupt as interrupt:
-            _end_started(interrupt)
-            raise
     return _jvm
 
 
-def _end_started(interrupt: BaseException) -> None:
-    """End the JVM that was being started when an interrupt struck.
+@contextlib.contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Keep an interrupt back until the end of the block; a second one strikes at once.
 
-    It would find nobody to tell its port, and live on.
+    A JVM whose start is interrupted finds nobody to tell its port, and lives on.
     """
-    # Only the frame that was struck knows it: Spark hands it out when it is done.
-    for frame, _ in traceback.walk_tb(interrupt.__traceback__):
-        for value in list(frame.f_locals.values()):
-            if isinstance(value, _net.Process):
-                value.kill()
-                value.wait()
+    kept: list[None] = []
+
+    def keep(number: int, frame: FrameType | None) -> None:
+        if kept and callable(before):
+            before(number, frame)
+        kept.append(None)
+
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        signal.signal(signal.SIGINT, keep)
+    except ValueError:  # not the main thread: no interrupt strikes here
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if kept:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _heap_gib() -> int:

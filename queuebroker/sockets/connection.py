@@ -250,7 +250,7 @@ class SocketConnection(QueueConnection):
 
     def _store_locked(self, peer: Side, message: bytes, waited_ns: int) -> bool:
         stored = super()._store_locked(peer, message, waited_ns)
-        self.link.spoke = True
+        self.link.turn.spoke = True
         self.link.flush_locked()
         return stored
 
@@ -325,7 +325,7 @@ class SocketConnection(QueueConnection):
 
     def store_run_locked(self, messages: list[bytes]) -> None:
         """Send several messages that there is room for, unobserved."""
-        self.link.spoke = True
+        self.link.turn.spoke = True
         self.link.protocol.send_run(messages)
         self.link.flush_locked()
         self.outbound.wake_locked()

@@ -55,7 +55,7 @@ class Lead:
                     if not connection.lead_locked(owned=True):
                         return False
                     leads = True
-                    sleeper = connection.link.sleeper.renew()
+                    sleeper = connection.link.turn.sleeper.renew()
                     inbox.arrived.enlist(sleeper)  # released if the driver ends
                 except BaseException:
                     connection.recover_locked()
@@ -106,7 +106,7 @@ class Lead:
     def leave(self) -> None:
         """Let the owner read again."""
         connection = self._connection
-        sleeper, elsewhere = connection.link.sleeper, self._listed
+        sleeper, elsewhere = connection.link.turn.sleeper, self._listed
         if elsewhere is not None:
             with elsewhere.lock:
                 elsewhere.arrived.leave(sleeper)

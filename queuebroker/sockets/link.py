@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 from typing import Protocol as Seam
 
 from queuebroker import _net, _sync
-from queuebroker.sockets.descriptors import close_all
 from queuebroker.sockets.errors import PeerLostError
+from queuebroker.sockets.incoming import READ_BYTES, Incoming
 from queuebroker.sockets.states import TRANSITIONS, Act, State
+from queuebroker.sockets.turn import Turn
 from queuebroker.sockets.unsent import JOIN_BYTES_MAX, Unsent
 
 if TYPE_CHECKING:
@@ -31,17 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Host", "Link"]
 
-# Read at once: enough for many small messages; more while a long one is under way.
-READ_BYTES: Final = 1 << 16
-READ_BYTES_MAX: Final = 1 << 18
-# For a longer message no memory is set aside on the word of its sender.
-GATHERED_BYTES_MAX: Final = 1 << 24
-# For how long nobody reads after a receive, in seconds.
-IDLE_S: Final = 2e-3
 # How often in the length of a lease it is looked at.
 TICKS: Final = 8
-# Descriptors that the kernel passes at once.
-FDS_MAX: Final = 253
 # Reads of one link before others have their turn; and of one that nothing can be
 # written to any more, before it is given up.
 READS_MAX: Final = 16
@@ -63,45 +55,35 @@ class Link:
 
     Invariants, true whenever ``lock`` is free; all but I3 only once ``_opening`` is
     over, and until ``closed``:
-    I1. the driver waits for the socket to be writable exactly while ``_unsent`` has
-        pieces.
+    I1. the driver waits for the socket to be writable, ``turn.blocked``, exactly while
+        ``_unsent`` has pieces.
     I2. nothing that the protocol has to say is kept back while nothing is unsent.
     I3. ``torn`` is false. It is true from the moment at which bytes are in no hand but
         the caller's until they are in the protocol, or the socket, and dealt with: if
         an interrupt strikes in between, nobody knows how far the stream has come, and
         `recover_locked` ends it (QB-ERR-9).
-    I4. the driver waits for something to read exactly while neither ``led`` nor
-        ``idle``.
-    I5. once a write has failed (``_deaf``) nothing is kept that is to be written, and
+    I4. once a write has failed (``_deaf``) nothing is kept that is to be written, and
         the driver is about to read what had come before it ends the connection.
     """
 
     __slots__ = (
-        "_attached",
-        "_blocked",
         "_deaf",
         "_farewell_s",
-        "_fds",
         "_finished",
         "_flags",
+        "_incoming",
         "_opening",
-        "_rearming",
-        "_takes_fds",
         "_unsent",
-        "_yielded_s",
         "closed",
         "connection",
         "driver",
         "host",
-        "idle",
-        "led",
         "lock",
         "protocol",
         "secured",
-        "sleeper",
         "socket",
-        "spoke",
         "torn",
+        "turn",
     )
 
     def __init__(
@@ -124,26 +106,13 @@ class Link:
         self.secured: bool = isinstance(socket, _net.TlsSocket)
         self._flags = 0 if self.secured else _net.AT_ONCE
         self.closed: bool = False
-        # Whether a receiver waits for the socket in the driver's place.
-        self.led: bool = False
-        # Whether nobody does for a moment, the driver neither.
-        self.idle: bool = False
         self.torn: bool = False
-        # Whether a message was sent since somebody last slept here: what comes next may
-        # be its answer. A guess, by whoever is at it.
-        self.spoke: bool = False
-        self._rearming = False
-        self._yielded_s = 0.0
+        self.turn: Turn = Turn(socket.fileno(), driver, self.lock)
+        self.turn.idle = opening is not None  # nobody reads what is not open
         self._finished = False
-        self._takes_fds = takes_fds
-        # Descriptors that came and whose message did not.
-        self._fds: list[int] = []
-        # What a receiver sleeps on that reads, while it is attached to the socket.
-        self.sleeper: _net.Sleeper
-        self._attached = False
         self._opening = opening
+        self._incoming = Incoming(described=takes_fds)
         self._unsent = Unsent()
-        self._blocked = False
         # How long the good-bye of a peer is waited for; None for however long.
         self._farewell_s = farewell_s
         # Why the peer hears nothing any more, once that is so.
@@ -186,7 +155,7 @@ class Link:
                     self._open_locked()
                 elif mask & _net.WRITE:
                     self.flush_locked()
-                if mask & ~_net.WRITE and not self.led and self._opening is None:
+                if mask & ~_net.WRITE and not self.turn.led and self._opening is None:
                     events = self.read_locked()
             except BaseException:
                 # A Ctrl-C, where the main thread turns a driver of its own.
@@ -206,9 +175,7 @@ class Link:
         self.closed = True
         self.socket.close()
         self._close_fds_locked()
-        if self._attached and not self.led:  # else who sleeps on it is to be woken yet
-            self._attached = False
-            self.sleeper.close()
+        self.turn.forsake(self.lock)
         if self.connection is not None:
             self.connection.forsake(self.lock)
 
@@ -227,10 +194,10 @@ class Link:
             self._finish_soon_locked()
             return
         if wanted:
-            self._watch_locked(wanted)
+            self.driver.watch(self.socket.fileno(), wanted)
             return
         self._opening = None
-        self._watch_locked(_net.READ)
+        self.turn.rearm_locked()
         self.flush_locked()
 
     def secure_locked(self, secured: Socket) -> None:
@@ -253,7 +220,7 @@ class Link:
         # All that TLS has deciphered must be read: nobody tells of it again.
         for _ in itertools.count() if self.secured else range(most):
             try:
-                whole = self._read_some_locked(first)
+                whole = self._incoming.read(self.socket, protocol, self._flags, first)
             except _net.WOULD_BLOCK:
                 break
             except OSError as error:
@@ -274,7 +241,11 @@ class Link:
         """
         if self.closed:
             return None
-        if self.secured or self._takes_fds or self.protocol.gathering is not None:
+        if (
+            self.secured
+            or self._incoming.described
+            or self.protocol.gathering is not None
+        ):
             self.read_locked()
             return None
         self.torn = True
@@ -293,42 +264,9 @@ class Link:
         self.torn = False
         return message
 
-    def _read_some_locked(self, data: bytes | None) -> bool:
-        """Read once; return whether there may be more. ``data``: what was read."""
-        protocol = self.protocol
-        gathering = protocol.gathering
-        if data is None and gathering is not None:
-            with gathering.room as room:
-                size = len(room)
-                count = self.socket.recv_into(room, 0, self._flags)
-            protocol.receive_gathered(count)
-            return self.secured or count == size
-        size = min(max(READ_BYTES, protocol.wanted), READ_BYTES_MAX)
-        if data is None:
-            data = self._receive(size)
-        if not data:
-            protocol.receive_eof()
-            return False
-        protocol.receive_data(data)
-        long = protocol.long_bytes()
-        if READ_BYTES < long <= GATHERED_BYTES_MAX and not self._takes_fds:
-            protocol.gather()
-        return self.secured or len(data) >= size
-
-    def _receive(self, size: int) -> bytes:
-        if not self._takes_fds:
-            return self.socket.recv(size, self._flags)
-        data, fds = _net.receive_with_fds(self.socket, size, FDS_MAX)
-        self._fds += fds
-        return data
-
     def take_fds_locked(self, count: int) -> list[int] | None:
         """Return the oldest descriptors that came; None if there are not so many."""
-        if len(self._fds) < count:
-            return None
-        taken = self._fds[:count]
-        del self._fds[:count]
-        return taken
+        return self._incoming.take_fds(count)
 
     def fail_locked(self, error: ProtocolError) -> None:
         """Take in a violation that the protocol cannot see."""
@@ -365,7 +303,10 @@ class Link:
             self._unsent.pieces.clear()
             protocol.data_to_send()
         if not (
-            protocol.outgoing or self._unsent.pieces or self._blocked or protocol.ended
+            protocol.outgoing
+            or self._unsent.pieces
+            or self.turn.blocked
+            or protocol.ended
         ):
             return
         if self.closed or self._opening is not None:
@@ -388,8 +329,8 @@ class Link:
             if protocol.ended:
                 self._finish_soon_locked()
                 return
-        if bool(self._unsent.pieces) is not self._blocked:
-            self._rewatch_locked(reads=not (self.led or self.idle))
+        if (blocked := bool(self._unsent.pieces)) is not self.turn.blocked:
+            self.turn.block_locked(blocked)
 
     def _write_all_locked(self) -> None:
         """Write until nothing is left, or the socket takes no more."""
@@ -405,7 +346,7 @@ class Link:
 
     def post_locked(self, message: bytes) -> None:
         """Send one message, which there is room for."""
-        self.spoke = True
+        self.turn.spoke = True
         protocol = self.protocol
         if self._unsent.pieces or protocol.outgoing or len(message) > JOIN_BYTES_MAX:
             protocol.send_message(message)
@@ -423,7 +364,7 @@ class Link:
             return
         if sent != len(data):
             self._unsent.pieces.append(memoryview(data)[sent:])
-            self._rewatch_locked(reads=not (self.led or self.idle))
+            self.turn.block_locked(True)
         self.torn = False
 
     def post_fds_locked(self, message: bytes, fds: list[int]) -> None:
@@ -462,39 +403,20 @@ class Link:
                 raise
         self._tell(events)
 
-    def _rewatch_locked(self, *, reads: bool) -> None:
-        blocked = bool(self._unsent.pieces)
-        wanted = (_net.READ if reads else 0) | (_net.WRITE if blocked else 0)
-        self._watch_locked(wanted or _net.ONCE)
-        self._blocked = blocked
-
-    # A receiver that waits may read in the driver's place. The order of the lines
-    # matters: after an interrupt between any two of them, `recover_locked` gives the
-    # reading to the driver, unless who was struck has it.
+    # A receiver that waits may read in the driver's place: see `Turn`.
 
     def lead_locked(self, *, owned: bool = False) -> bool:
-        """Take the reading over, until `yield_locked`; False if another has it.
+        """Take the reading over, until `yield_locked`; False if that may not be.
 
-        owned: also from an owner that turns the driver, to whom it is to be yielded at
-          once: nobody else turns that for the timer by which it is done later.
+        owned: as of `Turn.lead_locked`.
         """
-        if self.led or self.closed or self.protocol.state is State.ENDED:
+        if (
+            self.closed
+            or self._opening is not None
+            or self.protocol.state is State.ENDED
+        ):
             return False
-        if not self._attached:
-            if self._opening is not None or not (owned or self.driver.background):
-                return False
-            try:
-                self.sleeper = self.driver.lend_sleeper()
-            except OSError:
-                return False  # no descriptor is left for it: the driver reads as ever
-            self._attached = True
-            self.sleeper.attach(self.socket)
-        if not self.idle:
-            self.idle = True
-            self._rewatch_locked(reads=False)
-        self.idle = False
-        self.led = True
-        return True
+        return self.turn.lead_locked(self.socket, owned=owned)
 
     def sleep(self, deadline: float | None, *, alone: bool = True) -> None:
         """Sleep as who reads: until there is something, or the sleeper is released.
@@ -502,39 +424,16 @@ class Link:
         alone: as of `Sleeper.sleep`.
         """
         try:
-            spoke, self.spoke = self.spoke, False
-            self.sleeper.sleep(deadline, alone=alone, answered=spoke)
+            self.turn.sleep(deadline, alone=alone)
         except _net.SocketFailure as failure:
             with self.lock:
                 self.lose_locked(failure.error)
 
     def yield_locked(self, *, wanted: bool) -> None:
-        """Give the reading back: at once if ``wanted``, else soon.
-
-        Who has just received will often wait for the next message before long, and to
-        change what the driver waits for costs more than to read. One timer serves all
-        who come and go within its time: see `_rearm`.
-        """
-        self.idle = True
-        self.led = False
+        """Give the reading back: at once if ``wanted``, else soon."""
+        self.turn.yield_locked(wanted=wanted)
         if self.closed:
-            if self.driver.stopped and self._attached:  # nobody calls anything there
-                self._attached = False
-                self.sleeper.close()
             self.driver.call(self._finish)
-        elif wanted:
-            self.rearm_locked()
-        else:
-            self._yielded_s = now = _sync.monotonic()
-            if not self._rearming:
-                self.driver.at(now + IDLE_S, self._rearm)
-                self._rearming = True
-
-    def rearm_locked(self) -> None:
-        """Let the driver read, if nobody does."""
-        if self.idle and not (self.led or self.closed):
-            self._rewatch_locked(reads=True)
-            self.idle = False
 
     def recover_locked(self) -> None:
         """Put right what an exception left half done, or end what cannot be."""
@@ -547,32 +446,12 @@ class Link:
             self._end_locked(error)
             self._finish_soon_locked()
             return
+        if self._opening is not None:
+            return  # that goes on when the driver finds it ready again
         self.flush_locked()
-        self.rearm_locked()
-        if not self.led:
-            self._detach_locked()  # who was struck may have been about to attach it
-
-    def _rearm(self) -> None:
-        with self.lock:
-            soon_s = self._yielded_s + IDLE_S
-            if _sync.monotonic() < soon_s and not self.closed:
-                # Somebody has read since: not yet, and without a new timer of theirs.
-                self.driver.at(soon_s, self._rearm)
-                return
-            self._rearming = False
-            if not self.led:
-                self.rearm_locked()
-                self._detach_locked()
-
-    def _detach_locked(self) -> None:
-        """Give back what receivers sleep on; nobody does."""
-        if self._attached:
-            self._attached = False
-            self.sleeper.detach(self.socket)
-            self.driver.return_sleeper(self.sleeper)
-
-    def _watch_locked(self, wanted: int) -> None:
-        self.driver.watch(self.socket.fileno(), wanted)
+        self.turn.rearm_locked()
+        if not self.turn.led:
+            self.turn.detach_locked()  # who was struck may have been about to attach it
 
     # Ending.
 
@@ -600,15 +479,15 @@ class Link:
     def _finish_soon_locked(self) -> None:
         # By the driver: a finalizer may have brought us here, on any thread.
         if not self.closed:
-            self.closed = True
+            self.closed = self.turn.over = True
             self.driver.call(self._finish)
 
     def _finish(self) -> None:
         with self.lock:
-            if self.led or self._finished:
+            if self.turn.led or self._finished:
                 return  # who sleeps at the socket was woken, and calls again on leaving
             self._finished = True
-            self._detach_locked()
+            self.turn.detach_locked()
             self._close_fds_locked()
         self.driver.unregister(self.socket.fileno())
         self.socket.close()
@@ -618,8 +497,7 @@ class Link:
         self.driver.release()
 
     def _close_fds_locked(self) -> None:
-        close_all(self._fds)
-        self._fds.clear()
+        self._incoming.close_fds()
         self._unsent.close_fds()
 
     def drop(self) -> None:

@@ -153,7 +153,7 @@ class SocketMessageQueue(LockedMessageQueue):
                     ):
                         leads = connection.lead_locked()
                         if leads:
-                            connection._inbox.arrived.enlist(link.sleeper.renew())
+                            connection._inbox.arrived.enlist(link.turn.sleeper.renew())
                 except BaseException:
                     connection.recover_locked()
                     raise
@@ -163,7 +163,7 @@ class SocketMessageQueue(LockedMessageQueue):
                 link.sleep(deadline)
                 with connection.lock:
                     try:
-                        connection._inbox.arrived.leave(link.sleeper)
+                        connection._inbox.arrived.leave(link.turn.sleeper)
                         message = connection.read_one_locked()
                         link.yield_locked(wanted=connection.awaited_locked())
                     except BaseException:
@@ -202,7 +202,7 @@ class SocketMessageQueue(LockedMessageQueue):
         """Let the driver read at once, after an exception."""
         connection = self._far
         link = connection.link
-        connection.inbox.arrived.leave(link.sleeper)
+        connection.inbox.arrived.leave(link.turn.sleeper)
         link.yield_locked(wanted=True)
         connection.recover_locked()
 
@@ -251,7 +251,7 @@ class SocketMessageQueue(LockedMessageQueue):
                 link.read_locked()
             return look()
 
-        wait = Wait(connection, waiters, read_and_look, ready, link.sleeper.renew)
+        wait = Wait(connection, waiters, read_and_look, ready, link.turn.sleeper.renew)
         expired = False
         try:
             while True:
@@ -346,7 +346,7 @@ class SocketMessageQueue(LockedMessageQueue):
         link = connection.link
         if link.protocol.ended or link.closed:
             return 0
-        link.rearm_locked()
+        link.turn.rearm_locked()
         connection.pinged += 1
         link.protocol.ping(connection.pinged)
         link.flush_locked()

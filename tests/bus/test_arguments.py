@@ -137,6 +137,8 @@ WRONG: list[tuple[Callable[[Bus, Task], object], type[Exception], str]] = [
     (on(lambda bus: bus.wait_for("a", NAN)), ValueError, "timeout must be >= 0"),
     (on(lambda bus: bus.thread(5)), TypeError, "name of a thread must be a str"),
     (on(lambda bus: bus.here(5)), TypeError, "name of a thread must be a str"),
+    (on(lambda bus: bus.thread("a\udcff")), ValueError, "lone surrogate: at 1"),
+    (on(lambda bus: bus.here("\udcff")), ValueError, "lone surrogate: at 0"),
     (on(lambda bus: bus.close(-1)), ValueError, "drain must be >= 0, got -1"),
     (on(lambda bus: bus.here().poll(-1)), ValueError, "timeout must be >= 0"),
     (on(lambda bus: bus.here().stop(drain=NAN)), ValueError, "drain must be >= 0"),

@@ -351,6 +351,18 @@ def test_an_encoder_that_raises_is_told_with_its_error() -> None:
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
+def test_an_encoder_may_raise_what_has_no_text() -> None:
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise OSError
+
+    def encoder(_: complex) -> None:
+        raise MuteError
+
+    with pytest.raises(PayloadError, match="raised MuteError: its text cannot be had"):
+        freeze(1j, {complex: encoder})
+
+
 def test_what_changes_while_it_is_frozen_is_sent_as_it_was() -> None:
     """By an encoder, as another thread might."""
     items: list[object] = [1j]

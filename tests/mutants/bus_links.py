@@ -652,7 +652,7 @@ BUS_LINKS: tuple[Mutant, ...] = (
         ("QB-SOCK-8",),
         (
             Edit(
-                "queuebroker/sockets/link.py",
+                "queuebroker/sockets/turn.py",
                 "            except OSError:\n                return False  # no descriptor",
                 "            except ZeroDivisionError:\n                return False  # no descriptor",
             ),

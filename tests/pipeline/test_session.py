@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib.util
 import logging
 import signal
-import subprocess
-import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import bus.pipeline.session
 from bus.errors import PipelineError
 from bus.pipeline.session import (
     _gateway,
@@ -101,26 +100,32 @@ def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) ->
     assert without.startswith("pyspark not installed: ")
 
 
-def test_a_java_that_was_being_started_is_ended_by_an_interrupt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("strikes", [1, 2])
+def test_java_is_started_in_spite_of_an_interrupt_but_not_of_a_second_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strikes: int
 ) -> None:
-    gateway = pytest.importorskip("pyspark.java_gateway")
-    started: list[subprocess.Popen[bytes]] = []
+    """One that nobody knows of would live on; one that is known ends with us."""
+    starting = pytest.importorskip("pyspark.java_gateway")
+    gateway = object()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    def launch(_: object, popen_kwargs: dict[str, Any]) -> NoReturn:
-        command = (sys.executable, "-c", "import signal; signal.pause()")
-        proc = subprocess.Popen(command, **popen_kwargs)
-        started.append(proc)
-        raise KeyboardInterrupt
+    def launch(_: object, *, popen_kwargs: dict[str, Any]) -> object:
+        assert popen_kwargs.keys() == {"stdout", "stderr"}
+        for _ in range(strikes):
+            signal.raise_signal(signal.SIGINT)
+        return gateway
 
-    monkeypatch.setattr(gateway, "launch_gateway", launch)
+    monkeypatch.setattr(starting, "launch_gateway", launch)
     monkeypatch.setattr("bus.pipeline.session._jvm", None)
 
-    with pytest.raises(KeyboardInterrupt):
-        _gateway(tmp_path / "log", conf=None)  # type: ignore[arg-type] # not looked at
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _gateway(tmp_path / "log", conf=None)  # type: ignore[arg-type] # not looked at
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
-    [java] = started
-    assert java.returncode == -signal.SIGKILL
+    assert bus.pipeline.session._jvm is (gateway if strikes == 1 else None)
 
 
 def _fail(first: BaseException, logger: logging.Logger) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker.sockets import Driver, link
+from queuebroker.sockets import Driver, turn
 from specs.clauses import clause
 from tests.sockets.support import ends
 from tests.support import LIMIT_S, Threads, until
@@ -121,7 +121,7 @@ def test_after_a_receive_the_driver_reads_again() -> None:
     with ends() as (near, far):
         with Threads() as threads:
             receiving = threads.start(near.receive)
-            until(lambda: near._far.link.led, "it reads")
+            until(lambda: near._far.link.turn.led, "it reads")
             far.send(b"1")
             assert receiving.result() == b"1"
 
@@ -135,7 +135,7 @@ def test_one_timer_serves_all_who_receive_within_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It goes on while receives do, and then gives the reading back."""
-    monkeypatch.setattr(link, "IDLE_S", 3600.0)
+    monkeypatch.setattr(turn, "IDLE_S", 3600.0)
     with ends() as (near, _):
         ours, posted = near._far.link, 0
 
@@ -148,14 +148,14 @@ def test_one_timer_serves_all_who_receive_within_its_time(
             with ours.lock:
                 assert ours.lead_locked()
                 ours.yield_locked(wanted=False)
-        assert (posted, ours.idle) == (1, True)
-        ours._rearm()
-        assert (posted, ours.idle) == (2, True)
+        assert (posted, ours.turn.idle) == (1, True)
+        ours.turn._rearm()
+        assert (posted, ours.turn.idle) == (2, True)
 
-        monkeypatch.setattr(link, "IDLE_S", 0.0)
-        ours._rearm()
+        monkeypatch.setattr(turn, "IDLE_S", 0.0)
+        ours.turn._rearm()
 
-        assert (posted, ours.idle) == (2, False)
+        assert (posted, ours.turn.idle) == (2, False)
         monkeypatch.undo()
 
 
@@ -163,7 +163,7 @@ def test_who_waits_gets_the_reading_at_once() -> None:
     """Whoever leaves a socket at which another waits does not let it wait."""
     with ends() as (near, far), Threads() as threads:
         first = threads.start(near.receive)
-        until(lambda: near._far.link.led, "the first reads")
+        until(lambda: near._far.link.turn.led, "the first reads")
         second = threads.start(near.receive)
         until(lambda: len(near._far.inbox.arrived) == 2, "the second waits")
         far.send(b"1")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queuebroker import DisconnectedQueueError, ReceiveTimeoutError, _net, _sync
-from queuebroker.sockets import PeerLostError, SocketMessageQueue, link
+from queuebroker.sockets import PeerLostError, SocketMessageQueue, turn
 from specs.clauses import clause
 from tests.sockets.support import brokers, meet
 from tests.strikes import everywhere
@@ -37,7 +37,7 @@ LARGE = bytes(300_000)  # more than a socket takes at once
 @pytest.fixture
 def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Ends]]:
     """Give a maker of connections; nobody reads one after a receive but a receive."""
-    monkeypatch.setattr(link, "IDLE_S", 3600.0)
+    monkeypatch.setattr(turn, "IDLE_S", 3600.0)
     with ExitStack() as stack:
         acceptor, connector = stack.enter_context(
             brokers(host={"capacity": CAPACITY}, guest={})
@@ -103,7 +103,7 @@ def check(
             assert other.receive(timeout=LIMIT_S) == b"m"
         for end in (one, other):
             with end._connection.lock:
-                end._far.link.rearm_locked()
+                end._far.link.turn.rearm_locked()
         assert one.ping(LIMIT_S)
         assert other.ping(LIMIT_S)
         # What the peer keeps back is what it has received since, and nothing else.
@@ -191,7 +191,7 @@ def test_a_receive_that_is_struck_as_it_begins_to_wait(
             struck(lambda: near.receive(timeout=0.001))
         with Threads() as threads:
             receiving = threads.start(lost, near.receive)
-            until(lambda: near._far.link.led or receiving.done, "it waits")
+            until(lambda: near._far.link.turn.led or receiving.done, "it waits")
             if not lost(lambda: far.send(b"m")) and not receiving.result():
                 assert not check(near, far)[0]
 
@@ -249,7 +249,7 @@ def test_what_the_handler_of_a_signal_raises_is_no_failure_of_the_socket(
         with Threads() as threads:
 
             def kick() -> None:
-                until(lambda: near._far.link.led, "it waits")
+                until(lambda: near._far.link.turn.led, "it waits")
                 signal.pthread_kill(main, signal.SIGUSR1)
 
             threads.start(kick)

@@ -511,7 +511,7 @@ def test_who_waits_is_told_how_the_socket_failed() -> None:
             near = accepting.result()
             assert isinstance(near, SocketMessageQueue)
             receiving = threads.start(near.receive)
-            until(lambda: near._far.link.led, "it waits in the socket")
+            until(lambda: near._far.link.turn.led, "it waits in the socket")
             # Closed without a word: all that the other side gets is a reset.
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
 
@@ -546,13 +546,13 @@ def test_a_socket_that_was_waited_in_is_not_waited_for_by_a_send(
             near = accepting.result()
             assert isinstance(near, SocketMessageQueue)
             receiving = threads.start(near.receive)
-            until(lambda: near._far.link.led, "it waits in the socket")
+            until(lambda: near._far.link.turn.led, "it waits in the socket")
             peer.sendall(frames.encode_message(1, b"m"))
             assert receiving.result() == b"m"
 
             threads.start(send, near).result()
 
-            assert near._far.link._blocked
+            assert near._far.link.turn.blocked
         until(lambda: near.remote_disconnected, "the peer is lost")
         near.disconnect()
 

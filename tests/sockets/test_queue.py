@@ -224,7 +224,7 @@ def test_a_local_disconnect_releases_who_waits(pair: Ends, act: str) -> None:
         else:
             waiting = reading = threads.start(near.receive)
             if act == "receive":  # the second does not read: the first one does
-                until(lambda: near._far.link.led, "one reads")
+                until(lambda: near._far.link.turn.led, "one reads")
                 waiting = threads.start(near.receive)
         waits = near._connection.flows[1 - near._side if act == "send" else near._side]
         until(

@@ -165,12 +165,12 @@ def test_a_look_that_takes_too_long_is_in_vain_whatever_it_finds(
 def test_an_answer_is_waited_for_once_after_something_was_said() -> None:
     with ends() as (left, right):
         link = left._far.link
-        said = [link.spoke]
+        said = [link.turn.spoke]
         left.send(b"question")
-        said.append(link.spoke)
+        said.append(link.turn.spoke)
         right.receive()
         with pytest.raises(ReceiveTimeoutError):
             left.receive(timeout=0.01)
-        said.append(link.spoke)
+        said.append(link.turn.spoke)
 
     assert said == [False, True, False]

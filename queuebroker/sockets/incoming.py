@@ -1,0 +1,95 @@
+"""`Incoming`: how what a socket has gets into a protocol.
+
+A long message is put where it stays, see `Gathering`; all else is read as it comes. The
+counterpart of `Unsent`: it knows nothing of what the bytes say, and does not wait.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from queuebroker import _net
+from queuebroker.sockets.descriptors import close_all
+
+if TYPE_CHECKING:
+    from queuebroker._net import Socket
+    from queuebroker.sockets.protocol import Protocol
+
+__all__ = ["READ_BYTES", "Incoming"]
+
+# Read at once: enough for many small messages; more while a long one is under way.
+READ_BYTES: Final = 1 << 16
+READ_BYTES_MAX: Final = 1 << 18
+# For a longer message no memory is set aside on the word of its sender.
+GATHERED_BYTES_MAX: Final = 1 << 24
+# Descriptors that the kernel passes at once.
+FDS_MAX: Final = 253
+
+
+class Incoming:
+    """One read after the other, and the descriptors that came; guarded by the link.
+
+    Where ``described``, descriptors may come with the bytes, and each read asks for
+    them.
+    """
+
+    __slots__ = ("_fds", "described")
+
+    def __init__(self, *, described: bool) -> None:
+        self.described: bool = described
+        # That came and whose message did not, oldest first.
+        self._fds: list[int] = []
+
+    def read(
+        self,
+        socket: Socket,
+        protocol: Protocol,
+        flags: int,
+        data: bytes | None = None,
+    ) -> bool:
+        """Read once; return whether there may be more.
+
+        flags: `_net.AT_ONCE` for a plain socket, none for TLS. data: what was read.
+
+        Raises:
+            OSError: the socket is gone, or has nothing (`_net.WOULD_BLOCK`).
+        """
+        secured = not flags
+        gathering = protocol.gathering
+        if data is None and gathering is not None:
+            with gathering.room as room:
+                size = len(room)
+                count = socket.recv_into(room, 0, flags)
+            protocol.receive_gathered(count)
+            return secured or count == size
+        size = min(max(READ_BYTES, protocol.wanted), READ_BYTES_MAX)
+        if data is None:
+            data = self._receive(socket, size, flags)
+        if not data:
+            protocol.receive_eof()
+            return False
+        protocol.receive_data(data)
+        long = protocol.long_bytes()
+        if READ_BYTES < long <= GATHERED_BYTES_MAX and not self.described:
+            protocol.gather()
+        return secured or len(data) >= size
+
+    def _receive(self, socket: Socket, size: int, flags: int) -> bytes:
+        if not self.described:
+            return socket.recv(size, flags)
+        data, fds = _net.receive_with_fds(socket, size, FDS_MAX)
+        self._fds += fds
+        return data
+
+    def take_fds(self, count: int) -> list[int] | None:
+        """Return the oldest descriptors that came; None if there are not so many."""
+        if len(self._fds) < count:
+            return None
+        taken = self._fds[:count]
+        del self._fds[:count]
+        return taken
+
+    def close_fds(self) -> None:
+        """Close the descriptors of what will not be received."""
+        close_all(self._fds)
+        self._fds.clear()
