@@ -111,11 +111,14 @@ def index(what: str, value: object) -> int:
     return operator.index(value)
 
 
-def positive(what: str, value: object) -> int:
-    """Return ``value`` as an int of at least 1 (QB-BUF-1)."""
+def positive(what: str, value: object, most: int | None = None) -> int:
+    """Return ``value`` as an int of at least 1, and at most ``most`` (QB-BUF-1)."""
     number = value if type(value) is int else index(what, value)
     if number < 1:
         msg = f"{what} must be >= 1, got {number}"
+        raise ValueError(msg)
+    if most is not None and number > most:
+        msg = f"{what} must be at most {most}, got {number}"
         raise ValueError(msg)
     return number
 

@@ -489,12 +489,14 @@ class Receiver:
         if self.verdict is not None:
             self.verdict.settle()
 
-    def evicted(self, entry: Entry, error: BusError) -> None:
-        """Leave, and say why to whoever registers the task, or else uses it."""
+    def evicted(self, entry: Entry, error: BusError) -> bool:
+        """Leave, and say why to whoever registers the task, or else uses it.
+
+        Returns whether anybody is registering it.
+        """
         self.leaving, self.error = True, error
         entry.order = object()
-        if self.verdict is None or not self.verdict.settle(error):
-            _log.error("task %r leaves: %s", entry.name, error)
+        return self.verdict is not None and self.verdict.settle(error)
 
     def unheard(self, answer: Answer) -> None:
         """Count an answer that was unread when the task left."""

@@ -382,6 +382,11 @@ class CommThread:
             case _:
                 raise AssertionError(action)
 
+    def report(self, text: str) -> None:
+        """Put an error into the log, when this thread holds nothing."""
+        self._complaints.report(text)
+        self._soon()
+
     def _wake(self) -> None:
         # What it is woken for was noted before this; it notes that it sleeps, and then
         # looks for that. So one of the two sees the other, without a lock.
@@ -399,6 +404,8 @@ class CommThread:
                 self._lines.wait(self._due, self._deadline())
                 with self._bypass.hold:
                     self._round()
+                # Not under it: who waits for its links may hold what a handler wants.
+                self._complaints.tell(_sync.monotonic())
         except Exception:
             _log.exception("a fault of the bus: this process leaves it")
             raise
@@ -507,7 +514,6 @@ class CommThread:
         posted, requests = self._host.take()
         now = _sync.monotonic()
         self._let_decide(frames, posted, requests, now)
-        self._complaints.tell(now)
         self._carry_out()
         self._lines.resume()
         self._host.review()

@@ -160,6 +160,9 @@ class Lines:
         def connect() -> None:
             why = ""
             for address in addresses:
+                if _is_elsewhere(address):
+                    why = f"{address}: no socket of this machine"
+                    continue
                 try:
                     queue = broker.connect(address, PORT, timeout=self._timeout_s)
                 except QueueBrokerError as error:
@@ -380,6 +383,14 @@ class Lines:
             self._let_go(number)
         self._sleep.join(self._helpers)
         self._sleep.close()
+
+
+def _is_elsewhere(address: str) -> bool:
+    """Whether an address, which another process gave, is not of a UNIX socket.
+
+    Links are made within a machine: nobody shall send this process to any other place.
+    """
+    return "://" in address and not address.startswith("ipc://")
 
 
 def _unfit(queue: MessageQueue) -> str:

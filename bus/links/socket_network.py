@@ -19,6 +19,7 @@ from bus.core.wire import Identity
 from bus.core.wire import Role as WireRole
 from bus.errors import AccessDeniedError, BusyError
 from bus.links.comm_thread import CommThread
+from bus.links.lines import PORT
 from bus.links.run_directory import RunDirectory
 from bus.links.sleep import PolledSleep
 from bus.rights import Credentials
@@ -185,6 +186,7 @@ class SocketNetwork:
                 farewell_s=_FAREWELL_S,
                 handshake_s=config.auth_timeout_s,
                 unknown_peers_max=config.unauthenticated_links,
+                ports={PORT},
                 admit=self._admit,
             ),
         )

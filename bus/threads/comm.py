@@ -73,5 +73,8 @@ class Comm(Protocol):
     def left(self, entry: Entry) -> None:
         """Note that a task has gone from its place."""
 
+    def report(self, text: str) -> None:
+        """Put an error into the log, soon: who calls this may hold a lock."""
+
     def holds(self, entry: Entry) -> bool:
         """Whether anything is held back for a task that had no room for it."""

@@ -445,8 +445,11 @@ class Exchange:
             case Confirm(entry):
                 entry.box.client.confirmed()
             case Evict(entry, error):
-                entry.box.client.evicted(entry, error)
+                told = entry.box.client.evicted(entry, error)
                 self.deregister(entry, final=False)
+                if not told:
+                    assert self.comm is not None  # it has the word of another process
+                    self.comm.report(f"task {entry.name!r} leaves: {error}")
             case _:
                 assert self.comm is not None
                 self.comm.do(action)

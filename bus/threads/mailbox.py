@@ -95,8 +95,11 @@ class Client(Protocol):
     def confirmed(self) -> None:
         """Note that it may."""
 
-    def evicted(self, entry: Entry, error: BusError) -> None:
-        """Note that it leaves, since its name belongs to somebody else (OPEN-3)."""
+    def evicted(self, entry: Entry, error: BusError) -> bool:
+        """Note that it leaves, since its name belongs to somebody else (OPEN-3).
+
+        True if anybody waits to be told.
+        """
 
 
 class Mailbox:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NoReturn, overload
 
 from queuebroker import _net, _sync
-from queuebroker.arguments import check_instance, check_port, deadline_after
+from queuebroker.arguments import check_instance, check_port, deadline_after, positive
 from queuebroker.broker import Broker
 from queuebroker.errors import (
     BrokerClosedError,
@@ -22,7 +22,7 @@ from queuebroker.rendezvous import Kind, RdV, RdVState
 from queuebroker.sockets.address import Address, Scheme, is_address
 from queuebroker.sockets.departure import Departure
 from queuebroker.sockets.driver import Driver, default_driver
-from queuebroker.sockets.frames import TEXT_BYTES_MAX, Hello
+from queuebroker.sockets.frames import NUMBER_MAX, TEXT_BYTES_MAX, Hello
 from queuebroker.sockets.listener import Listener
 from queuebroker.sockets.options import SocketOptions
 from queuebroker.sockets.tls import Tls
@@ -96,6 +96,7 @@ class SocketQueueBroker:
             msg = f"cannot listen at {address}: tls is not given"
             raise ValueError(msg)
         _check_length(name)
+        positive("capacity", capacity, NUMBER_MAX)
         self._driver = driver
         self._options = SocketOptions() if options is None else options
         self._tls = tls
@@ -208,6 +209,8 @@ class SocketQueueBroker:
         strict_half: bool | None = None,
     ) -> MessageQueue:
         """Wait for a connect, from here or elsewhere; see `QueueBroker.accept`."""
+        if capacity is not None:
+            positive("capacity", capacity, NUMBER_MAX)
         return self._broker.accept(
             port,
             timeout=timeout,

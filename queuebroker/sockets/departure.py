@@ -123,6 +123,7 @@ class Departure:
             return
         address = self._address
         opening = None
+        protocol = Protocol.asking(self._hello, lease_s=self._lease_s)
         try:
             if address.scheme is Scheme.IPC:
                 socket = _net.dial_ipc(address.path)
@@ -137,7 +138,6 @@ class Departure:
             self._fail(error)
             return
         driver = self._driver()
-        protocol = Protocol.asking(self._hello, lease_s=self._lease_s)
         self._link = Link(
             socket,
             protocol,

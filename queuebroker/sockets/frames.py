@@ -24,8 +24,10 @@ __all__ = [
     "BODY_BYTES_MAX",
     "HEAD",
     "MAGIC",
+    "MESSAGE_BYTES_MAX",
     "MESSAGE_HEAD",
     "NUMBER",
+    "NUMBER_MAX",
     "OVERHEAD_BYTES",
     "VERSIONS",
     "Credit",
@@ -49,10 +51,12 @@ MAGIC: Final = b"QUEUEBRK"
 VERSIONS: Final = (1, 1)  # the lowest and the highest that is spoken here
 
 HEAD: Final = struct.Struct(">BI")  # kind, bytes of the body
-BODY_BYTES_MAX: Final = 2**32 - 1
+NUMBER_MAX: Final = 2**32 - 1  # of lengths and capacities
+BODY_BYTES_MAX: Final = NUMBER_MAX
 TEXT_BYTES_MAX: Final = 4096  # of a reason that travels; longer ones are cut
 # What a body has beside its messages: a number, a count, a length for each.
 OVERHEAD_BYTES: Final = 64
+MESSAGE_BYTES_MAX: Final = BODY_BYTES_MAX - OVERHEAD_BYTES
 
 _HELLO: Final = struct.Struct(">8sBBBBII")
 _WELCOME: Final = struct.Struct(">BBII")

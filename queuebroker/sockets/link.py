@@ -38,6 +38,9 @@ TICKS: Final = 8
 # written to any more, before it is given up.
 READS_MAX: Final = 16
 LAST_READS_MAX: Final = 1024
+# For how long who was cut off, or is gone, may still take what is written, in seconds,
+# where no option says so.
+LAST_S: Final = 20.0
 
 
 class Host(Seam):
@@ -62,7 +65,9 @@ class Link:
         the caller's until they are in the protocol, or the socket, and dealt with: if
         an interrupt strikes in between, nobody knows how far the stream has come, and
         `recover_locked` ends it (QB-ERR-9).
-    I4. once a write has failed (``_deaf``) nothing is kept that is to be written, and
+    I4. once the protocol has ended, the driver has nothing left to write, or a timer by
+        which that is given up (``_leaving``): who is there may read nothing.
+    I5. once a write has failed (``_deaf``) nothing is kept that is to be written, and
         the driver is about to read what had come before it ends the connection.
     """
 
@@ -72,6 +77,7 @@ class Link:
         "_finished",
         "_flags",
         "_incoming",
+        "_leaving",
         "_opening",
         "_unsent",
         "closed",
@@ -110,6 +116,8 @@ class Link:
         self.turn: Turn = Turn(socket.fileno(), driver, self.lock)
         self.turn.idle = opening is not None  # nobody reads what is not open
         self._finished = False
+        # Whether there is a timer by which this is closed, whatever its peer does.
+        self._leaving = False
         self._opening = opening
         self._incoming = Incoming(described=takes_fds)
         self._unsent = Unsent()
@@ -329,6 +337,8 @@ class Link:
             if protocol.ended:
                 self._finish_soon_locked()
                 return
+        elif protocol.ended:
+            self._leave_in_time_locked(self._farewell_s or LAST_S)
         if (blocked := bool(self._unsent.pieces)) is not self.turn.blocked:
             self.turn.block_locked(blocked)
 
@@ -462,7 +472,12 @@ class Link:
             self.protocol.disconnect(error)
         self.flush_locked()
         if leaves and self._farewell_s is not None and not self.closed:
-            self.driver.at(_sync.monotonic() + self._farewell_s, self._give_up)
+            self._leave_in_time_locked(self._farewell_s)
+
+    def _leave_in_time_locked(self, rest_s: float) -> None:
+        if not self._leaving:
+            self._leaving = True
+            self.driver.at(_sync.monotonic() + rest_s, self._give_up)
 
     def _give_up(self) -> None:
         """Wait no longer for a peer to take what is written, or to say good-bye."""

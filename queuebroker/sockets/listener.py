@@ -254,6 +254,8 @@ class Arrival:
         self.peer = peer_of(self.link.socket, hello.name)
         if len(self._listener.waiting) >= options.waiting_peers_max:
             return Refusal.BUSY, "too many peers wait to be accepted"
+        if options.ports is not None and hello.port not in options.ports:
+            return Refusal.NOT_ADMITTED, f"nobody accepts at port {hello.port}"
         if options.admit is None:
             return None
         try:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from queuebroker.arguments import check_callable, index, positive
+from queuebroker.arguments import (
+    check_callable,
+    check_port,
+    index,
+    positive,
+    wrong_type,
+)
+from queuebroker.sockets.frames import MESSAGE_BYTES_MAX
 
 if TYPE_CHECKING:
     from queuebroker.sockets.peer import Peer
@@ -20,6 +27,18 @@ Admit = Callable[["Peer"], str | None]
 
 def _positive(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
     positive(attribute.name, value)
+
+
+def _bytes(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    positive(attribute.name, value, MESSAGE_BYTES_MAX)
+
+
+def _ports(value: Iterable[int] | None) -> frozenset[int] | None:
+    if value is None:
+        return None
+    if not isinstance(value, Iterable):
+        raise wrong_type("ports", "ints or None", value)
+    return frozenset(map(check_port, value))
 
 
 def _positive_or_none(
@@ -72,6 +91,8 @@ class SocketOptions:
     handshake_s: seconds a peer has to say who it is and what it wants.
     unknown_peers_max: peers at a time that have not said so yet.
     waiting_peers_max: peers at a time that wait to be accepted.
+    ports: to which peers may connect; where nobody ever accepts, they would wait for as
+        long as they like. None: to any.
     lease_s: seconds of silence after which a peer is lost (``tcp``, ``tls``).
     descriptors_max: descriptors a message may bring along (``ipc``); both sides have
         to allow them.
@@ -81,7 +102,7 @@ class SocketOptions:
 
     mode: int = 0o600
     backlog: int = attrs.field(default=128, validator=_positive)
-    message_bytes_max: int = attrs.field(default=1 << 28, validator=_positive)
+    message_bytes_max: int = attrs.field(default=1 << 28, validator=_bytes)
     first_frame_bytes_max: int = attrs.field(default=16384, validator=_positive)
     unanswered_bytes_max: int | None = attrs.field(
         default=None, validator=_positive_or_none
@@ -90,6 +111,7 @@ class SocketOptions:
     handshake_s: float = attrs.field(default=10.0, validator=_seconds)
     unknown_peers_max: int = attrs.field(default=128, validator=_positive)
     waiting_peers_max: int = attrs.field(default=16384, validator=_positive)
+    ports: frozenset[int] | None = attrs.field(default=None, converter=_ports)
     lease_s: float = attrs.field(default=20.0, validator=_seconds)
     descriptors_max: int = attrs.field(default=0, validator=_count)
     admit: Admit | None = attrs.field(default=None, validator=_callable)

@@ -9,7 +9,12 @@ import pytest
 
 from bus.core.wire import FRAME_BYTES_MAX
 from bus.links.lines import PORT
-from queuebroker import BrokerClosedError, DisconnectedError, _sync
+from queuebroker import (
+    BrokerClosedError,
+    DisconnectedError,
+    RendezvousTimeoutError,
+    _sync,
+)
 from queuebroker.queue_broker import QueueBroker
 from queuebroker.testing import explore
 from specs.clauses import clause
@@ -138,6 +143,34 @@ def test_the_first_address_where_somebody_listens_is_taken(first: str) -> None:
 
         assert desk.made == [1]
         assert received == b"x"
+
+    explore(program, bound=0, limit=50, random=0, seed=1)
+
+
+@clause("BUS-SEC-9")
+@pytest.mark.parametrize("scheme", ["tcp", "tls", "udp"])
+def test_nobody_is_sent_to_another_machine(scheme: str) -> None:
+    """By an address that another process gave; the log says so, if no other is left."""
+
+    def program(run: Run) -> None:
+        desk = Desk()
+        desk.open()
+        address = f"{scheme}://127.0.0.1:1"
+        there = QueueBroker(address, manager=desk.manager)
+
+        def accept() -> None:
+            with pytest.raises(RendezvousTimeoutError):
+                there.accept(PORT, timeout=1)
+
+        accepting = run.spawn(accept)
+        why: list[str] = []
+        desk.lines.dial([address], desk.made.append, why.append)
+        desk.until(lambda: desk.made)
+        desk.close()
+
+        assert desk.made == [None]
+        assert why == [f"{address}: no socket of this machine"]
+        accepting.join()
 
     explore(program, bound=0, limit=50, random=0, seed=1)
 

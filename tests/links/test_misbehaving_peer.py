@@ -17,6 +17,7 @@ import pytest
 from bus import AccessDeniedError, AccessList, BusConfig, Role
 from bus.core import wire
 from bus.core.wire import Reason
+from bus.links.lines import PORT
 from bus.links.run_directory import RunDirectory
 from queuebroker.sockets import frames
 from queuebroker.sockets.frames import HEAD
@@ -68,6 +69,7 @@ ROWS: Final[Mapping[str, tuple[str, ...]]] = {
     "timeouts": (
         "test_who_does_not_say_who_it_is_is_let_go",
         "test_who_never_greets_on_a_link_is_let_go",
+        "test_who_wants_what_nobody_offers_does_not_wait_for_it",
         "test_who_reads_nothing_holds_up_nobody",
     ),
     "quotas per peer": (
@@ -135,6 +137,20 @@ def test_who_does_not_speak_the_protocol_is_told_and_let_go(
         answer = peer.recv(2**16)
         assert answer[0] == frames.Frame.REFUSED
         assert b"near" not in answer
+        assert peer.recv(1) == b""
+        served(near, other)
+
+
+@clause("BUS-SEC-9")
+@pytest.mark.parametrize("which", ["Master", "Slave*"])
+def test_who_wants_what_nobody_offers_does_not_wait_for_it(
+    near: Bus, other: Bus, place: Path, which: str
+) -> None:
+    """Links are made at one port; whoever waited at another one would never greet."""
+    [path] = place.glob(which)
+    with raw(path) as peer:
+        peer.sendall(frames.encode(frames.Hello("x", PORT + 1, 100)))
+        assert peer.recv(2**16)[0] == frames.Frame.REFUSED
         assert peer.recv(1) == b""
         served(near, other)
 

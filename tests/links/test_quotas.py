@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from bus import BusConfig
 from bus.core import wire
+from bus.core.actions import Evict
 from bus.core.wire import Reason
+from bus.errors import NameTakenError
 from bus.events import BusReason
 from bus.links.complaints import Complaints
 from bus.links.lines import PORT
@@ -23,6 +27,7 @@ from tests.links.processes import comm_of
 from tests.support import until
 
 if TYPE_CHECKING:
+    import _thread
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
@@ -307,6 +312,52 @@ def test_the_log_says_who_takes_next_to_nothing(
     words = f"its link takes 10 bytes at once, and not {wire.FRAME_BYTES_MAX}"
     assert caplog.messages == [f"somebody is turned away: {words}"]
     served(near, other)
+
+
+class _Curious(logging.Handler):
+    """Wants what somebody may hold who waits for what comes by a link."""
+
+    def __init__(self, wanted: _thread.LockType) -> None:
+        super().__init__()
+        self._wanted = wanted
+        self.told: list[tuple[str, str, bool]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        got = self._wanted.acquire(timeout=1)
+        self.told.append((record.levelname, record.getMessage(), got))
+        if got:
+            self._wanted.release()
+
+
+@clause("BUS-SEC-10", "BUS-CHAN-3")
+def test_who_reads_the_log_may_wait_for_links(
+    near: Bus, other: Bus, place: Path
+) -> None:
+    """Nobody holds them meanwhile, whether others did wrong or a task has to leave."""
+    task = other.register("loser")
+    entry = other._exchange.manager.table.named("loser")
+    assert entry is not None
+    error = NameTakenError("loser")
+    for bus in (near, other):
+        curious = _Curious(comm_of(bus)._bypass.hold)
+        logging.getLogger("bus").addHandler(curious)
+        try:
+            if bus is near:
+                with Hostile(place / "Master") as rogue:
+                    rogue.say(b"")
+                    rogue.last_word()
+                line = "the link with somebody who has not greeted is closed"
+                expected = ("WARNING", f"{line}: frame is empty", True)
+            else:
+                bus._exchange.decide(lambda: [Evict(entry, error)])
+                expected = ("ERROR", f"task 'loser' leaves: {error}", True)
+            told = curious.told
+            until(partial(bool, told), "it is told")
+        finally:
+            logging.getLogger("bus").removeHandler(curious)
+        assert told == [expected]
+    with pytest.raises(NameTakenError):
+        task.receive()
 
 
 @clause("BUS-SEC-10")

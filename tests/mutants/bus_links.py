@@ -641,7 +641,7 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "queuebroker/sockets/link.py",
-                "            self.driver.at(_sync.monotonic() + self._farewell_s, self._give_up)\n",
+                "            self._leave_in_time_locked(self._farewell_s)\n",
                 "            pass\n",
             ),
         ),
@@ -655,6 +655,54 @@ BUS_LINKS: tuple[Mutant, ...] = (
                 "queuebroker/sockets/turn.py",
                 "            except OSError:\n                return False  # no descriptor",
                 "            except ZeroDivisionError:\n                return False  # no descriptor",
+            ),
+        ),
+    ),
+    Mutant(
+        "L65",
+        "who broke a rule and reads nothing keeps the connection",
+        ("QB-SOCK-9",),
+        (
+            Edit(
+                "queuebroker/sockets/link.py",
+                "        elif protocol.ended:\n            self._leave_in_time_locked(self._farewell_s or LAST_S)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "L66",
+        "who asks a bus for something else than a link waits for ever",
+        ("BUS-SEC-9",),
+        (
+            Edit(
+                "bus/links/socket_network.py",
+                "                ports={PORT},\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "L67",
+        "another process sends this one to any machine",
+        ("BUS-SEC-9",),
+        (
+            Edit(
+                "bus/links/lines.py",
+                "                if _is_elsewhere(address):\n",
+                "                if False:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L68",
+        "who reads the log waits for links that are held meanwhile",
+        ("BUS-SEC-10",),
+        (
+            Edit(
+                "bus/links/comm_thread.py",
+                "                self._complaints.tell(_sync.monotonic())\n",
+                "                with self._bypass.hold:\n                    self._complaints.tell(_sync.monotonic())\n",
             ),
         ),
     ),

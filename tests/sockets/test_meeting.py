@@ -20,7 +20,7 @@ from queuebroker import (
     UnknownBrokerError,
     _net,
 )
-from queuebroker.sockets import SocketQueueBroker
+from queuebroker.sockets import SocketOptions, SocketQueueBroker
 from specs.clauses import clause
 from tests.processes import run
 from tests.sockets.support import PORT, brokers, folder, meet
@@ -220,6 +220,11 @@ def test_what_is_no_socket_is_not_replaced() -> None:
         (lambda b: SocketQueueBroker("é" * 2049), ValueError, "at most 4096 bytes"),
         (lambda b: SocketQueueBroker("x", driver=1), TypeError, "driver"),  # type: ignore[arg-type]
         (lambda b: SocketQueueBroker("x", options=1), TypeError, "options"),  # type: ignore[arg-type]
+        (lambda b: b.accept(1, capacity=2**32), ValueError, "capacity must be at most"),
+        (lambda _: SocketQueueBroker("x", capacity=2**32), ValueError, "at most 42949"),
+        (lambda _: SocketOptions(message_bytes_max=2**32), ValueError, "at most 42949"),
+        (lambda _: SocketOptions(ports={-1}), ValueError, "port must be in"),
+        (lambda _: SocketOptions(ports=7), TypeError, "ports must be ints"),  # type: ignore[arg-type]
     ],
 )
 def test_wrong_arguments_are_found_at_the_call(

@@ -98,7 +98,7 @@ class Clerk:
     def confirmed(self) -> None:
         raise AssertionError
 
-    def evicted(self, entry: Entry, error: BusError) -> None:
+    def evicted(self, entry: Entry, error: BusError) -> bool:
         raise AssertionError(error)
 
 

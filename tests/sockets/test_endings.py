@@ -1,0 +1,123 @@
+"""QB-SOCK-9: a link that has ended goes, though who is there does nothing."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queuebroker import DisconnectedQueueError
+from queuebroker.sockets import (
+    NotAdmittedError,
+    ProtocolError,
+    SocketMessageQueue,
+    SocketOptions,
+    frames,
+    link,
+)
+from queuebroker.sockets.frames import HEAD, Hello
+from specs.clauses import clause
+from tests.sockets.support import PORT, brokers, meet
+from tests.support import LIMIT_S, Threads, until
+
+if TYPE_CHECKING:
+    from queuebroker.sockets import SocketQueueBroker
+
+MORE_THAN_IS_TAKEN = bytes(1 << 24)
+NO_FRAME = HEAD.pack(255, 0)
+
+
+def raw(host: SocketQueueBroker) -> socket.socket:
+    """Connect without a word of the protocol; read nothing unasked."""
+    assert host.address is not None
+    scheme, _, where = host.address.partition("://")
+    made = socket.socket(socket.AF_UNIX if scheme == "ipc" else socket.AF_INET)
+    made.settimeout(LIMIT_S)
+    if scheme == "ipc":
+        made.connect(where)
+    else:
+        name, _, port = where.rpartition(":")
+        made.connect((name, int(port)))
+    return made
+
+
+def accepted(
+    host: SocketQueueBroker, peer: socket.socket, threads: Threads
+) -> SocketMessageQueue:
+    """Let it be accepted; give this end, with more to be sent than the system takes."""
+    accepting = threads.start(host.accept, PORT)
+    peer.sendall(frames.encode(Hello("raw", PORT, 1 << 28)))
+    near = accepting.result()
+    assert isinstance(near, SocketMessageQueue)
+    near.send(MORE_THAN_IS_TAKEN)
+    return near
+
+
+@clause("QB-SOCK-9")
+@pytest.mark.parametrize("leaves", [False, True])
+def test_who_broke_the_rules_and_reads_nothing_is_not_waited_for(leaves: bool) -> None:
+    """Not longer than who was left in order; whether the end is left then or not."""
+    options = SocketOptions(farewell_s=0.05)
+    with (
+        brokers(host={"options": options}) as (host, _),
+        raw(host) as peer,
+        Threads() as threads,
+    ):
+        near = accepted(host, peer, threads)
+        peer.sendall(NO_FRAME)
+        with pytest.raises(DisconnectedQueueError) as caught:
+            near.receive()
+        assert isinstance(caught.value.__cause__, ProtocolError)
+        if leaves:
+            near.disconnect()
+        until(lambda: near._far.link.closed, "it is given up")
+
+
+@clause("QB-SOCK-4", "QB-SOCK-9")
+@pytest.mark.parametrize("leaves", [False, True])
+def test_who_was_silent_past_the_lease_and_reads_nothing_is_not_waited_for(
+    leaves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be a machine that is gone; no option says how long it may take to read."""
+    monkeypatch.setattr(link, "LAST_S", 0.05)
+    options = SocketOptions(lease_s=0.1)
+    with (
+        brokers("tcp://127.0.0.1:0", {"options": options}) as (host, _),
+        raw(host) as peer,
+        Threads() as threads,
+    ):
+        near = accepted(host, peer, threads)
+        with pytest.raises(DisconnectedQueueError, match="silent for"):
+            near.receive()
+        if leaves:
+            near.disconnect()
+        until(lambda: near._far.link.closed, "it is given up")
+
+
+@clause("QB-SOCK-9")
+def test_who_broke_the_rules_and_reads_is_told_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Behind all that was sent before."""
+    monkeypatch.setattr(link, "LAST_S", LIMIT_S)
+    with brokers() as (host, _), raw(host) as peer, Threads() as threads:
+        accepted(host, peer, threads)
+        peer.sendall(NO_FRAME)
+        said = b""
+        while piece := peer.recv(1 << 20):
+            said += piece
+        assert b"frame" in said[-100:]
+        assert len(said) > len(MORE_THAN_IS_TAKEN)
+
+
+@clause("QB-SOCK-9")
+def test_at_a_port_that_is_not_offered_nobody_waits() -> None:
+    options = SocketOptions(ports={PORT})
+    with brokers(host={"options": options}) as (host, guest):
+        assert host.address is not None
+        with pytest.raises(NotAdmittedError, match=f"accepts at port {PORT + 1}"):
+            guest.connect(host.address, PORT + 1)
+        assert host.waiting_connects() == {}
+        for end in meet(host, guest):
+            end.disconnect()
