@@ -274,8 +274,7 @@ class Correspondence:
             gap=gap,
         )
         for peer in hearers:
-            if peer.audience.queued >= self._neighbours.limits.relay_queue:
-                peer.audience.drop_oldest()  # (BUS-FLOW-3)
+            peer.audience.make_room(len(body))
             each = parcel
             if trace is not None:
                 each = replace(parcel, trace=trace.for_hearer())

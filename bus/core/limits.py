@@ -22,7 +22,8 @@ class Limits:
       long all of that may be, but for the last one.
     stream_window: numbers of a stream that are outstanding (AMO-13).
     missing_ranges: gaps that a receiver keeps of a stream (AMO-14).
-    relay_queue: messages that may wait in a relay.
+    relay_queue: messages that may wait in a relay; relay_bytes: how long they may be,
+      but for one that waits alone (BUS-FLOW-1).
     message_bytes_max: the longest body taken (OPEN-6).
     connect_timeout_s: how long a relay waits for its first link (BUS-ROUTE-12).
     relink_timeout_s: how long a process may be without a link before it is lost.
@@ -50,6 +51,7 @@ class Limits:
     stream_window: int
     missing_ranges: int
     relay_queue: int
+    relay_bytes: int
     message_bytes_max: int
     connect_timeout_s: float
     relink_timeout_s: float
@@ -88,6 +90,7 @@ class Limits:
             stream_window=config.stream_window,
             missing_ranges=config.missing_ranges,
             relay_queue=config.task_fifo_messages,
+            relay_bytes=config.task_fifo_bytes,
             message_bytes_max=config.message_bytes_max,
             connect_timeout_s=config.connect_timeout_s,
             relink_timeout_s=config.relink_timeout_s,

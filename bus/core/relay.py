@@ -265,8 +265,19 @@ class Relay:
         self.queued_bytes -= size
         peer.unqueued(first, count)
 
+    def make_room(self, size: int) -> None:
+        """Drop notifications, the oldest first, until so many bytes more may wait.
+
+        One always has room where nothing waits, however long it is (BUS-FLOW-1).
+        """
+        most, bytes_max = self.limits.relay_queue, self.limits.relay_bytes
+        while self.queue and (
+            self.queued >= most or self.queued_bytes + size > bytes_max
+        ):
+            self.drop_oldest()
+
     def drop_oldest(self) -> None:
-        """Drop what has waited longest for a link; the next of its sender tells."""
+        """Drop what has waited longest; the next of its sender tells (BUS-FLOW-3)."""
         self._drop(self.queue.popleft(), BusReason.OLDEST)
 
     def _drop(self, notification: Parcel, reason: BusReason) -> None:
@@ -339,6 +350,8 @@ class Relay:
         self.users.discard(task)
         for key in [each for each in self.asked if each[0] is task]:
             del self.asked[key]
+        for key in [each for each in self._answered if each[0] is task]:
+            self._answered.discard(key)
 
     @property
     def present(self) -> int:
@@ -367,6 +380,8 @@ class Relay:
                     self._answered.discard(key)
                 elif parcel.source in self.users:
                     self.asked[key] = message
+        if not self.unacked:
+            self._answered.clear()
         self.books.take(taken, commands)
 
     def was_asked(self, asker: Entry, number: int) -> bool:
@@ -383,8 +398,12 @@ class Relay:
 
         Mostly before it is acknowledged that it took that.
         """
-        if self.asked.pop((asker, number), None) is None and self.unacked:
-            self._answered.add((asker, number))
+        if self.asked.pop((asker, number), None) is not None or not self.unacked:
+            return
+        self._answered.add((asker, number))
+        if len(self._answered) > self.under_way:
+            # Some came too late: their questions were acknowledged, and then forgotten.
+            self._answered &= {(each.source, each.id) for _, each in self.unacked}
 
     def take_withdrawn(self) -> list[Incoming]:
         """Take out the commands that were kept back, to be sent elsewhere."""

@@ -723,4 +723,28 @@ BUS_RELAYS: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "N94",
+        "notifications that wait for a process may be as long as they like",
+        ("BUS-FLOW-1",),
+        (
+            Edit(
+                "bus/core/relay.py",
+                "            self.queued >= most or self.queued_bytes + size > bytes_max\n",
+                "            self.queued >= most\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N95",
+        "of each answer that comes too late something is kept for ever",
+        ("BUS-FLOW-1",),
+        (
+            Edit(
+                "bus/core/relay.py",
+                "        if len(self._answered) > self.under_way:\n",
+                "        if False:\n",
+            ),
+        ),
+    ),
 )
