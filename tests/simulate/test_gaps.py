@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.core.wire import Gap
+from bus.payload import size_of
 from specs.clauses import clause
 from tests.simulate.process import LIMITS
 from tests.simulate.stage import Stage
 
 if TYPE_CHECKING:
+    from bus.core.relay import Relay
     from tests.simulate.task import SimTask
 
 QUEUE = LIMITS.relay_queue
+LENGTH = 3  # of what is notified, in bytes
 
 
 def heard(stage: Stage, hearer: SimTask, notifier: SimTask) -> list[int]:
@@ -22,6 +25,18 @@ def heard(stage: Stage, hearer: SimTask, notifier: SimTask) -> list[int]:
     sent = stage.world.books.notifications[notifier.id]
     books = stage.world.books.heard
     return [at for at, each in enumerate(sent, start=1) if (each, hearer.id) in books]
+
+
+def grow(stage: Stage) -> None:
+    """Let all that is notified from now on be `LENGTH` bytes long: a greater number."""
+    while size_of(stage.world.number()) < LENGTH:
+        pass
+
+
+def audiences(stage: Stage, process: str) -> list[Relay]:
+    """Return what stands in a process for all who hear it in each other one."""
+    peers = stage.process(process).remote.neighbours.peers
+    return [each.audience for each in peers.values()]
 
 
 def notify(task: SimTask, count: int) -> None:
@@ -56,6 +71,51 @@ def test_what_a_process_drops_since_there_is_no_link_is_told_by_the_next() -> No
         ]
         assert each.gaps == [0] * (1 + sent) + [missing] + [0] * (QUEUE - 1)
     assert len(elsewhere.gaps) + sum(elsewhere.gaps) == count
+
+
+@clause("BUS-FLOW-1", "BUS-FLOW-3", "BUS-FLOW-7")
+def test_what_waits_for_a_process_is_bounded_in_bytes_too() -> None:
+    """What is dropped for that is told, and in the books, as for the number of them."""
+    bound = 60
+    stage = Stage(relay_bytes=bound)
+    notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
+    hearer.process.subscribe(hearer, "news")
+    stage.soon()
+    grow(stage)
+    stage.cut("s2", "s3")
+    notify(notifier, QUEUE)
+    (waiting,) = [each for each in audiences(stage, "s3") if each.queue]
+    assert (waiting.queued, waiting.queued_bytes) == (bound // LENGTH, bound)
+    assert sum(each.size for each in waiting.queue) == bound
+    stage.soon(3.0)
+
+    sent, fit = LIMITS.window, bound // LENGTH
+    missing = QUEUE - sent - fit
+    assert heard(stage, hearer, notifier) == [
+        *range(1, sent + 1),
+        *range(QUEUE - fit + 1, QUEUE + 1),
+    ]
+    assert hearer.gaps == [0] * sent + [missing] + [0] * (fit - 1)
+    assert (waiting.books.dropped, waiting.books.taken) == (missing, sent + fit)
+    assert (waiting.queued, waiting.queued_bytes) == (0, 0)
+
+
+@clause("BUS-FLOW-1", "BUS-FLOW-3")
+def test_a_notification_that_is_above_the_bound_waits_where_nothing_does() -> None:
+    """So it arrives, unless another one comes before it may go."""
+    stage = Stage(relay_bytes=LENGTH - 1)
+    notifier, hearer = stage.task("news", "s3"), stage.task("h", "s2")
+    hearer.process.subscribe(hearer, "news")
+    stage.soon()
+    grow(stage)
+    for _ in range(2 * LIMITS.window):
+        notify(notifier, 1)
+        stage.soon()
+    assert hearer.gaps == [0] * 2 * LIMITS.window
+
+    notify(notifier, LIMITS.window + 3)
+    stage.soon()
+    assert hearer.gaps[2 * LIMITS.window :] == [0] * LIMITS.window + [2]
 
 
 @clause("BUS-FLOW-3")
