@@ -8,6 +8,7 @@ one of their own, in a directory that is removed afterwards.
 from __future__ import annotations
 
 import os
+import signal
 import statistics
 import sys
 import tempfile
@@ -18,7 +19,17 @@ import attrs
 import click
 
 from bus.api.membership import open_bus
-from bus.cli.live import Target, fail, joined, live_options, served, to_json
+from bus.cli.live import (
+    FORBIDDEN,
+    Target,
+    fail,
+    joined,
+    live_options,
+    served,
+    to_json,
+)
+from bus.cli.numbers import FiniteRange
+from bus.cli.place import access_to
 from bus.cli.text import show_table
 from bus.config import BusConfig
 from bus.core.routing_table import Visibility
@@ -37,6 +48,7 @@ __all__ = ["bench"]
 
 _LOOK: Final = 100  # messages between two looks at the clock
 _TRIPS_MIN: Final = 10  # what there is a 99th percentile of
+_LOOK_S: Final = 0.1  # between two looks whether the partner still lives
 _END_S: Final = 5.0  # for the partner to leave by itself
 _BYTES_MAX: Final = 2**20
 
@@ -54,7 +66,7 @@ class _Measured:
 @click.command()
 @click.option(
     "--seconds",
-    type=click.FloatRange(0.0, 3600.0, min_open=True),
+    type=FiniteRange(0.0, 3600.0, min_open=True),
     default=1.0,
     show_default=True,
     metavar="SECONDS",
@@ -81,6 +93,7 @@ def bench(target: Target, seconds: float, size: int) -> None:
         if live:
             bus, folder = stack.enter_context(joined(target)), None
         else:
+            stack.enter_context(_interruptible())
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bus-"))
             bus = stack.enter_context(_own(target, folder))
         name = f"bench{os.getpid()}"
@@ -89,14 +102,27 @@ def bench(target: Target, seconds: float, size: int) -> None:
     _show(target, measured, size, live=live)
 
 
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let the system end this as Ctrl-C does, so that what was made is removed."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _own(target: Target, folder: str) -> Bus:
-    return open_bus(
-        target.bus,
-        role=Role.MASTER,
-        process=f"cli{os.getpid()}",
-        machine=target.machine,
-        config=BusConfig(run_directory=folder),
-    )
+    try:
+        return open_bus(
+            target.bus,
+            role=Role.MASTER,
+            process=f"cli{os.getpid()}",
+            machine=target.machine,
+            config=BusConfig(run_directory=folder),
+        )
+    except ValueError as error:
+        fail(f"{error}; set TMPDIR to a shorter path", FORBIDDEN)
 
 
 # The partner.
@@ -105,16 +131,17 @@ def _own(target: Target, folder: str) -> Bus:
 @contextmanager
 def _partner(target: Target, bus: Bus, name: str, folder: str | None) -> Iterator[None]:
     """Let there be another process, whose tasks have a name, until the end of this."""
-    place = {} if folder is None else {"BUS_RUN_DIR": folder}
-    command = [sys.executable, "-m", __name__, target.bus, bus.machine, name]
-    process = _net.start_process(command, {**os.environ, **place})
+    # Not for the partner, which is this file: it starts sooner without.
+    from bus.demo.processes import environment  # noqa: PLC0415
+
+    place, owner = {}, target.owner
+    if folder is not None:
+        place, owner = {"BUS_RUN_DIR": folder}, None  # whoever runs this has made it
+    whose = [] if owner is None else [str(owner)]
+    command = [sys.executable, "-P", "-m", __name__, target.bus, bus.machine, name]
+    process = _net.start_process([*command, *whose], environment() | place)
     try:
-        try:
-            bus.wait_for(f"{name}/echo", target.timeout_s)
-        except CommandTimeoutError:
-            if (code := _net.exit_code_of(process, 0)) is not None:
-                fail(f"the other process could not join, and ended with {code}")
-            raise
+        _await(process, bus, f"{name}/echo", target.timeout_s)
         yield
     finally:
         assert process.stdin is not None
@@ -124,8 +151,37 @@ def _partner(target: Target, bus: Bus, name: str, folder: str | None) -> Iterato
             process.wait()
 
 
-def _be_partner(bus_name: str, machine: str, name: str) -> None:
-    with open_bus(bus_name, role=Role.SLAVE, process=name, machine=machine) as bus:
+def _await(
+    process: _net.Process[bytes], bus: Bus, task: str, timeout_s: float | None
+) -> None:
+    """Wait until a task of the partner is there; end if that has ended."""
+    assert timeout_s is not None
+    until = _sync.monotonic() + timeout_s
+    while True:
+        left_s = max(0.0, until - _sync.monotonic())
+        try:
+            bus.wait_for(task, min(left_s, _LOOK_S))
+        except CommandTimeoutError:
+            if (code := process.poll()) is not None:
+                fail(f"the other process could not join, and ended with {code}")
+            if not left_s:
+                raise CommandTimeoutError(task, timeout_s) from None
+        else:
+            return
+
+
+def _be_partner(
+    bus_name: str, machine: str, name: str, owner: str | None = None
+) -> None:
+    whose = None if owner is None else int(owner)
+    target = Target(bus_name, machine, as_json=False, timeout_s=None, owner=whose)
+    with open_bus(
+        bus_name,
+        role=Role.SLAVE,
+        process=name,
+        machine=machine,
+        config=BusConfig(access=access_to(target)),
+    ) as bus:
         bus.register(f"{name}/sink", overflow="block", on_command=_take)
         bus.register(f"{name}/echo", on_command=_answer)
         sys.stdin.read()

@@ -15,6 +15,7 @@ import click
 
 from bus.cli.check import EXIT_CODES, show_result
 from bus.cli.news import Ticker
+from bus.cli.numbers import FiniteRange
 from bus.cli.progress import Progress
 from bus.cli.text import warn
 from bus.demo.crew import BUS, PROCESSES_MAX, PROCESSES_MIN, parts_of, struck_of
@@ -43,7 +44,7 @@ SHOWN: Final = 10
     "--seconds",
     default=0.0,
     metavar="N",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     help="Go over the list again until N seconds have passed.",
 )
 @click.option(
@@ -89,9 +90,9 @@ def demo(
     if plant == "half" and processes is not None and not _spares(processes):
         msg = "--plant half takes a worker away: --processes 4 or more spare one"
         raise click.UsageError(msg)
-    from bus.demo.judge import claimed  # noqa: PLC0415 - slow to load
+    from bus.pipeline.folder import claimed  # noqa: PLC0415 - loaded where used
 
-    files = list_files(None if path is None else Path(path))
+    files = list_files(None if path is None else Path(path), without=Path(out))
     with claimed(Path(out)) as folder:
         code = _take_stock(files, folder, seconds, processes, plant)
     sys.exit(code)

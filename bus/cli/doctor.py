@@ -153,10 +153,11 @@ def _java(_: Target) -> Finding:
     from bus.pipeline.session import JAVA_MAJOR_MIN, missing  # noqa: PLC0415
 
     what = "Java and Spark"
-    lacks = missing(drawing=False)
-    if lacks is None:
-        return Finding(what, OK, f"all is there, Java {JAVA_MAJOR_MIN} or newer")
-    return Finding(what, WARN, "bus pipeline cannot run", lacks)
+    if lacks := missing(drawing=False):
+        return Finding(what, WARN, "bus pipeline cannot run", lacks)
+    if lacks := missing():
+        return Finding(what, WARN, "bus pipeline can check, but draw no report", lacks)
+    return Finding(what, OK, f"all is there, Java {JAVA_MAJOR_MIN} or newer")
 
 
 def _pyspark(_: Target) -> Finding:

@@ -139,8 +139,8 @@ def cat(
 def verify(directory: str) -> None:
     """Check headers, marks and checksums of the journals at or below DIR.
 
-    Ends with 1 if something is damaged. A journal that is merely incomplete is not:
-    `bus check` tells.
+    Ends with 1 if something is damaged, else with 4 if something could not be read. A
+    journal that is merely incomplete is neither: `bus check` tells.
     """
     damaged = 0
     problems: list[str] = []
@@ -148,11 +148,13 @@ def verify(directory: str) -> None:
         facts = each.facts()
         damaged += facts.damaged
         problems += each.problems
-        if not facts.damaged:
+        if not each.problems:
             held = f"records {facts.records}, segments {facts.segments}"
             click.echo(f"{hex64(each.id)} ok: {held}")
-    warn(problems)
-    sys.exit(_DAMAGED if damaged else 0)
+    if damaged:
+        warn(problems)
+        sys.exit(_DAMAGED)
+    _end(problems)
 
 
 def _end(problems: list[str]) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import attrs
 import click
 
-from bus.address import check_bus_name, check_machine_name
+from bus.address import Address, check_bus_name, check_machine_name
 from bus.api.membership import open_bus
 from bus.cli.place import access_to, is_served, remedy, user_id
 from bus.config import BusConfig
@@ -51,6 +51,8 @@ __all__ = [
     "Target",
     "ask",
     "fail",
+    "has_name",
+    "is_here",
     "joined",
     "live_options",
     "look_around",
@@ -69,6 +71,7 @@ FORBIDDEN: Final = 4  # by the system, as `bus.cli` says of all that this forbid
 TIMED_OUT: Final = 124
 _ANSWER_S: Final = 10.0  # for an answer, where the verb itself may go on for ever
 _CONNECT_S_MIN: Final = 1.0  # for the master, however short the time is
+_LOOK_S: Final = 0.05  # between two looks who is master
 
 
 @attrs.frozen
@@ -234,7 +237,7 @@ def joined(target: Target, *, patient: bool = False) -> Iterator[Bus]:
         raise
     with bus:
         if not patient:
-            _master(bus)
+            _master(bus, 0.0)
         yield bus
 
 
@@ -274,12 +277,25 @@ class Answers:
     told: list[Mapping[str, Any]]
     missing: dict[str, BusError]
 
+    def complaints(self) -> list[str]:
+        """Say who has not answered, and why, a line each."""
+        return [
+            f"{process} does not tell: {printable(str(error))}"
+            for process, error in self.missing.items()
+        ]
+
+    def complain(self) -> None:
+        """Say who has not answered, apart from what the others have."""
+        for line in self.complaints():
+            click.echo(f"bus: {line}", err=True)
+
     def end(self) -> None:
         """Say who has not answered; end, if anybody has not."""
-        for process, error in self.missing.items():
-            click.echo(
-                f"bus: {process} does not tell: {printable(str(error))}", err=True
-            )
+        self.complain()
+        self.end_quietly()
+
+    def end_quietly(self) -> None:
+        """End, if anybody has not answered; that was said before."""
         if any(isinstance(each, CommandTimeoutError) for each in self.missing.values()):
             sys.exit(TIMED_OUT)
         if self.missing:
@@ -299,12 +315,40 @@ def others(target: Target, bus: Bus) -> list[str]:
     return [master, *_slaves(master, told, bus)]
 
 
+def has_name(target: Target, bus: Bus, name: str) -> bool:
+    """Whether somebody on a bus has a public name, as its master says.
+
+    name: or an address. The master gets a second, however short the time is.
+    """
+    address = Address.parse(name)
+    if not is_here(bus, address):
+        return False
+    wait_s = max(_CONNECT_S_MIN, _answer_s(target))
+    _, told = _ask_master(attrs.evolve(target, timeout_s=wait_s), bus)
+    return address.module in told["users"]
+
+
+def is_here(bus: Bus, address: Address) -> bool:
+    """Whether an address is one of the bus and the machine that a verb has joined."""
+    return address.machine in {None, bus.machine} and address.bus in {None, bus.name}
+
+
 def _ask_master(target: Target, bus: Bus) -> tuple[str, Mapping[str, Any]]:
-    master = _master(bus)
-    answers = ask(target, bus, [master])
-    if answers.missing:
-        raise answers.missing[master]
-    return master, answers.told[0]
+    """Return what the master is called, and what it tells.
+
+    If it is lost another one is asked, as soon as there is one.
+    """
+    until = _sync.monotonic() + _answer_s(target)
+    while True:
+        master = _master(bus, until)
+        answers = ask(target, bus, [master])
+        if not answers.missing:
+            return master, answers.told[0]
+        error = answers.missing[master]
+        is_late = isinstance(error, CommandTimeoutError)
+        if _known_master(bus) == master if is_late else _sync.monotonic() >= until:
+            raise error
+        pause(_LOOK_S)
 
 
 def _slaves(master: str, told: Mapping[str, Any], bus: Bus) -> list[str]:
@@ -324,7 +368,7 @@ def ask(target: Target, bus: Bus, processes: Iterable[str]) -> Answers:
     answers = Answers([], {})
     if not names:
         return answers
-    timeout_s = _ANSWER_S if target.timeout_s is None else target.timeout_s
+    timeout_s = _answer_s(target)
     thread = bus.here()
     heard: dict[str, Response] = {}
 
@@ -346,6 +390,11 @@ def ask(target: Target, bus: Bus, processes: Iterable[str]) -> Answers:
     return answers
 
 
+def _answer_s(target: Target) -> float:
+    """Return how long an answer is waited for, in seconds."""
+    return _ANSWER_S if target.timeout_s is None else target.timeout_s
+
+
 def _without(told: Mapping[str, Any], asker: str) -> Mapping[str, Any]:
     """Leave out what is there only because somebody looks."""
     kept = {
@@ -358,14 +407,28 @@ def _without(told: Mapping[str, Any], asker: str) -> Mapping[str, Any]:
 def silence(process: str, error: BusError) -> BusError:
     """Say that a process does not answer; its name is known, so it is there."""
     if isinstance(error, UnresolvedError):
-        return CommandTimeoutError(process, error.waited_s)
+        # Which may be a little below 0 where nothing was to be waited for.
+        return CommandTimeoutError(process, max(0.0, error.waited_s))
     if isinstance(error, CommandTimeoutError):
         return CommandTimeoutError(process, error.timeout_s)
     return error
 
 
-def _master(bus: Bus) -> str:
-    """Return what the master is called."""
+def _master(bus: Bus, until: float) -> str:
+    """Return what the master is called; wait until there is one, or time is up.
+
+    until: on the clock of `_sync.monotonic`.
+    """
+    while (master := _known_master(bus)) is None:
+        if _sync.monotonic() >= until:
+            where = run_base() / bus.name
+            fail(f"the master of bus {bus.name!r} does not answer: {where}", TIMED_OUT)
+        pause(_LOOK_S)
+    return master
+
+
+def _known_master(bus: Bus) -> str | None:
+    """Return what the master is called; None if there is none just now."""
     comm = bus._comm
     assert comm is not None
     remote = comm.remote
@@ -373,8 +436,7 @@ def _master(bus: Bus) -> str:
         lambda: (remote.stands, remote.neighbours.master())
     )
     if not stands:
-        where = run_base() / bus.name
-        fail(f"the master of bus {bus.name!r} does not answer: {where}", TIMED_OUT)
+        return None
     assert isinstance(master.key[1], str)
     return master.key[1]
 

@@ -12,6 +12,7 @@ from bus.cli.live import (
     Answers,
     Target,
     fail,
+    is_here,
     joined,
     live_options,
     look_around,
@@ -136,10 +137,14 @@ def route(target: Target, name: str, sender: str | None) -> None:
     Ends with 1 if nobody has it as a public name.
     """
     try:
-        module = Address.parse(name).module
+        address = Address.parse(name)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="NAME") from None
+    module = address.module
     with joined(target) as bus:
+        if not is_here(bus, address):
+            where = f"on bus {target.bus!r} of machine {bus.machine!r}"
+            fail(f"nobody has the public name {name!r} {where}")
         answers = look_around(target, bus)
     owner = answers.told[0]["users"].get(module)
     if owner is None:
@@ -150,6 +155,8 @@ def route(target: Target, name: str, sender: str | None) -> None:
         if sender in {None, told["process"]}
     ]
     if not ways:
+        if sender in answers.missing:
+            answers.end()
         fail(f"no process {sender!r} on bus {target.bus!r}")
     if target.as_json:
         found = [attrs.asdict(each) for each in ways]

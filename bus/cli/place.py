@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 import stat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from bus.access import AccessList, Grant
 from bus.errors import AccessDeniedError
@@ -23,15 +23,20 @@ if TYPE_CHECKING:
 
 __all__ = ["access_to", "is_served", "remedy", "run_directory", "user_id"]
 
+_USER_MAX: Final = 2**32 - 2  # the number above it stands for nobody
+
 
 def user_id(text: str) -> int:
     """Read a user, by name or number.
 
     Raises:
-        ValueError: there is none of that name.
+        ValueError: there is none of that name, or no system has one of that number.
     """
     if text.isdecimal():
-        return int(text)
+        number = int(text)
+        if number > _USER_MAX:
+            raise ValueError(f"users have numbers up to {_USER_MAX}, not {text}")
+        return number
     try:
         return pwd.getpwnam(text).pw_uid
     except KeyError:
@@ -83,14 +88,25 @@ def _check_base(target: Target) -> None:
     """Check the folder of all buses alone: this one is not there, and is not made."""
     base = run_base()
     try:
-        base.lstat()
-    except FileNotFoundError:
-        base.parent.stat()  # what is to be made needs that
-        return
-    try:
-        RunDirectory("", _access_at(base, target))
+        if _is_there(base):
+            RunDirectory("", _access_at(base, target))
+        else:
+            base.parent.stat()  # what is to be made needs that
     except AccessDeniedError as error:
-        raise AccessDeniedError(f"join bus {target.bus!r}", error.fact) from None
+        fact = error.fact
+    except OSError as error:
+        fact = f"{error.filename or base}: {error.strerror or error}"
+    else:
+        return
+    raise AccessDeniedError(f"join bus {target.bus!r}", fact)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def remedy(target: Target, error: Exception) -> str:

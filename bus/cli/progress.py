@@ -26,7 +26,8 @@ class Progress:
         self._status: Status | None = None
 
     def __enter__(self) -> Self:
-        if (sys.stderr if self._stderr else sys.stdout).isatty():
+        stream = sys.stderr if self._stderr else sys.stdout
+        if stream is not None and stream.isatty():  # None: closed by who started us
             from rich.console import Console  # noqa: PLC0415 - for terminals only
 
             self._status = Console(stderr=self._stderr).status("…")

@@ -15,6 +15,7 @@ from bus.cli.live import (
     TIMED_OUT,
     Target,
     fail,
+    has_name,
     joined,
     live_options,
     parsed,
@@ -63,13 +64,16 @@ def _present(target: Target, bus: Bus, name: str) -> float:
 
     Raises:
         UnresolvedError: nobody took it in time.
+        CommandTimeoutError: somebody has it, and did not say so in time.
     """
+    assert target.timeout_s is not None
     begun = _sync.monotonic()
     try:
         bus.wait_for(name, target.timeout_s)
     except CommandTimeoutError as error:
+        if has_name(target, bus, name):
+            raise
         raise UnresolvedError(name, error.timeout_s) from None
-    assert target.timeout_s is not None
     return max(0.0, target.timeout_s - (_sync.monotonic() - begun))
 
 

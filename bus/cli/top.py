@@ -18,6 +18,7 @@ from bus.cli.live import (
     pause,
     to_json,
 )
+from bus.cli.numbers import FiniteRange
 from bus.cli.text import show_table, table_lines
 from queuebroker import _sync
 
@@ -66,7 +67,7 @@ class _Row:
 @click.option(
     "--interval",
     "interval_s",
-    type=click.FloatRange(min=0.1, max=3600),
+    type=FiniteRange(min=0.1, max=3600),
     default=1.0,
     show_default=True,
     metavar="SECONDS",
@@ -83,7 +84,8 @@ def top(target: Target, *, once: bool, interval_s: float, count: int | None) -> 
     """Show what each process does: messages a second, what waits, what was dropped.
 
     The second look is the first that knows how many a second. --timeout is for each
-    answer.
+    answer. Ends with 1 if a process did not tell at the last look, with 124 if it did
+    not in time.
     """
     if once and count is not None:
         raise click.UsageError("--once is one look: --count goes without it")
@@ -98,12 +100,14 @@ def top(target: Target, *, once: bool, interval_s: float, count: int | None) -> 
             answers.end()
             return
         try:
-            _watch(target, bus, interval_s, count)
+            answers = _watch(target, bus, interval_s, count)
         except KeyboardInterrupt:
             return  # that is how it ends
+    answers.end_quietly()
 
 
-def _watch(target: Target, bus: Bus, interval_s: float, count: int | None) -> None:
+def _watch(target: Target, bus: Bus, interval_s: float, count: int | None) -> Answers:
+    """Show one look after the other; return what the last one found."""
     looks: Iterator[int] = itertools.count() if count is None else iter(range(count))
     before: dict[str, int] = {}
     seen_at = _sync.monotonic()
@@ -116,7 +120,8 @@ def _watch(target: Target, bus: Bus, interval_s: float, count: int | None) -> No
             rows = _rows(answers, before, now - seen_at)
             before = {row.process: row.messages for row in rows}
             seen_at = now
-            show(rows)
+            show(rows, answers)
+    return answers
 
 
 class _Printed:
@@ -125,13 +130,13 @@ class _Printed:
     def __init__(self, target: Target) -> None:
         self._as_json: Final = target.as_json
 
-    def __enter__(self) -> Callable[[list[_Row]], None]:
+    def __enter__(self) -> Callable[[list[_Row], Answers], None]:
         return self._show
 
     def __exit__(self, *_: object) -> None:
         """Leave what was printed."""
 
-    def _show(self, rows: list[_Row]) -> None:
+    def _show(self, rows: list[_Row], answers: Answers) -> None:
         if self._as_json:
             lines = [to_json(attrs.asdict(row)) for row in rows]
         else:
@@ -139,33 +144,64 @@ class _Printed:
         for line in lines:
             click.echo(line)
         sys.stdout.flush()
+        answers.complain()
 
 
 class _Screen:
-    """Shows each look in the place of the last one, on a terminal."""
+    """Shows each look in the place of the last one, on a terminal.
+
+    What is wider than that is several tables, so that none of it is missing.
+    """
 
     def __init__(self) -> None:
         from rich.live import Live  # noqa: PLC0415 # slow to load, for terminals only
 
         self._live: Final = Live(auto_refresh=False)
 
-    def __enter__(self) -> Callable[[list[_Row]], None]:
+    def __enter__(self) -> Callable[[list[_Row], Answers], None]:
         self._live.__enter__()
         return self._show
 
     def __exit__(self, *_: object) -> None:
         self._live.__exit__(None, None, None)
 
-    def _show(self, rows: list[_Row]) -> None:
+    def _show(self, rows: list[_Row], answers: Answers) -> None:
         from rich.text import Text  # noqa: PLC0415 # likewise
 
-        head, *lines = table_lines(_HEAD, _cells(rows))
-        text = Text(f"{head}\n", style="bold", no_wrap=True)
-        text.append("\n".join(lines), style="not bold")
+        text = Text()
+        for head, *lines in _tables(_cells(rows), self._live.console.width):
+            text.append(f"{head}\n", style="bold")
+            text.append("".join(f"{line}\n" for line in lines))
+        text.append("".join(f"{line}\n" for line in answers.complaints()))
+        text.rstrip()
         self._live.update(text, refresh=True)
 
 
-def _display(target: Target) -> AbstractContextManager[Callable[[list[_Row]], None]]:
+def _tables(cells: list[list[object]], width: int) -> Iterator[list[str]]:
+    """Yield the lines of tables no wider than a screen that have all columns.
+
+    Each begins with the first column, which says whose line it is, and has at least one
+    more.
+    """
+    taken = [0]
+    for column in range(1, len(_HEAD)):
+        wider = _table(cells, [*taken, column])
+        if len(taken) > 1 and max(map(len, wider)) > width:
+            yield _table(cells, taken)
+            taken = [0]
+        taken.append(column)
+    yield _table(cells, taken)
+
+
+def _table(cells: list[list[object]], columns: list[int]) -> list[str]:
+    """Return the lines of a table of some columns, the head first."""
+    rows = [[row[column] for column in columns] for row in cells]
+    return list(table_lines([_HEAD[column] for column in columns], rows))
+
+
+def _display(
+    target: Target,
+) -> AbstractContextManager[Callable[[list[_Row], Answers], None]]:
     if sys.stdout.isatty() and not target.as_json:
         return _Screen()
     return _Printed(target)

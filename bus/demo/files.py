@@ -45,13 +45,17 @@ class FileList:
         return (self.root / self.paths[index]).read_bytes()
 
 
-def list_files(folder: Path | None) -> FileList:
+def list_files(folder: Path | None, *, without: Path | None = None) -> FileList:
     """List the files below a folder, by default Python's own standard library.
 
     Only regular files count; links are not followed.
 
+    without: a folder that is passed over where it lies below the other: the results
+      of an earlier run, which are removed while this one reads.
+
     Raises:
-        DemoError: it is no folder, cannot be read, or has no file.
+        DemoError: it is no folder, cannot be read, has no file, or is, or lies in, the
+          one to pass over.
     """
     if folder is None:
         root = Path(sysconfig.get_paths()["stdlib"])
@@ -62,8 +66,9 @@ def list_files(folder: Path | None) -> FileList:
             lack = "is not a folder" if root.exists() else "does not exist"
             msg = f"cannot take stock: {folder} {lack}"
             raise DemoError(msg)
+    apart = None if without is None else _place_below(root, without)
     problems: list[str] = []
-    paths = sorted(_walk(root, problems, python_only=folder is None))
+    paths = sorted(_walk(root, apart, problems, python_only=folder is None))
     if not paths:
         reason = f": {problems[0]}" if problems else ""
         msg = f"cannot take stock: no file in {root}{reason}"
@@ -72,13 +77,32 @@ def list_files(folder: Path | None) -> FileList:
     return FileList(root, title, tuple(paths), tuple(problems))
 
 
-def _walk(root: Path, problems: list[str], *, python_only: bool) -> Iterator[str]:
+def _place_below(root: Path, without: Path) -> Path | None:
+    """Where a walk from a root meets a folder; None if it does not.
+
+    Raises:
+        DemoError: the root lies in that folder.
+    """
+    top, apart = (Path(os.path.realpath(path)) for path in (root, without))
+    if top.is_relative_to(apart):
+        raise DemoError(
+            f"cannot take stock: {root} is, or lies in, {without}, where the results"
+            " go; name another with --out"
+        )
+    return root / apart.relative_to(top) if apart.is_relative_to(top) else None
+
+
+def _walk(
+    root: Path, apart: Path | None, problems: list[str], *, python_only: bool
+) -> Iterator[str]:
     def unreadable(error: OSError) -> None:
         problems.append(f"cannot read folder {error.filename}: {error.strerror}")
 
     for folder, folders, names in os.walk(root, onerror=unreadable):
         if python_only:
             folders[:] = [name for name in folders if name not in _APART]
+        if apart is not None and apart.parent == Path(folder):
+            folders[:] = [name for name in folders if name != apart.name]
         for name in names:
             path = Path(folder, name)
             if python_only and path.suffix != ".py":

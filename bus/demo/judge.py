@@ -7,30 +7,27 @@ afterwards. The report is Spark's.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import attrs
 
-from bus.errors import DemoError, PipelineError
+from bus.errors import DemoError
 from bus.journal import results
 from bus.journal.checker import check
 from bus.journal.reader import open_journals
 from bus.journal.wording import counted
-from bus.pipeline.folder import MARKER, OutFolder
-from bus.pipeline.run import run_pipeline
+from bus.pipeline.run import run_in
 from bus.pipeline.session import missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from bus.journal.results import Result
+    from bus.pipeline.folder import OutFolder
 
-__all__ = ["Judgement", "claimed", "clear", "journals_of", "judge"]
+__all__ = ["Judgement", "clear", "journals_of", "judge"]
 
 
 @attrs.frozen(slots=True)
@@ -44,29 +41,6 @@ class Judgement:
     lack: str | None = None
 
 
-@contextmanager
-def claimed(out: Path) -> Iterator[OutFolder]:
-    """A folder for the results, in which no other demo is at work meanwhile.
-
-    What an earlier run has left in it stays until `clear`.
-
-    Raises:
-        DemoError: it is not ours and not empty, or cannot be written, or another demo
-          is at work there.
-    """
-    with _told_in_one_line(out):
-        folder = OutFolder.claim(out)
-        # A program that is started does not inherit it, and the kernel lets go of it
-        # when this process ends, however that happens.
-        lock = os.open(out / MARKER, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        with _told_in_one_line(out):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield folder
-    finally:
-        os.close(lock)
-
-
 def clear(folder: OutFolder, own: Path) -> None:
     """Remove what an earlier run left in a folder, now that another one is certain.
 
@@ -75,31 +49,17 @@ def clear(folder: OutFolder, own: Path) -> None:
     Raises:
         DemoError: it cannot be removed.
     """
-    with _told_in_one_line(folder.path):
+    try:
         folder.clear()
+    except OSError as error:
+        msg = f"cannot write to {error.filename or folder.path}: {error.strerror}"
+        raise DemoError(msg) from None
     for journal in journals_of(folder).glob("*/*"):
         if journal != own:
             shutil.rmtree(journal, ignore_errors=True)
     for machine in journals_of(folder).iterdir():
         if machine != own.parent:
             shutil.rmtree(machine, ignore_errors=True)
-
-
-@contextmanager
-def _told_in_one_line(out: Path) -> Iterator[None]:
-    """Whatever keeps us from writing there, as what a user can look up."""
-    try:
-        yield
-    except PipelineError as error:
-        raise DemoError(str(error)) from None
-    except BlockingIOError:
-        raise DemoError(
-            f"cannot write to {out}: another demo is at work there; wait for it, or"
-            " name another with --out"
-        ) from None
-    except OSError as error:
-        msg = f"cannot write to {error.filename or out}: {error.strerror}"
-        raise DemoError(msg) from None
 
 
 def journals_of(folder: OutFolder) -> Path:
@@ -125,7 +85,7 @@ def judge(
     journals = journals_of(folder)
     _check_recorded(journals, own, processes)
     if lack is None:
-        return Judgement(run_pipeline(journals, folder.path, progress=progress))
+        return Judgement(run_in(folder, journals, progress=progress))
     progress("checking the record")
     found = check(open_journals(journals))
     results.write(

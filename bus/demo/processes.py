@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bus.demo.files import FileList
     from bus.journal.writer import Journal
 
-__all__ = ["Processes"]
+__all__ = ["Processes", "environment"]
 
 # With one unread behind the one at work, a worker need not wait for the lister; and if
 # it is killed, the bus has to say more than one thing.
@@ -94,7 +94,7 @@ class Processes:
         )
         channels = {name: new_channel() for name in self.names}
         for name in self.names:
-            self._running[name] = _net.start_process(_COMMAND, _environment())
+            self._running[name] = _net.start_process(_COMMAND, environment())
         for part in self._parts:
             channel = channels[part.name]
             job = Job.of(part, self._files, self._journals, address, channel)
@@ -199,7 +199,7 @@ def _close(process: _net.Process[bytes]) -> None:
         process.stdin.close()
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return that of this process, in which the same packages are found."""
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}

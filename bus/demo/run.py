@@ -105,12 +105,19 @@ def _demo_bus(journal: Journal) -> Iterator[Bus]:
                 f"cannot open bus {BUS!r}: another demo is running on it in {where};"
                 " wait for it, or set BUS_RUN_DIR to another directory"
             ) from None
-        if isinstance(error, ValueError):
-            msg = f"cannot open bus {BUS!r}: {error}; name another by BUS_RUN_DIR"
+        if isinstance(error, (ValueError, OSError)):
+            fact = _fact(error)
+            msg = f"cannot open bus {BUS!r}: {fact}; name another by BUS_RUN_DIR"
             raise DemoError(msg) from None
         raise
     with bus:
         yield bus
+
+
+def _fact(error: ValueError | OSError) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _discard(journal: Journal) -> None:

@@ -1,9 +1,9 @@
 """All of it: journals -> tables -> verdicts and violations -> report.
 
-`run_pipeline` is what `bus pipeline all` and the demo call. Each stage writes its
-tables and the next reads them, so that nothing is computed twice and everything that
-is said can be looked up. Nothing here prints: the caller is told through `progress`,
-and finds in the `Result` what could not be read.
+`run_pipeline` is what `bus pipeline all` calls, and `run_in` what the demo does. Each
+stage writes its tables and the next reads them, so that nothing is computed twice and
+everything that is said can be looked up. Nothing here prints: the caller is told
+through `progress`, and finds in the `Result` what could not be read.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import attrs
 from bus.errors import PipelineError
 from bus.journal.format import RECORD_BYTES
 from bus.journal.reader import open_journals
-from bus.pipeline.folder import OutFolder
-from bus.pipeline.session import missing, session
+from bus.pipeline.folder import OutFolder, claimed
+from bus.pipeline.session import missing, missing_packages, session
 
 if TYPE_CHECKING:
     import os
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bus.journal.results import Result
     from bus.pipeline.rules import Tables
 
-__all__ = ["draw_report", "run_pipeline"]
+__all__ = ["draw_report", "run_in", "run_pipeline"]
 
 
 def run_pipeline(
@@ -49,13 +49,26 @@ def run_pipeline(
 
     Raises:
         JournalError: there is no journal, or a folder cannot be read.
-        PipelineError: Spark cannot run here, `out` cannot be used, or Spark failed.
+        PipelineError: Spark cannot run here, `out` cannot be used, another run is at
+          work there, or Spark failed.
     """
     lack = missing(drawing=report)
     if lack is not None:
         raise PipelineError(lack)
+    with claimed(Path(out)) as folder:
+        return run_in(folder, journals, report=report, master=master, progress=progress)
+
+
+def run_in(
+    folder: OutFolder,
+    journals: str | os.PathLike[str],
+    *,
+    report: bool = True,
+    master: str = "local[*]",
+    progress: Callable[[str], None] = lambda _: None,
+) -> Result:
+    """As `run_pipeline`, in a folder that the caller has claimed."""
     records = _estimate(journals)
-    folder = OutFolder.claim(Path(out))
     folder.clear()
     progress("starting Spark")
     with (
@@ -73,7 +86,7 @@ def run_pipeline(
             _summarize(folder, tables)
     if report:
         progress("drawing the report")
-        result = attrs.evolve(result, report=draw_report(folder.path))
+        result = attrs.evolve(result, report=_write(folder, _page(folder)))
     return result
 
 
@@ -81,12 +94,30 @@ def draw_report(out: str | os.PathLike[str]) -> Path:
     """Draw the report of an earlier run again, from its tables; needs no Spark.
 
     Raises:
-        PipelineError: no run has left its results there.
+        PipelineError: something is not installed, no run has left its results there,
+          they cannot be read, or another run is at work there.
     """
+    lack = missing_packages()
+    if lack is not None:
+        raise PipelineError(lack)
+    folder = OutFolder.reopen(Path(out))
+    with folder.locked():
+        try:
+            page = _page(folder)
+        except (ValueError, OSError) as error:  # pyarrow's own are both
+            msg = f"cannot read the results in {out}: run `bus pipeline all` again"
+            raise PipelineError(msg) from error
+        return _write(folder, page)
+
+
+def _page(folder: OutFolder) -> str:
     from bus.pipeline.report import render  # noqa: PLC0415 - loaded where used
 
-    folder = OutFolder.reopen(Path(out))
-    folder.report.write_text(render(folder), encoding="utf-8")
+    return render(folder)
+
+
+def _write(folder: OutFolder, page: str) -> Path:
+    folder.report.write_text(page, encoding="utf-8")
     return folder.report
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["build_session", "missing", "session"]
+__all__ = ["build_session", "missing", "missing_packages", "session"]
 
 JAVA_MAJOR_MIN: Final = 17
 HEAP_GIB_MAX: Final = 4
@@ -78,10 +78,8 @@ def missing(*, drawing: bool = True) -> str | None:
 
     drawing: whether the report is wanted too, which needs two more packages.
     """
-    wanted = _PACKAGES + (_DRAWING if drawing else ())
-    absent = [name for name in wanted if importlib.util.find_spec(name) is None]
-    if absent:
-        return f"{', '.join(absent)} not installed: {_EXTRA}"
+    if lack := missing_packages(drawing=drawing):
+        return lack
     java = _java()
     if java is None:
         return (
@@ -96,6 +94,13 @@ def missing(*, drawing: bool = True) -> str | None:
             " newer, or set JAVA_HOME to one"
         )
     return None
+
+
+def missing_packages(*, drawing: bool = True) -> str | None:
+    """As `missing`, of packages alone: who only draws a report needs no Java."""
+    wanted = _PACKAGES + (_DRAWING if drawing else ())
+    absent = [name for name in wanted if importlib.util.find_spec(name) is None]
+    return f"{', '.join(absent)} not installed: {_EXTRA}" if absent else None
 
 
 def build_session(

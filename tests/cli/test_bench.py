@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.verbs import read, verb
-from tests.processes import run
-from tests.support import until
+from tests.cli.verbs import program, read, verb
+from tests.processes import run, start
+from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,6 +19,25 @@ if TYPE_CHECKING:
 
 BRIEF = ("--seconds", "0.05")
 WORDS = "from bus.cli import main; main(prog_name='bus')"
+OWNER = 4321
+
+# A master of another user, who lets in whoever runs the test.
+_HOST = f"""
+    import os, sys, tempfile
+    from bus import AccessList, BusConfig, Role, open_bus
+    with tempfile.TemporaryDirectory(prefix="qb-") as folder:
+        # What is to be imported is, while it can be read.
+        with open_bus("rehearsal", config=BusConfig(run_directory=folder)) as bus:
+            bus.register("a", on_command=lambda message: message.payload)
+            bus.call("a", 1)
+    os.setgroups([])
+    os.setgid({OWNER})
+    os.setuid({OWNER})
+    config = BusConfig(access=AccessList(uids=[{OWNER}, 0]))
+    with open_bus("bus1", role=Role.MASTER, machine="machine", config=config):
+        print("open", flush=True)
+        sys.stdin.readline()
+"""
 
 
 def test_it_measures_on_a_live_bus_and_leaves_nothing_there(alpha: Far) -> None:
@@ -77,8 +98,86 @@ def test_a_partner_that_cannot_join_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     )
 
 
+def test_a_partner_that_has_ended_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    begun = time.monotonic()
+
+    result = verb("bench", *BRIEF, "--timeout", "60")
+
+    assert result.exit_code == 1
+    assert time.monotonic() - begun < 30
+
+
+def test_a_place_whose_path_is_too_long_for_a_bus_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / ("x" * 90)
+    place.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+
+    result = verb("bench", *BRIEF)
+
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert result.stderr.startswith("bus: run directory must leave room")
+    assert result.stderr.endswith("; set TMPDIR to a shorter path\n")
+    assert len(result.stderr.splitlines()) == 1
+    assert list(place.iterdir()) == []
+
+
+def test_the_partner_imports_nothing_from_where_it_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bus.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+
+    assert read("bench", *BRIEF)["round_trips"] >= 10
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_the_partner_trusts_whom_the_verb_trusts(own_run_directory: Path) -> None:
+    own_run_directory.mkdir(0o700)
+    os.chown(own_run_directory, OWNER, OWNER)
+
+    with start(_HOST) as host:
+        assert host.stdout is not None
+        assert host.stdout.readline() == "open\n"
+
+        told = read("bench", *BRIEF, "--owner", OWNER)
+
+        assert host.communicate("\n", timeout=LIMIT_S) == ("", "")
+    assert told["live"] is True
+    assert told["round_trips"] >= 10
+
+
+def test_whoever_is_told_to_end_leaves_nothing_behind(
+    own_run_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its place is short enough there."""
+    own_run_directory.mkdir(0o700)
+    monkeypatch.setenv("TMPDIR", str(own_run_directory))
+
+    with program("bench", "--seconds", "60") as measuring:
+        until(
+            lambda: any(own_run_directory.glob("bus-*/bus1/Slave*")),
+            "the partner is there",
+        )
+        measuring.terminate()
+        told = measuring.communicate(timeout=LIMIT_S)
+
+    assert (measuring.returncode, told) == (4, ("", "bus: interrupted\n"))
+    assert list(own_run_directory.iterdir()) == []
+
+
 @pytest.mark.parametrize(
-    "wrong", [("--seconds", "0"), ("--seconds", "x"), ("--bytes", "-1")]
+    "wrong",
+    [
+        ("--seconds", "0"),
+        ("--seconds", "x"),
+        ("--seconds", "nan"),
+        ("--bytes", "-1"),
+    ],
 )
 def test_what_cannot_be_measured_is_a_mistake_in_usage(wrong: tuple[str, str]) -> None:
     assert verb("bench", *wrong).exit_code == 2

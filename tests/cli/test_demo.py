@@ -17,7 +17,7 @@ from bus.demo.files import FileList
 from bus.demo.plant import DEEDS, FAULTS
 from bus.demo.stock import Stock, serial_stock
 from bus.journal.writer import Journal
-from bus.pipeline.folder import MARKER
+from bus.pipeline.folder import claimed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -188,15 +188,18 @@ def test_a_run_that_is_refused_leaves_what_an_earlier_one_found(
     assert len(list((out / "journal").glob("*/*"))) == 1
 
 
-def test_a_run_that_is_refused_leaves_no_journal_in_a_new_folder(
+def test_a_run_that_is_refused_leaves_nothing_in_a_new_folder(
     folder: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "out"
+    absent, empty = tmp_path / "absent", tmp_path / "empty"
+    empty.mkdir()
 
     with open_bus("demo", role=Role.MASTER):
-        _demo(folder, "--out", out)
+        for out in (absent, empty):
+            assert _demo(folder, "--out", out).exit_code == 4
 
-    assert [path.name for path in out.iterdir()] == [MARKER]
+    assert not absent.exists()
+    assert list(empty.iterdir()) == []
 
 
 def test_a_folder_in_which_another_is_at_work_is_refused(
@@ -207,12 +210,12 @@ def test_a_folder_in_which_another_is_at_work_is_refused(
     _demo(folder, "--out", out)
     before = _files(out)
 
-    with judge.claimed(out):
+    with claimed(out):
         ran = _demo(folder, "--out", out)
 
     assert (ran.exit_code, ran.output) == (
         4,
-        f"bus: cannot write to {out}: another demo is at work there; wait for it, or"
+        f"bus: cannot write to {out}: another run is at work there; wait for it, or"
         " name another with --out\n",
     )
     assert _files(out) == before
@@ -277,6 +280,47 @@ def test_the_path_of_a_run_directory_that_is_too_long_is_one_line(
     assert ran.exit_code == 4
     [line] = ran.stderr.splitlines()
     assert line.startswith("bus: cannot open bus 'demo': run directory must leave room")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--processes", "2")])
+def test_where_no_run_directory_can_be_made_the_setting_is_named(
+    folder: Path,
+    tmp_path: Path,
+    own_run_directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+) -> None:
+    place = own_run_directory / "no"  # nor is what it would be in
+    monkeypatch.setenv("BUS_RUN_DIR", str(place))
+
+    ran = _demo(folder, "--out", tmp_path / "out", *arguments)
+
+    assert (ran.exit_code, ran.stderr) == (
+        4,
+        f"bus: cannot open bus 'demo': {place}: No such file or directory; name"
+        " another by BUS_RUN_DIR\n",
+    )
+
+
+def test_results_are_not_what_stock_is_taken_of(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    runs = [_demo("."), _demo(".")]
+
+    for ran in runs:
+        assert ran.exit_code == 0, ran.output
+        assert "found 12 files, 30 bytes, " in ran.output
+
+
+def test_stock_is_not_taken_of_where_the_results_go(folder: Path) -> None:
+    before = _files(folder)
+
+    ran = _demo(folder, "--out", folder)
+
+    assert ran.exit_code == 4
+    assert ran.output.startswith(f"bus: cannot take stock: {folder} is, or lies in, ")
+    assert _files(folder) == before
 
 
 def test_one_file_is_one_file(tmp_path: Path) -> None:
@@ -361,6 +405,8 @@ def test_a_folder_that_is_not_ours_is_refused(folder: Path, tmp_path: Path) -> N
         ("--plant", "gremlin"),
         ("--seconds", "-1"),
         ("--seconds", "soon"),
+        ("--seconds", "nan"),
+        ("--seconds", "inf"),
         ("--processes", "1"),
         ("--processes", "65"),
         ("--processes", "some"),

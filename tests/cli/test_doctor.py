@@ -118,6 +118,22 @@ def test_few_descriptors_are_told(
     ]
 
 
+def test_a_report_that_cannot_be_drawn_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Though `bus pipeline check` has all it needs."""
+
+    def missing(*, drawing: bool = True) -> str | None:
+        return "matplotlib not installed: pip install it" if drawing else None
+
+    monkeypatch.setattr(session, "missing", missing)
+
+    found = findings()["Java and Spark"]
+
+    assert (found["state"], found["do"]) == ("warn", missing())
+    assert found["fact"] == "bus pipeline can check, but draw no report"
+
+
 def test_what_a_bus_can_do_without_is_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -183,6 +183,33 @@ def test_a_journal_of_which_no_segment_can_be_read_is_in_no_known_state(
     assert result.stderr == f"bus: cannot read {segment}: Is a directory\n"
 
 
+def test_a_journal_of_which_no_segment_can_be_read_is_not_verified(
+    tmp_path: Path,
+) -> None:
+    paths = store(clean(1, journals=2, channels=6, steps=20), tmp_path)
+    segment = unreadable(paths[0])
+
+    result = invoke("verify", tmp_path)
+
+    assert result.exit_code == 4
+    (line,) = result.stdout.splitlines()
+    assert line.startswith(f"{journal_id(1):016x} ok: ")
+    assert result.stderr == f"bus: cannot read {segment}: Is a directory\n"
+
+
+def test_damage_is_told_by_the_exit_code_before_what_cannot_be_read(
+    tmp_path: Path,
+) -> None:
+    history = clean(1, journals=2, channels=6, steps=20)
+    paths = store(history, tmp_path, conditions={1: Condition(damaged=True)})
+    unreadable(paths[0])
+
+    result = invoke("verify", tmp_path)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert len(result.stderr.splitlines()) == 2
+
+
 def test_what_can_be_read_is_shown_before_the_exit_code_tells_of_the_rest(
     tmp_path: Path,
 ) -> None:

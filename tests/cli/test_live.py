@@ -8,17 +8,26 @@ import re
 import signal
 import time
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
+from bus.cli import live
 from bus.cli.live import Answers
-from bus.errors import PeerLostError
+from bus.errors import (
+    BusError,
+    CommandTimeoutError,
+    InDoubtError,
+    PeerLostError,
+    UnresolvedError,
+)
 from bus.links.socket_network import SocketNetwork
 from tests.cli.verbs import MACHINE, verb
 from tests.links.real import Far
 from tests.processes import run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 LIVE = [
@@ -90,6 +99,7 @@ def test_another_bus_is_not_this_one() -> None:
         (("listen", "a", "--count", "0"), "0 is not in the range"),
         (("wait-for", ""), "'' is no address"),
         (("top", "--interval", "0"), "0.0 is not in the range"),
+        (("top", "--interval", "nan"), "Invalid value for '--interval': "),
         (("monitor", "--type", "LETTER"), "'LETTER' is not one of"),
     ],
     ids=lambda each: " ".join(each)[:30] if isinstance(each, tuple) else None,
@@ -269,6 +279,75 @@ def test_who_does_not_tell_for_another_reason_is_no_timeout(
 
     assert ended.value.code == 1
     assert capsys.readouterr().err.startswith("bus: beta does not tell: no answer")
+
+
+@pytest.mark.usefixtures("alpha")
+def test_no_time_at_all_is_not_less_than_that() -> None:
+    result = verb("tree", "--timeout", "0")
+
+    assert (result.exit_code, result.stdout) == (124, "")
+    assert result.stderr == "bus: no answer from 'alpha': waited for 0 s\n"
+    late = live.silence("beta", UnresolvedError("_bus/beta", -0.0001))
+    assert str(late) == "no answer from 'beta': waited for 0 s"
+
+
+# One master after the other.
+
+
+TOLD = {"processes": ["beta"], "users": {}}
+
+
+@pytest.fixture
+def masters(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """Give who is master at each look but the last, which stays; None for nobody."""
+    looks: list[str | None] = []
+    monkeypatch.setattr(
+        live, "_known_master", lambda _: looks.pop(0) if len(looks) > 1 else looks[0]
+    )
+    monkeypatch.setattr(live, "pause", lambda _: None)
+    return looks
+
+
+def others_if(monkeypatch: pytest.MonkeyPatch, *errors: BusError) -> list[str]:
+    """Look for processes where questions fail, one after the other, and then none."""
+    left = list(errors)
+
+    def ask(_: object, __: object, processes: Iterable[str]) -> Answers:
+        [master] = processes
+        return Answers([], {master: left.pop(0)}) if left else Answers([TOLD], {})
+
+    monkeypatch.setattr(live, "ask", ask)
+    return live.others(Mock(timeout_s=60.0), Mock())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [PeerLostError("alpha"), InDoubtError("alpha"), CommandTimeoutError("alpha", 1.0)],
+    ids=lambda error: type(error).__name__,
+)
+def test_where_the_master_is_lost_the_next_one_is_asked(
+    error: BusError, masters: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masters += ["alpha", None, "beta"]
+
+    assert others_if(monkeypatch, error) == ["beta"]
+
+
+def test_a_master_is_waited_for(
+    masters: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masters += [None, None, "beta"]
+
+    assert others_if(monkeypatch) == ["beta"]
+
+
+def test_a_master_that_stays_and_does_not_answer_is_not_asked_again(
+    masters: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masters.append("alpha")
+
+    with pytest.raises(CommandTimeoutError):
+        others_if(monkeypatch, CommandTimeoutError("alpha", 1.0))
 
 
 def test_the_options_are_the_same_for_all() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import signal
 from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
@@ -173,12 +175,33 @@ def test_a_route_says_why() -> None:
     [
         (("nobody",), "bus: nobody has the public name 'nobody' on bus 'bus1'\n"),
         (("echo", "--from", "omega"), "bus: no process 'omega' on bus 'bus1'\n"),
+        (
+            ("ism://bus2@machine/echo",),
+            "bus: nobody has the public name 'ism://bus2@machine/echo'"
+            " on bus 'bus1' of machine 'machine'\n",
+        ),
+        (
+            ("ism://other/echo",),
+            "bus: nobody has the public name 'ism://other/echo'"
+            " on bus 'bus1' of machine 'machine'\n",
+        ),
     ],
 )
 def test_a_route_of_nobody_is_one_line(arguments: tuple[str, ...], line: str) -> None:
     result = verb("route", *arguments)
 
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", line)
+
+
+def test_a_route_from_who_hangs_is_a_timeout(beta: Far) -> None:
+    """It is there."""
+    beta.signal(signal.SIGSTOP)
+    result = verb("route", "echo", "--from", "beta", "--timeout", "0.5")
+    beta.signal(signal.SIGCONT)
+
+    assert (result.exit_code, result.stdout) == (124, "")
+    words = r"bus: beta does not tell: no answer from 'beta': waited for 0\.\d+ s\n"
+    assert re.fullmatch(words, result.stderr)
 
 
 def test_who_has_just_left_is_not_asked_any_more(
@@ -196,8 +219,8 @@ def test_who_has_just_left_is_not_asked_any_more(
         return live.Answers([told], {})
 
     monkeypatch.setattr(live, "ask", ask)
-    monkeypatch.setattr(live, "_master", lambda _: "alpha")
+    monkeypatch.setattr(live, "_known_master", lambda _: "alpha")
 
-    live.look_around(Mock(), Mock(process="me"))
+    live.look_around(Mock(timeout_s=1.0), Mock(process="me"))
 
     assert asked == [["alpha"], ["beta"]]

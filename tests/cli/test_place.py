@@ -13,7 +13,7 @@ from bus.cli.place import access_to, is_served, remedy, run_directory, user_id
 from bus.links.run_directory import RunDirectory
 from specs.clauses import clause
 from tests.bus.support import socket_bus
-from tests.cli.verbs import read
+from tests.cli.verbs import read, verb
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,6 +84,37 @@ def test_a_user_is_named_or_numbered() -> None:
     assert (user_id("0"), user_id("root")) == (0, 0)
     with pytest.raises(ValueError, match="there is no user 'nobody-of-that-name'"):
         user_id("nobody-of-that-name")
+
+
+def test_a_number_that_no_user_can_have_is_a_mistake_in_usage() -> None:
+    assert user_id(str(2**32 - 2)) == 2**32 - 2
+    for number in (2**32 - 1, 99999999999):
+        result = verb("tree", "--owner", number)
+
+        assert result.exit_code == 2
+        assert "Invalid value for '--owner': " in result.stderr
+        assert result.stderr.endswith(f", not {number}\n")
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("no/a", "no: No such file or directory"),
+        ("file/a", "file/a: Not a directory"),
+    ],
+)
+def test_where_no_run_directory_can_be_made_the_setting_is_named(
+    own_run_directory: Path, monkeypatch: pytest.MonkeyPatch, place: str, said: str
+) -> None:
+    own_run_directory.mkdir()
+    (own_run_directory / "file").touch()
+    monkeypatch.setenv("BUS_RUN_DIR", str(own_run_directory / place))
+
+    result = verb("tree")
+
+    assert (result.exit_code, result.stdout) == (4, "")
+    (line,) = result.stderr.splitlines()
+    assert f"{own_run_directory / said}; set BUS_RUN_DIR to " in line
 
 
 @clause("BUS-SEC-3")

@@ -45,6 +45,16 @@ def test_only_what_is_kept_is_written_where_nobody_looks(
         )
 
 
+def test_nothing_moves_where_stderr_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stderr", None)
+
+    with Progress(stderr=True) as progress:
+        progress.say("working")
+        progress.keep("a line")
+
+
 def test_a_pass_is_counted_from_its_beginning() -> None:
     progress = Told()
     ticker = Ticker(FILES, progress)

@@ -88,6 +88,26 @@ def test_a_name_that_nobody_has_is_one_line(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["call", "send"])
+@pytest.mark.parametrize("to", ["far", "ism://bus1@machine/far"])
+def test_who_hangs_is_not_said_to_be_nobody(beta: Far, name: str, to: str) -> None:
+    beta.signal(signal.SIGSTOP)
+    result = verb(name, to, "1", "--timeout", "0.5")
+    beta.signal(signal.SIGCONT)
+
+    assert (result.exit_code, result.stdout) == (124, "")
+    assert result.stderr == f"bus: no answer from {to!r}: waited for 0.5 s\n"
+
+
+@pytest.mark.usefixtures("beta")
+@pytest.mark.parametrize("name", ["call", "send"])
+def test_a_name_of_another_machine_is_nobody_s_here(name: str) -> None:
+    result = verb(name, "ism://bus1@other/far", "1", "--timeout", "0.1")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "'ism://bus1@other/far': nobody has that name: " in result.stderr
+
+
 @pytest.mark.usefixtures("alpha")
 @pytest.mark.parametrize("name", ["call", "send"])
 def test_what_cannot_be_sent_is_one_line(name: str) -> None:

@@ -10,10 +10,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
+import attrs
 import pytest
 
+from bus.cli import top as looking
+from bus.cli.live import Answers
+from bus.errors import BusError, CommandTimeoutError, PeerLostError
 from tests.cli.verbs import MACHINE, program, read, verb
 from tests.support import LIMIT_S
 
@@ -21,6 +26,31 @@ if TYPE_CHECKING:
     from tests.links.real import Far
 
 ROOT = Path(__file__).parents[2]
+HEAD = [each.name for each in attrs.fields(looking._Row)]
+
+
+def screen_of(columns: int, *arguments: str) -> tuple[int, bytes]:
+    """Run it on a terminal of so many columns; return its exit code, and its output."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "bus", "top", "--interval", "0.1", *arguments]
+    with subprocess.Popen(
+        [*command, *MACHINE],
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": f"{columns}", "NO_COLOR": "1"},
+    ) as top:
+        os.close(theirs)
+        screen = b""
+        try:
+            while part := os.read(ours, 4096):
+                screen += part
+        except OSError:
+            pass  # that is how the end of a terminal is told
+        finally:
+            os.close(ours)
+        return top.wait(LIMIT_S), screen
 
 
 def test_one_look_is_not_several() -> None:
@@ -80,27 +110,103 @@ def test_it_goes_on_until_it_is_interrupted() -> None:
 
 @pytest.mark.usefixtures("alpha")
 def test_on_a_terminal_one_look_takes_the_place_of_the_last() -> None:
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "bus", "top", "--count", "3", "--interval", "0.1"]
-    with subprocess.Popen(
-        [*command, *MACHINE],
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=subprocess.PIPE,
-        cwd=ROOT,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "150", "NO_COLOR": "1"},
-    ) as top:
-        os.close(theirs)
-        screen = b""
-        try:
-            while part := os.read(ours, 4096):
-                screen += part
-        except OSError:
-            pass  # that is how the end of a terminal is told
-        finally:
-            os.close(ours)
-        assert top.wait(LIMIT_S) == 0
+    code, screen = screen_of(150, "--count", "3")
 
+    assert code == 0
     assert screen.count(b"process") >= 3
     assert b"\x1b[1A" in screen  # the cursor goes up
     assert b"\x1b[3" not in screen  # and nothing is coloured
+
+
+@pytest.mark.usefixtures("alpha")
+def test_a_terminal_that_is_not_wide_shows_all_columns_all_the_same() -> None:
+    code, screen = screen_of(80, "--count", "1")
+
+    assert code == 0
+    for name in HEAD:
+        assert name.encode() in screen
+
+
+def test_a_table_that_is_too_wide_is_several() -> None:
+    cells: list[list[object]] = [
+        [process, "slave", *range(11)] for process in ("alpha", "beta")
+    ]
+
+    [whole] = looking._tables(cells, 150)
+    parts = list(looking._tables(cells, 80))
+    narrow = list(looking._tables(cells, 1))
+
+    assert whole[0].split() == HEAD
+    assert len(parts) == 2
+    assert max(len(line) for part in parts for line in part) <= 80
+    for some in (parts, narrow):
+        heads = [part[0].split() for part in some]
+        assert [name for head in heads for name in head[1:]] == HEAD[1:]
+        for part in some:
+            assert [line.split()[0] for line in part] == ["process", "alpha", "beta"]
+
+
+# Who does not tell.
+
+
+def test_who_does_not_tell_is_named_at_each_look(beta: Far) -> None:
+    beta.signal(signal.SIGSTOP)
+    table = verb("top", "--count", "2", "--interval", "0.1", "--timeout", "0.3")
+    lines = verb("top", "--count", "1", "--timeout", "0.3", "--json")
+    on_screen = screen_of(80, "--count", "1", "--timeout", "0.3")
+    beta.signal(signal.SIGCONT)
+
+    said = "beta does not tell: no answer from 'beta': waited for 0."
+    assert table.exit_code == 124
+    assert [row.split()[0] for row in table.stdout.splitlines()] == [
+        *("process", "alpha"),
+        *("process", "alpha"),
+    ]
+    assert table.stderr.count(f"bus: {said}") == 2
+    assert lines.exit_code == 124
+    assert [json.loads(row)["process"] for row in lines.stdout.splitlines()] == [
+        "alpha"
+    ]
+    assert lines.stderr.count(f"bus: {said}") == 1
+    assert on_screen[0] == 124
+    assert said.encode() in on_screen[1]
+
+
+@pytest.mark.parametrize(
+    ("errors", "code"),
+    [
+        ([CommandTimeoutError("beta", 1.0), None], 0),
+        ([None, CommandTimeoutError("beta", 1.0)], 124),
+        ([None, PeerLostError("beta")], 1),
+    ],
+)
+@pytest.mark.usefixtures("alpha")
+def test_the_last_look_says_how_it_ends(
+    errors: list[BusError | None], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: dict[str, Any] = {"process": "alpha", "role": "master", "gave_up": 0}
+    told |= {"threads": [], "relays": []}
+    looks = [Answers([told], {"beta": error} if error else {}) for error in errors]
+    monkeypatch.setattr(looking, "look_around", Mock(side_effect=looks))
+
+    result = verb("top", "--count", "2", "--interval", "0.1")
+
+    assert result.exit_code == code
+    assert result.stderr.count("bus: beta does not tell: no answer") == 1
+
+
+@pytest.mark.usefixtures("beta")
+def test_it_goes_on_when_another_process_becomes_master(alpha: Far) -> None:
+    with program("top", "--json", "--interval", "0.1") as top:
+        assert top.stdout is not None
+        assert top.stderr is not None
+        seen = [json.loads(top.stdout.readline()) for _ in range(2)]
+        alpha.kill()
+        while (seen[-1]["process"], seen[-1]["role"]) != ("beta", "master"):
+            seen.append(json.loads(top.stdout.readline()))
+        top.send_signal(signal.SIGINT)
+        top.stdout.read()
+        top.stderr.read()
+
+    assert [each["process"] for each in seen[:2]] == ["alpha", "beta"]
+    assert top.returncode == 0

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from bus.demo.files import list_files
 from bus.errors import DemoError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_lists_regular_files_below_a_folder_sorted(tmp_path: Path) -> None:
@@ -24,6 +21,38 @@ def test_lists_regular_files_below_a_folder_sorted(tmp_path: Path) -> None:
     assert files.paths == ("a.py", "b/a.bin", "z.txt")
     assert files.read(1) == b"b/a.bin"
     assert files.problems == ()
+
+
+def test_passes_over_a_folder_however_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("out/b", "deep/out/c", "a"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "link").symlink_to(tmp_path / "deep")
+    monkeypatch.chdir(tmp_path)
+
+    def listed(root: str, without: str) -> tuple[str, ...]:
+        return list_files(Path(root), without=Path(without)).paths
+
+    assert listed(".", "out") == ("a", "deep/out/c")
+    assert listed(".", str(tmp_path / "out")) == ("a", "deep/out/c")
+    assert listed(".", "link/out") == ("a", "out/b")
+    assert listed("link", "deep/other") == ("out/c",)
+    assert listed("out", "deep") == ("b",)
+
+
+@pytest.mark.parametrize("root", ["out", "out/below", "link"])
+def test_what_lies_in_the_folder_to_pass_over_cannot_be_listed(
+    tmp_path: Path, root: str
+) -> None:
+    out = tmp_path / "out"
+    (out / "below").mkdir(parents=True)
+    (out / "below" / "file").touch()
+    (tmp_path / "link").symlink_to(out)
+
+    with pytest.raises(DemoError, match="where the results go; name another"):
+        list_files(tmp_path / root, without=out)
 
 
 def test_default_is_the_standard_library_without_site_packages() -> None:

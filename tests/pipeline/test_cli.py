@@ -13,8 +13,10 @@ from click.testing import CliRunner
 
 from bus.cli import main
 from bus.journal.rules import RULES
-from bus.pipeline.folder import OutFolder
+from bus.pipeline import run
+from bus.pipeline.folder import OutFolder, claimed
 from tests.journal.histories import Condition, store
+from tests.pipeline.by_hand import results
 from tests.pipeline.test_rules import faulty
 
 if TYPE_CHECKING:
@@ -162,3 +164,59 @@ def test_a_report_of_nothing_is_one_line(tmp_path: Path) -> None:
     assert result.exit_code == 4
     (line,) = result.stderr.splitlines()
     assert line.startswith(f"bus: no results in {tmp_path}: ")
+
+
+def test_a_report_without_its_packages_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results(tmp_path, journals=[{"records": 0}])
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+
+    result = invoke("report", "--out", tmp_path)
+
+    assert result.exit_code == 4
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("bus: jinja2 not installed: pip install ")
+
+
+@pytest.mark.parametrize("broken", ["verdicts", "table", "page", "none"])
+def test_a_report_of_broken_results_is_one_line(tmp_path: Path, broken: str) -> None:
+    folder = results(tmp_path, journals=[{"records": n} for n in range(999)])
+    (table,) = folder.table("journals").iterdir()
+    content = table.read_bytes()
+    if broken == "verdicts":
+        text = folder.verdicts.read_text()
+        folder.verdicts.write_text(text[: len(text) // 2])
+    elif broken == "table":
+        table.write_bytes(content[:-5])
+    elif broken == "page":
+        table.write_bytes(content[:4] + bytes(200) + content[204:])
+    else:
+        folder.verdicts.unlink()
+
+    result = invoke("report", "--out", tmp_path)
+
+    assert result.exit_code == 4, result.exception
+    assert result.stderr == (
+        f"bus: cannot read the results in {tmp_path}: run `bus pipeline all` again\n"
+    )
+
+
+@pytest.mark.parametrize("verb", ["all", "check", "report"])
+def test_a_folder_in_which_another_run_is_at_work_is_left_alone(
+    journals: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.setattr(run, "missing", lambda **_: None)
+    folder = results(tmp_path, journals=[{"records": 0}])
+    arguments = () if verb == "report" else ("--journals", journals)
+
+    with claimed(tmp_path):
+        result = invoke(verb, *arguments, "--out", tmp_path)
+
+    assert (result.exit_code, result.stderr) == (
+        4,
+        f"bus: cannot write to {tmp_path}: another run is at work there; wait for it,"
+        " or name another with --out\n",
+    )
+    assert folder.verdicts.exists()
+    assert not folder.report.exists()

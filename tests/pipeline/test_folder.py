@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bus.errors import PipelineError
-from bus.pipeline.folder import MARKER, OutFolder
+from bus.pipeline.folder import MARKER, OutFolder, claimed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,3 +64,54 @@ def test_a_folder_without_results_is_not_reopened(tmp_path: Path) -> None:
 
     (tmp_path / "tables").mkdir()
     assert OutFolder.reopen(tmp_path).path == tmp_path
+
+
+def test_a_folder_in_which_a_run_is_at_work_is_claimed_by_no_other(
+    tmp_path: Path,
+) -> None:
+    with claimed(tmp_path):
+        with (
+            pytest.raises(PipelineError, match="another run is at work there"),
+            claimed(tmp_path),
+        ):
+            pass
+        assert (tmp_path / MARKER).exists()
+
+    with claimed(tmp_path):
+        pass
+
+
+def test_to_have_locked_a_marker_that_was_taken_away_keeps_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = OutFolder.claim(tmp_path)
+
+    def replace(*_: int) -> None:
+        (tmp_path / MARKER).rename(tmp_path / "old")
+        (tmp_path / MARKER).touch()
+
+    monkeypatch.setattr("fcntl.flock", replace)
+
+    with (
+        pytest.raises(PipelineError, match="another run is at work there"),
+        folder.locked(),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("state", ["absent", "empty", "ours", "used"])
+def test_who_fails_leaves_a_folder_as_it_was(tmp_path: Path, state: str) -> None:
+    out = tmp_path / "out"
+    if state == "empty":
+        out.mkdir()
+    if state == "ours":
+        OutFolder.claim(out)
+
+    with pytest.raises(KeyboardInterrupt), claimed(out) as folder:  # noqa: PT012
+        if state == "used":
+            folder.log.touch()
+        raise KeyboardInterrupt
+
+    found = {each.name for each in out.iterdir()} if out.exists() else None
+    left = {"absent": None, "empty": set(), "ours": {MARKER}}
+    assert found == left.get(state, {MARKER, "spark.log"})
