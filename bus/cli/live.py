@@ -247,6 +247,10 @@ def served(target: Target) -> bool:
         return is_served(target)
     except (AccessDeniedError, ValueError) as error:
         _no_place(target, error)
+    except OSError as error:
+        fact = f"{error.filename or run_base()}: {error.strerror}"
+        where = f"there can be no bus {target.bus!r}: {fact}"
+        fail(f"{where}; {remedy(target, error)}", FORBIDDEN)
 
 
 def _no_place(target: Target, error: AccessDeniedError | ValueError) -> NoReturn:

@@ -88,25 +88,14 @@ def _check_base(target: Target) -> None:
     """Check the folder of all buses alone: this one is not there, and is not made."""
     base = run_base()
     try:
-        if _is_there(base):
-            RunDirectory("", _access_at(base, target))
-        else:
-            base.parent.stat()  # what is to be made needs that
-    except AccessDeniedError as error:
-        fact = error.fact
-    except OSError as error:
-        fact = f"{error.filename or base}: {error.strerror or error}"
-    else:
-        return
-    raise AccessDeniedError(f"join bus {target.bus!r}", fact)
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        path.lstat()
+        base.lstat()
     except FileNotFoundError:
-        return False
-    return True
+        base.parent.stat()  # what is to be made needs that
+        return
+    try:
+        RunDirectory("", _access_at(base, target))
+    except AccessDeniedError as error:
+        raise AccessDeniedError(f"join bus {target.bus!r}", error.fact) from None
 
 
 def remedy(target: Target, error: Exception) -> str:

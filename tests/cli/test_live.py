@@ -192,12 +192,15 @@ def test_a_bus_that_is_not_in_a_good_folder_is_not_made_there(
     assert list(own_run_directory.iterdir()) == []
 
 
+OWN = "set BUS_RUN_DIR to a folder of your own with mode 0700"
+
+
 @pytest.mark.parametrize(
     ("below", "words"),
     [
-        ("", "is no directory; set BUS_RUN_DIR to a folder of your own with mode 0700"),
-        ("/below", "/below: Not a directory"),
-        ("-gone/below", "-gone: No such file or directory"),
+        ("", f"is no directory; {OWN}"),
+        ("/below", f"/below: Not a directory; {OWN}"),
+        ("-gone/below", f"-gone: No such file or directory; {OWN}"),
     ],
 )
 def test_a_run_directory_that_can_be_none_is_told(
