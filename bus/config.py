@@ -180,8 +180,7 @@ class BusConfig:
         16 * _MIB,
         "bytes",
         "BUS-MSG-16",
-        "How long the encoded payload of a message may be; what it becomes may take"
-        " about a hundred times as much memory.",
+        "How long the encoded payload of a message may be.",
         # A frame is held in memory as a whole, at both ends.
         most=64 * _MIB,
     )

@@ -274,7 +274,7 @@ class Correspondence:
             gap=gap,
         )
         for peer in hearers:
-            peer.audience.make_room(len(body))
+            peer.audience.make_room(parcel)
             each = parcel
             if trace is not None:
                 each = replace(parcel, trace=trace.for_hearer())

@@ -22,8 +22,8 @@ class Limits:
       long all of that may be, but for the last one.
     stream_window: numbers of a stream that are outstanding (AMO-13).
     missing_ranges: gaps that a receiver keeps of a stream (AMO-14).
-    relay_queue: messages that may wait in a relay; relay_bytes: how long they may be,
-      but for one that waits alone (BUS-FLOW-1).
+    relay_queue: messages that may wait in a relay; relay_bytes: how long notifications
+      may be that wait in one (BUS-FLOW-3): of commands whoever posts them counts that.
     message_bytes_max: the longest body taken (OPEN-6).
     connect_timeout_s: how long a relay waits for its first link (BUS-ROUTE-12).
     relink_timeout_s: how long a process may be without a link before it is lost.

@@ -64,7 +64,7 @@ class Relay:
     unacked: what was, with the number of its first message, and was not extracted;
       under_way: how many messages; unacked_bytes: how long their bodies are.
     asked: commands that were, by who asked and the number of the question, and are not
-      answered.
+      answered. Of who has left there are none.
     withdrawn: commands taken out of the queue, for whoever has the name now.
     users: tasks of this process that have sent it anything, or got anything from it (a
       notification only if it wants an answer), and have not left.
@@ -78,10 +78,12 @@ class Relay:
         bytes, than the window holds, but for the last one's.
     I2. commands are queued or withdrawn only while it is not unnamed.
     I3. ``books.posted == books.ended + present`` (BUS-FLOW-7).
+    I4. each of ``_unanswered`` is in ``unacked``, so that no answer, however late or
+        strange, makes it grow (BUS-ENT-17).
     """
 
     __slots__ = (
-        "_answered",
+        "_unanswered",
         "asked",
         "books",
         "characteristics",
@@ -140,7 +142,8 @@ class Relay:
         self.users: set[Entry] = set()
         self.dismissal: Dismissal = Dismissal.NONE
         self.gap: int = 0
-        self._answered: set[tuple[Entry, int]] = set()
+        # Questions that are under way and have no answer yet, as in `asked`.
+        self._unanswered: set[tuple[Entry, int]] = set()
 
     @property
     def busy(self) -> bool:
@@ -251,11 +254,15 @@ class Relay:
         peer.announce(first.source, first.relay)
         if first.kind is Kind.NOTIFICATION:
             peer.tell_gap(first)
-        if not peer.is_leaving(first.relay):
+        stays = not peer.is_leaving(first.relay)
+        if stays:
             self.users.add(first.source)
         for parcel in run:
             if parcel.trace is not None:
                 parcel.trace.sent()
+            message = parcel.message
+            if message is not None and message.wants_reply and stays:
+                self._unanswered.add((parcel.source, parcel.id))
         self.unacked += zip(peer.session.send(self.number, run), run, strict=True)
         count = sum([len(parcel.bodies) for parcel in run])
         size = sum([parcel.size for parcel in run])
@@ -265,19 +272,20 @@ class Relay:
         self.queued_bytes -= size
         peer.unqueued(first, count)
 
-    def make_room(self, size: int) -> None:
-        """Drop notifications, the oldest first, until so many bytes more may wait.
+    def make_room(self, notification: Parcel) -> None:
+        """Drop the oldest until one more may wait, or until none does (BUS-FLOW-3).
 
-        One always has room where nothing waits, however long it is (BUS-FLOW-1).
+        notification: the one that is about to be posted, of any length.
         """
-        most, bytes_max = self.limits.relay_queue, self.limits.relay_bytes
+        limits = self.limits
         while self.queue and (
-            self.queued >= most or self.queued_bytes + size > bytes_max
+            self.queued >= limits.relay_queue
+            or self.queued_bytes + notification.size > limits.relay_bytes
         ):
             self.drop_oldest()
 
     def drop_oldest(self) -> None:
-        """Drop what has waited longest; the next of its sender tells (BUS-FLOW-3)."""
+        """Drop what has waited longest for a link; the next of its sender tells."""
         self._drop(self.queue.popleft(), BusReason.OLDEST)
 
     def _drop(self, notification: Parcel, reason: BusReason) -> None:
@@ -350,8 +358,7 @@ class Relay:
         self.users.discard(task)
         for key in [each for each in self.asked if each[0] is task]:
             del self.asked[key]
-        for key in [each for each in self._answered if each[0] is task]:
-            self._answered.discard(key)
+        self._unanswered -= {each for each in self._unanswered if each[0] is task}
 
     @property
     def present(self) -> int:
@@ -376,34 +383,25 @@ class Relay:
             message = parcel.message
             if message is not None and message.wants_reply:
                 key = (parcel.source, parcel.id)
-                if key in self._answered:
-                    self._answered.discard(key)
-                elif parcel.source in self.users:
+                if key in self._unanswered:
+                    self._unanswered.discard(key)
                     self.asked[key] = message
-        if not self.unacked:
-            self._answered.clear()
         self.books.take(taken, commands)
 
     def was_asked(self, asker: Entry, number: int) -> bool:
         """Whether the task was put a question that it has not answered."""
-        if (asker, number) in self.asked:
-            return True
-        return (asker, number) not in self._answered and any(
-            each.source is asker and each.id == number and each.is_command
-            for _, each in self.unacked
-        )
+        key = (asker, number)
+        return key in self.asked or key in self._unanswered
 
     def answered(self, asker: Entry, number: int) -> None:
         """Note that the task has answered a question.
 
-        Mostly before it is acknowledged that it took that.
+        Mostly before it is acknowledged that it took that; or when it is not waited for
+        any more.
         """
-        if self.asked.pop((asker, number), None) is not None or not self.unacked:
-            return
-        self._answered.add((asker, number))
-        if len(self._answered) > self.under_way:
-            # Some came too late: their questions were acknowledged, and then forgotten.
-            self._answered &= {(each.source, each.id) for _, each in self.unacked}
+        key = (asker, number)
+        if self.asked.pop(key, None) is None:
+            self._unanswered.discard(key)
 
     def take_withdrawn(self) -> list[Incoming]:
         """Take out the commands that were kept back, to be sent elsewhere."""
@@ -440,7 +438,7 @@ class Relay:
             self.books.end("returned", self.under_way - dropped)
         self.unacked.clear()
         self.under_way = self.unacked_bytes = 0
-        self._answered.clear()
+        self._unanswered.clear()
         for trace in _dropped(parcels):
             if lost:
                 trace.lost(BusReason.PROCESS_LOST)

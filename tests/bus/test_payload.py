@@ -504,7 +504,7 @@ def test_whatever_a_peer_says_is_a_payload_or_that_error(data: bytes) -> None:
         assert kinds(freeze(made)) == kinds(made)
 
 
-@clause("BUS-MSG-16")
+@clause("BUS-MSG-16", "BUS-SEC-8")
 @pytest.mark.parametrize(
     "level",
     [

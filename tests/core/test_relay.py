@@ -27,7 +27,7 @@ from bus.core.relay import Relay
 from bus.core.relay_books import RelayBooks
 from bus.core.routing_table import RegistrationId
 from bus.core.session import Session
-from bus.core.wire import RAW, WANTS_REPLY, Ack, Batch, Characteristics, OpenStream
+from bus.core.wire import RAW, Ack, Batch, Characteristics, OpenStream
 from bus.message import Incoming, Kind
 from specs.clauses import clause
 
@@ -89,31 +89,6 @@ def parcel_of(letters: list[Letter], *, alone: bool = False) -> Parcel:
         size=sum(len(each.body) for each in letters),
         message=message,
         name=None if alone else "f",
-    )
-
-
-def question(number: int, *, deadline: float | None = None) -> Parcel:
-    """Pack a command that is to be answered."""
-    source: Any = SENDERS[1]
-    message = Incoming(
-        Kind.COMMAND,
-        b"?",
-        _source=source,
-        _deadline=deadline,
-        _id=number,
-        wants_reply=True,
-    )
-    return Parcel(
-        Kind.COMMAND,
-        source,
-        1,
-        number,
-        RAW | WANTS_REPLY,
-        number,
-        deadline,
-        (b"?",),
-        1,
-        message,
     )
 
 
@@ -383,52 +358,6 @@ def test_one_message_of_a_parcel_makes_room_for_another() -> None:
     assert machine.relay.queued == 2
 
 
-@clause("BUS-FLOW-1")
-def test_answers_that_come_too_late_leave_nothing() -> None:
-    """However many: each was forgotten with its question, when that was too late."""
-    machine = RelayMachine()
-    relay = machine.relay
-    asker: Any = SENDERS[1]
-    kept = 0
-    for number in range(1, 21):
-        relay.append([question(2 * number, deadline=number)])
-        relay.append([question(2 * number + 1)])
-        relay.pump()
-        relay.extracted(2 * number - 1)
-        assert relay.under_way == 1
-        machine.peer.session.flush(0.0)
-        arrived = Ack(epoch=5, incarnation=2, last=2 * number, heard=0)
-        machine.peer.session.acknowledged(arrived)
-        relay.answered(asker, 2 * number - 1)  # the one before, and it was in time
-        relay.expire(number)
-
-        relay.answered(asker, 2 * number)
-
-        kept = max(kept, len(relay._answered))
-    assert kept <= 1
-    assert relay.was_asked(asker, 41)
-    relay.answered(asker, 41)
-    assert not relay.was_asked(asker, 41)
-
-    relay.extracted(40)
-
-    assert (relay.asked, relay._answered) == ({}, set())
-
-
-@clause("BUS-FLOW-1")
-def test_nothing_is_kept_of_who_has_left_and_was_answered() -> None:
-    machine = RelayMachine()
-    relay = machine.relay
-    asker: Any = SENDERS[1]
-    relay.append([question(1)])
-    relay.pump()
-    relay.answered(asker, 1)
-
-    relay.left(asker)
-
-    assert relay._answered == set()
-
-
 @clause("BUS-FLOW-1", "BUS-FLOW-3")
 def test_notifications_that_wait_are_bounded_in_messages_and_in_bytes() -> None:
     """And one always has room where nothing waits."""
@@ -438,10 +367,11 @@ def test_notifications_that_wait_are_bounded_in_messages_and_in_bytes() -> None:
     audience = Relay(machine.peer, None, 0.0, limits=limits)
 
     def waiting(size: int) -> list[int]:
-        audience.make_room(size)
         machine.turns += 1
         each = notification(1, machine.turns)
-        audience.append([replace(each, bodies=(bytes(size),), size=size)])
+        each = replace(each, bodies=(bytes(size),), size=size)
+        audience.make_room(each)
+        audience.append([each])
         return [each.size for each in audience.queue]
 
     assert waiting(300) == [300]

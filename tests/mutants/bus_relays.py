@@ -281,8 +281,8 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/relay.py",
-                "            self._answered.add((asker, number))\n",
-                "            pass\n",
+                "        if self.asked.pop(key, None) is None:\n            self._unanswered.discard(key)\n",
+                "        self.asked.pop(key, None)\n",
             ),
         ),
     ),
@@ -724,26 +724,38 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "N94",
-        "notifications that wait for a process may be as long as they like",
-        ("BUS-FLOW-1",),
+        "N100",
+        "what waits for a process that hears is bounded in messages only",
+        ("BUS-FLOW-1", "BUS-FLOW-3"),
         (
             Edit(
                 "bus/core/relay.py",
-                "            self.queued >= most or self.queued_bytes + size > bytes_max\n",
-                "            self.queued >= most\n",
+                "            or self.queued_bytes + notification.size > limits.relay_bytes\n",
+                "",
             ),
         ),
     ),
     Mutant(
-        "N95",
-        "of each answer that comes too late something is kept for ever",
-        ("BUS-FLOW-1",),
+        "N101",
+        "of a question that is answered too late a relay keeps something for good",
+        ("BUS-ENT-17", "BUS-FLOW-1"),
         (
             Edit(
                 "bus/core/relay.py",
-                "        if len(self._answered) > self.under_way:\n",
-                "        if False:\n",
+                "                    self._unanswered.discard(key)\n                    self.asked",
+                "                    self.asked",
+            ),
+        ),
+    ),
+    Mutant(
+        "N102",
+        "a relay waits for answers to questions of who has left",
+        ("BUS-ENT-17",),
+        (
+            Edit(
+                "bus/core/relay.py",
+                "        self._unanswered -= {each for each in self._unanswered if each[0] is task}\n",
+                "",
             ),
         ),
     ),

@@ -49,6 +49,9 @@ class Checks:
             for relay in peer.relays.values():
                 if len(relay.unacked) > limits.window:
                     raise BrokenPromiseError("more is unacked than the window")
+                under_way = {(each.source, each.id) for _, each in relay.unacked}
+                if not relay._unanswered <= under_way:
+                    raise BrokenPromiseError("a question that was taken is under way")
                 private = relay.entry.visibility is Visibility.PRIVATE
                 if private and relay.state is not RelayState.UNNAMED:
                     raise BrokenPromiseError("a private task's relay has a name")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ from tests.simulate.process import LIMITS
 from tests.simulate.stage import Stage, told
 
 if TYPE_CHECKING:
+    from bus.core.relay import Relay
     from bus.message import Incoming
     from tests.simulate.process import SimTask
 
@@ -430,6 +432,70 @@ def test_what_waits_in_a_relay_is_bounded() -> None:
     stage.release(f)
     stage.soon(2.0)
     assert all(each.taken_by == f.id for each in letters[:fits])
+
+
+def kept(relay: Relay) -> int:
+    """Count all that a relay holds, wherever it does."""
+    fields = [getattr(relay, each) for each in relay.__slots__]
+    return sum(len(each) for each in fields if isinstance(each, Collection))
+
+
+@clause("BUS-ENT-17", "BUS-FLOW-1", "BUS-FLOW-5")
+@pytest.mark.parametrize("leaves", [False, True])
+def test_of_an_answer_that_is_too_late_nothing_is_kept(*, leaves: bool) -> None:
+    """Though something else is under way to who gives it; nor of who has asked."""
+    stage = Stage()
+    other, f = stage.task("other", "s2"), stage.task("f", "s3")
+    d = stage.task("d", "s2") if leaves else other
+    stage.send(other, "f")
+    stage.soon()
+    relay = stage.relays("s2")["f"]
+    before = kept(relay)
+
+    letters = [d.process.command(d, "f", asks=True, timeout=1.0) for _ in range(60)]
+    stage.soon()
+    late = [each for each in letters if not each.answers]
+    assert [each.payload for each in f.kept] == [each.number for each in late]
+    assert len(relay.asked) == len(late) >= 10
+    stage.soon(1.0)
+    assert not relay.asked
+    stage.hold(f)
+    stage.send(other, "f")
+    stage.soon()
+    for question in f.kept:
+        f.process.answer(question)
+    f.process.settle()
+    stage.soon()
+    assert len(relay.unacked) == 1
+    stage.release(f)
+    stage.soon()
+    if leaves:
+        d.process.deregister(d)
+        stage.soon()
+
+    assert kept(relay) == before
+
+
+@clause("BUS-ENT-17", "BUS-DEREG-1")
+def test_of_a_question_of_who_has_left_none_is_asked() -> None:
+    """It is under way when its asker leaves, and taken after that."""
+    stage = Stage()
+    d, other, f = stage.task("d", "s2"), stage.task("o", "s2"), stage.task("f", "s3")
+    stage.send(other, "f")
+    stage.soon()
+    relay = stage.relays("s2")["f"]
+    before = kept(relay)
+    stage.hold(f)
+    stage.send(d, "f", 2, asks=True)
+    stage.soon()
+    assert len(relay.unacked) == 2
+
+    d.process.deregister(d)
+    stage.release(f)
+    stage.soon()
+
+    assert not relay.unacked
+    assert kept(relay) == before
 
 
 @clause("BUS-MSG-6", "BUS-MSG-7", "BUS-FLOW-4")

@@ -451,12 +451,13 @@ def test_an_answer_that_was_there_before_a_question_is_not_of_it() -> None:
         b"\x07",
     )
     assert talk.short.came(late, talk.stage.world.now, deque())
-    assert talk.short.ask(talk.question(), talk.stage.world.now) is not None
+    question = talk.question()
+    assert talk.short.ask(question, talk.stage.world.now) is not None
 
     talk.short.enter(talk.stage.world.now)
 
     assert session._received.next == their.outgoing.next + 1
-    assert not relay._answered
+    assert relay._unanswered == {(talk.asker.entry, question._id)}
 
 
 @clause("AMO-7", "BUS-CHAN-7")
