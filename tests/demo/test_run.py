@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bus.api.membership import _joined
 from bus.config import BusConfig
-from bus.demo.files import list_files
+from bus.demo.files import FileList, list_files
 from bus.demo.messages import Damaged, HungUp, News, PassDone, Took
 from bus.demo.outcome import Outcome
 from bus.demo.plant import FAULTS
@@ -18,7 +19,7 @@ from bus.demo.threads import LEAVER
 from bus.journal.checker import check
 from bus.journal.reader import open_journals
 from bus.journal.rules import Verdict
-from tests.support import until
+from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,11 +56,26 @@ def test_a_run_is_equal_to_the_serial_one_and_keeps_every_promise(
 
 
 def test_the_worker_that_hangs_up_is_told_of_and_its_file_done_by_another(
-    folder: Path, tmp_path: Path
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[News] = []
+    gone = threading.Event()
+    read = FileList.read
 
-    outcome = take_stock(list_files(folder), tmp_path / "journal", news=told.append)
+    def read_later(files: FileList, index: int) -> bytes:
+        # Else the others may have done all files before it has its second one.
+        if threading.current_thread().name.endswith(("worker/2", "worker/3")):
+            assert gone.wait(LIMIT_S)
+        return read(files, index)
+
+    def tell(news: News) -> None:
+        told.append(news)
+        if isinstance(news, HungUp):
+            gone.set()
+
+    monkeypatch.setattr(FileList, "read", read_later)
+
+    outcome = take_stock(list_files(folder), tmp_path / "journal", news=tell)
 
     [left] = [news for news in told if isinstance(news, HungUp)]
     assert left.worker == LEAVER

@@ -179,8 +179,11 @@ def test_a_process_that_was_killed_and_waited_for_leaves_a_whole_journal(
     tmp_path: Path,
 ) -> None:
     """Its parent says that it died: nothing is UNKNOWN by that."""
+    # More than it can record before it waits for who reads what it prints: in small
+    # segments some are lost where nobody has the time to make the next ones.
+    roomy = 1 << 24
     with Journal(tmp_path, segment_bytes=SMALL) as journal:
-        program = [sys.executable, "-c", PROGRAM, str(tmp_path), str(SMALL)]
+        program = [sys.executable, "-c", PROGRAM, str(tmp_path), str(roomy)]
         with subprocess.Popen(program, stdout=subprocess.PIPE) as child:
             assert child.stdout is not None
             for _ in range(50):
