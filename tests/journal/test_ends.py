@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _KILLED = """
-    import mmap, struct, sys, threading
+    import mmap, sys, threading
     from bus.journal.writer import Journal
     from queuebroker.observer import Operation, Reason
 
@@ -33,7 +33,8 @@ _KILLED = """
                 Operation.SEND, number + 1, 1, seq, seq % 1000, 3, 0,
                 "near", "far", 5, Reason.NONE,
             )
-            struct.pack_into("<Q", done, 8 * number, seq)
+            # With one move: pack_into clears the place first, and may be killed then.
+            done[8 * number : 8 * number + 8] = seq.to_bytes(8, "little")
 
     for number in range(4):
         threading.Thread(target=work, args=(number,), daemon=True).start()
