@@ -8,6 +8,7 @@ where it runs.
 
 from __future__ import annotations
 
+import os
 import re
 from functools import lru_cache
 from typing import Final
@@ -20,6 +21,7 @@ __all__ = [
     "check_bus_name",
     "check_machine_name",
     "check_module_name",
+    "fresh_name",
     "is_system",
     "split_absolute",
     "text_of",
@@ -74,6 +76,15 @@ def check_bus_name(name: str) -> None:
         ValueError: it is not legal; the text says in what.
     """
     _check("bus", _BUS, name)
+
+
+def fresh_name(prefix: str) -> str:
+    """Return a name that no living process on this machine has chosen.
+
+    Not made of the process id: processes of two containers that share a run directory
+    may have the same id (BUS-ENT-16). 44 random bits follow the prefix.
+    """
+    return f"{prefix}{int.from_bytes(os.urandom(6)) >> 4:011x}"
 
 
 def is_system(name: str) -> bool:

@@ -7,8 +7,12 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import bus
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["import_path", "run", "start"]
 
@@ -23,10 +27,15 @@ def import_path() -> str:
     return os.pathsep.join([str(library), *filter(None, sys.path), str(tests)])
 
 
-def start(code: str, *arguments: str | Path) -> subprocess.Popen[str]:
-    """Start a Python program; its answers come on a pipe."""
+def start(
+    code: str, *arguments: str | Path, prefix: Sequence[str] = ()
+) -> subprocess.Popen[str]:
+    """Start a Python program; its answers come on a pipe.
+
+    prefix: a command that runs what stands behind it, such as `unshare`.
+    """
     return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
+        [*prefix, sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

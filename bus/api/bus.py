@@ -15,6 +15,7 @@ from bus.address import (
     check_bus_name,
     check_machine_name,
     check_module_name,
+    fresh_name,
     is_system,
 )
 from bus.api.arguments import (
@@ -119,7 +120,7 @@ class Bus:
         self._pid: Final = os.getpid()
         # Whether this process only inherited it.
         self._foreign: bool = False
-        self.process: Final = f"p{self._pid}" if process is None else process
+        self.process: Final = fresh_name("p") if process is None else process
         check_module_name(self.process)
         if config is not None:
             check_instance("config", config, BusConfig)

@@ -36,8 +36,9 @@ def open_bus(
 
     role: whether this process may route for its machine (BUS-INIT-1). By default the
       first does, and when it has gone, another one.
-    process, machine: what this process and its machine are called; by default after the
-      process id and the host. Processes with one machine name are on one machine.
+    process, machine: what this process and its machine are called. By default the
+      process gets a name that no other has, and the machine that of its host. Processes
+      with one machine name are on one machine.
     journal: where it is recorded what becomes of each message in this process; open
       until the bus is closed. Recording costs some microseconds a message, and commands
       to other processes travel one by one.

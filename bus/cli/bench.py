@@ -7,7 +7,6 @@ one of their own, in a directory that is removed afterwards.
 
 from __future__ import annotations
 
-import os
 import signal
 import statistics
 import sys
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import click
 
+from bus.address import fresh_name
 from bus.api.membership import open_bus
 from bus.cli.live import (
     FORBIDDEN,
@@ -96,7 +96,7 @@ def bench(target: Target, seconds: float, size: int) -> None:
             stack.enter_context(_interruptible())
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bus-"))
             bus = stack.enter_context(_own(target, folder))
-        name = f"bench{os.getpid()}"
+        name = fresh_name("bench")
         stack.enter_context(_partner(target, bus, name, folder))
         measured = _measure(target, bus, name, seconds, bytes(size))
     _show(target, measured, size, live=live)
@@ -117,7 +117,7 @@ def _own(target: Target, folder: str) -> Bus:
         return open_bus(
             target.bus,
             role=Role.MASTER,
-            process=f"cli{os.getpid()}",
+            process=fresh_name("cli"),
             machine=target.machine,
             config=BusConfig(run_directory=folder),
         )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import click
 
+from bus.address import fresh_name
 from bus.cli.live import FAILED, Target, live_options, to_json
 from bus.cli.place import access_to, remedy, run_directory
 from bus.cli.text import show_table
@@ -96,7 +97,7 @@ def _sockets(target: Target) -> Finding:
         directory = run_directory(target)
     except (BusError, ValueError, OSError):
         return Finding(what, FAIL, "not tried: there is no run directory")
-    place = directory.own / f"doctor{os.getpid()}"
+    place = directory.own / fresh_name("doctor")
     try:
         with _net.listen_ipc(place, mode=0o600, backlog=1):
             heard = _net.is_listened_at(place)

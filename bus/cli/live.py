@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import json
 import math
-import os
 import sys
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import attrs
 import click
 
-from bus.address import Address, check_bus_name, check_machine_name
+from bus.address import Address, check_bus_name, check_machine_name, fresh_name
 from bus.api.membership import open_bus
 from bus.cli.place import access_to, is_served, remedy, user_id
 from bus.config import BusConfig
@@ -220,7 +219,7 @@ def joined(target: Target, *, patient: bool = False) -> Iterator[Bus]:
         longest = min(config.connect_timeout_s, target.timeout_s)
         wait_s = max(_CONNECT_S_MIN, longest)
         config = attrs.evolve(config, connect_timeout_s=wait_s)
-    process = f"cli{os.getpid()}"
+    process = fresh_name("cli")
     try:
         bus = open_bus(
             target.bus,

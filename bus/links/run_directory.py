@@ -1,6 +1,6 @@
 """`RunDirectory`: where the processes of one bus find one another on their machine.
 
-It holds the sockets ``Master`` and ``Slave<process>.<thread>`` (BUS-ENT-16), and
+It holds the sockets ``Master`` and ``Slave<random number>`` (BUS-ENT-16), and
 ``lock``: whoever has that locked is master, and nobody else touches ``Master``. The
 kernel lets go of it when the process ends, however that happens (OPEN-1, OPEN-10).
 
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
+from bus.address import fresh_name
 from bus.errors import AccessDeniedError
 from queuebroker import _net
 
@@ -32,7 +33,8 @@ __all__ = ["RunDirectory", "run_base"]
 
 _ENVIRONMENT: Final = "BUS_RUN_DIR"
 _GUESTS: Final = "guests"
-_NAME_MAX: Final = f"{_GUESTS}/Slave4194304.999"  # the longest name of a socket there
+# The longest name of a socket there.
+_NAME_MAX: Final = f"{_GUESTS}/{fresh_name('Slave')}"
 # What no directory may allow: anything to a group or to others; if the group is on the
 # access list, that it writes.
 _FORBIDDEN: Final = 0o077
@@ -152,9 +154,9 @@ class RunDirectory:
         """The address at which the master listens."""
         return f"ipc://{self.path / 'Master'}"
 
-    def slave(self, thread: int) -> str:
-        """Return an address for this process; thread: tells its comm threads apart."""
-        return f"ipc://{self.own / f'Slave{os.getpid()}.{thread}'}"
+    def slave(self) -> str:
+        """Return an address for one comm thread of a slave; another on each call."""
+        return f"ipc://{self.own / fresh_name('Slave')}"
 
     def sweep(self) -> None:
         """Remove the sockets of processes that were killed; for the master alone."""

@@ -8,7 +8,6 @@ the first that notices takes its place (OPEN-1).
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -44,8 +43,6 @@ __all__ = ["SocketNetwork"]
 
 # For so long a link that was left may stay open, where who is there reads nothing.
 _FAREWELL_S: Final = 5.0
-# Tells the comm threads of this process apart, in the names of their sockets.
-_threads: Final = itertools.count(1)
 
 
 class SocketNetwork:
@@ -152,7 +149,7 @@ class SocketNetwork:
                 raise PermissionError(errno.EACCES, fact, self.where)
             msg = f"the master's place on bus {self.bus!r} in {self.where}"
             raise BusyError(msg)
-        return self._listen(name, self.directory.slave(next(_threads))), False
+        return self._listen(name, self.directory.slave()), False
 
     def leave(self, machine: str, process: str, comm: CommThread) -> None:
         """Do nothing: who ends lets go of the lock, whether it says so or not."""

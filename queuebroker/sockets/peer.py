@@ -19,7 +19,8 @@ class Peer:
     """Who is there.
 
     name: the name of its broker; it says so itself.
-    pid, uid, gid: of the process, by word of the kernel (``ipc``), else None.
+    pid, uid, gid: of the process, by word of the kernel (``ipc``), else None; the pid
+      is None as well if the other process is in a pid namespace that hides it.
     certificate: the common name of its certificate (``tls``), None if it showed none.
     """
 
@@ -37,4 +38,4 @@ def peer_of(socket: Socket, name: str) -> Peer:
     credentials = _net.credentials_of(socket)
     if credentials is None:
         return Peer(name)
-    return Peer(name, credentials.pid, credentials.uid, credentials.gid)
+    return Peer(name, credentials.pid or None, credentials.uid, credentials.gid)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import time
@@ -233,7 +232,8 @@ def test_the_name_of_the_machine_is_to_be_given_if_it_is_not_that_of_the_host() 
 def test_a_name_that_another_process_has_is_told_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    name = f"cli{os.getpid()}"
+    name = "cli1"
+    monkeypatch.setattr(live, "fresh_name", lambda _: name)
     with Far(name) as twin:
         twin.started()
         # Of two lives the later one has the name.

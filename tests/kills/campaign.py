@@ -11,12 +11,12 @@ import random
 import shutil
 import signal
 from contextlib import suppress
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from queuebroker import _net
 from tests.kills.blow import drawn
 from tests.kills.crew import LIMIT_S, NAMES, TASKS, Crew
 from tests.kills.ledger import OF_DEATH, Fate, Ledger
@@ -27,6 +27,7 @@ from tests.support import until
 
 if TYPE_CHECKING:
     from collections import Counter
+    from pathlib import Path
     from typing import Self
 
     from tests.kills.blow import Blow
@@ -126,6 +127,9 @@ class Campaign:
 
     def _struck(self, blow: Blow, began: float) -> Story:
         crew, chance = self.crew, blow.chance
+        # Before the blow: the socket of a victim may still be listened at, while its
+        # process is taken apart, though its lock is free already.
+        stale = self._sockets_left()
         blow.bring_about(crew)
         victim = blow.victim
         victim.struck(blow.by)
@@ -137,11 +141,11 @@ class Campaign:
             crew.gone(victim)
             self._dead.add(victim.life)
             orphaned |= victim.hosted
-            self._go_on(blow)
+            self._go_on(blow, stale)
             crew.join(crew.begin(victim.name))
         else:
             crew.living.pop(victim.name, None)
-            self._go_on(blow)
+            self._go_on(blow, stale)
             self._continue(blow)
         if crew.host() is None:
             crew.settle(chance.choice(crew.hosts()))
@@ -154,14 +158,17 @@ class Campaign:
         hit = self._ledger.struck.pop(blow.victim.life, IDLE)
         assert hit == blow.state, f"it was struck in the state {hit}"
 
-    def _go_on(self, blow: Blow) -> None:
-        """All others do, without who was struck."""
+    def _go_on(self, blow: Blow, stale: set[Path]) -> None:
+        """Let all members but the victim go on.
+
+        stale: the sockets that nobody listened at before the blow.
+        """
         crew = self.crew
         if blow.kills and blow.newcomer is not None:
             crew.joined(blow.newcomer)  # perhaps as master
         if blow.kills and blow.role == "master":
             crew.master(MASTER_S)
-            left = self._sockets_left(blow.victim)
+            left = {each.name for each in stale if each.exists()}
             assert not left, f"the new master left {left}"
         for asker in crew.members():
             others = [each for each in crew.hosts() if each is not asker]
@@ -197,21 +204,11 @@ class Campaign:
 
     # What must hold.
 
-    def _sockets_left(self, victim: Member) -> list[str]:
-        """Return what a new master should have removed: sockets of slaves long dead.
-
-        That of the last master is passed over: while its process is being taken apart
-        the lock can be free already, and somebody still listen there.
-        """
-        pids = {
-            each.name: each.stem.removeprefix("Slave")
-            for each in self._run_directory.glob("Slave*")
-        }
-        return [
-            name
-            for name, pid in pids.items()
-            if pid != str(victim.pid) and not Path(f"/proc/{pid}").exists()
-        ]
+    def _sockets_left(self) -> set[Path]:
+        """Return the sockets that nobody listens at, which a new master removes."""
+        with _net.folder_locked(self._run_directory):
+            sockets = set(self._run_directory.glob("Slave*"))
+            return {each for each in sockets if not _net.is_listened_at(each)}
 
     def _read(self) -> None:
         for life, words in self._reader.news():

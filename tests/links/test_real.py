@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import stat
+import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
@@ -83,14 +85,15 @@ def test_of_ten_that_start_at_once_one_is_master_and_all_are_joined() -> None:
 
 
 @clause("BUS-ENT-16", "BUS-SEC-3", "BUS-DEREG-12")
-def test_sockets_are_named_after_bus_and_process_and_go_with_them(
+def test_sockets_are_named_after_bus_and_role_and_go_with_their_processes(
     near: Bus, own_run_directory: Path
 ) -> None:
     place = own_run_directory / "bus1"
     with Far("far") as far:
         far.started()
-        pid = far.pid
-        assert names(place) == ["Master", f"Slave{pid}.1", "lock"]
+        master, slave, lock = names(place)
+        assert (master, lock) == ("Master", "lock")
+        assert re.fullmatch("Slave[0-9a-f]{11}", slave)
         for each in place.glob("[MS]*"):
             assert stat.S_IMODE(each.stat().st_mode) == 0o600
 
@@ -99,6 +102,55 @@ def test_sockets_are_named_after_bus_and_process_and_go_with_them(
         until(lambda: names(place) == ["Master", "lock"], "its socket is gone")
     near.close()
     assert names(place) == ["lock"]
+
+
+@clause("BUS-ENT-16")
+def test_processes_with_the_same_pid_share_a_run_directory() -> None:
+    """Each in a pid namespace of its own, or, where none can be made, with pid 1 faked.
+
+    Reported of three containers with one run directory: the third could not listen at
+    `Slave1.1`, which the second had, and none could join beside `p1`.
+    """
+    unshare = ["unshare", "--pid", "--fork", "--kill-child"]
+    possible = subprocess.run([*unshare, "true"], check=False, capture_output=True)
+    prefix = () if possible.returncode else unshare
+    with ExitStack() as stack:
+        started = []
+        for name in "abc":
+            process = stack.enter_context(start(WITH_PID_1, name, prefix=prefix))
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            assert process.stdout.readline() == "joined\n"
+            started.append(process)
+
+        others = [_told(each, "a b c") for each in started]
+
+        assert others == ["1 a b c\n"] * 3
+        for each in started:
+            answer, complaints = each.communicate(timeout=LIMIT_S)
+            assert (answer, complaints, each.returncode) == ("", "", 0)
+
+
+def _told(process: subprocess.Popen[str], words: str) -> str:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(f"{words}\n")
+    process.stdin.flush()
+    return process.stdout.readline()
+
+
+WITH_PID_1 = """
+    import os, sys
+    if os.getpid() != 1:
+        os.getpid = lambda: 1
+    from bus import open_bus
+    with open_bus("bus1") as bus:
+        bus.register(sys.argv[1], on_command=lambda message: message.payload)
+        print("joined", flush=True)
+        names = sys.stdin.readline().split()
+        print(os.getpid(), *[bus.call(each, each) for each in names], flush=True)
+        sys.stdin.read()
+"""
 
 
 @clause("BUS-INIT-3", "BUS-INIT-15")

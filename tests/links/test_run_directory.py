@@ -222,20 +222,20 @@ def test_a_child_of_a_fork_does_not_hold_it() -> None:
 @clause("BUS-ENT-16", "BUS-ENT-17")
 def test_sockets_of_who_was_killed_are_swept_away_and_no_others() -> None:
     made = RunDirectory("bus1", OURS)
-    dead, living = made.path / "Slave1.1", made.path / "Slave2.1"
+    dead, living = made.path / "Slave1", made.path / "Slave2"
     with socket.socket(socket.AF_UNIX) as gone, socket.socket(socket.AF_UNIX) as there:
         gone.bind(str(dead))
         there.bind(str(living))
         there.listen()
         gone.close()
-        (made.path / "Slave3.1").write_text("a file")
+        (made.path / "Slave3").write_text("a file")
         (made.path / "notes").write_text("not ours")
 
         made.sweep()
 
         assert sorted(each.name for each in made.path.iterdir()) == [
-            "Slave2.1",
-            "Slave3.1",
+            "Slave2",
+            "Slave3",
             "notes",
         ]
         assert _net.is_listened_at(living)
@@ -318,7 +318,7 @@ _MEMBER_OF_NOTHING = """
 def test_sockets_that_guests_have_left_are_swept(base: Path) -> None:
     made = RunDirectory("bus1", AccessList(gids=[4321]))
     made.sweep()
-    left = made.path / "guests" / "Slave1.1"
+    left = made.path / "guests" / "Slave1"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(os.fspath(left))
 

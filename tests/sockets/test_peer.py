@@ -55,6 +55,18 @@ def test_over_unix_the_kernel_says_who_is_there() -> None:
 
 
 @clause("QB-SOCK-9")
+def test_a_process_in_another_pid_namespace_has_no_pid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The kernel says 0 then, which is the pid of no process."""
+    hidden = _net.Credentials(0, os.getuid(), os.getgid())
+    monkeypatch.setattr(_net, "credentials_of", lambda _: hidden)
+    with ends() as (near, _):
+        assert near.peer is not None
+        assert (near.peer.pid, near.peer.uid) == (None, os.getuid())
+
+
+@clause("QB-SOCK-9")
 def test_over_tls_the_certificate_says_who_is_there() -> None:
     """On both sides, since both show one."""
     with ends(TLS, {"tls": identity("host")}, {"tls": identity("guest")}) as (
