@@ -26,8 +26,18 @@ if TYPE_CHECKING:
 
 __all__ = ["EXIT_CODES", "check", "show_result"]
 
-EXIT_CODES: Final = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.UNKNOWN: 3}
-_COLOURS: Final = {"PASS": "green", "FAIL": "bold red", "UNKNOWN": "yellow"}
+EXIT_CODES: Final = {
+    Verdict.PASS: 0,
+    Verdict.NOTHING: 0,
+    Verdict.FAIL: 1,
+    Verdict.UNKNOWN: 3,
+}
+_COLOURS: Final = {
+    Verdict.PASS.value: "green",
+    Verdict.NOTHING.value: "dim",
+    Verdict.FAIL.value: "bold red",
+    Verdict.UNKNOWN.value: "yellow",
+}
 
 
 @click.command()
@@ -44,8 +54,8 @@ _COLOURS: Final = {"PASS": "green", "FAIL": "bold red", "UNKNOWN": "yellow"}
 def check(directory: str, *, as_json: bool, limit: int) -> None:
     """Hold the journals at or below DIR to their promises.
 
-    Ends with 0 if all verdicts are PASS, 1 if any is FAIL, 3 if some are UNKNOWN
-    because a journal is incomplete.
+    Ends with 0 if every verdict is PASS or "nothing to check", 1 if any is FAIL, 3 if
+    some are UNKNOWN because a journal is incomplete.
     """
     found = check_journals(open_journals(directory))
     if as_json:

@@ -58,8 +58,8 @@ def pipeline() -> None:
 def all_(journals: Path, out: Path, master: str) -> None:
     """Tables, verdicts, violations and report, from journals.
 
-    Ends with 0 if all verdicts are PASS, 1 if any is FAIL, 3 if some are UNKNOWN
-    because a journal is incomplete.
+    Ends with 0 if every verdict is PASS or "nothing to check", 1 if any is FAIL, 3 if
+    some are UNKNOWN because a journal is incomplete.
     """
     _run(journals, out, master, report=True)
 

@@ -206,8 +206,10 @@ def _verdicts(
         unknown = len(broken) - violated
         verdict = worst(each.verdict for each in broken)
         why = ""
-        if verdict is Verdict.PASS and lossy:
+        if verdict is Verdict.NOTHING and lossy:
             verdict = Verdict.UNKNOWN
+        elif verdict is Verdict.NOTHING and checked[rule]:
+            verdict = Verdict.PASS
         if verdict is Verdict.UNKNOWN:
             why = _why(rule, broken, lossy)
         yield RuleVerdict(rule, verdict, checked[rule], violated, unknown, why)

@@ -45,8 +45,8 @@ been written yet. One of a message of the bus is FAIL if all journals of the bus
 conclusive, since it may pass through any, and both its `origin` and its `flow` have a
 home, else UNKNOWN. J1's own are FAIL if the journal is damaged, else UNKNOWN. A rule's
 verdict is FAIL if any of its would-be violations is FAIL; else UNKNOWN if any is
-UNKNOWN or any journal is lossy (what was lost may have broken it); else PASS, also
-when there was nothing to check.
+UNKNOWN or any journal is lossy (what was lost may have broken it); else NOTHING if
+the rule was held against nothing (`RuleVerdict.checked` is 0); else PASS.
 """
 
 from __future__ import annotations
@@ -85,11 +85,16 @@ SORTS: Final = MappingProxyType(
 
 
 class Verdict(enum.StrEnum):
-    """What can be said of a rule after reading the journals."""
+    """What can be said of a rule after reading the journals.
+
+    NOTHING: the journals are whole and hold nothing that the rule speaks of, so that
+      it was held against nothing and proves nothing.
+    """
 
     PASS = "PASS"  # noqa: S105 - a verdict, not a password
     FAIL = "FAIL"
     UNKNOWN = "UNKNOWN"
+    NOTHING = "nothing to check"
 
 
 class Basis(enum.StrEnum):
@@ -137,7 +142,7 @@ class Rule:
 class Violation:
     """One would-be violation of one rule.
 
-    verdict: FAIL or UNKNOWN, never PASS.
+    verdict: FAIL or UNKNOWN, nothing else.
     case: which of the rule's cases.
     flow, seq, n, journal: the offending message and record; None where the rule has
       no such thing. `flow` is ``channel << 1`` for Q1.
@@ -198,12 +203,12 @@ class RuleVerdict:
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """FAIL if any is; else UNKNOWN if any is; else PASS, also of none."""
+    """FAIL if any is; else UNKNOWN if any is; else PASS if any is; else NOTHING."""
     found = set(verdicts)
-    for verdict in (Verdict.FAIL, Verdict.UNKNOWN):
+    for verdict in (Verdict.FAIL, Verdict.UNKNOWN, Verdict.PASS):
         if verdict in found:
             return verdict
-    return Verdict.PASS
+    return Verdict.NOTHING
 
 
 _ALL: Final = (

@@ -39,7 +39,7 @@ JOURNALS_MAX: Final = 50
 
 Row = dict[str, Any]
 
-_SIGNS: Final = {"PASS": "✓", "FAIL": "✗", "UNKNOWN": "?"}
+_SIGNS: Final = {"PASS": "✓", "FAIL": "✗", "UNKNOWN": "?", "nothing to check": "∅"}
 _WAITS: Final = {
     "send": "send, for room in the buffer",
     "receive": "receive, for a message",

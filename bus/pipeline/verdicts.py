@@ -1,4 +1,4 @@
-"""PASS, FAIL or UNKNOWN for each rule, and how it came to that.
+"""The verdict on each rule, and the counts that it rests on.
 
 The table that decides is at the head of `bus.journal.rules`. Only counts reach the
 driver: a few numbers a rule.
@@ -102,6 +102,8 @@ def _verdict(
         verdict = Verdict.UNKNOWN
         lacking = counted(lossy, "journal")
         why = f"records of {lacking} are missing, which may have broken it"
+    elif not checked:
+        verdict = Verdict.NOTHING
     return RuleVerdict(rule, verdict, checked, violated, unknown, why)
 
 

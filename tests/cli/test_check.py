@@ -17,7 +17,7 @@ from bus.cli.check import show_result
 from bus.journal.results import Result
 from bus.journal.rules import RULES, Verdict, Violation
 from tests.journal.bus_by_hand import BUS_BROKEN
-from tests.journal.histories import Condition, clean, journal_id, plant, store
+from tests.journal.histories import Condition, History, clean, journal_id, plant, store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,8 +46,24 @@ def test_clean_traffic_passes_with_exit_code_0(tmp_path: Path) -> None:
     lines = result.stdout.splitlines()
     assert lines[0].split()[:4] == ["rule", "promise", "verdict", "checked"]
     assert [line.split()[0] for line in lines[1:]] == list(RULES)
-    assert all(" PASS " in line for line in lines[1:])
+    for line in lines[1:]:
+        expected = " nothing to check " if line.startswith("B") else " PASS "
+        assert expected in line
     assert result.stderr == ""
+
+
+def test_a_journal_that_holds_no_operation_has_exit_code_0(tmp_path: Path) -> None:
+    """It was closed, which J1 asks for; the other rules have nothing to check."""
+    store(History(), tmp_path)
+
+    result = invoke(tmp_path, "--json")
+
+    assert result.exit_code == 0
+    told = json.loads(result.stdout)
+    assert told["verdict"] == "PASS"
+    assert {each["rule"]: each["verdict"] for each in told["verdicts"]} == {
+        rule: "PASS" if rule == "J1" else "nothing to check" for rule in RULES
+    }
 
 
 def test_a_violation_is_named_with_exit_code_1(tmp_path: Path) -> None:
@@ -157,7 +173,12 @@ def test_everything_as_json(tmp_path: Path) -> None:
     told = json.loads(result.stdout)
     assert told["verdict"] == "FAIL"
     assert {each["rule"]: each["verdict"] for each in told["verdicts"]} == {
-        rule: "FAIL" if rule == "Q3" else "PASS" for rule in RULES
+        rule: "FAIL"
+        if rule == "Q3"
+        else "nothing to check"
+        if rule.startswith("B")
+        else "PASS"
+        for rule in RULES
     }
     (violation,) = told["violations"]
     assert violation["rule"] == "Q3"

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bus.journal.checker import CheckResult, check
 from bus.journal.reader import open_journals
+from bus.journal.rules import Verdict
 from tests.journal.histories import Condition, History, Key, store
 
-if TYPE_CHECKING:
-    from bus.journal.rules import Verdict
-
-__all__ = ["checked", "found", "verdicts"]
+__all__ = ["checked", "found", "held", "verdicts"]
 
 
 def checked(history: History, **condition: object) -> CheckResult:
@@ -27,6 +24,14 @@ def checked(history: History, **condition: object) -> CheckResult:
 
 def verdicts(result: CheckResult) -> dict[str, Verdict]:
     return {each.rule: each.verdict for each in result.verdicts}
+
+
+def held(result: CheckResult) -> dict[str, Verdict]:
+    """The verdicts of traffic that breaks no rule, by what each was held against."""
+    return {
+        each.rule: Verdict.PASS if each.checked else Verdict.NOTHING
+        for each in result.verdicts
+    }
 
 
 def found(result: CheckResult) -> set[tuple[Key, Verdict]]:

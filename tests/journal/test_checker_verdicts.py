@@ -11,7 +11,7 @@ import pytest
 
 from bus.journal.checker import check
 from bus.journal.reader import open_journals
-from bus.journal.rules import RULES, Basis, Verdict
+from bus.journal.rules import RULES, Basis, Verdict, worst
 from specs.clauses import clause
 from tests.journal.by_hand import BROKEN, met, received, sent
 from tests.journal.checking import checked, found, verdicts
@@ -112,3 +112,29 @@ def test_a_message_under_way_when_its_process_died_is_unknown() -> None:
     ]
     assert result.verdict is Verdict.UNKNOWN
     assert verdicts(result)["Q3"] is Verdict.PASS
+
+
+def test_a_rule_that_was_held_against_nothing_is_no_pass() -> None:
+    """Only J1 speaks of a journal without operations, only Q1 of a mere meeting."""
+    empty, meeting = checked(History()), checked(met())
+
+    assert verdicts(empty) == {
+        rule: Verdict.PASS if rule == "J1" else Verdict.NOTHING for rule in RULES
+    }
+    assert empty.verdict is Verdict.PASS
+    assert verdicts(meeting) == {
+        rule: Verdict.PASS if rule in {"J1", "Q1"} else Verdict.NOTHING
+        for rule in RULES
+    }
+
+
+def test_nothing_to_check_yields_to_every_other_verdict() -> None:
+    assert worst([]) is Verdict.NOTHING
+    for other in (Verdict.PASS, Verdict.UNKNOWN, Verdict.FAIL):
+        assert worst([Verdict.NOTHING, other]) is other
+
+
+def test_what_was_lost_may_have_been_what_there_was_to_check() -> None:
+    lossy = checked(met(), lost=1)
+
+    assert verdicts(lossy)["Q5"] is Verdict.UNKNOWN

@@ -83,7 +83,8 @@ def test_every_verdict_is_there_with_its_promise(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "sign"), [("PASS", "✓"), ("FAIL", "✗"), ("UNKNOWN", "?")]
+    ("verdict", "sign"),
+    [("PASS", "✓"), ("FAIL", "✗"), ("UNKNOWN", "?"), ("nothing to check", "∅")],
 )
 def test_a_verdict_is_told_apart_without_colour(
     tmp_path: Path, verdict: str, sign: str
@@ -221,7 +222,8 @@ def test_the_report_of_a_run_is_whole(finished: OutFolder) -> None:
     told = " ".join(page.text.split())
     assert "✓ PASS every promise was kept" in told
     for rule in RULES.values():
-        assert f"{rule.title} {rule.text} ✓ PASS" in told
+        badge = "∅ nothing to check" if rule.id.startswith("B") else "✓ PASS"
+        assert f"{rule.title} {rule.text} {badge}" in told
     assert f"{CLIENT} → {SERVER} {SENT[CLIENT, SERVER]}" in told
     assert "right → left 0 0 0 4 KiB" in told
     assert OTHERS not in told
