@@ -199,7 +199,13 @@ def __getattr__(name: str) -> object:
     if name not in _HOME_OF:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    value = getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    try:
+        value = getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    except Exception as error:
+        from bus.requirements import explain  # noqa: PLC0415 - where it went wrong only
+
+        explain(error)
+        raise
     globals()[name] = value
     return value
 

@@ -66,6 +66,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "bus": (
         "errors",
         "error_text",
+        "requirements",
         "address",
         "payload",
         "message",

@@ -98,6 +98,14 @@ class LazyGroup(click.Group):
                 raise
             hint = 'pip install "queuebroker[all]"'
             _fail(f"cannot run {name}: {missing} is missing, {hint}")
+        except Exception as error:
+            from bus.requirements import explain  # noqa: PLC0415 - where it went wrong
+
+            try:
+                explain(error)
+            except ImportError as told:
+                _fail(f"cannot run {name}: {told}")
+            raise
         assert isinstance(command, click.Command)
         return command
 

@@ -5,8 +5,6 @@ Each check says how it stands and what to do about it. It needs no bus.
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import mmap
 import os
 import resource
@@ -22,6 +20,7 @@ from bus.cli.place import access_to, remedy, run_directory
 from bus.cli.text import show_table
 from bus.errors import BusError
 from bus.journal.wording import printable
+from bus.requirements import requirements
 from queuebroker import _net
 
 if TYPE_CHECKING:
@@ -33,6 +32,8 @@ OK: Final = "ok"
 WARN: Final = "warn"  # something cannot be had that a bus does without
 FAIL: Final = "fail"  # no bus can be here
 _COLOURS: Final = {OK: "green", WARN: "yellow", FAIL: "bold red"}
+
+_EXTRAS: Final = ("pipeline", "net")
 
 # A process has one descriptor for each other that it speaks with, and a few.
 _DESCRIPTORS_MIN: Final = 64
@@ -59,7 +60,7 @@ def doctor(target: Target) -> None:
 
     Ends with 1 if something is missing that every bus needs.
     """
-    findings = [check(target) for check in _CHECKS]
+    findings = [*(check(target) for check in _CHECKS), *_packages()]
     if target.as_json:
         click.echo(to_json([attrs.asdict(each) for each in findings]))
     else:
@@ -161,15 +162,18 @@ def _java(_: Target) -> Finding:
     return Finding(what, OK, f"all is there, Java {JAVA_MAJOR_MIN} or newer")
 
 
-def _pyspark(_: Target) -> Finding:
-    what = "pyspark"
-    if importlib.util.find_spec("pyspark") is None:
-        do = 'pip install "queuebroker[all]"'
-        return Finding(what, WARN, "it is not installed", do)
-    return Finding(what, OK, f"version {importlib.metadata.version('pyspark')}")
+def _packages() -> list[Finding]:
+    """Each package that this one or its extras need: found and needed."""
+    findings = []
+    for each in requirements(*_EXTRAS):
+        state = OK if each.fits else WARN if each.extra else FAIL
+        what = f"package {each.name}"
+        fact = str(each).removeprefix(f"{each.name} ")
+        findings.append(Finding(what, state, fact, "" if each.fits else each.remedy))
+    return findings
 
 
 _CHECKS: Final[tuple[Callable[[Target], Finding], ...]] = (
     *(_directory, _sockets, _descriptors),
-    *(_served, _shared_memory, _pyspark, _java),
+    *(_served, _shared_memory, _java),
 )

@@ -36,10 +36,31 @@ _out = click.option(
 )
 _master = click.option(
     "--master",
-    default="local[*]",
-    show_default=True,
     metavar="URL",
-    help="Where Spark runs.",
+    help="Where Spark runs.  [default: as spark-submit was told, else local[*]]",
+)
+
+
+def _settings(
+    _context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]
+) -> dict[str, str]:
+    settings = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not name.startswith("spark."):
+            msg = f"{one!r} is no setting of Spark: write spark.NAME=VALUE"
+            raise click.BadParameter(msg)
+        settings[name] = value
+    return settings
+
+
+_conf = click.option(
+    "--conf",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_settings,
+    help="A setting of Spark, as often as needed; none of ours replaces it.",
 )
 
 
@@ -55,22 +76,28 @@ def pipeline() -> None:
 @_journals
 @_out
 @_master
-def all_(journals: Path, out: Path, master: str) -> None:
+@_conf
+def all_(
+    journals: Path, out: Path, master: str | None, settings: dict[str, str]
+) -> None:
     """Tables, verdicts, violations and report, from journals.
 
     Ends with 0 if every verdict is PASS or "nothing to check", 1 if any is FAIL, 3 if
     some are UNKNOWN because a journal is incomplete.
     """
-    _run(journals, out, master, report=True)
+    _run(journals, out, master, settings, report=True)
 
 
 @pipeline.command()
 @_journals
 @_out
 @_master
-def check(journals: Path, out: Path, master: str) -> None:
+@_conf
+def check(
+    journals: Path, out: Path, master: str | None, settings: dict[str, str]
+) -> None:
     """The same without the report, and sooner."""
-    _run(journals, out, master, report=False)
+    _run(journals, out, master, settings, report=False)
 
 
 @pipeline.command()
@@ -88,13 +115,25 @@ def report(out: Path) -> None:
     click.echo(f"report: {draw_report(out)}")
 
 
-def _run(journals: Path, out: Path, master: str, *, report: bool) -> None:
+def _run(
+    journals: Path,
+    out: Path,
+    master: str | None,
+    settings: dict[str, str],
+    *,
+    report: bool,
+) -> None:
     from bus.pipeline.folder import OutFolder  # noqa: PLC0415 - loaded where used
     from bus.pipeline.run import run_pipeline  # noqa: PLC0415 - slow to load
 
     with Progress(stderr=True) as progress:
         result = run_pipeline(
-            journals, out, report=report, master=master, progress=progress.say
+            journals,
+            out,
+            report=report,
+            master=master,
+            settings=settings,
+            progress=progress.say,
         )
     shown = list(first_of_each(SHOWN_PER_RULE, result.first))
     show_result(result, shown, f" in {OutFolder(out).violations}", journals)

@@ -8,47 +8,68 @@ told of.
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from bus.pipeline.schemas import SEGMENTS, ddl
-from bus.pipeline.share import Share
-from bus.pipeline.source import FORMAT, register
+from bus.pipeline.reach import check_reach
+from bus.pipeline.schemas import EVENTS, SEGMENTS, ddl
+from bus.pipeline.share import Share, packed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     import pyarrow as pa  # type: ignore[import-untyped] # pyarrow ships no types
     from pyspark.sql import DataFrame, SparkSession
 
     from bus.pipeline.folder import OutFolder
+    from bus.pipeline.schemas import Column
 
 __all__ = ["ingest", "problems"]
 
 PROBLEMS_MAX: Final = 100
-TASKS_PER_CORE: Final = 2
 
 
 def ingest(spark: SparkSession, journals: Path, out: OutFolder) -> None:
-    """Read every journal below a folder and replace both tables by what it holds."""
-    register(spark)
-    out.write(spark.read.format(FORMAT).load(str(journals)), "events")
+    """Read every journal below a folder and replace both tables by what it holds.
+
+    Raises:
+        JournalError: there is no journal, or a folder cannot be read.
+        PipelineError: an executor does not find the journals, or the results.
+    """
+    # Listed once: which files there are must not differ between the two tables.
     shares = Share.list_all(journals)
-    tasks = min(len(shares), TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
-    places = spark.range(0, len(shares), 1, tasks)
-    facts = places.mapInArrow(functools.partial(_facts, shares), ddl(SEGMENTS))
-    out.write(facts, "segments")
+    folders = dict.fromkeys(share.folder for share in shares)
+    check_reach(spark, [str(out.path), *folders])
+    tasks = list(packed(shares))
+    out.write(_read(spark, tasks, _events, EVENTS), "events")
+    out.write(_read(spark, tasks, _facts, SEGMENTS), "segments")
 
 
-def _facts(
-    shares: Sequence[Share], places: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in places:
-        for place in batch.column(0).to_pylist():
-            yield shares[place].facts()
+def _read(
+    spark: SparkSession,
+    tasks: Sequence[Sequence[Share]],
+    read: Callable[[Share], Iterator[pa.RecordBatch]],
+    columns: tuple[Column, ...],
+) -> DataFrame:
+    """Rows from shares, those of one task in one task."""
+
+    def rows(places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in places:
+            for place in batch.column(0).to_pylist():
+                for share in tasks[place]:
+                    yield from read(share)
+
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(rows, ddl(columns))
+
+
+def _events(share: Share) -> Iterator[pa.RecordBatch]:
+    yield from share.events()
+
+
+def _facts(share: Share) -> Iterator[pa.RecordBatch]:
+    yield share.facts()
 
 
 def problems(segments: DataFrame) -> list[str]:

@@ -9,20 +9,22 @@ through `progress`, and finds in the `Result` what could not be read.
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from bus.errors import PipelineError
 from bus.journal.format import RECORD_BYTES
+from bus.journal.meta import META_FILE
 from bus.journal.reader import open_journals
 from bus.pipeline.folder import OutFolder, claimed
 from bus.pipeline.session import missing, missing_packages, session
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -37,14 +39,16 @@ def run_pipeline(
     out: str | os.PathLike[str],
     *,
     report: bool = True,
-    master: str = "local[*]",
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Result:
     """Read every journal below a folder, judge it, and leave all results in another.
 
     out: made if missing; must be empty or a folder of earlier results, which go.
     report: draw it, too.
-    master: where Spark runs, if this process has no session yet.
+    master, settings: as for `bus.pipeline.session.build_session`, if this process has
+      no session yet.
     progress: told in a few words what is being done.
 
     Raises:
@@ -56,7 +60,14 @@ def run_pipeline(
     if lack is not None:
         raise PipelineError(lack)
     with claimed(Path(out)) as folder:
-        return run_in(folder, journals, report=report, master=master, progress=progress)
+        return run_in(
+            folder,
+            journals,
+            report=report,
+            master=master,
+            settings=settings,
+            progress=progress,
+        )
 
 
 def run_in(
@@ -64,19 +75,25 @@ def run_in(
     journals: str | os.PathLike[str],
     *,
     report: bool = True,
-    master: str = "local[*]",
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Result:
     """As `run_pipeline`, in a folder that the caller has claimed."""
+    # Executors, and Spark itself, may stand in another directory.
+    journals = Path(journals).absolute()
+    folder = OutFolder(folder.path.absolute())
     records = _estimate(journals)
     folder.clear()
     progress("starting Spark")
     with (
         _told_in_one_line(folder),
-        session(log=folder.log, master=master, records=records) as spark,
+        session(
+            log=folder.log, master=master, records=records, settings=settings
+        ) as spark,
     ):
         progress("reading journals")
-        problems = _ingest(spark, Path(journals), folder)
+        problems = _ingest(spark, journals, folder)
         progress("joining sends and receives")
         tables = _refine(spark, folder)
         progress("holding them to the rules")
@@ -121,13 +138,22 @@ def _write(folder: OutFolder, page: str) -> Path:
     return folder.report
 
 
-def _estimate(journals: str | os.PathLike[str]) -> int:
-    """About how many records there are, from above: segments are allocated whole."""
-    total = 0
-    for journal in open_journals(journals):
-        for path in journal.segment_paths():
-            with contextlib.suppress(OSError):
-                total += path.stat().st_size // RECORD_BYTES
+def _estimate(journals: Path) -> int:
+    """About how many records there are, from above: segments are allocated whole.
+
+    Raises:
+        JournalError: there is no journal, or a folder cannot be read.
+    """
+    total, found = 0, False
+    for folder, _, files in os.walk(journals):
+        for name in files:
+            is_segment = name.endswith(".qbj")
+            found = found or is_segment or name == META_FILE
+            if is_segment:
+                with contextlib.suppress(OSError):
+                    total += Path(folder, name).stat().st_size // RECORD_BYTES
+    if not found:
+        open_journals(journals)  # which says why
     return total
 
 
@@ -210,7 +236,25 @@ def _told_in_one_line(folder: OutFolder) -> Iterator[None]:
         raise PipelineError(msg) from error
 
 
+# What an executor says that lacks a program or a package, and what to do about it.
+_LACKS: Final = (
+    re.compile(r"No module named '[^']+'"),
+    re.compile(r'Cannot run program "[^"]+"'),
+    re.compile(r"\[PYTHON_VERSION_MISMATCH\][^.]*"),
+)
+_WORKERS_PYTHON: Final = (
+    "name a Python that has this package and its extra `pipeline` with"
+    " --conf spark.pyspark.python=PATH"
+)
+
+
 def _gist(error: Exception) -> str:
     """The line of an error that says what is wrong, not who was called."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
+    text = str(error).strip()
+    lines = text.splitlines() or [type(error).__name__]
+    for pattern in _LACKS:
+        if lack := pattern.search(text):
+            return f"an executor says: {lack[0]}; {_WORKERS_PYTHON}"
+    if refusal := re.search(r"JournalError: (.+)", text):
+        return refusal[1]
     return next((line[2:] for line in lines if line.startswith(": ")), lines[0])

@@ -3,7 +3,9 @@
 The rule: nothing of Spark's chatter reaches the terminal. The JVM is started with its
 output in a log file, once a process, since Spark keeps it for every later session.
 What must be set before that (the Python of the workers, the memory, the address)
-stands here and nowhere else. This module knows no table and no journal.
+stands here and nowhere else. A setting of the user, be it given to us or to
+``spark-submit``, is never replaced by one of ours. This module knows no table and no
+journal.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import importlib.util
 import logging
 import os
 import re
+import shlex
 import shutil
 import signal
 import sys
@@ -21,9 +24,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bus.errors import PipelineError
+from bus.requirements import unfit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from types import FrameType
 
     from py4j.java_gateway import (  # type: ignore[import-untyped] # ships no types
@@ -32,7 +36,14 @@ if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["build_session", "missing", "missing_packages", "session"]
+__all__ = [
+    "build_session",
+    "given_settings",
+    "is_local",
+    "missing",
+    "missing_packages",
+    "session",
+]
 
 JAVA_MAJOR_MIN: Final = 17
 HEAP_GIB_MAX: Final = 4
@@ -50,15 +61,28 @@ _DRAWING: Final = ("matplotlib", "jinja2")
 
 _SETTINGS: Final = {
     "spark.app.name": "queuebroker",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     # An overflow or a bad cast is a mistake of ours: it must not become a null.
     "spark.sql.ansi.enabled": "true",
     "spark.sql.parquet.compression.codec": "zstd",
 }
+
+LOCAL_MASTER: Final = "local[*]"
+
+# Executors of a cluster could not call back there.
+_LOCAL_SETTINGS: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+# For a program in Python spark-submit sets these itself, unless it is told.
+_EARLY: Final = {"spark.ui.showConsoleProgress": "false"}
+_SHELL: Final = "pyspark-shell"
+
+# And these in any session.
+_OWN_OF_SPARK: Final = re.compile(r"spark\.(app\.submitTime|submit\.|home$)")
+_SECRET: Final = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 
 # Spark writes kilobytes of JSON to stderr through these for each failed query, though
 # the error itself is raised as well.
@@ -71,6 +95,9 @@ _PY4J: Final = ("root", "py4j.java_gateway", "py4j.clientserver")
 
 # The JVM of this process: Spark can start it only once, and each session uses it.
 _jvm: JavaGateway | None = None
+
+# What the user has set for the session that was built last.
+_given: dict[str, str] = {}
 
 
 def missing(*, drawing: bool = True) -> str | None:
@@ -100,24 +127,50 @@ def missing_packages(*, drawing: bool = True) -> str | None:
     """As `missing`, of packages alone: who only draws a report needs no Java."""
     wanted = _PACKAGES + (_DRAWING if drawing else ())
     absent = [name for name in wanted if importlib.util.find_spec(name) is None]
-    return f"{', '.join(absent)} not installed: {_EXTRA}" if absent else None
+    if absent:
+        return f"{', '.join(absent)} not installed: {_EXTRA}"
+    others = [each for each in unfit("pipeline") if each.name in wanted]
+    return f"{', '.join(map(str, others))}: {_EXTRA}" if others else None
+
+
+def is_local(master: str) -> bool:
+    """Whether executors are threads of this process's JVM, and see what it sees."""
+    return re.fullmatch(r"local(\[.*\])?", master) is not None
+
+
+def given_settings(spark: SparkSession) -> dict[str, str]:
+    """Return the settings of a session that the user gave; secrets are hidden."""
+    return {
+        name: "(hidden)" if _SECRET.search(name) else value
+        for name, value in sorted(_given.items())
+        if spark.sparkContext.getConf().get(name) == value
+    }
 
 
 def build_session(
-    *, log: Path, master: str = "local[*]", records: int = 0
+    *,
+    log: Path,
+    master: str | None = None,
+    records: int = 0,
+    settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Start Spark, or a further session on the JVM that this process already has.
 
     log: file for Spark's own output; only the first call of a process decides.
-    master: as Spark spells it; ``local[2]`` is two threads of this machine.
+    master: as Spark spells it; ``local[2]`` is two threads of this machine. If None,
+      that of ``spark-submit`` or of its file of defaults, else `LOCAL_MASTER`.
     records: about how many will be read: what is best for few is not for many.
+    settings: of Spark, by name; they win over those of ``spark-submit``, and those
+      over ours.
 
     Raises `PipelineError` if something is not installed or Spark does not start.
     """
-    return _session_on(_context(log, master, records))
+    return _session_on(_context(log, master, records, settings or {}))
 
 
-def _context(log: Path, master: str, records: int) -> SparkContext:
+def _context(
+    log: Path, master: str | None, records: int, settings: Mapping[str, str]
+) -> SparkContext:
     lack = missing(drawing=False)
     if lack is not None:
         raise PipelineError(lack)
@@ -125,21 +178,96 @@ def _context(log: Path, master: str, records: int) -> SparkContext:
 
     for name in _LOUD:
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    # The master as well: spark-submit loads other classes for other managers.
+    chosen = dict(settings) | ({} if master is None else {"spark.master": master})
+    early = SparkConf(loadDefaults=False).setAll(list((_EARLY | chosen).items()))
+    local = is_local(master or LOCAL_MASTER)
+    with _environment(_for_java(local=local, records=records, settings=settings)):
+        gateway = _gateway(log, early)
+    # With its defaults: what spark-submit and its file of defaults have set.
+    conf = SparkConf(_jvm=gateway.jvm)
+    _given.clear()
+    _given.update(_of_user(dict(conf.getAll())) | chosen)
+    for name, value in chosen.items():
+        conf.set(name, value)
+    conf.setIfMissing("spark.master", LOCAL_MASTER)
+    if conf.get("spark.app.name") == _SHELL:
+        conf.set("spark.app.name", _SETTINGS["spark.app.name"])
+    for name, value in _defaults(conf.get("spark.master", ""), records).items():
+        conf.setIfMissing(name, value)
     # Else the workers run whatever python3 stands first in PATH, which may have no
     # pyarrow: the session starts, and its first query dies.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    conf = SparkConf(loadDefaults=False).setAll(list(_SETTINGS.items()))
-    conf.set("spark.master", master)
-    conf.set("spark.driver.memory", f"{_heap_gib()}g")
-    conf.set("spark.sql.shuffle.partitions", str(_partitions(records)))
-    if records < SHORT_RECORDS_MAX:
-        conf.set("spark.driver.extraJavaOptions", _SHORT_JAVA)
+    python = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+    os.environ["PYSPARK_PYTHON"] = python or sys.executable
+    try:
+        return SparkContext(conf=conf, gateway=gateway)
+    except Exception as error:
+        if type(error).__module__.split(".")[0] not in {"py4j", "pyspark"}:
+            raise
+        msg = f"Spark does not start: {_first_line(error)}; see {log}"
+        raise PipelineError(msg) from error
+
+
+def _of_user(settings: dict[str, str]) -> dict[str, str]:
+    """Return those settings of a JVM that a user gave to spark-submit."""
+    ours = _EARLY | {
+        "spark.app.name": _SHELL,
+        "spark.driver.memory": f"{_heap_gib()}g",
+    }
+    return {
+        name: value
+        for name, value in settings.items()
+        if not _OWN_OF_SPARK.match(name) and value != ours.get(name)
+    }
+
+
+def _defaults(master: str, records: int) -> dict[str, str]:
+    """Return our settings, for where the user has given none."""
+    defaults = _SETTINGS | (_LOCAL_SETTINGS if is_local(master) else {})
+    defaults["spark.sql.shuffle.partitions"] = str(_partitions(records))
     root = Path(__file__).parents[2]
     if not {"site-packages", "dist-packages"} & set(root.parts):
         # The workers have to find us also where we are not installed.
-        conf.set("spark.executorEnv.PYTHONPATH", str(root))
-    return SparkContext(conf=conf, gateway=_gateway(log, conf))
+        defaults["spark.executorEnv.PYTHONPATH"] = str(root)
+    return defaults
+
+
+def _for_java(
+    *, local: bool, records: int, settings: Mapping[str, str]
+) -> dict[str, str]:
+    """Return what spark-submit takes from the environment unless it was set elsewhere.
+
+    It reads them last, so they replace nothing, unlike arguments.
+    """
+    variables = {"SPARK_DRIVER_MEMORY": f"{_heap_gib()}g"}
+    if local:
+        variables["SPARK_LOCAL_IP"] = "127.0.0.1"
+    submit_arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    is_chosen = any("JavaOptions" in name for name in settings) or any(
+        "java-options" in word or "JavaOptions" in word or "properties-file" in word
+        for word in shlex.split(submit_arguments)
+    )
+    # These are added to the user's, and Java takes no two collectors.
+    if records < SHORT_RECORDS_MAX and not is_chosen:
+        variables["SPARK_SUBMIT_OPTS"] = _SHORT_JAVA
+    return {k: v for k, v in variables.items() if k not in os.environ}
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables that are not set, for the length of the block."""
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            os.environ.pop(name, None)
+
+
+def _first_line(error: Exception) -> str:
+    """Return the line of an error that says what is wrong."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return next((line[2:] for line in lines if line.startswith(": ")), lines[0])
 
 
 def _session_on(context: SparkContext) -> SparkSession:
@@ -151,7 +279,11 @@ def _session_on(context: SparkContext) -> SparkSession:
 
 @contextlib.contextmanager
 def session(
-    *, log: Path, master: str = "local[*]", records: int = 0
+    *,
+    log: Path,
+    master: str | None = None,
+    records: int = 0,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
     """The running session of this process, else one for the length of the block."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - loaded where used
@@ -162,7 +294,7 @@ def session(
         yield running
         return
     with _interrupted_quietly():
-        context = _context(log, master, records)
+        context = _context(log, master, records, settings or {})
         _interrupted_as(before)
         spark = _session_on(context)
         try:

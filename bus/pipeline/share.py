@@ -9,6 +9,8 @@ million does not end the run.
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,18 +18,19 @@ import attrs
 import pyarrow as pa  # type: ignore[import-untyped] # pyarrow ships no types
 
 from bus.errors import JournalError
+from bus.journal.meta import META_FILE
 from bus.journal.reader import StoredJournal, open_journals
 from bus.journal.stored_segment import problem_of, read_segment
 from bus.pipeline.batches import event_batches, storable
 from bus.pipeline.schemas import SEGMENTS, arrow_schema, signed
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Iterator
 
 __all__ = ["Share", "packed"]
 
 TASK_BYTES: Final = 32 << 20
+JOURNALS_KEPT: Final = 16  # shares of one journal stand side by side in a task
 
 
 @attrs.frozen
@@ -50,7 +53,8 @@ class Share:
             JournalError: there is no journal, or a folder cannot be read.
         """
         shares = []
-        for journal in open_journals(directory):
+        # Absolute: tasks run in other directories than the process that lists.
+        for journal in open_journals(os.path.abspath(directory)):
             paths = [str(path) for path in journal.segment_paths()]
             shares += [
                 cls(journal.id, str(journal.path), path) for path in paths or (None,)
@@ -71,11 +75,11 @@ class Share:
         if self.path is None:
             return
         try:
-            journal = StoredJournal(Path(self.folder))
             segment = read_segment(Path(self.path), self.journal)
+            # After the segment: names are written before the records that use them.
+            journal = _stored(self.folder)
         except (JournalError, OSError):
             return  # `facts` tells
-        journal.refresh()  # names are written before the records that use them
         yield from event_batches(journal, segment)
 
     def facts(self) -> pa.RecordBatch:
@@ -89,18 +93,19 @@ class Share:
             "damaged": 0,
             "late": False,
         }
+        contents: list[str] = []
         problems: list[str] = []
+        found: dict[str, Any] = {}
+        if self.path is not None:
+            found = self._contents(Path(self.path), contents)
         try:
-            journal = StoredJournal(Path(self.folder))
+            # After the segment: the process may have closed it, and gone on, meanwhile.
+            journal = _stored(self.folder)
         except JournalError as error:
             # Not damage: when the folder was listed, it told whose journal it is.
             problems.append(str(error))
         else:
-            contents: list[str] = []
-            if self.path is not None:
-                row |= self._contents(Path(self.path), contents)
-            # After the segment: the process may have closed it, and gone on, meanwhile.
-            journal.refresh()
+            row |= found
             problems += [*journal.problems, *contents]
             row |= {"machine": journal.machine, "program": journal.meta.program}
             row["pid"] = journal.meta.pid
@@ -125,6 +130,25 @@ class Share:
             "lost": segment.lost,
             "damaged": int(bool(segment.flaws)),
         }
+
+
+def _stored(folder: str) -> StoredJournal:
+    """The journal in a folder; its side file is read once, unless it has changed.
+
+    Raises:
+        JournalError: nothing tells whose journal it is.
+    """
+    path = Path(folder)
+    try:
+        state = (path / META_FILE).stat()
+    except OSError:
+        return StoredJournal(path)  # which tells
+    return _stored_as(folder, state.st_ino, state.st_size, state.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=JOURNALS_KEPT)
+def _stored_as(folder: str, *_state: int) -> StoredJournal:
+    return StoredJournal(Path(folder))
 
 
 def packed(shares: Iterable[Share]) -> Iterator[list[Share]]:

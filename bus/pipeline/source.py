@@ -9,10 +9,12 @@ reader: it needs only another way to choose shares.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from bus.pipeline.reach import require
 from bus.pipeline.schemas import EVENTS, ddl
 from bus.pipeline.share import Share, packed
 
@@ -57,12 +59,13 @@ class _Task(InputPartition):
 
 class _Reader(DataSourceReader):
     def __init__(self, directory: str) -> None:
-        self._directory = directory
+        self._directory = os.path.abspath(directory)
 
     def partitions(self) -> Sequence[InputPartition]:
         return [_Task(shares) for shares in packed(Share.list_all(self._directory))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Task)
+        require(self._directory)
         for share in partition.shares:
             yield from share.events()

@@ -25,7 +25,7 @@ def long_history(journals: int = 1) -> History:
     return clean(1, channels=40, steps=600, journals=journals)
 
 
-def reader(folder: Path) -> DataSourceReader:
+def reader(folder: Path | str) -> DataSourceReader:
     """What Spark asks for partitions and rows."""
     source = JournalSource({"path": str(folder)})
     return source.reader(schema=None)  # type: ignore[arg-type] # it is not looked at

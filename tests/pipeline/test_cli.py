@@ -114,6 +114,14 @@ def test_what_is_missing_on_the_command_line_is_a_mistake_in_usage(verb: str) ->
     assert "--journals" in result.stderr
 
 
+@pytest.mark.parametrize("given", ["spark.ui.enabled", "ui.enabled=true", "=", ""])
+def test_a_setting_that_is_none_is_a_mistake_in_usage(given: str) -> None:
+    result = invoke("check", "--journals", "x", "--out", "y", "--conf", given)
+
+    assert result.exit_code == 2
+    assert "is no setting of Spark: write spark.NAME=VALUE" in result.stderr
+
+
 def mistakes(tmp_path: Path) -> dict[str, tuple[Path, Path, str]]:
     """Journals, out, and what the line must name."""
     good, empty, taken = (tmp_path / name for name in ("good", "empty", "taken"))

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import logging
+import os
 import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -169,3 +173,48 @@ def test_a_running_session_is_used_and_left_running(
 def test_an_overflow_is_an_error_and_not_a_null(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+_REPORT = """
+import json, os, sys
+from pathlib import Path
+from bus.pipeline.session import given_settings, session
+with session(log=Path(sys.argv[1]), settings=json.loads(sys.argv[2])) as spark:
+    conf = spark.sparkContext.getConf()
+    print(json.dumps([dict(conf.getAll()), given_settings(spark),
+                      os.environ["PYSPARK_PYTHON"]]))
+"""
+
+
+@pytest.mark.spark
+def test_what_the_user_has_set_is_used_and_reported(tmp_path: Path) -> None:
+    """The report: settings given to spark-submit were replaced by ours."""
+    if lack := missing(drawing=False):
+        pytest.skip(f"Spark cannot run here: {lack}")
+    submitted = {
+        "spark.master": "local[1]",
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.session.timeZone": "Asia/Tokyo",
+        "spark.driver.memory": "1g",
+        "spark.pyspark.python": f"{sys.executable}",
+        "spark.my.token": "12345",
+    }
+    ours = {"spark.sql.session.timeZone": "Asia/Kabul"}
+    words = [f"--conf {name}={value}" for name, value in submitted.items()]
+    environment = os.environ | {
+        "PYSPARK_SUBMIT_ARGS": " ".join([*words, "pyspark-shell"]),
+        "PYSPARK_PYTHON": "/nowhere/python",
+    }
+    command = [sys.executable, "-c", _REPORT, str(tmp_path / "log"), json.dumps(ours)]
+
+    ended = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    )
+
+    used, reported, python = json.loads(ended.stdout)
+    wanted = submitted | ours
+    assert {name: used[name] for name in wanted} == wanted
+    assert reported == wanted | {"spark.my.token": "(hidden)"}
+    # The rest is ours.
+    assert used["spark.sql.parquet.compression.codec"] == "zstd"
+    assert python == sys.executable

@@ -1,0 +1,135 @@
+"""Whether the packages that this one needs are installed, in versions that will do.
+
+The metadata of the distribution is the only list of versions. Where there is none, as
+in a zip file that was sent to a cluster, nothing is said against any version.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from typing import Final
+
+import attrs
+
+__all__ = ["Requirement", "explain", "requirements", "unfit"]
+
+DISTRIBUTION: Final = "queuebroker"
+
+_LINE: Final = re.compile(
+    r"(?P<name>[\w.-]+)(?P<extras>\[.*?\])?\s*\(?(?P<needed>[^;()]*)\)?\s*"
+    r"(?:;(?P<marker>.*))?"
+)
+_CLAUSE: Final = re.compile(r"(>=|<=|==|!=|~=|>|<)\s*([\w.*+!-]+)")
+_EXTRA: Final = re.compile(r"extra\s*==\s*['\"]([\w.-]+)['\"]")
+
+
+@attrs.frozen
+class Requirement:
+    """One package.
+
+    needed: as the metadata has it, such as ``>=2.2,<3``; "" for any version.
+    found: the installed version, None if none is.
+    extra: which extra asks for it, "" if every bus does.
+    """
+
+    name: str
+    needed: str
+    found: str | None
+    extra: str = ""
+
+    @property
+    def fits(self) -> bool:
+        """Whether a version is installed, and one that will do."""
+        return self.found is not None and all(
+            _holds(self.found, operator, bound)
+            for operator, bound in _CLAUSE.findall(self.needed)
+        )
+
+    @property
+    def remedy(self) -> str:
+        """The command that installs a version that will do."""
+        if self.extra:
+            return f'pip install "{DISTRIBUTION}[{self.extra}]"'
+        return f'pip install "{self.name}{self.needed}"'
+
+    def __str__(self) -> str:
+        """Say what is found and what is needed."""
+        found = "none" if self.found is None else self.found
+        return f"{self.name} {found} found, {self.needed or 'any version'} needed"
+
+
+def requirements(*extras: str) -> list[Requirement]:
+    """Return what every bus needs, then what some extras need."""
+    try:
+        lines = importlib.metadata.requires(DISTRIBUTION) or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    found = []
+    for line in lines:
+        parts = _LINE.fullmatch(line.strip())
+        if parts is None or parts["name"] == DISTRIBUTION:
+            continue
+        extra = _EXTRA.search(parts["marker"] or "")
+        asked = extra[1] if extra else ""
+        if asked in ("", *extras):
+            # The lower bound first; setuptools sorts them the other way.
+            clauses = parts["needed"].replace(" ", "").split(",")
+            needed = ",".join(sorted(clauses, reverse=True))
+            found.append(
+                Requirement(parts["name"], needed, _found(parts["name"]), asked)
+            )
+    return found
+
+
+def unfit(*extras: str) -> list[Requirement]:
+    """Return those that are installed in a version that will not do."""
+    return [each for each in requirements(*extras) if each.found and not each.fits]
+
+
+def explain(error: Exception) -> None:
+    """Raise ImportError if a package of another version is why an import failed.
+
+    error: what the import of one of our own modules raised.
+    """
+    if found := unfit():
+        lines = "; ".join(f"{each}: {each.remedy}" for each in found)
+        raise ImportError(lines) from error
+
+
+def _found(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The numbers at the start of a version; what follows them is not compared."""
+    start = re.match(r"\d+(?:\.\d+)*", version)
+    numbers = [int(each) for each in start[0].split(".")] if start else []
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
+
+
+def _holds(version: str, operator: str, bound: str) -> bool:
+    have, want = _numbers(version), _numbers(bound)
+    match operator:
+        case ">=":
+            return have >= want
+        case "<=":
+            return have <= want
+        case ">":
+            return have > want
+        case "<":
+            return have < want
+        case "~=":
+            fixed = bound.split(".")[:-1]
+            return have >= want and version.split(".")[: len(fixed)] == fixed
+    if bound.endswith(".*"):
+        fixed = bound.split(".")[:-1]
+        is_equal = version.split(".")[: len(fixed)] == fixed
+    else:
+        is_equal = have == want
+    return is_equal is (operator == "==")

@@ -1,0 +1,108 @@
+"""Relative paths, and executors that do not find what the driver lists."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.errors import JournalError
+from bus.journal.reader import StoredJournal
+from bus.pipeline import share as share_module
+from bus.pipeline.reach import _asker, require
+from bus.pipeline.session import LOCAL_MASTER, _defaults, is_local
+from bus.pipeline.share import Share
+from tests.journal.histories import store
+from tests.pipeline.reading import long_history, reader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_share_is_read_from_any_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store(long_history(), tmp_path / "journals", slots=64)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    shares = Share.list_all("journals")
+    source = reader("journals")
+    tasks = source.partitions()
+
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    facts = [row for share in shares for row in share.facts().to_pylist()]
+    assert all(row["records"] and not row["problems"] for row in facts)
+    rows = [len(list(batch)) for task in tasks for batch in source.read(task)]
+    assert len(rows) == len([row for row in facts if row["records"]])
+
+
+def test_a_task_that_does_not_find_the_journals_names_their_folder(
+    tmp_path: Path,
+) -> None:
+    """Else it reads nothing, and every verdict is UNKNOWN."""
+    store(long_history(), tmp_path / "journals", slots=64)
+    source = reader(tmp_path / "journals")
+    (task, *_) = source.partitions()
+
+    (tmp_path / "journals").rename(tmp_path / "gone")
+
+    with pytest.raises(JournalError, match=f"cannot read {tmp_path / 'journals'}: "):
+        list(source.read(task))
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    require(str(tmp_path))
+    with pytest.raises(JournalError, match="file"):
+        require(str(tmp_path / "file"))
+
+
+def test_executors_name_the_first_path_that_they_do_not_find(tmp_path: Path) -> None:
+    cloudpickle = pytest.importorskip("pyspark.cloudpickle")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    (tmp_path / "empty").mkdir()
+    paths = [str(tmp_path / name) for name in ("full", "empty", "none")]
+
+    sent = cloudpickle.dumps(_asker(paths))
+    answers = list(pickle.loads(sent)([1]))
+
+    assert [path for _, path in answers] == [paths[1]]
+    assert list(_asker(paths[:1])([1])) == []
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", LOCAL_MASTER])
+def test_a_local_session_stays_on_the_loopback_address(master: str) -> None:
+    assert is_local(master)
+    assert _defaults(master, 0)["spark.driver.host"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    "master", ["spark://far:7077", "local-cluster[2,1,1024]", "yarn", "k8s://far"]
+)
+def test_executors_elsewhere_choose_how_to_reach_the_driver(master: str) -> None:
+    assert not is_local(master)
+    assert not [name for name in _defaults(master, 0) if "driver" in name]
+
+
+def test_the_side_file_of_a_journal_is_read_once_by_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store(long_history(), tmp_path, slots=64)
+    shares = Share.list_all(tmp_path)
+    read: list[Path] = []
+
+    def noted(path: Path) -> StoredJournal:
+        read.append(path)
+        return StoredJournal(path)
+
+    monkeypatch.setattr(share_module, "StoredJournal", noted)
+    for share in shares:
+        assert sum(batch.num_rows for batch in share.events())
+        assert share.facts().num_rows
+
+    assert len(shares) > 2
+    assert len(read) == 1
