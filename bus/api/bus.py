@@ -152,10 +152,12 @@ class Bus:
         self._threads: list[BusThread] = []
         self._default: BusThread | None = None
         self._closed: bool = False
-        # The `BusThread` that belongs to the calling thread, and those whose threads
-        # have died without a word.
+        # The `BusThread` that belongs to the calling thread.
         self._mine: Final = _sync.Local()
+        # Noted by finalizers, which may take no lock, for `_bury`: threads that have
+        # died without a word, and the tasks of iterators that were dropped.
         self._orphans: Final[deque[BusThread]] = deque()
+        self._dropped: Final[deque[Task]] = deque()
         self._scripts: Final = Scripts(self)
         # By name, the buses that an address may mean, this one among them.
         self._others: dict[str, Bus] = {}
@@ -266,6 +268,7 @@ class Bus:
             UnknownTaskError: the thread is stopped, or the bus closed.
         """
         self._check()
+        self._bury()
         check_module_name(name)
         if is_system(name):
             msg = f"names that begin with {SYSTEM}/ are the bus's own, got {name!r}"
@@ -348,6 +351,10 @@ class Bus:
         self, to: Where | Specification, *, timeout: float | None = None
     ) -> Iterator[Incoming]:
         """Iterate over what a task notifies, waiting for each in the calling thread.
+
+        The iteration ends when the bus is closed, or the thread stopped, after the
+        notifications that were unread (BUS-DEREG-12). The iterator has a method
+        ``close``; to drop the iterator does the same a little later.
 
         timeout: end when nothing came for so many seconds; None waits for ever.
 
@@ -559,7 +566,12 @@ class Bus:
         self._mine.pulse = _Pulse(thread, self._orphans)
 
     def _bury(self) -> None:
-        """Let those tasks leave whose plain thread has ended (BUS-DEREG-9)."""
+        """Let those tasks leave that finalizers have noted.
+
+        Their plain thread has ended (BUS-DEREG-9), or their iterator was dropped.
+        """
+        while self._dropped:
+            self._dropped.popleft().deregister()
         while self._orphans:
             orphan = self._orphans.popleft()
             if not orphan.stopped:

@@ -8,10 +8,10 @@ its subscriptions match (AMO-28), and here nobody sees which those are.
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from bus.api.arguments import deadline_after
+from bus.api.notification_iterator import NotificationIterator
 from bus.core.routing_table import Visibility
 from bus.errors import CommandTimeoutError
 from queuebroker import _sync
@@ -77,24 +77,7 @@ class Scripts:
         """Iterate over what a task notifies, from now on, in the calling thread."""
         self._check_may_wait("listen")
         deadline_after(timeout)
-        thread = self._bus.here()
-        heard: deque[Incoming] = deque()
-        task = self._bus.register(
-            self._name(), thread=thread, visibility=Visibility.PRIVATE
-        )
-
-        def listening() -> Iterator[Incoming | None]:
-            try:
-                task.subscribe(to, heard.append)
-                yield None
-                while thread._serve_until(heard.__len__, deadline_after(timeout)):
-                    yield heard.popleft()
-            finally:
-                task.deregister()
-
-        iterator = listening()
-        next(iterator)  # it hears from now on, and ends whenever it is let go of
-        return iterator  # type: ignore[return-value] # None comes first, and only then
+        return NotificationIterator(self._bus, self._name(), to, timeout)
 
     def wait_for(self, where: Where, timeout: float | None) -> Address:
         """Wait until somebody has a name; return its address."""
@@ -112,6 +95,7 @@ class Scripts:
 
     def _check_may_wait(self, act: str) -> None:
         self._bus._check()
+        self._bus._bury()
         if self._bus._in_callback():
             msg = f"cannot {act} within a callback, whose thread may have to answer"
             raise RuntimeError(msg)

@@ -256,7 +256,7 @@ class Exchange:
         place = entry.place
         if place is None:
             return
-        if place.owned() and place.running is None and not place.waiting:
+        if place.between_callbacks():
             here()
         else:
             place.ask(here)
@@ -488,8 +488,16 @@ class Exchange:
                 opened.append(entry)
                 place.open(entry, fits)
 
-        if not client.postponed(lambda: place.ask(opens)):
-            place.ask(opens)
+        def opens_there() -> None:
+            # The thread itself leaves no request for later: it may never serve, and
+            # then its inbox would keep each task that comes and leaves.
+            if place.between_callbacks():
+                opens()
+            else:
+                place.ask(opens)
+
+        if not client.postponed(opens_there):
+            opens_there()
 
     def _empty(self, entry: Entry, *, final: bool) -> None:
         """Take out a task that has left, in its own thread."""

@@ -129,6 +129,14 @@ class ThreadManager:
         """Whether the calling thread is the one that runs this."""
         return self.ident == _sync.get_ident()
 
+    def between_callbacks(self) -> bool:
+        """Whether the calling thread runs this and no callback, nor waits just now."""
+        return (
+            self.ident == _sync.get_ident()
+            and self.running is None
+            and not self.waiting
+        )
+
     def serving(self) -> bool:
         """Whether the calling thread is serving: in a callback, or between two."""
         return self.ident == _sync.get_ident() and self.driving.locked()
@@ -265,9 +273,10 @@ class ThreadManager:
         box.open(first)
         box.client.arrived(entry, self)
         self._review(box)
-        for request in box.deferred:
-            self._requests.append(Request(request))
-        box.deferred.clear()
+        # Now, and not as a request: this is between two callbacks, and the thread may
+        # never serve again.
+        while box.deferred:
+            box.deferred.pop(0)()
 
     def hand_over(self, entry: Entry, to: ThreadManager) -> None:
         """Let a task go on in another thread, with all it has not read (BUS-MOVE-2).

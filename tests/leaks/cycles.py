@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -78,6 +79,29 @@ def _cycles_of_registering(folder: str) -> Iterator[Growth]:
         yield Growth(cycle, lambda: _settled(near, threads))
 
 
+@contextmanager
+def _cycles_of_listening(folder: str) -> Iterator[Growth]:
+    """Tasks come and go, by three ways, in a thread that never serves."""
+    with (
+        socket_bus("near", role=Role.MASTER, config=_config(folder)) as near,
+        ThreadPoolExecutor(1) as pool,
+    ):
+
+        def come_and_go(name: str) -> None:
+            closed: Any = near.listen(f"{name}/*")
+            closed.close()
+            dropped = near.listen(name)
+            del dropped
+            near.register(name, thread=near.here()).deregister()
+
+        def cycle(number: int) -> None:
+            pool.submit(come_and_go, name_of(number)).result(LIMIT_S)
+
+        cycle(0)  # has begun its thread
+        threads = threading.active_count()
+        yield Growth(cycle, lambda: _settled(near, threads))
+
+
 def _config(folder: str) -> BusConfig:
     return BusConfig(
         run_directory=folder,
@@ -107,6 +131,7 @@ def _settled(near: Bus, threads: int) -> None:
 KINDS: Final[Mapping[str, Callable[[str], AbstractContextManager[Growth]]]] = {
     "connect and disconnect": _cycles_of_connecting,
     "register and deregister": _cycles_of_registering,
+    "listen and leave in a thread that does not serve": _cycles_of_listening,
 }
 
 

@@ -114,9 +114,9 @@ BUS_ROUTING: tuple[Mutant, ...] = (
         ("BUS-MOVE-3",),
         (
             Edit(
-                "bus/threads/exchange.py",
-                "        if place.owned() and place.running is None and not place.waiting:\n",
-                "        if place.owned() and not place.waiting:\n",
+                "bus/threads/thread_manager.py",
+                "            and self.running is None\n",
+                "",
             ),
         ),
     ),

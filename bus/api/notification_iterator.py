@@ -1,0 +1,130 @@
+"""`NotificationIterator`: what `Bus.listen` returns.
+
+A class, and no generator: the garbage collector closes a generator in any thread, at
+any allocation, and what its ``finally`` does would take locks that this thread may hold
+already. A dropped iterator only leaves a note here; the next call, or the thread that
+hosts its task, deregisters the task.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, Self
+
+from bus.api.arguments import deadline_after
+from bus.core.routing_table import Visibility
+from bus.errors import UnknownTaskError
+
+if TYPE_CHECKING:
+    from bus.api.bus import Bus
+    from bus.api.bus_thread import BusThread
+    from bus.api.task import Task, Where
+    from bus.message import Incoming
+    from bus.specification import Specification
+
+__all__ = ["NotificationIterator"]
+
+
+class _Unread:
+    """The notifications that an iterator has received and not yet returned.
+
+    It is what the subscription keeps alive; the iterator itself can be collected.
+
+    dropped: whether the iterator was collected.
+    """
+
+    __slots__ = ("dropped", "messages", "task")
+
+    def __init__(self, task: Task) -> None:
+        self.task: Final = task
+        self.messages: Final[deque[Incoming]] = deque()
+        self.dropped: bool = False
+
+    def receive(self, message: Incoming) -> None:
+        """Keep a notification; the callback of the subscription."""
+        if self.dropped:
+            self.task.deregister()
+        else:
+            self.messages.append(message)
+
+
+class NotificationIterator:
+    """An iterator over notifications, which serves the thread that made it meanwhile.
+
+    It ends when nothing came for ``timeout`` seconds, when it is closed, and when the
+    bus is closed, or its thread stopped: then after all that was unread by that time.
+    """
+
+    __slots__ = ("_bus", "_messages", "_open", "_task", "_timeout", "_unread")
+
+    def __init__(
+        self, bus: Bus, name: str, to: Where | Specification, timeout: float | None
+    ) -> None:
+        self._open: bool = False
+        self._bus: Final = bus
+        self._timeout: Final = timeout
+        self._task: Final = bus.register(
+            name, thread=bus.here(), visibility=Visibility.PRIVATE
+        )
+        self._unread: Final = _Unread(self._task)
+        self._messages: Final = self._unread.messages
+        self._open = True
+        try:
+            self._task.subscribe(to, self._unread.receive)
+        except BaseException:
+            self.close()
+            raise
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Incoming:
+        """Return the next notification.
+
+        Raises:
+            StopIteration: see the class.
+            RuntimeError: called in another thread, or within a callback.
+        """
+        messages = self._messages
+        if not messages and self._open:
+            thread = self._host()
+            try:
+                if thread is not None:
+                    self._wait(thread)
+            except BaseException:
+                self.close()
+                raise
+        if messages:
+            return messages.popleft()
+        self.close()
+        raise StopIteration
+
+    def close(self) -> None:
+        """Hear no more, and drop what is unread; harmless if it is closed."""
+        self._open = False
+        self._messages.clear()
+        self._task.deregister()
+
+    def _host(self) -> BusThread | None:
+        """Return the thread to serve; None if the task has left it."""
+        place = self._task._entry.place
+        thread = None if place is None else self._bus._thread_of(place)
+        if thread is not None and not thread.stopped:
+            thread._check_mine("iterate over notifications")
+        return thread
+
+    def _wait(self, thread: BusThread) -> None:
+        """Serve the thread until a notification is here, or none will be."""
+        messages, entry = self._messages, self._task._entry
+        try:
+            thread._serve_until(
+                lambda: messages or entry.place is None, deadline_after(self._timeout)
+            )
+        except UnknownTaskError:  # it is stopped; what is unread may still be served
+            thread._see_it_stop()
+
+    def __del__(self) -> None:
+        if self._open:
+            # No more than that: this may strike while its thread holds any lock.
+            self._unread.dropped = True
+            self._bus._dropped.append(self._task)

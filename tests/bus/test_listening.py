@@ -1,0 +1,255 @@
+"""`Bus.listen`: an iterator that may be closed, dropped and collected at any time."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus import Bus
+from bus.core.process_manager import ProcessManager
+from bus.threads.account import Account
+from bus.threads.inbox import Inbox
+from specs.clauses import clause
+from tests.bus.support import memory_bus, serve, settle
+from tests.support import Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# A thread that waits for itself is a failure, soon: nothing here takes any time.
+LIMIT_S = 10.0
+
+
+class Reader:
+    """An object that refers to itself, and holds an iterator: only collected."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.itself = self
+        self.news = bus.listen("news")
+
+
+@contextmanager
+def _collecting(owner: type[Any], method: str, victims: list[object]) -> Iterator[None]:
+    """Force a collection when ``method`` is entered for the first time."""
+    original = getattr(owner, method)
+
+    def collect_and_go_on(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if victims:
+            victims.clear()
+            gc.collect()
+        return original(self, *args, **kwargs)
+
+    setattr(owner, method, collect_and_go_on)
+    try:
+        yield
+    finally:
+        setattr(owner, method, original)
+    assert not victims, f"{method} was never called"
+
+
+def _register(bus: Bus) -> None:
+    bus.register("one", thread=bus.here())
+
+
+def _send(bus: Bus) -> None:
+    bus.register("one", thread=bus.thread())
+    bus.command("one", "m")
+
+
+STRIKES: dict[str, tuple[type[Any], str, Callable[[Bus], None]]] = {
+    "a task registers": (ProcessManager, "register", _register),
+    "a task leaves": (
+        *(ProcessManager, "leave"),
+        lambda bus: bus.register("one", thread=bus.here()).deregister(),
+    ),
+    "a task subscribes": (
+        *(ProcessManager, "subscribe"),
+        lambda bus: bus.subscribe("news", print).cancel(),
+    ),
+    "a request is posted": (
+        *(Inbox, "append_locked"),
+        lambda bus: bus.here().call_soon(print),
+    ),
+    "a command is admitted": (Account, "admit_locked", _send),
+}
+
+
+@clause("BUS-DEREG-14")
+@pytest.mark.parametrize("name", STRIKES)
+def test_an_iterator_collected_under_a_lock_waits_for_nothing(name: str) -> None:
+    """The collector closed a generator here, whose clean-up wanted the same lock."""
+    owner, method, act = STRIKES[name]
+
+    def strikes() -> None:
+        with memory_bus() as bus:
+            victims: list[object] = [Reader(bus)]
+            with _collecting(owner, method, victims):
+                act(bus)
+            settle(bus)
+            assert not [task for task in bus.tasks() if task.subscriptions]
+
+    gc.collect()
+    with Threads(LIMIT_S) as threads:
+        threads.start(strikes).result(LIMIT_S)
+
+
+@clause("BUS-DEREG-14")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda bus: bus.listen("other", timeout=0),
+        lambda bus: bus.register("other", thread=bus.here()),
+        lambda bus: bus.call("nobody", timeout=0),
+        lambda bus: bus.tasks(),
+    ],
+    ids=["listen", "register", "call", "tasks"],
+)
+def test_the_next_call_deregisters_the_task_of_a_dropped_iterator(
+    bus: Bus, call: Callable[[Bus], object]
+) -> None:
+    news = bus.listen("news")
+    [private] = bus._exchange.manager.table
+    del news
+    assert private.place is not None
+
+    try:
+        call(bus)
+    except Exception:  # noqa: BLE001 # it is what it does on the way that matters
+        assert private.place is None
+
+    assert private.place is None
+
+
+@clause("BUS-DEREG-14")
+def test_the_thread_that_serves_deregisters_the_task_of_a_dropped_iterator(
+    bus: Bus,
+) -> None:
+    """At the next notification, so that nothing piles up that nobody will read."""
+    notifier = bus.register("news", thread=bus.thread())
+    news = bus.listen("news")
+    [private] = [each for each in bus._exchange.manager.table if each.name != "news"]
+    del news
+
+    notifier.notify("unread by anybody")
+
+    def left() -> bool:
+        return private.place is None
+
+    serve(bus, left, "its task has left")
+
+
+@clause("BUS-DEREG-14")
+@pytest.mark.parametrize(
+    "passing",
+    [
+        lambda bus: bus.listen("news").close(),
+        lambda bus: bus.register("task", thread=bus.here()).deregister(),
+    ],
+    ids=["an iterator", "a task"],
+)
+def test_leaving_in_its_own_thread_is_done_at_once(
+    bus: Bus, passing: Callable[[Bus], object]
+) -> None:
+    """No request waits for a thread that may never serve again."""
+    passing(bus)
+
+    assert not bus.here()._manager.pending()
+    assert list(bus._exchange.manager.table) == []
+
+
+@clause("BUS-DEREG-12")
+@pytest.mark.parametrize("ends", ["the bus is closed", "its thread is stopped"])
+def test_an_iteration_ends_with_the_bus_after_all_that_was_unread(ends: str) -> None:
+    bus = Bus("bus1")
+    notifier = bus.register("news", thread=bus.thread())
+    heard: list[Any] = []
+
+    def listener() -> None:
+        here = bus.here("listener")
+        for message in bus.listen("news"):
+            heard.append(message.payload)
+            if message.payload == "first":
+                notifier.notify("unread")
+                if ends == "its thread is stopped":
+                    here.stop(drain=60)
+                else:
+                    bus.close(drain=60)
+
+    with Threads() as threads:
+        listening = threads.start(listener)
+        until(lambda: len(bus.tasks()) == 2, "it listens")
+        notifier.notify("first")
+        listening.result()
+
+    assert heard == ["first", "unread"]
+    bus.close()
+
+
+@clause("BUS-DEREG-12")
+def test_an_iteration_that_waits_ends_when_another_thread_closes_the_bus() -> None:
+    """It raised `UnknownTaskError` in the thread that listens."""
+    bus = Bus("bus1")
+    waiting: list[object] = []
+
+    def listener() -> list[Any]:
+        news = bus.listen("news")
+        bus.here().call_soon(lambda: waiting.append(news))
+        return [message.payload for message in news]
+
+    with Threads() as threads:
+        listening = threads.start(listener)
+        until(lambda: bool(waiting), "it waits")
+        bus.close()
+
+        assert listening.result() == []
+
+
+@clause("BUS-MSG-11")
+def test_to_go_on_iterating_within_a_callback_is_refused(bus: Bus) -> None:
+    """It waited for itself; and the iterator goes on afterwards."""
+    here = bus.here()
+    news = bus.listen("news")
+    errors: list[BaseException] = []
+
+    def within(_: object) -> None:
+        try:
+            next(news)
+        except RuntimeError as error:
+            errors.append(error)
+
+    bus.register("within", thread=here, on_command=within)
+    bus.command("within")
+    serve(bus, lambda: errors, "it was tried")
+    bus.register("news", thread=here).notify("heard")
+
+    assert "iterate over notifications" in str(errors[0])
+    assert next(news).payload == "heard"
+
+
+@clause("BUS-MSG-11")
+def test_to_iterate_in_another_thread_is_refused(bus: Bus) -> None:
+    news = bus.listen("news")
+
+    with Threads() as threads:
+        error = threads.start(next, news).error()
+    bus.register("news", thread=bus.here()).notify("heard")
+
+    assert isinstance(error, RuntimeError)
+    assert next(news).payload == "heard"
+
+
+@clause("BUS-MSG-5")
+def test_a_closed_iterator_has_ended(bus: Bus) -> None:
+    notifier = bus.register("news", thread=bus.here())
+    news: Any = bus.listen("news")
+    notifier.notify("unread")
+    bus.here().poll()
+
+    news.close()
+    news.close()  # harmless
+
+    assert list(news) == []
+    assert iter(news) is news
