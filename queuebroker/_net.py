@@ -67,6 +67,7 @@ __all__ = [
     "start_process",
     "tls_context",
     "unlink_if",
+    "wait_to_read",
 ]
 
 Socket = socket.socket
@@ -216,9 +217,9 @@ def accept(listening: Socket) -> Socket | None:
         made, _ = listening.accept()
     except (BlockingIOError, ConnectionAbortedError, InterruptedError):
         return None
-    made.setblocking(False)
-    _hasten(made)
     with contextlib.suppress(OSError):  # it has gone again
+        made.setblocking(False)
+        _hasten(made)
         _keep_warm(made, made.getpeername())
     return made
 
@@ -258,6 +259,13 @@ def dial_tcp(host: str, port: int) -> Socket:
         made.close()
         raise
     return made
+
+
+def wait_to_read(descriptor: int, timeout_s: float) -> None:
+    """Wait until a descriptor is readable, or time is up; needs no other descriptor."""
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    poller.poll(timeout_s * 1000)
 
 
 def connect_error(connecting: Socket) -> OSError | None:

@@ -165,15 +165,27 @@ class SocketQueueBroker:
         if address.scheme is not Scheme.IPC:
             self._address = Address(address.scheme, address.host, _net.port_of(socket))
             lease_s, farewell_s = self._options.lease_s, None
-        listener = Listener(
-            self._inner,
-            socket,
-            self._held_driver(),
-            self._options,
-            secure,
-            lease_s,
-            farewell_s,
-        )
+        try:
+            driver = self._held_driver()
+            try:
+                listener = Listener(
+                    self._inner,
+                    socket,
+                    driver,
+                    self._options,
+                    secure,
+                    lease_s,
+                    farewell_s,
+                )
+            except BaseException:
+                driver.call(driver.release)
+                raise
+        except BaseException:
+            # Nobody serves it: neither the socket nor its file may stay.
+            socket.close()
+            if file is not None:
+                _net.unlink_if(address.path, file)
+            raise
         self._listener = listener
 
         def farewell() -> None:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from queuebroker._net import Socket
     from queuebroker.broker import Broker
     from queuebroker.broker_manager import BrokerManager
-    from queuebroker.errors import QueueBrokerError
     from queuebroker.rendezvous import RdV
     from queuebroker.sockets.address import Address
     from queuebroker.sockets.driver import Driver
@@ -86,7 +85,7 @@ class Departure:
         self._secure = secure
         self._farewell_s = farewell_s if address.scheme is Scheme.IPC else None
         self._link: Link | None = None
-        self.error: QueueBrokerError | OSError | None = None
+        self.error: BaseException | None = None
 
     @property
     def _manager(self) -> BrokerManager:
@@ -132,12 +131,17 @@ class Departure:
                 opening = self._arrived
         except BlockingIOError:
             driver = self._driver()
-            driver.at(_sync.monotonic() + RETRY_S, lambda: self._retry(driver))
+            soon = _sync.monotonic() + RETRY_S
+            driver.at(soon, lambda: self._retry(driver), self)
             return
         except OSError as error:
             self._fail(error)
             return
-        driver = self._driver()
+        try:
+            driver = self._driver()
+        except BaseException:
+            socket.close()
+            raise
         self._link = Link(
             socket,
             protocol,
@@ -147,13 +151,26 @@ class Departure:
             takes_fds=self._hello.descriptors > 0,
             farewell_s=self._farewell_s,
         )
-        self._link.begin()
+        try:
+            self._link.begin()
+        except Exception as error:
+            self._link.fail(error)
+            raise
         if self._rdv.ended():
             self.cancel()
 
     def _retry(self, driver: Driver) -> None:
-        self._dial()
-        driver.release()
+        try:
+            self._dial()
+        finally:
+            driver.release()
+
+    def fail(self, error: BaseException) -> None:
+        """End the call by an error of this process, which the caller gets as it is."""
+        self.error = self.error or error
+        self._withdraw(Reason.BROKER_CLOSED)
+
+    abort = fail
 
     # In the driver's thread.
 
@@ -176,7 +193,11 @@ class Departure:
         """Deal with the answer, and with what came right behind it."""
         answer = events[0]
         if isinstance(answer, Welcome):
-            self._welcomed(link, answer, events[1:])
+            try:
+                self._welcomed(link, answer, events[1:])
+            except BaseException as error:
+                self.fail(error)  # the link may have forgotten this by now
+                raise
         elif isinstance(answer, Refused):
             self._refused(answer)
         elif isinstance(answer, Lost):

@@ -3,17 +3,22 @@
 It knows of descriptors and of whom to call when they are ready, and nothing of what
 comes over them. By default a daemon thread turns it, begun with the first socket and
 ended with the last one; a driver that somebody made is turned by its owner, by `poll`.
+
+An error of one connection ends that connection and nothing else (QB-SOCK-10): each call
+that the driver makes is made for somebody, a `Served`, which is failed by what it
+raises.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
+import logging
 import os
 import weakref
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from queuebroker import _net, _sync
 from queuebroker.errors import BrokerClosedError
@@ -22,13 +27,29 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable
 
-__all__ = ["Driver", "Handler", "default_driver"]
+__all__ = ["Driver", "Handler", "Served", "default_driver"]
 
 EVENTS_MAX = 256
+# How often a driver that ends looks for connections that began meanwhile, in seconds.
+_REVIEW_S: Final = 0.05
+
+_log: Final = logging.getLogger("queuebroker.sockets")
+
+_Call: TypeAlias = "tuple[Callable[[], object], Served | None]"
 
 
-class Handler(Protocol):
+class Served(Protocol):
+    """The thing for which the driver makes a call: a connection, a listener."""
+
+    def fail(self, error: BaseException) -> None:
+        """End what the call was for, with this error as the cause."""
+
+
+class Handler(Served, Protocol):
     """Whose descriptor it is."""
+
+    def abort(self, error: BaseException) -> None:
+        """Let nobody wait any more for what has not begun."""
 
     def ready(self, mask: int) -> None:
         """Do what can be done without waiting."""
@@ -37,18 +58,30 @@ class Handler(Protocol):
         """Let go of everything: the driver is closed, or this is a fork's child."""
 
 
+class _Nobody:
+    """Stands for what a call without an owner was made for."""
+
+    def fail(self, error: BaseException) -> None:
+        """Do nothing: it was counted, and is in the log."""
+
+
 class Driver:
     """Calls handlers whose descriptors are ready; `call` works from any thread.
 
     Lock: ``_lock`` guards how many hold it, and whether it has stopped. Nothing is
     called under it. What a finalizer needs (`call`, `watch`) takes no lock at all.
+
+    Attributes:
+        background: whether a thread of ours turns it.
+        failures: how many times an error of this process ended what it was made for.
+        failed: whether this driver itself ended by an error; it takes nobody any more.
     """
 
     def __init__(self) -> None:
         self._lock: _thread.LockType = _sync.Lock()
         self._handlers: dict[int, Handler] = {}
-        self._calls: deque[Callable[[], object]] = deque()
-        self._timers: list[tuple[float, int, Callable[[], object]]] = []
+        self._calls: deque[_Call] = deque()
+        self._timers: list[tuple[float, int, _Call]] = []
         self._numbers = itertools.count()
         self._holders = 0
         # For receivers that wait in its place, while they do not.
@@ -56,7 +89,9 @@ class Driver:
         self._stopped = False
         self._ended = False  # and let go of what it waits with
         self._turning = 0  # the thread that calls handlers just now
-        self.background: bool = False  # whether a thread of ours turns it
+        self.background: bool = False
+        self.failures: int = 0
+        self.failed: bool = False
         self._poller = _net.Poller()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         # The bell again, until it is closed; and an item for each thread that rings it.
@@ -88,6 +123,8 @@ class Driver:
     def poll(self, timeout: float | None = None) -> int:
         """Wait for sockets, ``timeout`` seconds at most; return how many were ready.
 
+        An error of one connection ends that connection and is not raised here.
+
         Raises:
             BrokerClosedError: this driver is closed.
         """
@@ -113,14 +150,46 @@ class Driver:
                 continue
             handler = handlers.get(descriptor)
             if handler is not None:
-                handler.ready(mask)
+                try:
+                    handler.ready(mask)
+                except BaseException as error:  # noqa: BLE001 # it decides what to raise
+                    self._fail(handler, error)
         now = _sync.monotonic()
         while self._calls:
-            self._calls.popleft()()
+            self._do(self._calls.popleft())
         while self._timers and self._timers[0][0] <= now:
-            heapq.heappop(self._timers)[2]()
+            self._do(heapq.heappop(self._timers)[2])
             while self._calls:
-                self._calls.popleft()()
+                self._do(self._calls.popleft())
+
+    def _do(self, call: _Call) -> None:
+        function, served = call
+        try:
+            function()
+        except BaseException as error:
+            if served is None:
+                raise
+            self._fail(served, error)
+
+    def _fail(self, served: Served, error: BaseException) -> None:
+        """End what raised an error, and nothing else.
+
+        An interrupt is raised to the owner that turns this; a thread of ours has none,
+        and there the error is that of whoever raised it, such as a user's callback.
+        """
+        if not (self.background or isinstance(error, Exception)):
+            raise error
+        self.failures += 1
+        if not self.failures & (self.failures - 1):  # a peer may bring about many
+            _log.error(
+                "failure %d of this driver: %s: %s: that connection ends",
+                *(self.failures, type(error).__name__, error),
+                exc_info=error,
+            )
+        try:
+            served.fail(error)
+        except Exception:  # noqa: BLE001 # else it would end all others
+            _log.exception("cannot end a connection in order: it is left as it is")
 
     def close(self) -> None:
         """Close every socket it serves; their peers see a process that vanished."""
@@ -130,6 +199,7 @@ class Driver:
             self._stopped = True
         for handler in list(self._handlers.values()):
             handler.forsake()
+            handler.abort(BrokerClosedError("cannot connect: its driver is closed"))
         self._handlers.clear()
         self._close_descriptors()
 
@@ -144,22 +214,31 @@ class Driver:
     # For handlers.
 
     def hold(self) -> bool:
-        """Say that it is needed; False if it has stopped already."""
+        """Say that it is needed; False if it has stopped already, or failed."""
         with self._lock:
-            self._holders += not self._stopped
-            return not self._stopped
+            serves = not (self._stopped or self.failed)
+            self._holders += serves
+            return serves
 
     def release(self) -> None:
         """Say that it is not needed any more; called by whoever turns it."""
         with self._lock:
             self._holders -= 1
-            if self.background and not self._holders:
+            if self.background and not self._holders and not self.failed:
                 self._stopped = True
 
     def register(self, descriptor: int, handler: Handler, mask: int) -> None:
-        """Call ``handler`` when a descriptor is ready."""
+        """Call ``handler`` when a descriptor is ready.
+
+        Raises:
+            OSError: the system has no room for one more.
+        """
         self._handlers[descriptor] = handler
-        self._poller.register(descriptor, mask)
+        try:
+            self._poller.register(descriptor, mask)
+        except BaseException:
+            self._handlers.pop(descriptor, None)
+            raise
 
     def watch(self, descriptor: int, mask: int) -> None:
         """Wait for something else of a registered descriptor."""
@@ -168,11 +247,21 @@ class Driver:
     def unregister(self, descriptor: int) -> None:
         """Forget a descriptor, before it is closed."""
         if self._handlers.pop(descriptor, None) is not None:
-            self._poller.unregister(descriptor)
+            with suppress(OSError):  # a driver that failed may have lost its epoll
+                self._poller.unregister(descriptor)
 
-    def call(self, function: Callable[[], object]) -> None:
-        """Call something soon, in the thread that turns this."""
-        self._calls.append(function)
+    def handler_of(self, descriptor: int) -> Handler | None:
+        """Return the handler of a registered descriptor."""
+        return self._handlers.get(descriptor)
+
+    def call(
+        self, function: Callable[[], object], served: Served | None = None
+    ) -> None:
+        """Call something soon, in the thread that turns this.
+
+        served: fails by what the function raises; without it `poll` raises that.
+        """
+        self._calls.append((function, served))
         if self._turning == _sync.get_ident():
             return  # who turns it comes to that anyway
         # That call may have been the last one, and have stopped this by now.
@@ -194,13 +283,22 @@ class Driver:
             with suppress(IndexError):
                 os.close(self._bells.pop())
 
-    def at(self, moment: float, function: Callable[[], object]) -> None:
-        """Call something at a point on the monotonic clock; never sooner."""
+    def at(
+        self,
+        moment: float,
+        function: Callable[[], object],
+        served: Served | None = None,
+    ) -> None:
+        """Call something at a point on the monotonic clock; never sooner.
+
+        served: as of `call`.
+        """
 
         def enter() -> None:
-            heapq.heappush(self._timers, (moment, next(self._numbers), function))
+            timer = (moment, next(self._numbers), (function, served))
+            heapq.heappush(self._timers, timer)
 
-        self.call(enter)
+        self.call(enter, served)
 
     def lend_sleeper(self) -> _net.Sleeper:
         """Return what to sleep on at a socket; `return_sleeper` it."""
@@ -233,9 +331,46 @@ class Driver:
         _sync.Thread(target=self._turn, name="queuebroker sockets", daemon=True).start()
 
     def _turn(self) -> None:
-        while not self._stopped:
-            self.poll()
+        try:
+            while not self._stopped:
+                self.poll()
+        except BaseException as error:  # noqa: BLE001 # all that waits would hang
+            self._end_by(error)
         self._close_descriptors()
+
+    def _end_by(self, error: BaseException) -> None:
+        """End all that this serves, with an error as the cause; for its own thread.
+
+        From now on nobody holds it, and the next call of the process starts another
+        driver. This thread remains until all that held it has let go, since only it may
+        close their sockets; it does without the epoll, which may be what has failed.
+        """
+        with self._lock:
+            self.failed = True
+        _log.critical(
+            "the driver of the sockets ends, and so do its %d: another one is started"
+            " for the next call",
+            len(self._handlers),
+            exc_info=error,
+        )
+        failed: set[Handler] = set()
+        nobody = _Nobody()
+        while self._holders:
+            for handler in list(self._handlers.values()):
+                if handler not in failed:
+                    failed.add(handler)
+                    self._fail(handler, error)
+            timers, self._timers = self._timers, []
+            for _, _, (function, served) in timers:  # each finds that all is over
+                self._do((function, served or nobody))
+            while self._calls:
+                function, served = self._calls.popleft()
+                self._do((function, served or nobody))
+            if self._holders:
+                _net.wait_to_read(self._bell, _REVIEW_S)
+                with suppress(BlockingIOError):
+                    os.eventfd_read(self._bell)
+        self._stopped = True
 
     def forget_fork(self) -> None:
         """Let go of what belongs to the parent; no thread of its is here."""
@@ -263,14 +398,26 @@ def default_driver() -> Driver:
             return driver
         made = Driver()
         made.hold()
-        if driver is not None and _defaults.get("default") is driver:
-            # Of two threads here at once one may take away what the other made: then
-            # there are two drivers, each of which ends with its last socket.
-            _defaults.pop("default", None)
-        if _defaults.setdefault("default", made) is made:
+        try:
+            # First: a driver that nobody turns must not be found by the next call.
             made.begin()
-            return made
-        made.close()
+        except RuntimeError:  # the system has no thread left
+            made.close()
+            raise
+        except BaseException:
+            made.call(made.release)  # struck when its thread may run already
+            raise
+        try:
+            if driver is not None and _defaults.get("default") is driver:
+                # Of two threads here at once one may take away what the other made:
+                # then there are two drivers, each of which ends with its last socket.
+                _defaults.pop("default", None)
+            if _defaults.setdefault("default", made) is made:
+                return made
+        except BaseException:
+            made.call(made.release)
+            raise
+        made.call(made.release)
 
 
 def _forked() -> None:

@@ -6,13 +6,25 @@ and these say why (QB-RECV-9, QB-SOCK-4).
 
 from __future__ import annotations
 
+import os
+
 from queuebroker.errors import QueueBrokerError
 
-__all__ = ["NotAdmittedError", "PeerLostError", "ProtocolError", "RemoteError"]
+__all__ = [
+    "NotAdmittedError",
+    "PeerLostError",
+    "ProtocolError",
+    "RemoteError",
+    "failed",
+    "lost",
+]
 
 
 class PeerLostError(QueueBrokerError, ConnectionError):
     """The peer vanished without a good-bye: killed, reset, or silent for too long.
+
+    Also if an error of this process ended the connection, such as a lack of memory;
+    that error is then its cause.
 
     What had arrived is received before this is told. What was sent and not yet
     received there may be lost: `Stats.peer_lost` counts it.
@@ -36,3 +48,19 @@ class RemoteError(QueueBrokerError):
 
 class NotAdmittedError(QueueBrokerError, PermissionError):
     """The listener did not admit this peer; the text is its reason."""
+
+
+def lost(error: OSError) -> PeerLostError:
+    """Return why a peer is lost, by the error of its socket."""
+    text = os.strerror(error.errno) if error.errno else str(error)
+    made = PeerLostError(f"peer is gone: {text.lower()}")
+    made.__cause__ = error
+    return made
+
+
+def failed(error: BaseException) -> PeerLostError:
+    """Return why a connection ended, by an error of the process that had it."""
+    kind, text = type(error).__name__, str(error)
+    made = PeerLostError(f"connection ended by {kind}" + (f": {text}" if text else ""))
+    made.__cause__ = error
+    return made

@@ -8,13 +8,12 @@ takes it, and the rest by the driver. It decides nothing.
 from __future__ import annotations
 
 import itertools
-import os
 import sys
 from typing import TYPE_CHECKING, Final
 from typing import Protocol as Seam
 
 from queuebroker import _net, _sync
-from queuebroker.sockets.errors import PeerLostError
+from queuebroker.sockets.errors import PeerLostError, failed, lost
 from queuebroker.sockets.incoming import READ_BYTES, Incoming
 from queuebroker.sockets.states import TRANSITIONS, Act, State
 from queuebroker.sockets.turn import Turn
@@ -48,6 +47,9 @@ class Host(Seam):
 
     def heard(self, link: Link, events: list[Event]) -> None:
         """Deal with what came; called by the driver, without the lock."""
+
+    def abort(self, error: BaseException) -> None:
+        """Wait for nothing any more: an error of this process ended the link."""
 
 
 class Link:
@@ -148,7 +150,7 @@ class Link:
             events = self.deal_locked(self.protocol.events())
             self.flush_locked()
         self._tell(events)
-        self.driver.at(now + interval_s, lambda: self._tick(interval_s))
+        self.driver.at(now + interval_s, lambda: self._tick(interval_s), self)
 
     # For the driver.
 
@@ -176,6 +178,21 @@ class Link:
         if events and self.host is not None:
             self.host.heard(self, events)
         self.settle()
+
+    def fail(self, error: BaseException) -> None:
+        """End the connection, which an error of this process has struck (QB-SOCK-10).
+
+        The peer loses it, too, and this end gets the error as the cause.
+        """
+        with self.lock:
+            self._break_off_locked(failed(error))
+        self.abort(error)
+        self.settle()
+
+    def abort(self, error: BaseException) -> None:
+        """Let nobody wait any more for a connection that has not begun."""
+        if self.connection is None and self.host is not None:
+            self.host.abort(error)
 
     def forsake(self) -> None:
         """Let go of the socket without a word: nobody turns the driver any more."""
@@ -232,7 +249,10 @@ class Link:
             except _net.WOULD_BLOCK:
                 break
             except OSError as error:
-                protocol.receive_eof(_lost(error))
+                protocol.receive_eof(lost(error))
+                break
+            except MemoryError as error:
+                protocol.abort(failed(error))
                 break
             first = None
             if not whole or protocol.ended:
@@ -292,7 +312,7 @@ class Link:
 
     def lose_locked(self, error: OSError) -> None:
         """Take in that the socket failed."""
-        self._end_locked(_lost(error))
+        self._end_locked(lost(error))
         self.flush_locked()
 
     def _end_locked(self, error: PeerLostError) -> None:
@@ -300,7 +320,7 @@ class Link:
         left = self.deal_locked(self.protocol.events())
         if left and self.host is not None:
             host = self.host
-            self.driver.call(lambda: host.heard(self, left))
+            self.driver.call(lambda: host.heard(self, left), self)
 
     # Writing.
 
@@ -396,7 +416,7 @@ class Link:
         self.protocol.data_to_send()
         if self._deaf is None:
             self._deaf = error
-            self.driver.call(self._read_out)
+            self.driver.call(self._read_out, self)
 
     def _read_out(self) -> None:
         """Read all that the peer had sent; then it is lost, if it has not said so."""
@@ -443,7 +463,7 @@ class Link:
         """Give the reading back: at once if ``wanted``, else soon."""
         self.turn.yield_locked(wanted=wanted)
         if self.closed:
-            self.driver.call(self._finish)
+            self.driver.call(self._finish, self)
 
     def recover_locked(self) -> None:
         """Put right what an exception left half done, or end what cannot be."""
@@ -451,10 +471,7 @@ class Link:
             self.torn = False
             error = PeerLostError("interrupted in the middle of a read or a write")
             error.__cause__ = sys.exception()
-            self._unsent.pieces.clear()
-            self.protocol.data_to_send()  # it would come in the middle of a frame
-            self._end_locked(error)
-            self._finish_soon_locked()
+            self._break_off_locked(error)
             return
         if self._opening is not None:
             return  # that goes on when the driver finds it ready again
@@ -464,6 +481,13 @@ class Link:
             self.turn.detach_locked()  # who was struck may have been about to attach it
 
     # Ending.
+
+    def _break_off_locked(self, error: PeerLostError) -> None:
+        """End the connection without a good-bye, perhaps in the middle of a frame."""
+        self._unsent.pieces.clear()
+        self.protocol.data_to_send()
+        self._end_locked(error)
+        self._finish_soon_locked()
 
     def leave_locked(self, error: BaseException | None) -> None:
         """Say good-bye, if that is still to be said."""
@@ -477,7 +501,7 @@ class Link:
     def _leave_in_time_locked(self, rest_s: float) -> None:
         if not self._leaving:
             self._leaving = True
-            self.driver.at(_sync.monotonic() + rest_s, self._give_up)
+            self.driver.at(_sync.monotonic() + rest_s, self._give_up, self)
 
     def _give_up(self) -> None:
         """Wait no longer for a peer to take what is written, or to say good-bye."""
@@ -495,21 +519,28 @@ class Link:
         # By the driver: a finalizer may have brought us here, on any thread.
         if not self.closed:
             self.closed = self.turn.over = True
-            self.driver.call(self._finish)
+            self.driver.call(self._finish, self)
 
     def _finish(self) -> None:
         with self.lock:
             if self.turn.led or self._finished:
                 return  # who sleeps at the socket was woken, and calls again on leaving
             self._finished = True
-            self.turn.detach_locked()
-            self._close_fds_locked()
-        self.driver.unregister(self.socket.fileno())
-        self.socket.close()
-        # Nothing more will be told; and nobody shall need the garbage collector.
-        self.host = None
-        self.connection = None
-        self.driver.release()
+        try:
+            with self.lock:
+                self.turn.detach_locked()
+                self._close_fds_locked()
+        finally:
+            # Whatever has failed, the driver shall not be held by what is over.
+            try:
+                self.driver.unregister(self.socket.fileno())
+                self.socket.close()
+            finally:
+                # Nothing more will be told; and nobody shall need the garbage
+                # collector.
+                self.host = None
+                self.connection = None
+                self.driver.release()
 
     def _close_fds_locked(self) -> None:
         self._incoming.close_fds()
@@ -519,10 +550,3 @@ class Link:
         """Close the socket whatever was to be sent; nobody is told."""
         with self.lock:
             self._finish_soon_locked()
-
-
-def _lost(error: OSError) -> PeerLostError:
-    text = os.strerror(error.errno) if error.errno else str(error)
-    lost = PeerLostError(f"peer is gone: {text.lower()}")
-    lost.__cause__ = error
-    return lost

@@ -8,6 +8,7 @@ time.
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, cast
 
@@ -16,6 +17,7 @@ from queuebroker.meeting import begin, expire, withdraw_locked
 from queuebroker.observer import Reason
 from queuebroker.rendezvous import Kind, RdV, RdVState, Terms
 from queuebroker.sockets.connection import SocketConnection
+from queuebroker.sockets.driver import default_driver
 from queuebroker.sockets.errors import NotAdmittedError
 from queuebroker.sockets.frames import Hello, Refusal, Welcome
 from queuebroker.sockets.link import Link
@@ -31,16 +33,20 @@ if TYPE_CHECKING:
     from queuebroker.broker import Broker
     from queuebroker.broker_manager import BrokerManager
     from queuebroker.observer import Watch
-    from queuebroker.sockets.driver import Driver
+    from queuebroker.sockets.driver import Driver, Served
     from queuebroker.sockets.options import SocketOptions
     from queuebroker.sockets.protocol import Event
 
 __all__ = ["Listener"]
 
+_log: Final = logging.getLogger("queuebroker.sockets")
+
 # How many connects are taken in before others have their turn.
 _ACCEPTS_MAX: Final = 64
 # For how long nobody is taken in once no descriptor is left, in seconds.
 _PAUSE_S: Final = 0.1
+# A listener whose drivers end in a shorter time, in seconds, is not served by another.
+_MOVES_S: Final = 1.0
 
 _REFUSALS: Final = {
     Reason.TIMED_OUT: Refusal.TIMED_OUT,
@@ -64,11 +70,14 @@ class FarCaller:
 class Bell:
     """A parker: instead of a thread it wakes the driver."""
 
-    __slots__ = ("_driver", "_function", "_rung")
+    __slots__ = ("_driver", "_function", "_rung", "_served")
 
-    def __init__(self, driver: Driver, function: Callable[[], object]) -> None:
+    def __init__(
+        self, driver: Driver, function: Callable[[], object], served: Served
+    ) -> None:
         self._driver = driver
         self._function = function
+        self._served = served
         self._rung = False
 
     def locked(self) -> bool:
@@ -78,7 +87,7 @@ class Bell:
     def release(self) -> None:
         """Let the driver look; twice does no harm."""
         self._rung = True
-        self._driver.call(self._function)
+        self._driver.call(self._function, self._served)
 
 
 class Listener:
@@ -108,6 +117,7 @@ class Listener:
         # Who has not said yet what it wants, and who waits to be accepted.
         self.unknown: dict[Arrival, None] = {}
         self.waiting: dict[Arrival, None] = {}
+        self._moved_at = -_MOVES_S
         driver.register(socket.fileno(), self, _net.READ)
 
     def ready(self, mask: int) -> None:  # noqa: ARG002  # a handler is told
@@ -133,22 +143,86 @@ class Listener:
         The socket stays readable meanwhile, and would be told of again and again.
         """
         with suppress(IndexError, OSError):  # it may be closed just now
+            # First the timer: without it nobody would look here again.
+            self.driver.at(_sync.monotonic() + _PAUSE_S, self._resume, self)
             self.driver.watch(self._listening[0].fileno(), _net.ONCE)
-            self.driver.at(_sync.monotonic() + _PAUSE_S, self._resume)
+
+    def fail(self, error: BaseException) -> None:  # noqa: ARG002  # the driver logs it
+        """Go on, whatever it was; by another driver if the present one ends.
+
+        The error of a peer ends the way of that peer (`Arrival`); what comes here is of
+        the listener itself, such as no memory, and is no reason to listen no more.
+        """
+        if self.driver.failed:
+            self._move()
+        else:
+            self._pause()
+
+    def abort(self, error: BaseException) -> None:
+        """Do nothing: its owner, who closed the driver, has to close the broker."""
+
+    def _move(self) -> None:
+        """Be served by the driver of the next call; close the broker if there is none.
+
+        Those that accept wait for nothing else, and would wait for ever.
+        """
+        former, now = self.driver, _sync.monotonic()
+        if not self._listening:
+            return  # closed just now: `_part` lets go of the driver
+        try:
+            if now < self._moved_at + _MOVES_S:
+                msg = "the driver before has ended, too"
+                raise RuntimeError(msg)
+            self._moved_at = now
+            socket = self._listening[0]
+            former.unregister(socket.fileno())
+            self.driver = default_driver()
+            try:
+                self.driver.register(socket.fileno(), self, _net.READ)
+            except BaseException:
+                self.driver.call(self.driver.release)
+                raise
+        except Exception:  # noqa: BLE001 # whatever it is, nobody else would end it
+            _log.exception(
+                "broker %r closes: no driver serves its address", self.broker.name
+            )
+            self.driver = former
+            self.broker.close()
+            return
+        former.release()
 
     def _resume(self) -> None:
         with suppress(IndexError, OSError):
             self.driver.watch(self._listening[0].fileno(), _net.READ)
 
     def _admit(self, made: Socket) -> None:
-        opening = None
-        if self._secure is not None:
-            made, opening = (
-                self._secure(made),
-                cast("Callable[[Socket], int]", _net.shake_hands),
-            )
-        self.driver.hold()
+        """Begin with one peer; whatever fails here ends that peer and no other."""
         arrival = Arrival(self)
+        held = False
+        try:
+            opening = None
+            if self._secure is not None:
+                # It looks at the socket, and raises where the peer has gone again.
+                made, opening = (
+                    self._secure(made),
+                    cast("Callable[[Socket], int]", _net.shake_hands),
+                )
+            held = self.driver.hold()
+            self._begin(arrival, made, opening)
+        except Exception as error:  # noqa: BLE001 # of one peer, and that ends
+            self.driver.failures += 1
+            _log.debug("a peer of broker %r: %s", self.broker.name, error)
+            self.unknown.pop(arrival, None)
+            if hasattr(arrival, "link"):
+                arrival.link.fail(error)
+                return
+            made.close()
+            if held:
+                self.driver.release()
+
+    def _begin(
+        self, arrival: Arrival, made: Socket, opening: Callable[[Socket], int] | None
+    ) -> None:
         protocol = Protocol.listening(
             first_max=self.options.first_frame_bytes_max,
             unanswered_max=self.options.unanswered_bytes_max,
@@ -168,7 +242,9 @@ class Listener:
         )
         self.unknown[arrival] = None
         self.driver.at(
-            _sync.monotonic() + self.options.handshake_s, arrival.expire_unknown
+            _sync.monotonic() + self.options.handshake_s,
+            arrival.expire_unknown,
+            arrival,
         )
         arrival.link.begin()
 
@@ -185,7 +261,7 @@ class Listener:
             return
         self.driver.unregister(socket.fileno())
         socket.close()
-        self.driver.call(self._part)
+        self.driver.call(self._part, self)
 
     def _part(self) -> None:
         for arrival in list(self.unknown):
@@ -204,6 +280,17 @@ class Arrival:
         self._rdv: RdV | None = None
         self._hello: Hello | None = None
         self.peer: Peer | None = None
+
+    def fail(self, error: BaseException) -> None:
+        """End the way of this peer, by an error of this process."""
+        link: Link | None = getattr(self, "link", None)
+        if link is None:
+            return  # it has been accepted
+        link.fail(error)
+
+    def abort(self, error: BaseException) -> None:  # noqa: ARG002  # the driver logs it
+        """Ask no more to be accepted: an error of this process ended the link."""
+        self._withdraw()
 
     def expire_unknown(self) -> None:
         """Have no more patience with who has not said what it wants."""
@@ -241,7 +328,7 @@ class Arrival:
             Kind.QUEUE,
             hello.port,
             Terms(1),
-            lambda: Bell(listener.driver, self._look),
+            lambda: Bell(listener.driver, self._look, self),
         )
         rdv.join = self._join
         begin(rdv)
@@ -290,17 +377,21 @@ class Arrival:
 
     def _leave(self, link: Link, event: Event) -> None:
         """It is gone, or gives up; if it was accepted just now, its peer is told."""
+        self._withdraw()
+        with link.lock:
+            if link.connection is not None:
+                link.deal_locked([event])
+            link.flush_locked()
+
+    def _withdraw(self) -> None:
+        """Ask no more to be accepted; and be on no list."""
+        self._listener.unknown.pop(self, None)
+        self._listener.waiting.pop(self, None)
         rdv, self._rdv = self._rdv, None
         if rdv is not None:
             with rdv.caller.manager.lock:
                 if rdv.waiting:
                     withdraw_locked(rdv, Reason.DISCONNECTED)
-        self._listener.unknown.pop(self, None)
-        self._listener.waiting.pop(self, None)
-        with link.lock:
-            if link.connection is not None:
-                link.deal_locked([event])
-            link.flush_locked()
 
     def _join(
         self, acceptor: RdV, watch: Watch | None

@@ -351,6 +351,11 @@ class Protocol:
         if self.state is not State.ENDED:
             self._break(error)
 
+    def abort(self, error: PeerLostError) -> None:
+        """Take in that this side cannot go on; the peer is told of its cause."""
+        if self.state is not State.ENDED:
+            self._break(error)
+
     def tick(self, now: float) -> None:
         """Take in that it is ``now``, in seconds on a clock that never goes back.
 
@@ -576,7 +581,7 @@ class Protocol:
         self.state = following
         self.outgoing += parts
 
-    def _break(self, error: ProtocolError) -> None:
+    def _break(self, error: PeerLostError | ProtocolError) -> None:
         """End this connection, and tell the peer why, if there is a way to say it."""
         unmet = self.state in _UNMET
         if (self.state, Act.SAY_REFUSED) in TRANSITIONS:

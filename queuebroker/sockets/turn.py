@@ -132,7 +132,7 @@ class Turn:
         else:
             self._yielded_s = now = _sync.monotonic()
             if not self._rearming:
-                self._driver.at(now + IDLE_S, self._rearm)
+                self._driver.at(now + IDLE_S, self._rearm, self)
                 self._rearming = True
 
     def rearm_locked(self) -> None:
@@ -157,12 +157,18 @@ class Turn:
             soon_s = self._yielded_s + IDLE_S
             if _sync.monotonic() < soon_s and not self.over:
                 # Somebody has read since: not yet, and without a new timer of theirs.
-                self._driver.at(soon_s, self._rearm)
+                self._driver.at(soon_s, self._rearm, self)
                 return
             self._rearming = False
             if not self.led:
                 self.rearm_locked()
                 self.detach_locked()
+
+    def fail(self, error: BaseException) -> None:
+        """End the connection; it is looked up, since a reference would be a cycle."""
+        handler = self._driver.handler_of(self._descriptor)
+        if handler is not None and not self.over:
+            handler.fail(error)
 
     def detach_locked(self) -> None:
         """Give back what receivers sleep on; nobody does."""

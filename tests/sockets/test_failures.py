@@ -1,0 +1,448 @@
+"""QB-SOCK-10: an error of one connection ends that connection, and no driver."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import struct
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from queuebroker import BrokerClosedError, DisconnectedQueueError, _net, _sync
+from queuebroker.sockets import (
+    Driver,
+    PeerLostError,
+    SocketOptions,
+    SocketQueueBroker,
+    departure,
+    driver,
+    frames,
+    gathering,
+    link,
+    listener,
+    turn,
+)
+from queuebroker.sockets.driver import default_driver
+from queuebroker.sockets.frames import Hello
+from specs.clauses import clause
+from tests.sockets.certificates import identity
+from tests.sockets.support import PORT, brokers, ends, folder, meet
+from tests.support import LIMIT_S, Threads, until
+
+if TYPE_CHECKING:
+    import select
+    from collections.abc import Iterator
+
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a close sends a reset
+
+
+class PlantedError(Exception):
+    """An error that no code of the library expects."""
+
+
+def fail(*_args: object, **_kwargs: object) -> NoReturn:
+    raise PlantedError("planted")
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "queuebroker.sockets")
+
+
+def works(one: SocketQueueBroker, other: SocketQueueBroker) -> None:
+    """Prove that the two still meet, and that messages pass."""
+    near, far = meet(one, other)
+    with near, far:
+        far.send(b"after")
+        assert near.receive(LIMIT_S) == b"after"
+
+
+@contextmanager
+def raw(address: str | None) -> Iterator[socket.socket]:
+    """Connect without a word of the protocol."""
+    assert address is not None
+    scheme, _, where = address.partition("://")
+    made = socket.socket(socket.AF_UNIX if scheme == "ipc" else socket.AF_INET)
+    made.settimeout(LIMIT_S)
+    with made:
+        if scheme == "ipc":
+            made.connect(where)
+        else:
+            host, _, port = where.rpartition(":")
+            made.connect((host, int(port)))
+        yield made
+
+
+@clause("QB-SOCK-10")
+def test_a_peer_that_resets_before_the_tls_handshake_ends_nothing_else() -> None:
+    """A port scan does so; it ended all sockets of the process."""
+    served = Driver()
+    tls = {"tls": identity("localhost")}
+    with brokers("tls://localhost:0", {"driver": served, **tls}, tls) as (host, guest):
+        assert host.address is not None
+        with raw(host.address.replace("localhost", "127.0.0.1")) as peer:
+            peer.sendall(b"\x16")
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        served.poll(LIMIT_S)  # takes in what has gone again
+
+        assert served.failures == 1
+        assert served.sockets == 1  # only the listener
+        with Threads() as threads:
+            accepting = threads.start(host.accept, PORT)
+            asking = threads.start(guest.connect, host.address, PORT)
+            while not (accepting.done and asking.done):
+                served.poll(0.01)
+        for end in (accepting.result(), asking.result()):
+            assert end is not None
+            end.disconnect()
+    served.close()
+
+
+def ignored(peer: socket.socket, said: bytes) -> None:
+    """Say something; be closed without an answer, or reset."""
+    with suppress(ConnectionError):
+        peer.sendall(said)
+        assert peer.recv(1) == b""
+
+
+HELLO = frames.encode(Hello("raw", PORT, 1 << 20))
+
+
+@clause("QB-SOCK-10")
+@pytest.mark.parametrize(
+    ("where", "what"),
+    [
+        (listener.Listener, "_begin"),
+        (listener.Arrival, "heard"),
+        (listener.Arrival, "_ask"),
+        (link.Link, "ready"),
+        (link.Link, "read_locked"),
+        (link.Link, "_tell"),
+    ],
+    ids=lambda each: getattr(each, "__name__", each),
+)
+def test_an_error_on_the_way_of_a_peer_ends_that_peer(
+    where: type, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with brokers() as (host, guest):
+        near, far = meet(host, guest)
+        with near, far:
+            served = near._far.link.driver
+            before = served.failures
+            with monkeypatch.context() as patch:
+                patch.setattr(where, what, fail)
+                with raw(host.address) as peer:
+                    ignored(peer, HELLO)
+            assert served.failures > before
+            assert not served.failed
+
+            far.send(b"alive")
+            assert near.receive(LIMIT_S) == b"alive"
+            works(host, guest)
+            assert host.waiting_connects() == {}
+
+
+@clause("QB-SOCK-10")
+@pytest.mark.parametrize("what", ["expire_unknown", "_look"])
+def test_an_error_of_a_timer_or_a_call_ends_what_it_was_for(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the handshake; and the look at what became of a call."""
+    options = SocketOptions(handshake_s=0.05 if what == "expire_unknown" else 60.0)
+    with brokers(host={"options": options}) as (host, guest):
+        with monkeypatch.context() as patch:
+            patch.setattr(listener.Arrival, what, fail)
+            with raw(host.address) as peer:
+                ignored(peer, HELLO if what == "_look" else b"")
+        works(host, guest)
+        assert host.waiting_connects() == {}
+
+
+@clause("QB-SOCK-10")
+@pytest.mark.parametrize("what", ["_tick", "_read_out"])
+def test_an_error_in_the_life_of_a_connection_ends_it(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its clock, or what is read after a write has failed."""
+    options = {"options": SocketOptions(lease_s=0.05)}
+    with brokers("tcp://127.0.0.1:0", options, options) as (host, guest):
+        near, far = meet(host, guest)
+        with near, far:
+            one, sound = near._far.link, getattr(link.Link, what)
+
+            def strike(self: link.Link, *args: object) -> None:
+                (fail if self is one else sound)(self, *args)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(link.Link, what, strike)
+                if what == "_read_out":
+                    with one.lock:
+                        one._read_out_soon_locked(OSError(32, "Broken pipe"))
+                until(lambda: one.driver.failures > 0, "it has failed")
+            assert not one.driver.failed
+            with pytest.raises(DisconnectedQueueError) as caught:
+                near.receive(LIMIT_S)
+            cause = caught.value.__cause__
+            assert isinstance(cause, PeerLostError)
+            assert isinstance(cause.__cause__, PlantedError)
+            assert "PlantedError: planted" in str(cause)
+        works(host, guest)
+
+
+@clause("QB-SOCK-10")
+def test_a_connection_whose_end_fails_is_let_go_of_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else its driver would be held for ever, and its descriptor open."""
+    with brokers() as (host, guest):
+        near, far = meet(host, guest)
+        served = near._far.link.driver
+        with monkeypatch.context() as patch:
+            patch.setattr(turn.Turn, "detach_locked", fail)
+            near.disconnect()
+            far.disconnect()
+            until(lambda: served.sockets == 1, "only the listener is left")
+        works(host, guest)
+
+
+@clause("QB-SOCK-10")
+def test_the_reading_that_cannot_be_given_back_ends_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The timer that gives it back is that of one connection."""
+    with ends() as (near, far), monkeypatch.context() as patch:
+        patch.setattr(turn.Turn, "rearm_locked", fail)
+        far.send(b"1")
+        assert near.receive() == b"1"
+        if not near._far.link.turn.idle:  # the driver was faster
+            with near._far.link.lock:
+                assert near._far.link.lead_locked()
+                near._far.link.yield_locked(wanted=False)
+        until(lambda: near._far.link.closed, "it has ended")
+        with pytest.raises(DisconnectedQueueError):
+            near.receive(LIMIT_S)
+
+
+@clause("QB-SOCK-10")
+@pytest.mark.parametrize("what", ["heard", "_welcomed", "_arrived"])
+def test_an_error_on_the_way_to_a_peer_is_raised_by_the_connect(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is, and at once: nobody would answer."""
+    with brokers("tcp://127.0.0.1:0") as (host, guest), Threads() as threads:
+        accepting = threads.start(host.accept, PORT)
+        assert host.address is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(departure.Departure, what, fail)
+            with pytest.raises(PlantedError, match="planted"):
+                guest.connect(host.address, PORT)
+        if what == "_arrived":
+            end = guest.connect(host.address, PORT, required=True)
+            end.disconnect()
+        accepting.result().disconnect()
+        works(host, guest)
+
+
+@clause("QB-SOCK-10")
+def test_a_listener_that_fails_listens_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A moment later, whatever it was."""
+    with brokers() as (host, guest):
+        inner = host._listener
+        assert inner is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(_net, "accept", fail)
+            with raw(host.address):
+                until(lambda: inner.driver.failures > 0, "it has failed")
+        works(host, guest)
+
+
+@clause("QB-SOCK-10")
+@pytest.mark.parametrize("secured", [False, True], ids=["unix", "tls"])
+def test_a_message_that_there_is_no_memory_for_ends_its_connection(
+    secured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both sides are told, also the one whose send had returned."""
+
+    def no_memory(*_args: object) -> NoReturn:
+        raise MemoryError
+
+    tls = {"tls": identity("localhost")} if secured else {}
+    with brokers("tls://localhost:0" if secured else None, tls, tls) as (host, guest):
+        (near, far), (left, right) = meet(host, guest), meet(host, guest)
+        with near, far, left, right:
+            with monkeypatch.context() as patch:
+                patch.setattr(gathering, "BytesIO", no_memory)
+                far.send(bytes(1 << 20))
+                with pytest.raises(DisconnectedQueueError) as caught:
+                    far.receive(LIMIT_S)
+                assert "MemoryError" in str(caught.value.__cause__)
+                with pytest.raises(DisconnectedQueueError):
+                    far.send(b"more")
+            with pytest.raises(DisconnectedQueueError) as caught:
+                near.receive(LIMIT_S)
+            cause = caught.value.__cause__
+            assert isinstance(cause, PeerLostError)
+            assert isinstance(cause.__cause__, MemoryError)
+            left.send(b"alive")
+            assert right.receive(LIMIT_S) == b"alive"
+            works(host, guest)
+
+
+@clause("QB-SOCK-10")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_is_raised_to_the_owner_that_turns_a_driver(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = Driver()
+
+    def interrupt(*_args: object) -> NoReturn:
+        raise error
+
+    with brokers(host={"driver": served}) as (host, _):
+        with monkeypatch.context() as patch:
+            patch.setattr(listener.Listener, "ready", interrupt)
+            with raw(host.address), pytest.raises(error):
+                served.poll(LIMIT_S)
+        assert served.failures == 0
+    served.close()
+
+
+# A driver that ends in spite of all this.
+
+
+class Broken:
+    """An epoll that fails, and can be closed."""
+
+    def __init__(self, sound: select.epoll) -> None:
+        self.close = sound.close
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise OSError(9, "Bad file descriptor")
+
+
+@clause("QB-SOCK-10")
+def test_a_driver_that_ends_says_so_and_is_replaced(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its connections end with the cause; its listener is served by the next one."""
+    with brokers() as (host, guest), Threads() as threads:
+        near, far = meet(host, guest)
+        former = near._far.link.driver
+        receiving = threads.start(near.receive)
+        until(lambda: near._far.link.turn.led, "it waits")
+        accepting = threads.start(host.accept, PORT)
+
+        former.call(fail)
+        with pytest.raises(DisconnectedQueueError) as caught:
+            receiving.result()
+        cause = caught.value.__cause__
+        assert isinstance(cause, PeerLostError)
+        assert isinstance(cause.__cause__, PlantedError)
+        with pytest.raises(DisconnectedQueueError):
+            far.receive(LIMIT_S)
+
+        assert former.failed
+        assert "the driver of the sockets ends" in caplog.text
+        assert host.address is not None
+        end = guest.connect(host.address, PORT, required=True)
+        assert end._far.link.driver is not former  # type: ignore[attr-defined]
+        end.disconnect()
+        accepting.result().disconnect()
+        near.disconnect()
+        far.disconnect()
+        until(lambda: former._ended, "its thread has ended")
+
+
+@clause("QB-SOCK-10")
+def test_a_connect_that_waits_gets_the_error_by_which_its_driver_ended() -> None:
+    with brokers() as (host, guest), Threads() as threads:
+        assert host.address is not None
+        asking = threads.start(guest.connect, host.address, PORT)
+        until(lambda: bool(host.waiting_connects()), "it waits")
+        former = default_driver()
+        former.call(former.release)
+        former.call(fail)
+        assert isinstance(asking.error(), PlantedError)
+
+
+@clause("QB-SOCK-10")
+def test_a_connect_does_not_wait_for_a_driver_that_its_owner_closed() -> None:
+    served = Driver()
+    with brokers(guest={"driver": served}) as (host, guest), Threads() as threads:
+        assert host.address is not None
+        asking = threads.start(guest.connect, host.address, PORT)
+        until(lambda: bool(host.waiting_connects()), "it waits")
+        served.close()
+        with pytest.raises(BrokerClosedError, match="driver is closed"):
+            asking.result()
+
+
+@clause("QB-SOCK-10")
+def test_a_broker_that_no_driver_serves_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its accepts would wait for ever."""
+    with folder() as place, Threads() as threads:
+        file = place / "host"
+        host = SocketQueueBroker("host", listen=f"ipc://{file}")
+        accepting = threads.start(host.accept, PORT)
+        until(lambda: bool(host.waiting_accepts()), "it waits")
+        with monkeypatch.context() as patch:
+            patch.setattr(listener, "default_driver", fail)
+            assert host._listener is not None
+            host._listener.driver.call(fail)
+            assert isinstance(accepting.error(), BrokerClosedError)
+            until(lambda: not file.exists(), "the address is free")
+        host.close()
+
+
+@clause("QB-SOCK-10")
+def test_an_epoll_that_fails_ends_a_driver_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It does without it to end its connections."""
+    with brokers() as (host, guest):
+        near, far = meet(host, guest)
+        with near, far:
+            former = near._far.link.driver
+            with monkeypatch.context() as patch:
+                patch.setattr(former, "_poller", Broken(former._poller))
+                former.call(list)  # wakes it
+                until(lambda: former.failed, "it has failed")
+            with pytest.raises(DisconnectedQueueError):
+                near.receive(LIMIT_S)
+        works(host, guest)
+
+
+# A thread that cannot be started.
+
+
+@clause("QB-SOCK-10")
+def test_a_driver_whose_thread_cannot_be_started_is_started_by_the_next_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The failed call leaves neither a driver, nor the broker's name, nor its file."""
+
+    def no_thread(*_args: object, **_kwargs: object) -> NoReturn:
+        msg = "can't start new thread"
+        raise RuntimeError(msg)
+
+    until(lambda: "default" not in driver._defaults or _ended(), "none is left over")
+    with folder() as place:
+        file = place / "host"
+        with monkeypatch.context() as patch:
+            patch.setattr(_sync.Thread, "start", no_thread)
+            with pytest.raises(RuntimeError, match="new thread"):
+                SocketQueueBroker("host", listen=f"ipc://{file}")
+            assert not file.exists()
+        with (
+            SocketQueueBroker("host", listen=f"ipc://{file}") as host,
+            SocketQueueBroker("guest") as guest,
+        ):
+            works(host, guest)
+
+
+def _ended() -> bool:
+    return driver._defaults["default"].stopped
