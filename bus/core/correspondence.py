@@ -359,6 +359,7 @@ class Correspondence:
         relay = depart(frame.relay)
         if relay is None:
             return
+        self._neighbours.todo += self._manager.far.disappeared(relay.entry.id)
         relay.extracted(frame.extracted)
         again = [*relay.take_unacked(), *relay.take_unsent()]
         self._relays.release(relay, again, final=frame.final)

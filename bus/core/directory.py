@@ -32,7 +32,15 @@ class Directory:
     verdicts: what a slave waits for its master to say.
     """
 
-    __slots__ = ("_manager", "_neighbours", "_since_ns", "users", "verdicts")
+    __slots__ = (
+        "_manager",
+        "_neighbours",
+        "_since_ns",
+        "_sweep_at",
+        "_sweeps",
+        "users",
+        "verdicts",
+    )
 
     def __init__(self, neighbours: Neighbours, manager: ProcessManager) -> None:
         self._neighbours: Final = neighbours
@@ -40,6 +48,10 @@ class Directory:
         self.users: Final = UserTable()
         self.verdicts: Final = Verdicts(neighbours)
         self._since_ns: Final[dict[RegistrationId, int]] = {}
+        # Whether a new master is there to which the others come with what they have,
+        # and when those that did not come are taken to be gone, in seconds.
+        self._sweeps = False
+        self._sweep_at: float | None = None
 
     def check(self, name: str) -> None:
         """See whether a name is free, as far as is known here.
@@ -72,9 +84,20 @@ class Directory:
         if peer is self._neighbours.master():
             for task in self.own():
                 peer.session.tell(self._export(task))
+            self._sweeps = True
+        elif peer.machine != self._neighbours.me.machine:
+            self._sweeps = True
 
     def lost(self, peer: Peer) -> None:
-        """Say in the place of a process that its tasks are gone (BUS-DEREG-9)."""
+        """Say in the place of a process that its tasks are gone (BUS-DEREG-9).
+
+        A master, or another machine's, says no more that tasks are gone which it knew.
+        """
+        abroad = peer.machine != self._neighbours.me.machine
+        if abroad or not self._neighbours.is_master:
+            here = self._neighbours.is_master
+            self._manager.far.doubt(peer.machine if here else None)
+            self._sweeps, self._sweep_at = False, None
         for user in self.users.of(peer.key):
             self.users.remove(user.id, user.name)
             self.gone(Eliminate(id=user.id, name=user.name), peer)
@@ -85,6 +108,37 @@ class Directory:
         for task in self.own():
             self.users.claim(self._user(task))
         self.verdicts.become_master()
+        self._sweeps = True
+
+    # Time.
+
+    def review(self, now: float) -> None:
+        """Note until when tasks in doubt may be confirmed by way of a new master."""
+        if self._sweeps:
+            self._sweeps = False
+            if self._manager.far.doubtful:
+                self._sweep_at = now + self._neighbours.limits.connect_timeout_s
+
+    def next_deadline(self) -> float | None:
+        """Return when tasks in doubt are gone, in seconds; None for never."""
+        return self._sweep_at
+
+    def tick(self, now: float) -> None:
+        """Take tasks to be gone that were not confirmed in time (BUS-DEREG-2)."""
+        self.review(now)
+        if self._sweep_at is None or self._sweep_at > now:
+            return
+        self._sweep_at = None
+        neighbours = self._neighbours
+        neighbours.todo += self._manager.far.sweep(
+            lambda machine: (
+                not neighbours.is_master
+                or machine == neighbours.me.machine
+                or neighbours.master_of(machine) is not None
+            )
+        )
+
+    # What other processes say.
 
     def opened(self, peer: Peer) -> None:
         """Ask a master again, by a new link, what is not known of its answers."""
@@ -156,8 +210,7 @@ class Directory:
         if origin.machine == self._neighbours.me.machine:
             self.users.remove(frame.id, frame.name)
         self._eliminate(frame, origin)
-        address = self._neighbours.address(frame.id.machine, frame.name)
-        self._neighbours.todo += self._manager.disappeared(frame.id, address)
+        self._neighbours.todo += self._manager.far.disappeared(frame.id)
 
     def may_have(self, peer: Peer, name: str) -> bool:
         """Whether a process may have a name, which no other one is known to have."""

@@ -43,7 +43,15 @@ class Listening:
       is for watches.
     """
 
-    __slots__ = ("_disuse", "_manager", "_neighbours", "_relays", "ledger", "own")
+    __slots__ = (
+        "_confirm_at",
+        "_disuse",
+        "_manager",
+        "_neighbours",
+        "_relays",
+        "ledger",
+        "own",
+    )
 
     def __init__(
         self,
@@ -58,6 +66,7 @@ class Listening:
         self._relays: Final = relays
         self.ledger: Final[Requests[Subscribe]] = Requests(neighbours)
         self.own: Final[dict[tuple[str, str, bool], Request[Subscribe]]] = {}
+        self._confirm_at: float | None = None
 
     # Tasks of this process.
 
@@ -197,7 +206,8 @@ class Listening:
             origin.session.tell(frame)
             return True
         address = self._neighbours.address(task.id.machine, task.name)
-        self._neighbours.todo += self._manager.appeared(task.id, address)
+        far = self._manager.far
+        self._neighbours.todo += far.appeared(task.id, address, task.incarnation)
         if not request.frame.presence:
             self._relays.found(peer, frame, None, now)
         return True
@@ -216,12 +226,83 @@ class Listening:
     def joined(self, peer: Peer) -> None:
         """Ask a new neighbour what it has not been asked."""
         for request in self.ledger.all():
-            if peer in self._ways(request):
+            if peer in self._ways(request) and not request.adopted:
                 self.ledger.spread(request, [peer])
 
-    def lost(self, peer: Peer) -> None:
-        """Forget what a process asked; ask again for what was heard of it."""
-        self.ledger.lose(peer)
+    def lost(self, peer: Peer, now: float) -> None:
+        """Forget what a process asked; keep what it passed on for one that hears.
+
+        The asker is asked at once whether it still subscribes: it may have taken that
+        back, and the lost process may not have passed this on.
+        """
+        for request in self.ledger.lose(peer, self._heir):
+            self._confirm(request, now)
+
+    def _heir(self, request: Request[Subscribe]) -> Peer | None:
+        """Return the asker of a subscription if it hears a task of this process."""
+        asker = self._neighbours.peers.get(request.asker)
+        if asker is None or request.frame.presence:
+            return None  # who is here is told by way of masters alone
+        if asker.session.incarnation != request.frame.subscriber.incarnation:
+            return None
+        return asker if self._heard(request, asker) else None
+
+    def _heard(self, request: Request[Subscribe], asker: Peer) -> Entry | None:
+        """Return a task of this process that a request means, if there is one."""
+        return next(
+            (
+                task
+                for task in self._manager.table.public()
+                if not task.remote
+                and self._means(request, task)
+                and asker.rights.may_hear(task.name)
+            ),
+            None,
+        )
+
+    def _confirm(self, request: Request[Subscribe], now: float) -> None:
+        """Ask the asker of an adopted request whether it still subscribes.
+
+        An answer to a request that it does not know any more it refuses.
+        """
+        assert request.origin is not None
+        task = self._heard(request, request.origin)
+        if task is None:
+            self.ledger.end(request)
+        else:
+            self._answer(request, task, now)
+
+    def refused(self, peer: Peer, number: RequestId) -> None:
+        """Forget an adopted request that its asker does not know any more."""
+        request = self.ledger.get(number)
+        if request is not None and request.adopted and request.origin is peer:
+            self.ledger.end(request)
+
+    # Time.
+
+    def review(self, now: float) -> None:
+        """Note when to ask next about the requests that were adopted."""
+        if not any(request.adopted for request in self.ledger.all()):
+            self._confirm_at = None
+        elif self._confirm_at is None:
+            self._confirm_at = now + self._neighbours.limits.connect_timeout_s
+
+    def next_deadline(self) -> float | None:
+        """Return when `tick` has something to do, in seconds; None for never."""
+        return self._confirm_at
+
+    def tick(self, now: float) -> None:
+        """Ask again about the adopted requests, until a master passes them on anew.
+
+        The answer to the first question does not settle it: the asker may take the
+        subscription back before it learns that its master is lost.
+        """
+        if self._confirm_at is not None and self._confirm_at <= now:
+            self._confirm_at = None
+            for request in self.ledger.all():
+                if request.adopted:
+                    self._confirm(request, now)
+        self.review(now)
 
     def repeat(self) -> None:
         """Ask again, since some of those who were heard may be found elsewhere."""
@@ -248,18 +329,31 @@ class Listening:
             return
         incarnation = frame.subscriber.incarnation
         user = frame.subscriber.user
-        peer = self._relays.peer_for(asker, incarnation, now, user)
-        if peer is None or not peer.rights.may_hear(task.name):
+        peer: Peer | None
+        if frame.presence:
+            # Nothing is sent to a watch, so its process makes no link. To wait for one
+            # would be to give that process up in the end, with its tasks.
+            peer = self._neighbours.peers.get(asker)
+            if peer is not None and peer.is_told_to_be_other(user):
+                peer = None
+        else:
+            peer = self._relays.peer_for(asker, incarnation, now, user)
+            if peer is None:
+                return
+        if peer is not None and not peer.rights.may_hear(task.name):
             return
         known = self._relays.known(task)
-        if not frame.presence:
-            if origin is peer:
-                peer.announced.add(known.relay)  # by the answer, on this very link
-            elif peer.session.ready:
-                peer.announce(known, known.relay)
+        about = characteristics(known, self._neighbours.me.incarnation)
+        if peer is not None:
+            about = peer.about(known)
+            if not frame.presence:
+                if origin is peer:
+                    peer.announced.add(known.relay)  # by the answer, on this very link
+                elif peer.session.ready:
+                    peer.announce(known, known.relay)
         origin.session.tell(
             AddRelay(
-                task=peer.about(known),
+                task=about,
                 search=frame.id,
                 addresses=self._neighbours.addresses_for(asker, origin),
             )

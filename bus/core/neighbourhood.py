@@ -114,6 +114,7 @@ class Neighbourhood:
             witness=witness,
         )
         self.neighbours.lose = self.lose
+        self.neighbours.part = self.part
         self.manager: Final = manager
         self.directory: Final = Directory(self.neighbours, manager)
         self.relays: Final = Relays(self.neighbours, manager, place, stand_in)
@@ -418,6 +419,8 @@ class Neighbourhood:
             self.listening.repeat()
         self.keep_alive.tick(now)
         self.disuse.tick(now)
+        self.directory.tick(now)
+        self.listening.tick(now)
         self.parting.review(now)
         return self._drained()
 
@@ -425,8 +428,12 @@ class Neighbourhood:
         """Return when `tick` has something to do, None if never."""
         self.parting.review(now)
         self.disuse.review(now)
+        self.directory.review(now)
+        self.listening.review(now)
         times = [
             self._repeat_at,
+            self.directory.next_deadline(),
+            self.listening.next_deadline(),
             self.disuse.next_deadline(),
             self.finder.next_deadline(),
             self.intake.next_deadline(),
@@ -513,6 +520,8 @@ class Neighbourhood:
             raise WireError(f"OPEN_STREAM is for incarnation {frame.incarnation}")
         if session.their_epoch is not None and frame.epoch > session.their_epoch:
             # It has given this process up, and knows nothing any more; nor does this.
+            if peer.joined:
+                self._lose_tasks(peer)
             self._forget(peer, now)
             session.reset()
             assert link.identity is not None
@@ -540,6 +549,22 @@ class Neighbourhood:
 
     def lose(self, peer: Peer, now: float) -> None:
         """Give a process up: whoever comes back under its name is another one."""
+        # Of one to which there never was a link only the master knows whether it lives.
+        if peer.bound and self._lose_tasks(peer):
+            self._repeat_at = now + _REPEAT_S
+        self.part(peer, now)
+
+    def _lose_tasks(self, peer: Peer) -> bool:
+        """Tell watches that the tasks of a lost process are gone; whether any was."""
+        gone = self.manager.far.lost(peer.key, peer.session.incarnation)
+        self.neighbours.todo += gone
+        return bool(gone)
+
+    def part(self, peer: Peer, now: float) -> None:
+        """Forget a process that is lost, or with which nothing is to be exchanged.
+
+        What is known of its tasks by way of the master holds in the second case.
+        """
         link = self.links.by_number.get(peer.session.link or 0)
         if link is not None:
             self.links.hang_up(link)
@@ -553,10 +578,7 @@ class Neighbourhood:
         if peer.joined:
             self.directory.lost(peer)
         self.finder.lost(peer)
-        self.listening.lost(peer)
-        for number, address in list(self.manager.far.items()):
-            if (number.machine, number.process) == peer.key:
-                self.neighbours.todo += self.manager.disappeared(number, address)
+        self.listening.lost(peer, now)
         heard = any(map(self.relays.audience, peer.relays.values()))
         self.intake.lost(peer, now)
         self.correspondence.lose(peer)

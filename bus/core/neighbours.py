@@ -36,7 +36,8 @@ class Neighbours:
     addresses: where it listens, for its own machine and for others.
     peers: all that are known, by machine and name.
     todo: what is to be done, in order.
-    lose: gives a process up; given by whoever has all that is known of it.
+    lose: gives a process up; part: forgets one that lives and needs no link. The
+      `Neighbourhood` gives both, since it has all that is known of a process.
     complain: takes a line about what another process did wrong.
     witness: who is told what happens here; None if nothing is recorded.
     books: what became of all messages for others, also for those that are lost.
@@ -54,6 +55,7 @@ class Neighbours:
         "limits",
         "lose",
         "me",
+        "part",
         "peers",
         "role",
         "todo",
@@ -81,6 +83,7 @@ class Neighbours:
         self.books: Final = RelayBooks()
         self.todo: list[Action] = []
         self.lose: Callable[[Peer, float], None]
+        self.part: Callable[[Peer, float], None]
         self._nonce: Final = nonce
         # Above all that were used in earlier lives (AMO-16).
         self._epochs = itertools.count(me.incarnation)

@@ -72,7 +72,7 @@ class Parting:
         if peer.closing:
             self._links.hang_up(link)
             peer.parted = BusReason.LEFT
-            self._neighbours.lose(peer, now)
+            self._neighbours.part(peer, now)
             return
         used = any(map(self._relays.is_used, peer.relays.values()))
         if peer.joined or peer.busy or used or self._listening.hears(peer):
@@ -82,7 +82,7 @@ class Parting:
         self._links.hang_up(link)
         peer.parted = BusReason.LEFT
         self._correspondence.close(peer)
-        self._neighbours.lose(peer, now)
+        self._neighbours.part(peer, now)
 
     def refused(self, peer: Peer) -> None:
         """Go on, since the other side needs the link."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bus.address import Address
 from bus.core.actions import Action, Fail, Open, Tell
+from bus.core.far_tasks import FarTasks
 from bus.core.interests import Interests
 from bus.core.parked_list import Parked, ParkedList
 from bus.core.routing_table import Entry, RegistrationId, RoutingTable, Visibility
@@ -51,7 +52,7 @@ class ProcessManager:
 
     Attributes:
         remote: what is decided about other processes; None while there are none.
-        far: public tasks of other processes that are known to be there.
+        far: the public tasks of other processes that are known here.
 
     Invariants:
     I1. whoever is in the table is not leaving; who is in ``_unopened`` is in it.
@@ -92,7 +93,7 @@ class ProcessManager:
         self.subscriptions: Final[Interests[Any]] = Interests(machine)
         self.watches: Final[Interests[Any]] = Interests(machine)
         self.remote: Neighbourhood | None = None
-        self.far: Final[dict[RegistrationId, Address]] = {}
+        self.far: Final = FarTasks(machine, self.table, self.watches)
         self._numbers = itertools.count(incarnation + 1)
         # By name: registrations that are found no more, but not yet emptied, each with
         # its place in the order in which they left. One of another process, which is
@@ -163,7 +164,7 @@ class ProcessManager:
         else:
             actions.append(self._open(entry))
         if entry.visibility is Visibility.PUBLIC and not entry.remote:
-            actions += self._presence(entry.address, here=True)
+            actions += self.far.registered(entry.address)
         return actions
 
     def leave(self, entry: Entry, *, final: bool = False) -> list[Action]:
@@ -187,7 +188,7 @@ class ProcessManager:
         for interest in self.watches.of(entry):
             self.unwatch(interest)
         if entry.visibility is Visibility.PUBLIC and not entry.remote:
-            actions += self._presence(entry.address, here=False)
+            actions += self.far.left(entry.address)
         if self.remote is not None and not entry.remote:
             actions += self.remote.leaves(entry, final=final)
         return actions
@@ -293,12 +294,7 @@ class ProcessManager:
         self.watches.add(watch)
         named = self.watches.named_by(watch, self.table)
         here = [entry.address for entry in named if not entry.remote]
-        machine, specification = self.watches.machine_of(watch), watch.specification
-        here += [
-            address
-            for address in self.far.values()
-            if address.machine == machine and specification.matches(address.module)
-        ]
+        here += self.far.seen_by(watch)
         if self.remote is not None:
             self.remote.watched(watch)
         return [Tell(watch.entry, watch, Presence(each, here=True)) for each in here]
@@ -306,22 +302,11 @@ class ProcessManager:
     def unwatch(self, watch: Interest) -> bool:
         """End one watch; False if it had ended."""
         known = self.watches.discard(watch)
-        if known and self.remote is not None:
-            self.remote.unwatched(watch)
+        if known:
+            self.far.unwatched(watch)
+            if self.remote is not None:
+                self.remote.unwatched(watch)
         return known
-
-    def appeared(self, number: RegistrationId, address: Address) -> list[Action]:
-        """Note that a public task of another process is there."""
-        if number in self.far:
-            return []
-        self.far[number] = address
-        return self._presence(address, here=True)
-
-    def disappeared(self, number: RegistrationId, address: Address) -> list[Action]:
-        """Note that one of these is gone; who was not told that it is there is not."""
-        if self.far.pop(number, None) is None:
-            return []
-        return self._presence(address, here=False)
 
     def _opened(self, entry: Entry) -> None:
         waiting = self._unopened[entry.name]
@@ -332,13 +317,6 @@ class ProcessManager:
     def _open(self, entry: Entry) -> Open:
         public = entry.visibility is Visibility.PUBLIC
         return Open(entry, tuple(self.parked.take(entry.name)) if public else ())
-
-    def _presence(self, address: Address, *, here: bool) -> list[Action]:
-        presence = Presence(address, here=here)
-        return [
-            Tell(watch.entry, watch, presence)
-            for watch in self.watches.matching(address.module, address.machine)
-        ]
 
     def _review_audiences(self, subscription: Interest) -> None:
         for entry in self.subscriptions.named_by(subscription, self.table):

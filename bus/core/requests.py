@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from bus.core.wire import Cancel, Search, Subscribe, Unsubscribe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from bus.core.neighbours import Neighbours
     from bus.core.peer import Key, Peer
@@ -37,6 +37,8 @@ class Request(Generic[Asked]):
     deadline: when it is forgotten, in seconds; None for not before it is taken back.
     went: to whom it was passed on; lost: of a search of this process, to whom it was,
       and who was given up since.
+    adopted: whether the process that passed it on is lost, and the asker is not: it
+      stands for the asker, is passed on to nobody, and ends as `Listening.tick` says.
     """
 
     frame: Asked
@@ -46,6 +48,7 @@ class Request(Generic[Asked]):
     deadline: float | None = None
     went: dict[Key, Peer] = attrs.Factory(dict)
     lost: set[Key] = attrs.Factory(set)
+    adopted: bool = False
 
     @property
     def asker(self) -> Key:
@@ -129,12 +132,26 @@ class Requests(Generic[Asked]):
                 way.session.tell(ends(id=frame.id))
         request.went.clear()
 
-    def lose(self, peer: Peer) -> None:
-        """Forget what a process asked, and that it was asked, since it is lost."""
+    def lose(
+        self, peer: Peer, heir: Callable[[Request[Asked]], Peer | None] = lambda _: None
+    ) -> list[Request[Asked]]:
+        """Forget that a lost process was asked, and end the requests it passed on.
+
+        heir: returns the asker of a request that is kept without the lost process
+          (BUS-RELAY-8), else None. The requests that are kept so are returned.
+        """
+        adopted = []
         for request in self.all():
             request.went.pop(peer.key, None)
-            if request.origin is peer:
+            if request.origin is not peer:
+                continue
+            asker = heir(request)
+            if asker is None or asker is peer:
                 self.end(request)
+                continue
+            request.origin, request.adopted = asker, True
+            adopted.append(request)
+        return adopted
 
     def expire(self, now: float) -> list[Request[Asked]]:
         """Forget those whose time is up, as all do who know them; return them."""

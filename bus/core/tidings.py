@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from bus.core.neighbours import Neighbours
     from bus.core.parting import Parting
     from bus.core.peer import Peer
+    from bus.core.relay import Relay
     from bus.core.relays import Relays
     from bus.core.wire import Characteristics, Frame
 
@@ -105,7 +106,11 @@ class Tidings:
                     # Nobody waits for it any more; but who answered on this very link
                     # takes it that this process knows its task from now on.
                     self._check_own(peer, frame.task.id)
-                    self._relays.add_relay(peer, frame.task, now)
+                    relay = self._relays.add_relay(peer, frame.task, now)
+                    if not self._is_heard(relay):
+                        # It has adopted the request, and nobody else takes that back.
+                        error = Error(reason=Reason.CLOSING, request=frame.search)
+                        peer.session.tell(error)
             case Unrelay():
                 self._correspondence.unrelay(peer, frame)
             case Dismiss():
@@ -143,10 +148,18 @@ class Tidings:
                 self._finder.refused(peer, search, denied=True)
             case Error(reason=Reason.BUSY, request=RequestId() as search):
                 self._finder.refused(peer, search)
+            case Error(reason=Reason.CLOSING, request=RequestId() as number):
+                self._listening.refused(peer, number)
             case Error(reason=Reason.BUSY):
                 self._parting.refused(peer)
             case _:
                 pass
+
+    def _is_heard(self, relay: Relay | None) -> bool:
+        """Whether a task is heard here by a request that no master can pass on yet."""
+        neighbours = self._neighbours
+        stands = neighbours.is_master or neighbours.master() is not None
+        return not stands and relay is not None and bool(self._relays.audience(relay))
 
     def _introduced(self, peer: Peer, task: Characteristics, now: float) -> None:
         """Take it that a task of a process is there, though maybe not by its name."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from random import Random
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -672,3 +673,45 @@ def test_a_call_has_one_outcome_in_every_schedule() -> None:
             leaving.join()
 
     explore(program, bound=0, limit=50, random=150)
+
+
+@clause("BUS-RELAY-8", "BUS-FLOW-3", "BUS-ENT-13")
+def test_a_reader_misses_nothing_when_the_master_closes() -> None:
+    """It passed the subscription on; the two others have a link of their own."""
+    count = 300
+    with (
+        memory_bus(process="m") as master,
+        memory_bus(process="n", beside=master) as near,
+        memory_bus(process="r", beside=master) as far,
+    ):
+        news, reader = near.register("news"), far.register("reader")
+        got: list[Any] = []
+        gaps: list[int] = []
+
+        def read(message: Incoming) -> None:
+            gaps.append(message.gap)
+            got.append(message.payload)
+
+        reader.subscribe("news", read)
+
+        def is_heard(number: int) -> bool:
+            return got[-1:] == [number]
+
+        def begins() -> bool:
+            news.notify(-2)
+            return bool(got)
+
+        until(begins, "it hears")
+        news.notify(-1)
+        until(lambda: is_heard(-1), "it hears")
+        got.clear()
+        gaps.clear()
+        for number in range(count):
+            if number == 100:
+                master.close()
+            news.notify(number)
+            if number % 20 == 0:  # no more waits for a link than may
+                until(partial(is_heard, number), "it hears")
+        until(lambda: is_heard(count - 1), "it hears the last one")
+        assert got == [*range(count)]
+        assert set(gaps) == {0}

@@ -759,4 +759,112 @@ BUS_RELAYS: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "N103",
+        "a subscription ends with the master that passed it on",
+        ("BUS-RELAY-8",),
+        (
+            Edit(
+                "bus/core/listening.py",
+                "        return asker if self._heard(request, asker) else None\n",
+                "        return None\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N104",
+        "nobody asks whether a subscription without a master still holds",
+        ("BUS-RELAY-8",),
+        (
+            Edit(
+                "bus/core/listening.py",
+                "        if self._confirm_at is not None and self._confirm_at <= now:\n",
+                "        if False:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N105",
+        "a new master passes on a subscription that it has kept for another process",
+        ("BUS-RELAY-8",),
+        (
+            Edit(
+                "bus/core/listening.py",
+                "            if peer in self._ways(request) and not request.adopted:\n",
+                "            if peer in self._ways(request):\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N106",
+        "an answer to a subscription that was taken back is not refused",
+        ("BUS-RELAY-8",),
+        (
+            Edit(
+                "bus/core/tidings.py",
+                "                    if not self._is_heard(relay):\n",
+                "                    if False:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N107",
+        "what a lost master said of tasks holds for ever",
+        ("BUS-DEREG-2",),
+        (
+            Edit(
+                "bus/core/directory.py",
+                "            if self._manager.far.doubtful:\n",
+                "            if False:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N108",
+        "tasks are gone with a link that nothing needs",
+        ("BUS-DEREG-2",),
+        (
+            Edit(
+                "bus/core/parting.py",
+                "            self._neighbours.part(peer, now)\n",
+                "            self._neighbours.lose(peer, now)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N109",
+        "the loss of an earlier life ends what is known of a later one",
+        ("BUS-DEREG-7",),
+        (
+            Edit(
+                "bus/core/far_tasks.py",
+                "            and task.incarnation == incarnation\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "N110",
+        "a new watch is told of tasks in doubt",
+        ("BUS-DEREG-2",),
+        (
+            Edit(
+                "bus/core/far_tasks.py",
+                "        if not self._tasks[number].doubtful:\n",
+                "        if True:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N111",
+        "who answers a watch waits for a link with the watcher, and gives it up",
+        ("BUS-DEREG-2",),
+        (
+            Edit(
+                "bus/core/listening.py",
+                "            peer = self._neighbours.peers.get(asker)\n            if peer is not None and peer.is_told_to_be_other(user):\n                peer = None\n",
+                "            peer = self._relays.peer_for(asker, incarnation, now, user)\n",
+            ),
+        ),
+    ),
 )

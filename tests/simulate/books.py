@@ -61,6 +61,7 @@ class Books:
         self.letters: dict[int, Letter] = {}
         self.notifications: dict[RegistrationId, list[int]] = {}
         self.heard: dict[tuple[int, RegistrationId], int] = {}
+        self._ways: dict[tuple[RegistrationId, RegistrationId], object] = {}
         self._last: dict[tuple[RegistrationId, object], int] = {}
         self._last_heard: dict[tuple[RegistrationId, RegistrationId], int] = {}
 
@@ -123,11 +124,17 @@ class Books:
         self.notifications.setdefault(sender, []).append(number)
 
     def notified(
-        self, number: int, sender: RegistrationId, hearer: RegistrationId, gap: int
+        self,
+        number: int,
+        sender: RegistrationId,
+        hearer: RegistrationId,
+        gap: int,
+        way: object = None,
     ) -> None:
         """Note that a notification was heard; gap: how many it says are missing.
 
-        It may say less than there are: what was sent while nobody heard is no gap.
+        It may say less than there are: what was sent while nobody heard is no gap. But
+        of what comes by the same way as the one before nothing is missing untold.
         """
         times = self.heard.get((number, hearer), 0) + 1
         self.heard[number, hearer] = times
@@ -138,6 +145,9 @@ class Books:
             raise BrokenPromiseError(f"notification {number} was overtaken")
         sent, last = self.notifications[sender], self._last_heard.get(both, 0)
         missing = bisect_left(sent, number) - bisect_right(sent, last)
+        if way is not None and self._ways.get(both) == way and gap != missing:
+            raise BrokenPromiseError(f"{gap} before {number}, but {missing} missing")
+        self._ways[both] = way
         if gap > missing:
             raise BrokenPromiseError(f"{gap} before {number}, not {missing}, missing")
         self._last_heard[both] = number

@@ -102,6 +102,7 @@ class Checks:
         }
         for process in world.living():
             self._process_at_rest(process, set(tasks))
+            self._watches_at_rest(process)
         for machine, master in world.masters.items():
             public = {
                 task.name: process.key
@@ -116,6 +117,27 @@ class Checks:
                     hold(not asked, f"{process.name} waits for a verdict on {asked}")
             users = master.remote.directory.users.owners()
             hold(users == public, f"{machine} has {public}, its master knows {users}")
+
+    def _watches_at_rest(self, process: SimProcess) -> None:
+        """See that each watch was told of those that are here, and of no others."""
+        own = process.key[0]
+        for task in process.tasks.values():
+            for watch in task.watches:
+                meant = watch.specification
+                here = {
+                    each.entry.address
+                    for other in self._world.living()
+                    if other.key[0] == (meant.machine or own)
+                    for each in other.tasks.values()
+                    if each.entry.visibility is Visibility.PUBLIC
+                    and meant.matches(each.name)
+                }
+                seen = task.present[watch]
+                hold(
+                    seen == here,
+                    f"{process.name}: {meant} is told of {sorted(map(str, seen))},"
+                    f" here are {sorted(map(str, here))}",
+                )
 
     def _process_at_rest(self, process: SimProcess, tasks: set[object]) -> None:
         remote, name = process.remote, process.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ CALM: Final = {
     "notify": 4,
     "hold": 2,
 }
+WATCHED: Final = {"watch": 2, "unwatch": 1}
+CLOSING: Final = {"close": 3}
 PROFILES: Final = {
     "calm": CALM,
     "links": CALM | {"cut": 5},
@@ -43,6 +46,10 @@ class Plan:
     def __init__(self, world: World, profile: str) -> None:
         self._world = world
         weights = PROFILES[profile]
+        if world.watched:
+            weights = weights | WATCHED
+            if "crash" in weights:
+                weights = weights | CLOSING
         self._acts: list[Callable[[], None]] = [
             getattr(self, f"_{name}") for name in weights
         ]
@@ -156,6 +163,17 @@ class Plan:
         if task is not None:
             task.process.notify(task)
 
+    def _watch(self) -> None:
+        task = self._task()
+        if task is not None:
+            pattern = self._world.random.choice((*NAMES, "d/*", "**", "**"))
+            task.process.watch(task, pattern)
+
+    def _unwatch(self) -> None:
+        task = self._task()
+        if task is not None:
+            task.process.unwatch(task)
+
     def _hold(self) -> None:
         task = self._task()
         if task is not None:
@@ -189,9 +207,29 @@ class Plan:
 
         self._world.at(self._world.random.random() * 1.5, thaw)
 
+    def _close(self) -> None:
+        """Let some processes leave in order, at about the same time."""
+        random = self._world.random
+        for _ in range(random.choice((1, 2, 2, 3))):
+            process = self._running()
+            if process is not None:
+                self._world.at(random.random() * 0.01, partial(self._leave, process))
+
+    def _leave(self, process: SimProcess) -> None:
+        if not process.alive or process.frozen:
+            return
+        for task in list(process.tasks.values()):
+            process.deregister(task, final=True)
+        at = self._world.random.choice((0.0, 0.001, 0.002, 0.01))
+        self._world.at(at, partial(self._end, process))
+
     def _crash(self) -> None:
         process = self._running()
-        if process is None or len(self._world.living()) < 2:
+        if process is not None:
+            self._end(process)
+
+    def _end(self, process: SimProcess) -> None:
+        if not process.alive or len(self._world.living()) < 2:
             return
         process.die()
         machine = process.key[0]

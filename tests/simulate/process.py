@@ -41,7 +41,7 @@ from bus.errors import BusFullError, ExpiredError, NameTakenError
 from bus.events import BusReason
 from bus.message import Incoming, Kind
 from bus.specification import Specification
-from tests.simulate.books import Letter
+from tests.simulate.books import BrokenPromiseError, Letter
 from tests.simulate.task import Asked, SimTask
 from tests.simulate.words import words
 
@@ -49,7 +49,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from bus.core.peer import Peer
+    from bus.core.routing_table import RegistrationId
     from bus.core.trace import Trace
+    from bus.message import Presence
     from tests.simulate.world import World
 
 __all__ = ["SimProcess", "SimTask"]
@@ -119,6 +121,8 @@ class SimProcess:
         # in a row is posted together, as a comm thread does.
         self._posted: list[Incoming] = []
         self.shortcuts: dict[Peer, Shortcut] = {}
+        # By which way a notification came that waits in a task.
+        self._ways: dict[tuple[int, RegistrationId], object] = {}
 
     @property
     def name(self) -> str:
@@ -242,6 +246,8 @@ class SimProcess:
                 for each in posted:
                     run = each.rest() if isinstance(each, CommandRun) else [each]
                     for message in run:
+                        if task is not None and message.kind is Kind.NOTIFICATION:
+                            self._ways[message.payload, task.id] = self._way(message)
                         if task is not None:
                             task.put(_read(message))
             case Reply(entry, number, _, _, error, _, trace):
@@ -282,9 +288,37 @@ class SimProcess:
                 task = self._task(entry)
                 if task is not None:
                     return self._leave(task, final=False)
-            case Tell():
-                pass
+            case Tell(entry, Asked() as watch, presence):
+                task = self._task(entry)
+                if task is not None:
+                    self._seen(task, watch, presence)
         return []
+
+    def _seen(self, task: SimTask, watch: Asked, presence: Presence) -> None:
+        """Note what a watch is told: of each address that it is here, or is gone."""
+        self.say(lambda: f"{task.name} sees {presence}")
+        present = task.present.get(watch)
+        if present is None:
+            return  # it has ended
+        if presence.here == (presence.address in present):
+            raise BrokenPromiseError(f"{task.name} is told twice: {presence}")
+        if presence.here:
+            present.add(presence.address)
+        else:
+            present.remove(presence.address)
+
+    def _way(self, message: Incoming) -> object:
+        """Return what is another if some notifications between two tasks may be lost.
+
+        That is the session of their processes, and what the one that hears has
+        subscribed to.
+        """
+        source, target = message._source, self._task(message._to)
+        assert target is not None
+        if not source.remote:
+            return target.changes
+        session = source.box.peer.session
+        return target.changes, session.epoch, session.their_epoch
 
     def _other(self, link: int) -> str:
         other = self.world.network.other(link)
@@ -458,7 +492,9 @@ class SimProcess:
                 if trace is not None:
                     trace.delivered()
                 task.gaps.append(message.gap)
-                world.books.notified(number, message._source.id, task.id, message.gap)
+                way = self._ways.pop((number, task.id), None)
+                source = message._source.id
+                world.books.notified(number, source, task.id, message.gap, way)
             elif trace is not None:
                 trace.discarded(BusReason.UNWANTED)
             return
@@ -528,7 +564,27 @@ class SimProcess:
         self.say(lambda: f"{task.name} subscribes to {specification}")
         asked = Asked(task.entry, Specification.parse(specification))
         task.subscriptions.append(asked)
+        task.changes += 1
         self.manager.subscribe(asked)
+        self.settle()
+
+    def watch(self, task: SimTask, specification: str) -> None:
+        """Let a task see who is here."""
+        self._pass_on()
+        self.say(lambda: f"{task.name} watches {specification}")
+        watch = Asked(task.entry, Specification.parse(specification))
+        task.watches.append(watch)
+        task.present[watch] = set()
+        self.do(self.manager.watch(watch))
+        self.settle()
+
+    def unwatch(self, task: SimTask) -> None:
+        """Let a task see nobody any more."""
+        self._pass_on()
+        for watch in task.watches:
+            self.manager.unwatch(watch)
+        task.watches.clear()
+        task.present.clear()
         self.settle()
 
     def unsubscribe(self, task: SimTask) -> None:
@@ -538,6 +594,7 @@ class SimProcess:
         for asked in task.subscriptions:
             self.manager.unsubscribe(asked)
         task.subscriptions.clear()
+        task.changes += 1
         self.settle()
 
     def die(self) -> None:

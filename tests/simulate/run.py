@@ -21,6 +21,7 @@ STEPS: Final = 20
 _EAGER: Final = 0.2  # of all runs
 _TIGHT: Final = 0.2
 _RECORDED: Final = 0.2
+_WATCHED: Final = 0.4
 _SHORTCUTS: Final = (0.0, 0.5, 1.0)
 _STRUCK: Final = 0.05
 # So little that it is not enough.
@@ -51,6 +52,7 @@ def run(
     told: bool = False,
     recorded: bool | None = None,
     shortcuts: float | None = None,
+    watched: bool | None = None,
 ) -> Failure | None:
     """Run one world.
 
@@ -58,12 +60,15 @@ def run(
     recorded: whether processes have journals, which must not be seen by anybody else;
       None to draw that, too.
     shortcuts: how often messages go past the books; None likewise.
+    watched: whether tasks watch, and processes leave in order; None likewise.
     """
     if recorded is None:
         # Not out of what all else is drawn from, which is to stay as it was.
         recorded = Random(f"recorded {seed}").random() < _RECORDED
     if shortcuts is None:
         shortcuts = Random(f"shortcuts {seed}").choice(_SHORTCUTS)
+    if watched is None:
+        watched = Random(f"watched {seed}").random() < _WATCHED
     draw = Random(seed)
     profile = draw.choice(sorted(PROFILES))
     limits = attrs.evolve(LIMITS, eager_relays=draw.random() < _EAGER)
@@ -79,6 +84,7 @@ def run(
         recorded=recorded,
         shortcuts=shortcuts,
         struck=struck,
+        watched=watched,
     )
     try:
         _live(world, profile, machines, processes, steps)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
+    from bus.address import Address
     from bus.core.actions import Action
     from bus.core.routing_table import Entry, RegistrationId
     from bus.core.trace import Tracer
@@ -46,6 +47,10 @@ class SimTask:
         self.tracer: Tracer | None = None
         self.subscriptions: list[Asked] = []
         self.kept: list[Incoming] = []  # questions it answers later
+        self.watches: list[Asked] = []
+        # By watch: the addresses that it was told to be here, and not to be gone since.
+        self.present: dict[Asked, set[Address]] = {}
+        self.changes = 0  # of what it has subscribed to
         self.gaps: list[int] = []  # of each notification that it has heard
 
     @property

@@ -39,6 +39,7 @@ class World:
     recorded: the journals of all processes; None if they have none.
     shortcuts: how often a message that may go past the books does; struck: how often
       who puts it on its link is interrupted. went_short: how many went so.
+    watched: whether tasks watch, and processes leave in order.
     guests: names of processes of another user. rights: what one of these may do, by its
       name, and by whose list; None for everything.
     """
@@ -53,10 +54,12 @@ class World:
         recorded: bool = False,
         shortcuts: float = 0.0,
         struck: float = 0.0,
+        watched: bool = False,
         guests: Container[str] = (),
         rights: Callable[[str, str], Rights | None] = lambda _who, _by: None,
     ) -> None:
         self.limits = limits
+        self.watched = watched
         self.guests = guests
         self.rights = rights
         self.random = Random(seed)
