@@ -1,8 +1,8 @@
 """What tasks say to one another: four kinds of message, as a callback gets them.
 
 A message is made once for each addressee, by its sender, and is itself what the
-addressee's callback gets: within a process nothing is copied on the way (BUS-MSG-17).
-Fields that begin with an underscore belong to the bus; the rest is the user's to read.
+addressee's callback gets. Fields that begin with an underscore belong to the bus; the
+rest is the user's to read.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Incoming(msgspec.Struct, eq=False):
     """A command or a notification, as its callback gets it (BUS-MSG-3).
 
     kind: `Kind.COMMAND` or `Kind.NOTIFICATION`.
-    payload: what was sent; never changes, and is the same object for all who get it.
+    payload: what was sent: lists arrive as tuples, maps as dicts. A dict is the
+      receiver's own; to change it changes nothing for the sender or other receivers.
     reference: what the receiver gave along with its callback.
     gap: how many notifications were dropped between the last one and this (BUS-FLOW-3).
     subscriptions: those that this notification answers to, in the order they were made

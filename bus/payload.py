@@ -1,9 +1,12 @@
-"""What a message can carry: frozen at the sender, the same types at every distance.
+"""What a message can carry: copied at the sender, the same types at every distance.
 
-`freeze` is the one gate (BUS-MSG-16): what it returns never changes, is shared by all
-receivers within the process, and is what `decode` makes of its encoding anywhere else.
-So nothing behind the gate asks for types again. It knows no message and no bus; limits
-and encoders come in as arguments.
+`freeze` is the one gate (BUS-MSG-16): what it returns the sender cannot change, and it
+is what `decode` makes of its encoding anywhere else. So nothing behind the gate asks
+for types again. It knows no message and no bus; limits and encoders come in as
+arguments.
+
+A receiver may change the dicts of its payload. So each receiver has its own: the only
+one gets what `freeze` or `decode` has made, each of several an `own_copy`.
 """
 
 from __future__ import annotations
@@ -28,10 +31,11 @@ __all__ = [
     "encode",
     "freeze",
     "freeze_within",
+    "own_copy",
     "size_of",
 ]
 
-# What may be sent, and what is received: there tuples and read-only maps only.
+# What may be sent, and what is received: there tuples and dicts only.
 Payload: TypeAlias = (
     bool | int | float | str | bytes | Sequence["Payload"] | Mapping[str, "Payload"]
 ) | None
@@ -54,6 +58,8 @@ _ENCODERS_IN_A_ROW_MAX: Final = 32
 # Types of which every value travels as it stands.
 _ANY_VALUE: Final = frozenset({type(None), bool, float, bytes})
 
+_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
+
 # What holds no other payload, in types that may have subclasses or be changed.
 _SCALAR: Final = (str, int, float, bytes, bytearray, memoryview)
 
@@ -64,11 +70,11 @@ _ROOT: Final[_Path] = ()
 
 
 def freeze(payload: Any, encoders: Encoders = _NO_ENCODERS) -> Payload:
-    """Return what receivers of ``payload`` get: immutable, whatever becomes of it.
+    """Return what the receiver of ``payload`` gets, whatever its sender changes later.
 
     Bytes, numbers and text are returned as they are; lists and tuples as tuples, string
-    keyed maps as read-only maps, `bytearray` and `memoryview` as bytes. What is frozen
-    already is returned as it is, but for maps: nobody can tell who else may write one.
+    keyed maps as new dicts, `bytearray` and `memoryview` as bytes. A tuple that holds
+    no list and no map is returned as it is.
 
     encoders: for the user's own types, by exact type, also where it is a subclass of
       one that can be sent; what they return is frozen in turn.
@@ -128,10 +134,24 @@ def _frozen(value: Any, path: _Path, depth: int, encoders: Encoders) -> Payload:
     else:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
         fact = f"its type cannot be sent: {kind.removeprefix('builtins.')}"
-        raise PayloadError(_words(path), fact)
+        raise PayloadError(_words(path), f"{fact}; {_remedy(value)}")
     if depth == DEPTH_MAX:
         raise PayloadError(_words(path), f"it is more than {DEPTH_MAX} deep")
     return freeze_inside(value, path, depth + 1, encoders)
+
+
+def _remedy(value: Any) -> str:
+    """Say how what is in a value of an unknown type can be sent."""
+    try:
+        with memoryview(value) as view:
+            scalar, contiguous = view.ndim == 0, view.c_contiguous
+    except (TypeError, ValueError, BufferError):
+        return "convert it, or give an encoder for its type: BusConfig(encoders=...)"
+    if scalar:
+        return "send the Python number: value.item()"
+    if contiguous:
+        return "send its bytes, memoryview(value), with its shape and item type beside"
+    return "send its bytes, value.tobytes(), with its shape and item type beside"
 
 
 def _encoded(value: Any, path: _Path, encoders: Encoders) -> Any:
@@ -225,7 +245,25 @@ def _frozen_map(
         )
     if len(frozen) < len(items):
         raise PayloadError(_words(path), "two keys are the same text")
-    return MappingProxyType(frozen)
+    return frozen
+
+
+def own_copy(frozen: Payload) -> Payload:
+    """Return a frozen payload for one more receiver: its dicts are no one else's.
+
+    What holds no dict is returned as it is: it cannot be changed.
+    """
+    kind = type(frozen)
+    if kind is dict:
+        items: dict[str, Payload] = frozen  # type: ignore[assignment]
+        return {
+            key: item if type(item) in _PLAIN else own_copy(item)
+            for key, item in items.items()
+        }
+    if kind is tuple and not _PLAIN.issuperset(map(type, frozen)):  # type: ignore[arg-type]
+        copies = tuple(map(own_copy, frozen))  # type: ignore[arg-type]
+        return frozen if all(map(is_, copies, frozen)) else copies  # type: ignore[arg-type]
+    return frozen
 
 
 def _words(path: _Path) -> str:
@@ -276,7 +314,7 @@ _SIZES: Final[Mapping[type, Callable[[Any], int]]] = {
     str: _size_of_str,
     bytes: lambda data: _size_with_length(len(data)),
     tuple: lambda items: _size_of_head(len(items)) + _size_of_items(items),
-    MappingProxyType: lambda items: (
+    dict: lambda items: (
         _size_of_head(len(items))
         + _size_of_items(items)
         + _size_of_items(items.values())
@@ -287,16 +325,8 @@ _SIZES: Final[Mapping[type, Callable[[Any], int]]] = {
 # The wire: MessagePack.
 
 
-def _plain_map(value: object) -> object:
-    # `msgspec` knows no read-only maps. It asks about nothing else, of what is frozen.
-    assert isinstance(value, MappingProxyType), value
-    return value.copy()
-
-
-_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=_plain_map)
+_ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder()
-
-_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
 
 # The decoder recurses in C, as deep as the interpreter's limit lets it: about 25,000
 # levels fill a stack of 8 MiB (x86-64). Beyond this limit it is not let loose unread.
@@ -324,7 +354,7 @@ def decode(data: bytes | memoryview) -> Payload:
 
 
 def _sealed(value: Any, depth: int) -> Payload:
-    """Make what was decoded read-only; refuse what `freeze` would never have made."""
+    """Make tuples of what was decoded; refuse what `freeze` would never have made."""
     kind = type(value)
     if kind in _PLAIN:
         return value  # type: ignore[no-any-return]  # one of the plain types
@@ -341,7 +371,7 @@ def _sealed(value: Any, depth: int) -> Payload:
             raise WireError(f"payload holds a key of type {type(key).__name__}")
         if type(item) not in _PLAIN:
             value[key] = _sealed(item, depth + 1)  # no key is added: iterating goes on
-    return MappingProxyType(value)
+    return value  # type: ignore[no-any-return]  # a dict of payloads
 
 
 _EXTENSION: Final = "payload holds an extension type"

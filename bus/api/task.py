@@ -29,7 +29,7 @@ from bus.errors import (
 )
 from bus.links.burst import PAYLOAD_MAX
 from bus.message import Incoming, Kind, Response
-from bus.payload import freeze_within
+from bus.payload import freeze_within, own_copy
 from bus.threads.account import Account, Overflow
 from queuebroker import _sync
 
@@ -309,10 +309,14 @@ class Task:
         frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)
         numbers: list[int] = []
         refused: BusFullError | None = None
+        to_come = len(routes)
         for text, name, there in routes:
+            to_come -= 1
             message = Incoming(
                 kind=Kind.COMMAND,
-                payload=frozen,
+                # The last one gets what the others are copied from, not the first: it
+                # might change that in its thread meanwhile.
+                payload=own_copy(frozen) if to_come else frozen,
                 wants_reply=on_response is not None,
                 _source=self._entry,
                 _id=0,
@@ -478,7 +482,7 @@ class Task:
         for each in self._entry.audience:
             message = Incoming(
                 kind=Kind.NOTIFICATION,
-                payload=frozen,
+                payload=own_copy(frozen),
                 subscriptions=each.subscriptions,
                 wants_reply=on_response is not None,
                 _source=self._entry,

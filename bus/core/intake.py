@@ -24,6 +24,7 @@ from bus.core.relay import AUDIENCE, Relay
 from bus.core.wire import FAILED, WANTS_REPLY, Gap, Run, Unrelay
 from bus.errors import RemoteError, WireError
 from bus.message import Incoming, Kind
+from bus.payload import own_copy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -233,12 +234,13 @@ class Intake:
             trace.delivered()
         gap, relay.gap = relay.gap, 0
         answerable = bool(run.flags & WANTS_REPLY)
-        for each in self._relays.audience(relay):
+        for place, each in enumerate(self._relays.audience(relay)):
             if answerable:
                 relay.users.add(each.entry)  # its answer goes there, however late
             incoming = Incoming(
                 kind=Kind.NOTIFICATION,
-                payload=payload,
+                # None of them is posted before all are made.
+                payload=own_copy(payload) if place else payload,
                 subscriptions=each.subscriptions,
                 gap=gap,
                 wants_reply=answerable,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 
@@ -16,13 +18,12 @@ from bus import (
     UnknownTaskError,
     Visibility,
 )
+from bus.api import task
 from specs.clauses import clause
 from tests.bus.support import (
     DISTANCES,
-    NEAR,
     Holder,
     There,
-    far,
     info,
     serve,
     settle,
@@ -367,27 +368,51 @@ def test_several_senders_at_once_keep_each_its_order(bus: Bus) -> None:
 
 
 @clause("BUS-MSG-17")
-@pytest.mark.parametrize("distance", NEAR)
-def test_a_payload_is_copied_once_when_it_is_sent(bus: Bus, distance: str) -> None:
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_each_receiver_sees_a_payload_as_it_was_when_it_was_sent(
+    bus: Bus, there: There, distance: str
+) -> None:
+    """And changes nothing for the sender or another receiver."""
     got: list[Any] = []
-    there = far(bus, distance)
+    ready: set[str] = set()
     sender = bus.register("sender", thread=bus.here())
-    for name in ["one", "two", "three"]:
-        reader = bus.register(
-            name, thread=there, on_command=lambda m: got.append(m.payload)
-        )
-        reader.subscribe("sender", lambda m: got.append(m.payload))
-    mutable = ["old", [1, 2]]
+    names = ["one", "two", "three"]
 
-    sender.command(["one", "two", "three"], mutable)
-    mutable[0] = "newer"
+    def note(message: Incoming) -> None:
+        if isinstance(message.payload, str):
+            ready.add(message.reference)
+            return
+        got.append(json.dumps(message.payload))
+        message.payload[0]["mine"] = len(got)
+
+    for name in names:
+        reader = there.register(name, on_command=note)
+        reader.subscribe(there.back("sender"), note, ref=name)
+
+    def all_hear() -> bool:
+        sender.notify("?")
+        return len(ready) == 3
+
+    serve(bus, all_hear, "all three hear it")
+    mutable: list[Any] = [{"a": "old"}, [1, 2]]
+
+    sender.command([there.at(name) for name in names], mutable)
+    mutable[0]["a"] = "newer"
     serve(bus, lambda: len(got) == 3, "three commands")
     sender.notify(mutable)
-    mutable.clear()
     serve(bus, lambda: len(got) == 6, "three notifications")
 
-    assert [payload[0] for payload in got] == ["old"] * 3 + ["newer"] * 3
-    assert len({id(payload) for payload in got}) == 2
+    assert mutable == [{"a": "newer"}, [1, 2]]
+    assert got == ['[{"a": "old"}, [1, 2]]'] * 3 + ['[{"a": "newer"}, [1, 2]]'] * 3
+
+
+@clause("BUS-MSG-17")
+def test_the_only_receiver_gets_what_was_copied_when_it_was_sent(bus: Bus) -> None:
+    """No copy is made that no receiver needs; nor of an answer."""
+    bus.register("doer", thread=bus.here(), on_command=lambda m: m.payload)
+
+    with patch.object(task, "own_copy", unwanted):
+        assert bus.call("doer", {"a": 1}) == {"a": 1}
 
 
 @clause("BUS-MSG-17")

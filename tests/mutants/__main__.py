@@ -22,6 +22,7 @@ from tests.mutants.bus_ends import BUS_ENDS
 from tests.mutants.bus_links import BUS_LINKS
 from tests.mutants.bus_monitor import BUS_MONITOR
 from tests.mutants.bus_names import BUS_NAMES
+from tests.mutants.bus_payload import BUS_PAYLOAD
 from tests.mutants.bus_relays import BUS_RELAYS
 from tests.mutants.bus_routing import BUS_ROUTING
 from tests.mutants.bus_runs import BUS_RUNS
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 CATALOGUE = (
     *(*SEEN_ELSEWHERE, *OURS, *LANES, *RECEIVE_ANY, *AIO),
     *(*STREAMS, *BUS_ROUTING, *BUS_RELAYS, *BUS_ENDS, *BUS_RUNS, *BUS_LINKS),
+    *BUS_PAYLOAD,
     *(*TRAFFIC_RULES, *BUS_MONITOR, *BUS_TRACE, *BUS_NAMES, *BUS_SHORTCUTS),
     *BUS_THREADS,
 )
