@@ -76,6 +76,7 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "access",
         "role",
         "config",
+        "at_exit",
         "core",
         "threads",
         "multicast",

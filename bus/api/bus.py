@@ -34,6 +34,7 @@ from bus.api.receiver import Receiver
 from bus.api.scripts import Scripts
 from bus.api.snapshot import BusSnapshot, TaskInfo, inspect
 from bus.api.task import Task, Where
+from bus.at_exit import do_not_call_at_exit
 from bus.config import BusConfig
 from bus.core.process_manager import ProcessManager
 from bus.core.routing_table import Visibility
@@ -193,6 +194,8 @@ class Bus:
     def thread(self, name: str | None = None) -> BusThread:
         """Start a new thread for tasks; it serves until it is stopped.
 
+        At the end of the program the bus is closed, and the thread ends (OPEN-21).
+
         name: for people; by default "thread" and a number.
 
         Raises:
@@ -202,9 +205,7 @@ class Bus:
         check_thread_name(name)
         self._check()
         with self._lock:
-            return self._start_locked(
-                name or f"thread{next(self._numbers)}", daemon=False
-            )
+            return self._start_locked(name or f"thread{next(self._numbers)}")
 
     def here(self, name: str | None = None) -> BusThread:
         """Return the calling thread as one for tasks: the same object on every call.
@@ -417,6 +418,9 @@ class Bus:
             )
             if not self._in_callback():
                 comm.join()
+        # Else the end of the program waits for what was not waited for here.
+        if not self._in_callback():
+            do_not_call_at_exit(self.close)
 
     def _see_off(self, until: float) -> None:
         """Wait until what waits for a name elsewhere has found it, or time is up.
@@ -542,10 +546,10 @@ class Bus:
         with self._lock:
             if self._default is None or self._default.stopped:
                 self._check()
-                self._default = self._start_locked("default", daemon=True)
+                self._default = self._start_locked("default")
             return self._default
 
-    def _start_locked(self, name: str, *, daemon: bool) -> BusThread:
+    def _start_locked(self, name: str) -> BusThread:
         self._check()
         manager = ThreadManager(name)
         thread = BusThread(self, manager)
@@ -555,8 +559,9 @@ class Bus:
             self._lives_in_this_thread(thread)
             thread._serve_to_the_end()
 
+        # A daemon: the end of the program does not wait for it, but closes the bus.
         thread._thread = _sync.Thread(
-            target=serve, name=f"{self.name} {name}", daemon=daemon
+            target=serve, name=f"{self.name} {name}", daemon=True
         )
         thread._thread.start()
         self._threads.append(thread)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 from typing import TYPE_CHECKING, Final
 
 from bus.address import check_bus_name
 from bus.api.arguments import check_instance
 from bus.api.bus import Bus
+from bus.at_exit import call_at_exit
 from bus.config import BusConfig
 from bus.errors import BusyError
 from bus.links.socket_network import SocketNetwork
@@ -75,6 +75,8 @@ def open_bus(
     bus._others = _joined
     if _joined.setdefault(name, bus) is not bus:
         raise _joined_already(name)
+    # Registered after its journal, and so called before (OPEN-21).
+    call_at_exit(bus.close)
     try:
         bus._join()
     except BaseException:
@@ -89,10 +91,3 @@ def _joined_already(name: str) -> BusyError:
 
 # A child after a fork has joined none (BUS-INIT-16).
 os.register_at_fork(after_in_child=_joined.clear)
-
-
-@atexit.register
-def _leave_all() -> None:
-    """Leave every bus in order when the program ends (OPEN-21)."""
-    for bus in list(_joined.values()):
-        bus.close()

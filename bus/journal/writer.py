@@ -11,13 +11,13 @@ what its kernel had not yet written back.
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from bus.at_exit import call_at_exit, do_not_call_at_exit
 from bus.events import BusOperation, BusReason
 from bus.journal.format import RECORD, RECORD_BYTES, RECORD_VERSION
 from bus.journal.header import HEADER_BYTES
@@ -105,7 +105,7 @@ class Journal:
         self._closed = False
         _journals.add(self)
         # The end of the program closes what the program did not.
-        atexit.register(self.close)
+        call_at_exit(self.close)
 
     @property
     def folder(self) -> Path | None:
@@ -164,7 +164,7 @@ class Journal:
         if incarnation is not None:
             incarnation.close()
         if incarnation is None or incarnation.finished:
-            atexit.unregister(self.close)
+            do_not_call_at_exit(self.close)
 
     def __enter__(self) -> Self:
         return self

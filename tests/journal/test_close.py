@@ -64,7 +64,7 @@ def test_the_end_of_the_program_finishes_a_close_that_was_interrupted(
     at_end: list[Callable[[], None]] = []
     # The journal's own only: others, such as temporary folders, register there, too.
     stand_in = SimpleNamespace(register=at_end.append, unregister=at_end.remove)
-    monkeypatch.setattr("bus.journal.writer.atexit", stand_in)
+    monkeypatch.setattr("bus.at_exit.atexit", stand_in)
 
     def case(struck: Blow) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -8,7 +8,7 @@ __all__ = ["BUS_THREADS"]
 
 BUS_THREADS: tuple[Mutant, ...] = (
     Mutant(
-        "T1",
+        "TH1",
         "the finalizer of an iterator deregisters the task, and takes locks",
         ("BUS-DEREG-14",),
         (
@@ -20,7 +20,7 @@ BUS_THREADS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "T2",
+        "TH2",
         "nobody deregisters the task of a dropped iterator",
         ("BUS-DEREG-14",),
         (
@@ -32,7 +32,7 @@ BUS_THREADS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "T3",
+        "TH3",
         "notifications pile up for an iterator that was dropped",
         ("BUS-DEREG-14",),
         (
@@ -44,7 +44,7 @@ BUS_THREADS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "T4",
+        "TH4",
         "a task is opened by a request to its own thread, which may never serve",
         ("BUS-DEREG-14",),
         (
@@ -56,7 +56,7 @@ BUS_THREADS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "T5",
+        "TH5",
         "an iteration drops what was unread when its thread was stopped",
         ("BUS-DEREG-12",),
         (
@@ -64,6 +64,30 @@ BUS_THREADS: tuple[Mutant, ...] = (
                 "bus/api/notification_iterator.py",
                 "            thread._see_it_stop()\n",
                 "            pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "TH6",
+        "the end of the program waits for a bus thread",
+        ("OPEN-21",),
+        (
+            Edit(
+                "bus/api/bus.py",
+                'name=f"{self.name} {name}", daemon=True\n',
+                'name=f"{self.name} {name}", daemon=False\n',
+            ),
+        ),
+    ),
+    Mutant(
+        "TH7",
+        "a child of multiprocessing closes no bus at its end",
+        ("OPEN-21",),
+        (
+            Edit(
+                "bus/at_exit.py",
+                "        finalizer = util.Finalize(None, function, exitpriority=_PRIORITY)\n",
+                "        finalizer = util.Finalize(None, int, exitpriority=_PRIORITY)\n",
             ),
         ),
     ),

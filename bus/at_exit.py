@@ -1,0 +1,44 @@
+"""`call_at_exit`: close at the end of a process what its program has left open.
+
+The last registered function runs first, as in `atexit`, so that a bus is closed before
+the journal that records it. Python has joined the program's own threads by then, but
+for daemons; so the threads of a bus are daemons, or the end would wait for them, and
+they for the end.
+
+A child that `multiprocessing` has started by a fork ends without `atexit`: the
+finalizers of that module stand in for it there.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["call_at_exit", "do_not_call_at_exit"]
+
+# What a child of `multiprocessing` calls: in which process, and its finalizer.
+_finalizers: dict[Callable[[], object], tuple[int, Callable[[], object]]] = {}
+_PRIORITY = 0  # any number: one without is not called in a child
+
+
+def call_at_exit(function: Callable[[], object]) -> None:
+    """Call a function when this process ends in order, before what was registered."""
+    atexit.register(function)
+    process = sys.modules.get("multiprocessing.process")
+    util = sys.modules.get("multiprocessing.util")
+    if process is not None and util is not None and process.parent_process():
+        finalizer = util.Finalize(None, function, exitpriority=_PRIORITY)
+        _finalizers[function] = os.getpid(), finalizer.cancel
+
+
+def do_not_call_at_exit(function: Callable[[], object]) -> None:
+    """Take back `call_at_exit`; does nothing for a function that is not registered."""
+    atexit.unregister(function)
+    pid, cancel = _finalizers.pop(function, (0, int))
+    if pid == os.getpid():  # a child has none of its parent's
+        cancel()

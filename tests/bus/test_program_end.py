@@ -1,0 +1,192 @@
+"""OPEN-21: a program that ends without closing its buses leaves them in order."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus import Role
+from bus.events import BusOperation
+from bus.journal.reader import open_journals
+from specs.clauses import clause
+from tests.bus.support import socket_bus
+from tests.processes import run
+from tests.support import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus import Bus
+
+_PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "when-something-dies.md"
+
+# What a program does that nobody told how to end: a thread for tasks, and no ``with``.
+_OPENS = """
+import os, signal, sys
+from bus import open_bus
+
+bus = open_bus(process="brief", machine="machine")
+got = []
+thread = bus.thread()
+bus.register("brief", thread=thread, on_command=lambda m: got.append(m.payload))
+bus.wait_for("near")
+"""
+
+_SENDS = """
+def last():
+    # Called by the end: all that was queued is sent, whoever it is for.
+    for number in range(100):
+        bus.command("brief", number)
+        bus.command("near", number)
+    import atexit
+    atexit.register(lambda: print("still open"))
+
+last()
+"""
+
+# By what a program ends, and its exit code.
+ENDS = {
+    "the end of main": ("", 0),
+    "sys.exit": ("sys.exit(3)", 3),
+    "an exception": ("raise ValueError('own')", 1),
+    "Ctrl-C": ("os.kill(os.getpid(), signal.SIGINT); signal.pause()", -2),
+}
+
+
+@pytest.fixture
+def near(own_run_directory: Path) -> Iterator[Bus]:
+    """Give the master of a bus in this process."""
+    assert own_run_directory.parent
+    with socket_bus("near", role=Role.MASTER) as bus:
+        yield bus
+
+
+def _received(bus: Bus) -> tuple[list[Any], list[bool]]:
+    """Return what comes to the task `near`, and whether `brief` is here."""
+    got: list[Any] = []
+    seen: list[bool] = []
+    task = bus.register("near", on_command=lambda message: got.append(message.payload))
+    task.watch("brief", lambda presence: seen.append(presence.here))
+    return got, seen
+
+
+@clause("OPEN-21")
+@pytest.mark.parametrize("end", ENDS)
+def test_a_program_with_a_bus_thread_ends_with_its_code(near: Bus, end: str) -> None:
+    """The end of the program waited for the thread, and the thread for the end."""
+    got, seen = _received(near)
+    statement, expected = ENDS[end]
+
+    exit_code, said, complaints = run(_OPENS + _SENDS + statement)
+
+    assert exit_code == expected, complaints
+    assert said == "still open\n"
+    assert "/bus/" not in complaints  # no traceback through the library
+    until(lambda: seen == [True, False], "it came and went")
+    assert got == list(range(100))
+
+
+@clause("OPEN-21")
+def test_commands_that_are_queued_at_the_end_are_served(near: Bus) -> None:
+    """By the tasks of the program itself, in its own threads."""
+    _received(near)
+    code = """
+        import threading
+        go = threading.Event()
+        bus.register("slow", thread=bus.thread("slow"), on_command=lambda m: (
+            go.wait(60), print(m.payload)))
+        for number in range(3):
+            bus.command("slow", number)
+        import atexit
+        atexit.register(go.set)
+        sys.exit(7)
+    """
+
+    exit_code, said, complaints = run(_OPENS + textwrap.dedent(code))
+
+    assert (exit_code, said) == (7, "0\n1\n2\n"), complaints
+
+
+@clause("OPEN-21")
+def test_the_recipe_of_the_page_makes_of_a_signal_an_end_in_order(near: Bus) -> None:
+    got, seen = _received(near)
+    blocks = re.findall(r"```python\n(.*?)```", _PAGE.read_text("utf-8"), re.DOTALL)
+    [recipe] = [block for block in blocks if "SIGTERM" in block]
+    raised = "os.kill(os.getpid(), signal.SIGTERM)\nbus.here().run()\n"
+
+    exit_code, _, complaints = run(recipe + _OPENS + _SENDS + raised)
+
+    assert (exit_code, complaints) == (0, "")
+    until(lambda: seen == [True, False], "it came and went")
+    assert got == list(range(100))
+
+
+_FORKS = """
+import multiprocessing, os, sys
+
+def child():
+    global bus, got
+{opens}
+{sends}
+
+if {by_fork}:
+    pid = os.fork()
+    if not pid:
+        child()
+        sys.exit(5)
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+else:
+    def target():
+        child()
+        sys.exit(5)
+    process = multiprocessing.get_context("fork").Process(target=target)
+    process.start()
+    process.join()
+    code = process.exitcode
+print("child", code)
+"""
+
+
+@clause("OPEN-21", "BUS-INIT-16")
+@pytest.mark.parametrize("way", ["os.fork", "multiprocessing"])
+def test_a_forked_child_ends_in_order_too(near: Bus, way: str) -> None:
+    """`multiprocessing` ends its children without calling what `atexit` has."""
+    got, seen = _received(near)
+    code = _FORKS.format(
+        opens=textwrap.indent(_OPENS, "    "),
+        sends=textwrap.indent(_SENDS, "    "),
+        by_fork=way == "os.fork",
+    )
+
+    exit_code, said, complaints = run(code)
+
+    assert exit_code == 0, complaints
+    assert said.splitlines()[-1] == "child 5", complaints
+    until(lambda: seen == [True, False], "it came and went")
+    assert got == list(range(100))
+
+
+@clause("OPEN-21")
+def test_a_journal_is_closed_after_the_bus_that_it_records(
+    near: Bus, tmp_path: Path
+) -> None:
+    """Else what is served at the end is not in it, and its rules are UNKNOWN."""
+    got, _ = _received(near)
+    opens = _OPENS.replace(
+        "import open_bus", "import open_bus\nfrom bus.journal.writer import Journal"
+    ).replace('machine="machine"', 'machine="machine", journal=Journal(sys.argv[1])')
+
+    exit_code, _, complaints = run(opens + _SENDS + "sys.exit(3)", tmp_path)
+
+    assert exit_code == 3, complaints
+    until(lambda: got == list(range(100)), "all has come")
+    [journal] = open_journals(tmp_path)
+    kinds = [record.kind for record in journal.records()]
+    # The process itself is registered as well, and never leaves.
+    left = kinds.count(BusOperation.DEREGISTER)
+    assert left == kinds.count(BusOperation.REGISTER) - 1 > 1
