@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, cast
 import attrs
 
 from queuebroker import _sync
+from queuebroker._green import refuse_green_threads
 from queuebroker.vigil import AWAKE_S, Vigil
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ __all__ = [
 Socket = socket.socket
 TlsContext = ssl.SSLContext
 TlsSocket = ssl.SSLSocket
+refuse_green_threads()  # they take `epoll` away
 Poller = select.epoll
 Process = subprocess.Popen
 

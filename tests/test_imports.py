@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ORDER: Mapping[str, tuple[str, ...]] = {
     "queuebroker": (
         "errors",
+        "_green",
         "_sync",
         "vigil",
         "_net",

@@ -51,6 +51,7 @@ from bus.threads.account import Account, Overflow
 from bus.threads.exchange import Exchange
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
+from queuebroker._green import refuse_green_threads
 from queuebroker.parking import taken_lock
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ class Bus:
         network: Network | None = None,
         journal: Journal | None = None,
     ) -> None:
+        refuse_green_threads()
         check_bus_name(name)
         self.name: Final = name
         self.machine: Final = _machine_name() if machine is None else machine

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NoReturn, overload
 
 from queuebroker import _net, _sync
+from queuebroker._green import refuse_green_threads
 from queuebroker.arguments import check_instance, check_port, deadline_after, positive
 from queuebroker.broker import Broker
 from queuebroker.errors import (
@@ -85,6 +86,7 @@ class SocketQueueBroker:
         max_message_size: int | None = None,
         strict_half: bool = False,
     ) -> None:
+        refuse_green_threads()
         address = None if listen is None else Address.parse(listen)
         if driver is not None:
             check_instance("driver", driver, Driver)

@@ -60,7 +60,7 @@ ENDS = {
 @pytest.fixture
 def near(own_run_directory: Path) -> Iterator[Bus]:
     """Give the master of a bus in this process."""
-    assert own_run_directory.parent
+    assert own_run_directory is not None
     with socket_bus("near", role=Role.MASTER) as bus:
         yield bus
 

@@ -1,0 +1,45 @@
+"""`refuse_green_threads`: name what a monkey patch of gevent or eventlet breaks.
+
+Both replace threads, sockets and polling by their own in the whole process. A thread
+that waits in a real `epoll`, or a lock that a real thread has to release, then stops
+every greenlet of the process for ever.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+__all__ = ["refuse_green_threads"]
+
+# By library: the module that patches, its question, and the patches that matter.
+_PATCHERS: Final = {
+    "gevent": (
+        *("gevent.monkey", "is_module_patched"),
+        ("threading", "_thread", "select", "socket"),
+    ),
+    "eventlet": (
+        *("eventlet.patcher", "is_monkey_patched"),
+        ("thread", "select", "socket"),
+    ),
+}
+
+
+def refuse_green_threads() -> None:
+    """Raise if threads, sockets or polling of this process were replaced.
+
+    Raises:
+        RuntimeError: by which library, and what to do.
+    """
+    for library, (patcher, question, names) in _PATCHERS.items():
+        # Not imported: a process that has not loaded it is not patched by it.
+        is_patched = getattr(sys.modules.get(patcher), question, None)
+        replaced = [name for name in names if is_patched and is_patched(name)]
+        if replaced:
+            msg = (
+                f"cannot use a bus or queuebroker.sockets: {library} has replaced"
+                f" {', '.join(replaced)} in this process, and both need the threads"
+                f" and sockets of the system; use them in a process that {library}"
+                " has not patched"
+            )
+            raise RuntimeError(msg)
