@@ -17,12 +17,25 @@ import attrs
 
 from bus.journal.format import RECORD_BYTES, RECORD_VERSION
 
-__all__ = ["HEADER_BYTES", "LOST_OFFSET", "SEAL_OFFSET", "Seal", "SegmentHeader"]
+__all__ = [
+    "HEADER_BYTES",
+    "LOST",
+    "LOST_MAX",
+    "LOST_OFFSET",
+    "SEAL_OFFSET",
+    "Seal",
+    "SegmentHeader",
+]
 
 HEADER_BYTES: Final = 4096
 SEAL_OFFSET: Final = 512
 LOST_OFFSET: Final = 1024
 LOST: Final = struct.Struct("<Q")
+# No process loses as many, and what is damaged may say any number.
+LOST_MAX: Final = 2**62
+# Of record numbers and of segments: the largest that a signed column holds.
+NUMBER_MAX: Final = 2**63 - 1
+SEGMENT_MAX: Final = 2**31 - 1
 
 _MAGIC: Final = b"QBJ1"
 _HEAD: Final = struct.Struct("<4sHHIIQQ16sqq")
@@ -64,7 +77,8 @@ class Seal:
         if not any(body) and not any(tail):
             return None
         magic, crc32, used, count, lost = _SEAL.unpack(body)
-        if magic != _SEAL_MAGIC or _CRC.unpack(tail)[0] != zlib.crc32(body):
+        whole = magic == _SEAL_MAGIC and _CRC.unpack(tail)[0] == zlib.crc32(body)
+        if not whole or count > used or lost > LOST_MAX:
             msg = f"the seal at byte {SEAL_OFFSET} is damaged"
             raise ValueError(msg)
         return cls(used=used, count=count, crc32=crc32, lost=lost)
@@ -140,6 +154,9 @@ class SegmentHeader:
             raise ValueError(msg)
         if (version, size) != (RECORD_VERSION, RECORD_BYTES):
             msg = f"record version {version} of {size} bytes is not known here"
+            raise ValueError(msg)
+        if segment > SEGMENT_MAX or first_n + slots > NUMBER_MAX:
+            msg = f"segment {segment} of records from {first_n} on cannot be"
             raise ValueError(msg)
         (lost,) = LOST.unpack_from(buffer, LOST_OFFSET)
         seal, seal_flaw = None, ""

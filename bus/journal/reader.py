@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import bisect
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +19,13 @@ import attrs
 from bus.errors import JournalError
 from bus.journal.meta import META_FILE
 from bus.journal.stored_meta import StoredMeta, read_meta
-from bus.journal.stored_segment import problem_of, read_segment, read_segment_array
+from bus.journal.stored_segment import (
+    SEGMENT_NAME,
+    problem_of,
+    read_segment,
+    read_segment_array,
+)
+from bus.journal.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +41,7 @@ __all__ = [
     "read_segment_array",
 ]
 
-_SEGMENT_NAME: Final = re.compile(r"seg-(\d+)(?:\.open)?\.qbj")
+LINES_NAMED_MAX: Final = 10
 
 
 @attrs.frozen
@@ -110,6 +115,7 @@ class StoredJournal:
         self.problems: list[str] = []
         self.meta = StoredMeta()
         self._anchors: list[tuple[int, int]] = []
+        self._unread_lines = ""
         self.refresh()
         self.id = (
             self.meta.journal if self.meta.journal is not None else self._header_id()
@@ -136,9 +142,11 @@ class StoredJournal:
             return
         if self.meta.wall:
             self._anchor(self.meta.mono, self.meta.wall)
+        if self._unread_lines in self.problems:  # of an earlier reading
+            self.problems.remove(self._unread_lines)
         if self.meta.unreadable:
-            number = self.meta.unreadable
-            self.tell(f"cannot read {number} lines of {self.path / META_FILE}")
+            self._unread_lines = self._about_lines(self.meta.unreadable)
+            self.tell(self._unread_lines)
 
     def name(self, number: int) -> str:
         """What a record's `task` or `peer` stands for; "" for nobody, or unknown."""
@@ -169,7 +177,7 @@ class StoredJournal:
         # A file that was being sealed may be listed under both names.
         found: dict[int, Path] = {}
         for path in sorted(paths, reverse=True):
-            match = _SEGMENT_NAME.fullmatch(path.name)
+            match = SEGMENT_NAME.fullmatch(path.name)
             if match:
                 found.setdefault(int(match[1]), path)
         return [found[number] for number in sorted(found)]
@@ -216,6 +224,16 @@ class StoredJournal:
         self._anchor(segment.header.mono, segment.header.wall)
         self.refresh()
         return segment
+
+    def _about_lines(self, numbers: list[int]) -> str:
+        """Tell how many lines of the side file could not be read, and which."""
+        which = ", ".join(map(str, numbers[:LINES_NAMED_MAX]))
+        if len(numbers) > LINES_NAMED_MAX:
+            which += ", ..."
+        return (
+            f"cannot read {counted(len(numbers), 'line')} of {self.path / META_FILE}:"
+            f" number {which}"
+        )
 
     def _header_id(self) -> int:
         """The number of a journal whose side file does not tell it."""
@@ -309,7 +327,7 @@ def open_journals(directory: str | os.PathLike[str]) -> list[StoredJournal]:
     journals: dict[int, StoredJournal] = {}
     for folder, below, files in os.walk(top, onerror=refuse):
         below.sort()
-        if META_FILE not in files and not any(map(_SEGMENT_NAME.fullmatch, files)):
+        if META_FILE not in files and not any(map(SEGMENT_NAME.fullmatch, files)):
             continue
         journal = StoredJournal(Path(folder))
         twin = journals.setdefault(journal.id, journal)

@@ -15,10 +15,17 @@ from bus.journal.format import MARK_OFFSET, RECORD_BYTES, mark
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["invalid_slots", "marks"]
+__all__ = ["impossible_slots", "invalid_slots", "marks"]
 
 # Long enough to be fast, short enough that other threads do not starve.
 _CHUNK_SLOTS: Final = 4096
+
+# Where the topmost byte of a field stands in a record, and its values that can be. The
+# difference of two times between -2**61 and 2**61 fits 64 bits with room to add to it.
+_TIMES: Final = bytes((*range(0x20), *range(0xE0, 0x100)))
+_BELOW_2_63: Final = bytes(range(0x80))
+_TOP_BYTES: Final = ((16 + 7, _TIMES), (32 + 7, _BELOW_2_63), (48 + 7, _BELOW_2_63))
+_N_OFFSET: Final = 8
 
 
 def invalid_slots(slots: memoryview, first_n: int, count: int) -> list[int]:
@@ -40,6 +47,34 @@ def invalid_slots(slots: memoryview, first_n: int, count: int) -> list[int]:
             pairs = zip(struct.unpack(layout, found), due, strict=True)
             invalid += [start + i for i, (is_, must) in enumerate(pairs) if is_ != must]
     return invalid
+
+
+def impossible_slots(slots: memoryview, first_n: int, count: int) -> list[int]:
+    """Which of the first ``count`` slots hold numbers that no writer writes.
+
+    A slot with the mark of its record may still be damaged, and a segment without a
+    seal has no checksum that says so. The number of the record is that of the slot;
+    times, message numbers and ports are held to what later steps can compute with. All
+    of it in C, as above.
+    """
+    body = slots[: count * RECORD_BYTES]
+    impossible: set[int] = set()
+    column = body.cast("Q")[_N_OFFSET // 8 :: RECORD_BYTES // 8]
+    for start in range(0, count, _CHUNK_SLOTS):
+        stop = min(start + _CHUNK_SLOTS, count)
+        due = range(first_n + start, first_n + stop)
+        found = column[start:stop].tobytes()
+        if found != struct.pack(f"<{stop - start}Q", *due):
+            numbers = struct.unpack(f"<{stop - start}Q", found)
+            pairs = zip(numbers, due, strict=True)
+            impossible |= {
+                start + i for i, (is_, must) in enumerate(pairs) if is_ != must
+            }
+    for offset, possible in _TOP_BYTES:
+        tops = body[offset::RECORD_BYTES].tobytes()
+        if tops.translate(None, possible):
+            impossible |= {i for i, top in enumerate(tops) if top not in possible}
+    return sorted(impossible)
 
 
 def marks(first_n: int, count: int) -> Iterator[int]:

@@ -1,22 +1,32 @@
 """`StoredMeta`: the side file of a journal as it is found.
 
-A line that cannot be read is passed over and counted: a full disk or a power cut may
-have left a part of one, and what it named is then unknown, no more.
+A line that cannot be read is passed over, and its number is kept: a full disk or a
+power cut may have left a part of one, and the names in it are then unknown, no more.
+Every value is held to the bounds that the writer keeps, so that no later step, be it
+Arrow's 64-bit columns or the calendar, meets a number that it cannot hold.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from bus.journal.meta import META_FILE
+from bus.journal.meta import META_FILE, THREADS_MAX
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["StoredMeta", "read_meta"]
+
+_JOURNAL_MAX: Final = 2**64 - 1
+_PID_MAX: Final = 2**31 - 1
+_NAME_MAX: Final = 2**32 - 1  # `task` and `peer` of a record
+_CLOCK_MAX: Final = 2**63 - 1
+
+# A line of thousands of brackets ends the parser by RecursionError.
+_UNREADABLE: Final = (ValueError, KeyError, TypeError, RecursionError)
 
 
 @attrs.define
@@ -28,7 +38,7 @@ class StoredMeta:
     mono, wall: one instant on both clocks.
     names, threads: texts by number; numbers that are not there are unknown.
     late: operations were reported after the close.
-    unreadable: lines that could not be read.
+    unreadable: numbers of the lines that could not be read, from 1.
     file_bytes: how much of the file was read; it only grows.
     """
 
@@ -41,7 +51,7 @@ class StoredMeta:
     names: dict[int, str] = attrs.field(factory=lambda: {0: ""})
     threads: dict[int, str] = attrs.field(factory=lambda: {0: ""})
     late: bool = False
-    unreadable: int = 0
+    unreadable: list[int] = attrs.field(factory=list)
     file_bytes: int = 0
 
 
@@ -49,29 +59,48 @@ def read_meta(folder: Path) -> StoredMeta:
     """Read the side file of a journal's folder; OSError if that fails."""
     data = (folder / META_FILE).read_bytes()
     meta = StoredMeta(file_bytes=len(data))
-    for line in data.splitlines():
+    for number, line in enumerate(data.split(b"\n"), start=1):
         if not line.strip():
             continue
         try:
             _take_in(meta, json.loads(line))
-        except (ValueError, KeyError, TypeError):
-            meta.unreadable += 1
+        except _UNREADABLE:
+            meta.unreadable.append(number)
     return meta
 
 
 def _take_in(meta: StoredMeta, line: dict[str, Any]) -> None:
     match line["is"]:
         case "journal":
-            meta.journal = int(line["journal"], 16)
-            meta.machine = str(line["machine"])
-            meta.pid = int(line["pid"])
-            meta.program = str(line["program"])
-            meta.mono, meta.wall = int(line["mono"]), int(line["wall"])
+            # The line is taken in whole or not at all.
+            journal = _bounded(int(_text(line["journal"]), 16), 0, _JOURNAL_MAX)
+            machine, program = _text(line["machine"]), _text(line["program"])
+            pid = _bounded(line["pid"], 0, _PID_MAX)
+            mono = _bounded(line["mono"], -_CLOCK_MAX, _CLOCK_MAX)
+            wall = _bounded(line["wall"], 0, _CLOCK_MAX)
+            meta.journal, meta.machine, meta.pid = journal, machine, pid
+            meta.program, meta.mono, meta.wall = program, mono, wall
         case "name":
-            meta.names[int(line["id"])] = str(line["text"])
+            meta.names[_bounded(line["id"], 1, _NAME_MAX)] = _text(line["text"])
         case "thread":
-            meta.threads[int(line["id"])] = str(line["text"])
+            meta.threads[_bounded(line["id"], 1, THREADS_MAX)] = _text(line["text"])
         case "late":
             meta.late = True
         case _:
             pass  # of a later version
+
+
+def _bounded(value: object, least: int, most: int) -> int:
+    """Return a whole number within its bounds; ValueError for any other value."""
+    if type(value) is not int or not least <= value <= most:
+        msg = f"expected a whole number from {least} to {most}, got {value!r:.40}"
+        raise ValueError(msg)
+    return value
+
+
+def _text(value: object) -> str:
+    """Return a text; TypeError for any other value."""
+    if not isinstance(value, str):
+        msg = f"expected a text, got {value!r:.40}"
+        raise TypeError(msg)
+    return value

@@ -9,6 +9,7 @@ what was cut off would kill the reader.
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -16,9 +17,15 @@ import attrs
 
 from bus.errors import JournalError
 from bus.journal.format import RECORD, RECORD_BYTES, Kind, Record, dtype
-from bus.journal.header import HEADER_BYTES, LOST, LOST_OFFSET, SegmentHeader
+from bus.journal.header import (
+    HEADER_BYTES,
+    LOST,
+    LOST_MAX,
+    LOST_OFFSET,
+    SegmentHeader,
+)
 from bus.journal.segment import OPEN_SUFFIX, SEALED_SUFFIX
-from bus.journal.slots import invalid_slots
+from bus.journal.slots import impossible_slots, invalid_slots
 from bus.journal.wording import hex64
 
 if TYPE_CHECKING:
@@ -27,7 +34,15 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["StoredSegment", "problem_of", "read_segment", "read_segment_array"]
+__all__ = [
+    "SEGMENT_NAME",
+    "StoredSegment",
+    "problem_of",
+    "read_segment",
+    "read_segment_array",
+]
+
+SEGMENT_NAME: Final = re.compile(r"seg-([0-9]+)(?:\.open)?\.qbj")
 
 _EMPTY: Final = bytes(RECORD_BYTES)
 _MONO_WORD: Final = 2  # where `mono` stands in a record, in words of eight bytes
@@ -39,7 +54,8 @@ class StoredSegment:
 
     body: its used slots. An open segment is used up to its last slot that is not
       empty.
-    invalid: the slots among them that do not hold their record: holes.
+    invalid: the slots among them that do not hold their record, or hold numbers that no
+      writer writes: holes.
     flaws: how it contradicts itself, one text each, with the byte.
     """
 
@@ -128,7 +144,8 @@ def read_segment(path: Path, journal: int | None = None) -> StoredSegment:
     journal: the number of the journal it must belong to; None for any.
 
     Raises:
-        JournalError: it is no segment, its header is damaged, or it is another's.
+        JournalError: it is no segment, its header is damaged, or it is another's or
+          another one than its name says.
         OSError: it cannot be read; FileNotFoundError if it is gone.
     """
     with _open(path) as file:
@@ -139,17 +156,27 @@ def read_segment(path: Path, journal: int | None = None) -> StoredSegment:
         if journal is not None and header.journal != journal:
             whose = f"{hex64(header.journal)}, not {hex64(journal)}"
             raise JournalError(f"cannot read {path}: it belongs to journal {whose}")
+        # Records are read in the order of the names: a file under another one's name
+        # would put them out of order.
+        named = SEGMENT_NAME.fullmatch(path.name)
+        if named and int(named[1]) != header.segment:
+            raise JournalError(f"cannot read {path}: it is segment {header.segment}")
         # Never ask for more than there is: it would be allocated first.
         file_bytes = os.fstat(file.fileno()).st_size
         body = file.read(min(header.slots * RECORD_BYTES, file_bytes))
         # Read again: what was lost before a record that was just read is counted.
         file.seek(LOST_OFFSET)
         (lost,) = LOST.unpack(file.read(LOST.size))
-    header = attrs.evolve(header, lost=max(header.lost, lost))
     flaws = [header.seal_flaw] if header.seal_flaw else []
+    lost = max(header.lost, lost)
+    if lost > LOST_MAX:
+        flaws.append(f"the number of lost records at byte {LOST_OFFSET} is damaged")
+        lost = 0
+    header = attrs.evolve(header, lost=lost)
     body = _sealed_body(header, body, flaws) if header.seal else _open_body(body)
     used = len(body) // RECORD_BYTES
-    invalid = invalid_slots(memoryview(body), header.first_n, used)
+    slots = memoryview(body), header.first_n, used
+    invalid = sorted({*invalid_slots(*slots), *impossible_slots(*slots)})
     if header.seal or header.seal_flaw:
         flaws += _torn(body, invalid)
     if header.seal:

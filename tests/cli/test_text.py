@@ -22,6 +22,7 @@ def test_a_flow_is_shown_with_what_is_known_of_it() -> None:
 def test_a_time_is_in_utc_to_the_microsecond() -> None:
     assert wall_text(1_700_000_000_000_001_999) == "2023-11-14T22:13:20.000001Z"
     assert wall_text(0) == "?"
+    assert wall_text(10**24) == wall_text(-(10**24)) == "?"
 
 
 def test_a_table_is_plain_columns_where_nobody_looks(

@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 
 from bus.journal.header import (
     HEADER_BYTES,
+    LOST_MAX,
     LOST_OFFSET,
+    NUMBER_MAX,
     SEAL_OFFSET,
+    SEGMENT_MAX,
     Seal,
     SegmentHeader,
 )
@@ -27,17 +30,17 @@ HEADER = SegmentHeader(
 SEAL = Seal(used=1000, count=998, crc32=0xDEADBEEF, lost=7)
 
 seals = st.builds(
-    Seal,
-    used=st.integers(0, 2**64 - 1),
-    count=st.integers(0, 2**64 - 1),
+    lambda holes, count, crc32, lost: Seal(count + holes, count, crc32, lost),
+    holes=st.integers(0, 2**32),
+    count=st.integers(0, 2**62),
     crc32=st.integers(0, 2**32 - 1),
-    lost=st.integers(0, 2**64 - 1),
+    lost=st.integers(0, LOST_MAX),
 )
 headers = st.builds(
     SegmentHeader,
     journal=st.integers(0, 2**64 - 1),
-    segment=st.integers(0, 2**32 - 1),
-    first_n=st.integers(0, 2**64 - 1),
+    segment=st.integers(0, SEGMENT_MAX),
+    first_n=st.integers(0, NUMBER_MAX - 2**32),
     slots=st.integers(0, 2**32 - 1),
     boot_id=st.binary(min_size=16, max_size=16),
     mono=st.integers(-(2**63), 2**63 - 1),
@@ -117,3 +120,24 @@ def test_losses_are_read_beside_the_seal() -> None:
 
     assert header.lost == 9
     assert header.seal == SEAL
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [{"segment": SEGMENT_MAX + 1}, {"first_n": NUMBER_MAX}, {"first_n": 2**64 - 1}],
+)
+def test_numbers_that_no_column_holds_are_damage(numbers: dict[str, int]) -> None:
+    packed = attrs.evolve(HEADER, **numbers).pack()  # type: ignore[arg-type] # as the class says
+
+    with pytest.raises(ValueError, match="cannot be"):
+        SegmentHeader.unpack(packed)
+
+
+@pytest.mark.parametrize(
+    "seal", [attrs.evolve(SEAL, count=1001), attrs.evolve(SEAL, lost=LOST_MAX + 1)]
+)
+def test_a_seal_that_cannot_be_true_is_damaged(seal: Seal) -> None:
+    header = SegmentHeader.unpack(attrs.evolve(HEADER, seal=seal).pack())
+
+    assert header.seal is None
+    assert header.seal_flaw == "the seal at byte 512 is damaged"

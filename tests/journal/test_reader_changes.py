@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from typing import TYPE_CHECKING
 
@@ -172,7 +173,78 @@ def test_lines_of_the_side_file_that_cannot_be_read_are_passed_over(
 
     journal = only(tmp_path)
     assert journal.name(1) == "a"
-    assert journal.problems == [f"cannot read 4 lines of {meta}"]
+    assert journal.problems == [f"cannot read 4 lines of {meta}: number 2, 3, 4, 5"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *['{"is":"name","id":1e999,"text":"x"}', "[" * 3000, '{"is":' * 3000],
+        *['{"is":"name","id":0,"text":"x"}', '{"is":"name","id":true,"text":"x"}'],
+        *['{"is":"name","id":9,"text":["x"]}', '{"is":"thread","id":65536,"text":"x"}'],
+        '{"is":"name","id":4294967296,"text":"x"}',
+    ],
+)
+def test_a_line_that_no_writer_writes_is_named_and_the_rest_holds(
+    tmp_path: Path, line: str
+) -> None:
+    meta = stored(tmp_path) / "meta.jsonl"
+    meta.write_text(f"{meta.read_text()}{line[:4000]}\n")
+
+    journal = only(tmp_path)
+    assert journal.name(1) == "a"
+    assert journal.facts().conclusive
+    assert journal.problems == [f"cannot read 1 line of {meta}: number 4"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *[("pid", "1e999"), ("pid", "99999999999999999999"), ("pid", "-1")],
+        *[("wall", "1e30"), ("wall", f"{2**63}"), ("mono", f"{-(2**63)}")],
+        *[("machine", "7"), ("journal", '"-1"'), ("journal", '"x"'), ("journal", "1")],
+    ],
+)
+def test_a_first_line_that_no_writer_writes_is_not_believed_in_part(
+    tmp_path: Path, key: str, value: str
+) -> None:
+    meta = stored(tmp_path) / "meta.jsonl"
+    first, *others = meta.read_text().splitlines()
+    first = re.sub(rf'"{key}": [^,}}]+', f'"{key}": {value}', first)
+    meta.write_text("\n".join([first, *others]))
+
+    journal = only(tmp_path)
+    assert (journal.meta.pid, journal.meta.machine) == (None, "")
+    assert journal.id == journal_id(0)
+    assert journal.name(1) == "a"
+    assert journal.problems == [f"cannot read 1 line of {meta}: number 1"]
+
+
+def test_of_many_lines_that_cannot_be_read_the_first_ten_are_named(
+    tmp_path: Path,
+) -> None:
+    meta = stored(tmp_path) / "meta.jsonl"
+    meta.write_text("x\n" * 12)
+
+    numbers = ", ".join(map(str, range(1, 11)))
+    assert only(tmp_path).problems == [
+        f"cannot read 12 lines of {meta}: number {numbers}, ..."
+    ]
+
+
+def test_a_line_that_was_being_written_is_no_problem_once_it_is_whole(
+    tmp_path: Path,
+) -> None:
+    meta = stored(tmp_path) / "meta.jsonl"
+    whole = meta.read_text()
+    meta.write_text(whole[:-9])
+    journal = only(tmp_path)
+    assert len(journal.problems) == 1
+
+    meta.write_text(whole)
+    journal.refresh()
+
+    assert journal.problems == []
 
 
 def test_a_side_file_that_does_not_know_its_journal_is_no_obstacle(

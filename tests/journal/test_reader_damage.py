@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bus.journal.format import RECORD_BYTES
-from bus.journal.header import HEADER_BYTES, SEAL_OFFSET
+from bus.journal.header import HEADER_BYTES, LOST_OFFSET, SEAL_OFFSET
 from tests.journal.histories import History, journal_id, store
 from tests.journal.reading import entries, facts, patch, stored
 from tests.journal.telling import only
@@ -128,4 +128,43 @@ def test_damage_to_seal_and_record_is_told_of_both(tmp_path: Path) -> None:
     assert journal.problems == [
         f"{path} is damaged: the seal at byte 512 is damaged",
         f"{path} is damaged: 1 damaged records, the first at byte {at}",
+    ]
+
+
+def test_a_number_of_lost_records_that_cannot_be_is_damage(tmp_path: Path) -> None:
+    """No checksum guards it, since it changes while the segment lives."""
+    path = stored(tmp_path, closed=False, sealed=False) / "seg-00002.open.qbj"
+    patch(path, LOST_OFFSET, b"\xff" * 8)
+
+    journal = only(tmp_path)
+    assert (journal.facts().damaged, journal.facts().lost) == (1, 0)
+    assert journal.problems == [
+        f"{path} is damaged: the number of lost records at byte 1024 is damaged"
+    ]
+
+
+def test_a_record_of_an_open_segment_under_a_wrong_number_is_none(
+    tmp_path: Path,
+) -> None:
+    """It has its mark, and no seal guards it: the place counts as a hole."""
+    path = stored(tmp_path, closed=False, sealed=False) / "seg-00002.open.qbj"
+    patch(path, HEADER_BYTES + 2 * RECORD_BYTES + 8, struct.pack("<Q", 2**63 + 82))
+
+    journal = only(tmp_path)
+    assert 82 not in [record.n for record in journal.records()]
+    assert [record.n for record in journal.records()] == sorted(
+        record.n for record in journal.records()
+    )
+    assert (journal.facts().gaps, journal.facts().last) == (1, 98)
+
+
+def test_a_segment_under_the_name_of_another_is_damaged(tmp_path: Path) -> None:
+    """Read in the order of the names its records would overtake one another."""
+    path = stored(tmp_path) / "seg-00001.qbj"
+    path.rename(path.with_name("seg-00007.qbj"))
+
+    journal = only(tmp_path)
+    assert journal.facts().damaged == 1
+    assert journal.problems == [
+        f"cannot read {path.with_name('seg-00007.qbj')}: it is segment 1"
     ]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import struct
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.journal.format import MARK_OFFSET, RECORD_BYTES, mark
-from bus.journal.slots import invalid_slots, marks
+from bus.journal.format import MARK_OFFSET, RECORD, RECORD_BYTES, Record, mark
+from bus.journal.slots import impossible_slots, invalid_slots, marks
 
 # The record whose mark is the last before the marks begin again.
 LAST_BEFORE_WRAP = next(
@@ -54,3 +55,36 @@ def test_wrong_slots_are_found_in_every_chunk() -> None:
 
 def test_an_empty_slot_is_not_valid() -> None:
     assert invalid_slots(memoryview(bytes(3 * RECORD_BYTES)), 0, 3) == [0, 1, 2]
+
+
+def records(count: int, **numbers: int) -> memoryview:
+    """Records from 5 on; the fourth, and the last, with other numbers."""
+    fields = dict.fromkeys(Record._fields, 0)
+    whole = [Record(**fields | {"n": 5 + slot}) for slot in range(count)]
+    for slot in (3, count - 1):
+        whole[slot] = whole[slot]._replace(**numbers)
+    return memoryview(b"".join(RECORD.pack(*record) for record in whole))
+
+
+@pytest.mark.parametrize(
+    ("field", "number"),
+    [
+        *[("n", 0), ("n", 2**63), ("mono", 2**61), ("mono", -(2**61) - 1)],
+        *[("seq", 2**63), ("mid", 2**64 - 1)],
+    ],
+)
+def test_numbers_that_no_writer_writes_are_found(field: str, number: int) -> None:
+    data = records(5000, **{field: number})
+
+    assert impossible_slots(data, 5, 5000) == [3, 4999]
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        *[{"mono": 2**61 - 1}, {"mono": -(2**61)}],
+        *[{"seq": 2**63 - 1}, {"mid": 2**63 - 1}, {"flow": 2**64 - 1}],
+    ],
+)
+def test_any_number_that_can_be_is_let_pass(numbers: dict[str, int]) -> None:
+    assert impossible_slots(records(10, **numbers), 5, 10) == []
