@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -63,9 +64,9 @@ def _within(_: BusConfig, field: attrs.Attribute[Any], value: Any) -> None:
         expected = "an int" if whole else "a number"
         raise TypeError(f"{field.name} must be {expected}, got {value!r}")
     least, most = field.metadata["least"], field.metadata["most"]
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{field.name} must be finite, got {value}")
-    if value < least:
+    if not whole and value > sys.float_info.max and value != math.inf:
+        raise ValueError(f"{field.name} must be a float, or math.inf for ever")
+    if not value >= least:  # NaN is not either
         raise ValueError(f"{field.name} must be >= {least}, got {value}")
     if value > most:
         raise ValueError(f"{field.name} must be <= {most}, got {value}")
@@ -393,7 +394,7 @@ class BusConfig:
     )
 
     def __attrs_post_init__(self) -> None:
-        if self.lease_s <= self.keep_alive_s:
+        if self.lease_s <= self.keep_alive_s and self.lease_s != math.inf:
             # Else every silent link would be given up before it was asked.
             raise ValueError(
                 f"lease_s must be > keep_alive_s, got {self.lease_s} "

@@ -37,6 +37,7 @@ __all__ = [
     "ENDED",
     "ONCE",
     "PATH_BYTES_MAX",
+    "POLL_S_MAX",
     "READ",
     "WOULD_BLOCK",
     "WRITE",
@@ -97,7 +98,10 @@ _PATIENCE_MAX_S: Final = 12e-3
 _BELL: Final = os.EFD_CLOEXEC | os.EFD_NONBLOCK
 _CREDENTIALS: Final = struct.Struct("3i")
 _FDS: Final = array.array("i")
-_POLL_MS_MAX: Final = 2**31 - 1
+# The largest number that the system takes for a timeout in milliseconds, or a backlog.
+_INT_MAX: Final = 2**31 - 1
+# The longest wait that `Poller.poll` can be asked for, in seconds.
+POLL_S_MAX: Final = float(_INT_MAX // 1000)
 # What may wait for a reader on this machine, over TCP and over UNIX sockets. The kernel
 # sets aside twice what it is asked for, but no more than its administrator lets it
 # (`net.core.wmem_max`, 212,992 by default): a larger number is no error.
@@ -136,7 +140,7 @@ def listen_ipc(path: Path, *, mode: int, backlog: int) -> Socket:
             made.bind(os.fspath(path))
             # Before the first who connects: until it listens nobody can.
             path.chmod(mode)
-            made.listen(backlog)
+            made.listen(min(backlog, _INT_MAX))
         except BaseException:
             made.close()
             raise
@@ -200,7 +204,7 @@ def listen_tcp(host: str, port: int, *, backlog: int) -> Socket:
         made.setblocking(False)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(place)
-        made.listen(backlog)
+        made.listen(min(backlog, _INT_MAX))
     except BaseException:
         made.close()
         raise
@@ -267,7 +271,7 @@ def wait_to_read(descriptor: int, timeout_s: float) -> None:
     """Wait until a descriptor is readable, or time is up; needs no other descriptor."""
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
-    poller.poll(timeout_s * 1000)
+    poller.poll(min(timeout_s * 1000, _INT_MAX))
 
 
 def connect_error(connecting: Socket) -> OSError | None:
@@ -487,7 +491,7 @@ class Sleeper:
         if deadline is None:
             return bool(self._poller.poll())
         rest_s = max(0.0, deadline - _sync.monotonic())
-        return bool(self._poller.poll(min(rest_s * 1000, _POLL_MS_MAX)))
+        return bool(self._poller.poll(min(rest_s * 1000, _INT_MAX)))
 
     def close(self) -> None:
         """Give the descriptor back."""

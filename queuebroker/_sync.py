@@ -84,7 +84,8 @@ def park(
 
     ``predicate`` says what the caller sleeps for. It is not called here: it is what
     the explorer evaluates when everybody sleeps, without any lock, so it must only
-    read. ``deadline`` is a point on `monotonic` in seconds, None for never.
+    read. ``deadline`` is a point on `monotonic` in seconds, None for never; however
+    far away, since the wait is made in slices of what the platform takes.
 
     True when woken (the lock is taken again), False when the deadline passed first.
     """
@@ -92,6 +93,7 @@ def park(
         return lock.acquire()
     while (remaining_s := deadline - monotonic()) > 0:
         # The platform may wake a hair early; QB-TIME-2 says never before the deadline.
-        if lock.acquire(True, remaining_s):
+        slice_s = min(WAIT_S_MAX, remaining_s)
+        if lock.acquire(True, slice_s):
             return True
     return lock.acquire(False)

@@ -7,6 +7,7 @@ functions know nothing of queues, brokers or locks.
 from __future__ import annotations
 
 import operator
+import sys
 from typing import TYPE_CHECKING, SupportsIndex
 
 from queuebroker import _sync
@@ -28,6 +29,7 @@ __all__ = [
     "known_as",
     "positive",
     "remaining_s",
+    "seconds",
     "snapshot",
     "wrong_type",
 ]
@@ -119,6 +121,25 @@ def positive(what: str, value: object, most: int | None = None) -> int:
         raise ValueError(msg)
     if most is not None and number > most:
         msg = f"{what} must be at most {most}, got {number}"
+        raise ValueError(msg)
+    return number
+
+
+def seconds(what: str, value: object) -> float:
+    """Return a number of seconds that is a setting: at least 0, infinity included.
+
+    An int above all floats is refused: the next sum with
+    it would raise an error far from here.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise wrong_type(what, "a number of seconds", value)
+    try:
+        number = float(value)
+    except OverflowError:
+        msg = f"{what} must be below {sys.float_info.max:.1e} s, or math.inf"
+        raise ValueError(msg) from None
+    if not number >= 0:  # NaN is not >= 0 either
+        msg = f"{what} must be >= 0, got {value}"
         raise ValueError(msg)
     return number
 

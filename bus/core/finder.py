@@ -356,4 +356,5 @@ def check_passed_on(frame: AddRelay, to: Peer) -> None:
 
 
 def _milliseconds(seconds: float) -> int:
-    return min(max(0, round(seconds * 1000)), NO_DEADLINE - 1)
+    # In this order: infinity cannot be rounded.
+    return round(min(max(0.0, seconds * 1000), NO_DEADLINE - 1))

@@ -395,7 +395,10 @@ def milliseconds_left(deadline: float | None, now: float) -> int:
     """Return how long something is worth delivering, as a frame says it (OPEN-7)."""
     if deadline is None:
         return NO_DEADLINE
-    return max(0, min(int((deadline - now) * 1000), NO_DEADLINE - 1))
+    left_ms = (deadline - now) * 1000
+    # For more than seven weeks a frame has no number: where it waits, it then waits
+    # for ever, and the process that set the deadline keeps it.
+    return NO_DEADLINE if left_ms >= NO_DEADLINE else max(0, int(left_ms))
 
 
 def _run(to: int, parcel: Parcel, now: float) -> Run:

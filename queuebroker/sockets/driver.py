@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from queuebroker import _net, _sync
+from queuebroker.arguments import deadline_after
 from queuebroker.errors import BrokerClosedError
 
 if TYPE_CHECKING:
@@ -123,11 +124,15 @@ class Driver:
     def poll(self, timeout: float | None = None) -> int:
         """Wait for sockets, ``timeout`` seconds at most; return how many were ready.
 
-        An error of one connection ends that connection and is not raised here.
+        A timeout of weeks may end early, at what the system can be asked for. An error
+        of one connection ends that connection and is not raised here.
 
         Raises:
             BrokerClosedError: this driver is closed.
+            TypeError, ValueError: wrong timeout.
         """
+        if timeout is not None and not (type(timeout) is float and timeout >= 0):
+            deadline_after(timeout)  # which says what is wrong with it
         if self._stopped:
             msg = "cannot poll: this driver is closed"
             raise BrokerClosedError(msg)
@@ -204,12 +209,13 @@ class Driver:
         self._close_descriptors()
 
     def _wait_s(self, timeout: float | None) -> float | None:
+        """Return for how long to wait, within what the system can be asked for."""
         if self._calls:
             return 0
-        if not self._timers:
-            return timeout
-        rest_s = max(0.0, self._timers[0][0] - _sync.monotonic())
-        return rest_s if timeout is None else min(timeout, rest_s)
+        if self._timers:
+            rest_s = max(0.0, self._timers[0][0] - _sync.monotonic())
+            timeout = rest_s if timeout is None else min(timeout, rest_s)
+        return None if timeout is None else min(timeout, _net.POLL_S_MAX)
 
     # For handlers.
 

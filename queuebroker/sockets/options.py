@@ -12,6 +12,7 @@ from queuebroker.arguments import (
     check_port,
     index,
     positive,
+    seconds,
     wrong_type,
 )
 from queuebroker.sockets.frames import MESSAGE_BYTES_MAX
@@ -55,8 +56,14 @@ def _count(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
 
 
 def _seconds(_: object, attribute: attrs.Attribute[Any], value: float) -> None:
-    if not 0 < value < float("inf"):
+    if seconds(attribute.name, value) == 0:
         msg = f"{attribute.name} must be a number of seconds above 0, got {value}"
+        raise ValueError(msg)
+
+
+def _mode(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if not 0 <= index(attribute.name, value) <= 0o7777:
+        msg = f"{attribute.name} must be in 0..0o7777, got {value!r}"
         raise ValueError(msg)
 
 
@@ -75,6 +82,8 @@ def _callable(_: object, attribute: attrs.Attribute[Any], value: object) -> None
 @attrs.frozen(slots=True, kw_only=True)
 class SocketOptions:
     """Limits and settings of the connections of one broker.
+
+    A number of seconds may be as large as one likes; ``math.inf`` means for ever.
 
     mode: permissions of the socket file (``ipc``).
     backlog: connects that the kernel keeps while they are not looked at.
@@ -100,7 +109,7 @@ class SocketOptions:
         not wait. What it raises refuses the peer.
     """
 
-    mode: int = 0o600
+    mode: int = attrs.field(default=0o600, validator=_mode)
     backlog: int = attrs.field(default=128, validator=_positive)
     message_bytes_max: int = attrs.field(default=1 << 28, validator=_bytes)
     first_frame_bytes_max: int = attrs.field(default=16384, validator=_positive)

@@ -139,7 +139,7 @@ def test_one_timer_serves_all_who_receive_within_its_time(
     with ends() as (near, _):
         ours, posted = near._far.link, 0
 
-        def at(_moment: float, _function: object) -> None:
+        def at(_moment: float, _function: object, _served: object) -> None:
             nonlocal posted
             posted += 1
 
