@@ -102,7 +102,14 @@ class Inspector:
         self._thread = _sync.Thread(
             target=self._serve, name=f"{self._bus} inspector", daemon=True
         )
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # the system has no thread left
+            self._thread = None
+            # Nobody else lets the task leave, which a close would wait for.
+            self._manager.stop(_sync.monotonic())
+            self._serve()
+            raise
 
     def close(self) -> None:
         """Leave the bus; return when the thread has ended."""

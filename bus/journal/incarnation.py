@@ -85,13 +85,19 @@ class Incarnation:
             # Half a folder would be read as a journal that lost everything.
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
-        recorder.rebase(self.base, self.meta.names)
-        _write(self._supply.current.take(), Kind.OPEN, origin=_sync.wall_ns())
-        recorder.switch(self._supply.current.take)
         self._housekeeper = _sync.Thread(
             target=self._keep_house, name="journal", daemon=True
         )
-        self._housekeeper.start()
+        try:
+            # Before anything is recorded here: it is what makes the next segments.
+            self._housekeeper.start()
+        except RuntimeError:  # the system has no thread left
+            self.meta.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+        recorder.rebase(self.base, self.meta.names)
+        _write(self._supply.current.take(), Kind.OPEN, origin=_sync.wall_ns())
+        recorder.switch(self._supply.current.take)
         # What a close has still to do. A step that was struck is done again, by the
         # next close, and so is one that was struck right after its end.
         self._to_close: collections.deque[Callable[[], object]] = collections.deque(

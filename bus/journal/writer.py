@@ -238,7 +238,7 @@ class Journal:
             with self._lock:
                 if self._incarnation is None:
                     self._incarnation = self._begin()
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # RuntimeError: no thread is left
             self._closed = True
             _log.warning("cannot record in a forked child: %s", error)
         finally:

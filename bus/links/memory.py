@@ -93,8 +93,14 @@ class MemoryNetwork:
                 sleep=ParkedSleep(),
             )
             others[process] = comm
-            broker = self._broker(f"{machine}/{process}", comm)
-            comm.start(broker, list if master else comm.remote.dial_master)
+            try:
+                broker = self._broker(f"{machine}/{process}", comm)
+                comm.start(broker, list if master else comm.remote.dial_master)
+            except BaseException:
+                # The name of a process that nobody serves must not stay taken.
+                if comm.forestall():
+                    del others[process]
+                raise
             if master:
                 self._promote_locked(machine, comm)
         return comm

@@ -1,0 +1,112 @@
+"""A call that cannot start its thread leaves nothing behind (QB-SOCK-10)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from bus import open_bus
+from bus.journal.writer import Journal
+from bus.testing import memory_bus
+from queuebroker import QueueBroker, Task, _sync
+from specs.clauses import clause
+from tests.bus.support import socket_bus
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def refuse(patch: pytest.MonkeyPatch, name: str) -> None:
+    """Let the system have no thread for those of a name."""
+    start = _sync.Thread.start
+
+    def refused(thread: _sync.Thread) -> None:
+        if thread.name.endswith(name):
+            raise_it()
+        start(thread)
+
+    patch.setattr(_sync.Thread, "start", refused)
+
+
+def raise_it() -> NoReturn:
+    msg = "can't start new thread"
+    raise RuntimeError(msg)
+
+
+@clause("QB-SOCK-10")
+@pytest.mark.parametrize("name", ["comm", "inspector"])
+def test_a_bus_that_cannot_start_a_thread_can_be_joined_later(
+    name: str, monkeypatch: pytest.MonkeyPatch, own_run_directory: Path
+) -> None:
+    with monkeypatch.context() as patch:
+        refuse(patch, name)
+        with pytest.raises(RuntimeError, match="new thread"):
+            open_bus("bus1", process="one")
+    with (
+        open_bus("bus1", process="one", machine="machine") as one,
+        socket_bus("two") as two,
+    ):
+        thread = one.thread("serves")
+        thread.call_soon(lambda: one.register("here", on_command=lambda _: "yes"))
+        two.wait_for("here")
+        assert two.call("here") == "yes"
+
+
+@clause("QB-SOCK-10")
+def test_a_thread_of_tasks_that_cannot_be_started_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with memory_bus() as bus:
+        with monkeypatch.context() as patch:
+            refuse(patch, "serves")
+            with pytest.raises(RuntimeError, match="new thread"):
+                bus.thread("serves")
+        bus.thread("serves")
+
+
+@clause("QB-SOCK-10")
+def test_a_task_that_cannot_be_started_can_be_started_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[int] = []
+    with QueueBroker("one") as broker:
+        task = Task(broker, done.append, 1)
+        with monkeypatch.context() as patch:
+            refuse(patch, "one")
+            with pytest.raises(RuntimeError, match="new thread"):
+                task.start()
+        task.start()
+        task.join()
+    assert done == [1]
+
+
+@clause("QB-SOCK-10")
+def test_a_journal_that_cannot_be_kept_leaves_no_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Half a folder would be read as a journal that lost everything."""
+    with monkeypatch.context() as patch:
+        refuse(patch, "journal")
+        with pytest.raises(RuntimeError, match="new thread"):
+            Journal(tmp_path)
+    assert not list(tmp_path.rglob("*.jsonl"))
+    with Journal(tmp_path) as journal:
+        assert journal.folder is not None
+
+
+@clause("QB-SOCK-10")
+def test_a_process_in_memory_that_cannot_start_a_thread_can_join_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its name is not taken by a process that nobody serves."""
+    with memory_bus() as bus:
+        with monkeypatch.context() as patch:
+            refuse(patch, "comm")
+            with (
+                pytest.raises(RuntimeError, match="new thread"),
+                memory_bus(beside=bus, process="two"),
+            ):
+                pass
+        with memory_bus(beside=bus, process="two"):
+            pass
