@@ -39,6 +39,7 @@ __all__ = [
     "PATH_BYTES_MAX",
     "POLL_S_MAX",
     "READ",
+    "TLS_ENDED",
     "WOULD_BLOCK",
     "WRITE",
     "Credentials",
@@ -48,6 +49,7 @@ __all__ = [
     "Socket",
     "SocketFailure",
     "TlsContext",
+    "TlsError",
     "TlsSocket",
     "accept",
     "common_name",
@@ -59,6 +61,7 @@ __all__ = [
     "identity_of",
     "is_in_use",
     "is_listened_at",
+    "is_no_tls",
     "listen_ipc",
     "listen_tcp",
     "port_of",
@@ -75,6 +78,7 @@ __all__ = [
 Socket = socket.socket
 TlsContext = ssl.SSLContext
 TlsSocket = ssl.SSLSocket
+TlsError = ssl.SSLError
 refuse_green_threads()  # they take `epoll` away
 Poller = select.epoll
 Process = subprocess.Popen
@@ -96,6 +100,13 @@ PATH_BYTES_MAX: Final = 107
 _PATIENCE: Final = struct.pack("@ll", 0, 2_000)
 _PATIENCE_MAX_S: Final = 12e-3
 _BELL: Final = os.EFD_CLOEXEC | os.EFD_NONBLOCK
+# The other side has ended the connection, in order or not.
+TLS_ENDED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+# What OpenSSL says of an answer that is no TLS.
+_NO_TLS: Final = (
+    *("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"),
+    *("HTTP_REQUEST", "UNKNOWN_PROTOCOL", "UNSUPPORTED_PROTOCOL"),
+)
 _CREDENTIALS: Final = struct.Struct("3i")
 _FDS: Final = array.array("i")
 # The largest number that the system takes for a timeout in milliseconds, or a backlog.
@@ -546,6 +557,11 @@ def common_name(secured: TlsSocket) -> str | None:
     subject = cast("tuple[tuple[tuple[str, str], ...], ...]", shown.get("subject", ()))
     names = [value for part in subject for key, value in part if key == "commonName"]
     return names[0] if names else None
+
+
+def is_no_tls(error: OSError) -> bool:
+    """Whether a handshake failed since the other side speaks something else."""
+    return isinstance(error, ssl.SSLError) and error.reason in _NO_TLS
 
 
 def is_in_use(error: OSError) -> bool:

@@ -171,11 +171,14 @@ class Lines:
                     if isinstance(error, PermissionError):
                         why = str(error)
                     continue  # it is there, and does not accept, or closes
-                except OSError as error:
-                    why = f"{address}: {error.strerror}"
+                except (PermissionError, ValueError) as error:
+                    # ValueError: an address that another process gave.
+                    why = f"{address}: {getattr(error, 'strerror', error)}"
                     continue
-                except ValueError as error:  # an address that another process gave
-                    why = f"{address}: {error}"
+                except Exception as error:  # noqa: BLE001 # of this process, such as
+                    # no descriptor left: another time, maybe.
+                    words = f"cannot connect to {address}: {error}"
+                    self._ask(partial(self._turned_away, words))
                     continue
                 if queue is not None:
                     why = self._refusal(queue) or ""

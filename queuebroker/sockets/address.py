@@ -91,4 +91,9 @@ def _tcp(scheme: Scheme, rest: str, text: str) -> Address:
     if match is None or int(match["port"]) > 65535:
         msg = f"address must be {scheme.value}://host:port, port 0 to 65535: {text!r}"
         raise ValueError(msg)
+    try:
+        (match["host"] or "").encode("idna")  # as the system's resolver is asked
+    except UnicodeError as error:
+        msg = f"host of an address must be the name of one, got {text!r}: {error}"
+        raise ValueError(msg) from None
     return Address(scheme, match["six"] or match["host"], int(match["port"]))

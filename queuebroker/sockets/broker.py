@@ -270,7 +270,9 @@ class SocketQueueBroker:
         Raises:
             NotAdmittedError: the listener does not want this peer.
             PermissionError: the system does not let this process go there.
-            ProtocolError: what listens there is no broker.
+            ProtocolError: something answers there, but no broker.
+            OSError: this process cannot connect anywhere just now, such as for lack of
+                descriptors; or the name of the host does not resolve.
         """
         if not is_address(name):
             return self._broker.connect(
@@ -291,12 +293,13 @@ class SocketQueueBroker:
             end = meet(rdv, deadline, timeout, departure.begin)
         except UnknownBrokerError:
             if required:
-                raise
+                unknown = departure.unknown()
+                raise unknown from unknown.__cause__
             return None
-        except BrokerClosedError:
+        except BrokerClosedError as closed:
             if departure.error is not None:
-                raise departure.error from None
-            raise
+                raise departure.error from departure.error.__cause__
+            raise closed from departure.cause
         finally:
             departure.cancel()
         return end  # type: ignore[return-value]  # of kind QUEUE, as was asked for

@@ -7,15 +7,17 @@ elsewhere; so the broker's close and the caller's timeout end it as they end the
 from __future__ import annotations
 
 import errno
+import os
 from typing import TYPE_CHECKING, Final, cast
 
 from queuebroker import _net, _sync
+from queuebroker.errors import UnknownBrokerError
 from queuebroker.meeting import withdraw_locked
 from queuebroker.observer import Reason
 from queuebroker.rendezvous import RdVEvent, RdVMap
 from queuebroker.sockets.address import Scheme
 from queuebroker.sockets.connection import SocketConnection
-from queuebroker.sockets.errors import PeerLostError
+from queuebroker.sockets.errors import PeerLostError, ProtocolError
 from queuebroker.sockets.frames import Hello, Refusal, Refused, Welcome
 from queuebroker.sockets.link import Link
 from queuebroker.sockets.listener import refused
@@ -37,8 +39,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Departure"]
 
-# What the platform answers where nobody listens.
-_NOBODY: Final = (errno.ECONNREFUSED, errno.ENOENT)
+# The errors by which the platform says that nobody listens there, or that no way leads
+# there, as one may later. Every other one is of this process, or of its machine.
+_NOBODY: Final = frozenset(
+    (
+        *(errno.ECONNREFUSED, errno.ENOENT, errno.ENOTDIR),
+        *(errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT),
+    )
+)
+# The errors of a connection that the other side has ended.
+_ENDED: Final = frozenset((errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED))
 _DENIED: Final = (errno.EACCES, errno.EPERM)
 # The kernel has no room for one more connect: how long until it is asked again.
 RETRY_S: Final = 0.002
@@ -65,6 +75,7 @@ class Departure:
     """The host of a link until it is welcome.
 
     error: why there is no connection, where `RdV.reason` has no word for it.
+    cause: what the system said where nobody listens, or the peer ended the connection.
     """
 
     def __init__(
@@ -86,6 +97,7 @@ class Departure:
         self._farewell_s = farewell_s if address.scheme is Scheme.IPC else None
         self._link: Link | None = None
         self.error: BaseException | None = None
+        self.cause: BaseException | None = None
 
     @property
     def _manager(self) -> BrokerManager:
@@ -242,26 +254,65 @@ class Departure:
         self._withdraw(reason or Reason.BROKER_CLOSED)
 
     def _lost(self, answer: Lost) -> None:
-        cause = answer.error.__cause__
-        if isinstance(cause, OSError) and cause.errno in _NOBODY:
-            self._withdraw(Reason.UNKNOWN_BROKER)
-            return
-        if not isinstance(answer.error, PeerLostError):
-            self.error = answer.error
-        self._withdraw(Reason.BROKER_CLOSED)
+        error, cause = answer.error, answer.error.__cause__
+        if not isinstance(error, PeerLostError):
+            self._fail_at_stranger(error)
+        elif isinstance(cause, OSError):
+            self._fail(cause)
+        else:
+            self.cause = error
+            self._withdraw(Reason.BROKER_CLOSED)
 
     def _fail(self, error: OSError) -> None:
-        """Nobody listens there, or there is no way: for who connects it is the same.
+        """Tell an address where nobody listens from an error of this process.
 
-        Unless the system does not let it: then somebody may listen there.
+        The latter is raised as it is: it says nothing of who may listen there.
         """
-        if error.errno in _DENIED:
-            self.error = PermissionError(
-                error.errno, error.strerror, str(self._address)
-            )
-            self._withdraw(Reason.BROKER_CLOSED)
+        if _net.is_no_tls(error):
+            self._fail_at_stranger(error)
+            return
+        reason = Reason.BROKER_CLOSED
+        if isinstance(error, _net.TlsError):  # whose numbers are no errno
+            if isinstance(error, _net.TLS_ENDED):
+                self.cause = error
+            else:
+                self.error = error
+            self._withdraw(reason)
+            return
+        if error.errno in _NOBODY:
+            self.cause, reason = error, Reason.UNKNOWN_BROKER
+        elif error.errno in _ENDED:
+            self.cause = error
+        elif error.errno in _DENIED:
+            address = str(self._address)
+            self.error = PermissionError(error.errno, error.strerror, address)
         else:
-            self._withdraw(Reason.UNKNOWN_BROKER)
+            self.error = error
+        self._withdraw(reason)
+
+    def _fail_at_stranger(self, error: Exception) -> None:
+        """End the call: what listens there speaks another protocol."""
+        self.error = ProtocolError(
+            f"cannot connect to {self._address}: something answers there, but no"
+            f" broker: {error}"
+        )
+        self.error.__cause__ = error
+        self._withdraw(Reason.BROKER_CLOSED)
+
+    def unknown(self) -> UnknownBrokerError:
+        """Return the error for an address where nobody listens."""
+        address, port = self._address, self._rdv.port
+        why = f": {os.strerror(self._errno).lower()}" if self._errno else ""
+        error = UnknownBrokerError(
+            f"cannot connect to {str(address)!r} port {port}: no broker listens there"
+            + why
+        )
+        error.__cause__ = self.cause
+        return error
+
+    @property
+    def _errno(self) -> int:
+        return (isinstance(self.cause, OSError) and self.cause.errno) or 0
 
     def _withdraw(self, reason: Reason) -> None:
         with self._manager.lock:

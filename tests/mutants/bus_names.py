@@ -298,8 +298,8 @@ BUS_NAMES: tuple[Mutant, ...] = (
         (
             Edit(
                 "sockets/departure.py",
-                "        if error.errno in _DENIED:\n",
-                "        if False:\n",
+                "        if error.errno in _NOBODY:\n",
+                "        if error.errno in {*_NOBODY, *_DENIED}:\n",
             ),
         ),
     ),

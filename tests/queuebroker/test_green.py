@@ -27,7 +27,7 @@ PATCHERS = {
 def _patched(monkeypatch: pytest.MonkeyPatch, library: str, replaced: set[str]) -> None:
     module, question, _ = PATCHERS[library]
     asked = {question: lambda name: name in replaced}
-    monkeypatch.setitem(sys.modules, module, SimpleNamespace(**asked))  # type: ignore[arg-type]  # it has what is asked for
+    monkeypatch.setitem(sys.modules, module, SimpleNamespace(**asked))
 
 
 @clause("BUS-INIT-17")

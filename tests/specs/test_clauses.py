@@ -37,14 +37,14 @@ NUMBERS = {
     "AMO": (*range(1, 17), 19, *range(21, 30)),
     # 4 and 6, who is to hear and what is found, are not built yet.
     "B": (1, 2, 3, 5),
-    "QB-SOCK": range(1, 10),
+    "QB-SOCK": range(1, 11),
     # Of these what processes decide; the rest comes with sockets and discovery.
     # 7, to send past the comm thread, is only for want of speed.
     "BUS-CHAN": tuple(range(1, 9)),
-    "BUS-DEREG": range(1, 14),
+    "BUS-DEREG": range(1, 15),
     "BUS-ENT": (*range(1, 9), *range(11, 15), 16, 17),
     "BUS-FLOW": range(1, 8),
-    "BUS-INIT": range(1, 17),
+    "BUS-INIT": range(1, 18),
     "BUS-MOVE": range(1, 9),
     "BUS-MSG": range(1, 18),
     "BUS-NAME": range(1, 8),

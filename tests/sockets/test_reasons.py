@@ -1,0 +1,178 @@
+"""QB-SOCK-2: connect tells its own lack, a stranger, and nobody from one another."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import socket
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from queuebroker import BrokerClosedError, UnknownBrokerError, _net
+from queuebroker.sockets import ProtocolError, SocketQueueBroker
+from specs.clauses import clause
+from tests.sockets.certificates import identity
+from tests.sockets.support import PORT, brokers, meet
+from tests.support import LIMIT_S, Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OWN = ("EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EADDRNOTAVAIL", "EINVAL")
+NOWHERE = ("ECONNREFUSED", "ENOENT", "EHOSTUNREACH", "ENETUNREACH", "ETIMEDOUT")
+
+
+@pytest.fixture
+def guest() -> Iterator[SocketQueueBroker]:
+    """Give a broker that does not listen."""
+    with SocketQueueBroker("guest") as made:
+        yield made
+
+
+def failing(name: str) -> Any:
+    code = getattr(errno, name)
+
+    def dial(*_: object) -> NoReturn:
+        raise OSError(code, os.strerror(code))
+
+    return dial
+
+
+@contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """Let this process open nothing more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    top = max(map(int, os.listdir("/proc/self/fd")))
+    held = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (top + 1, hard))
+        with suppress(OSError):
+            while True:
+                held.append(os.open("/dev/null", os.O_RDONLY))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for each in held:
+            os.close(each)
+
+
+@clause("QB-SOCK-2")
+@pytest.mark.parametrize("required", [True, False])
+def test_where_no_descriptor_is_left_the_caller_is_told_so(required: bool) -> None:
+    """Somebody listens there: to say that nobody does would be a lie."""
+    with brokers() as (host, guest):
+        assert host.address is not None
+        with no_descriptor_left(), pytest.raises(OSError, match="open files") as caught:
+            guest.connect(host.address, PORT, required=required)
+        assert caught.value.errno == errno.EMFILE
+        for end in meet(host, guest):
+            end.disconnect()
+
+
+@clause("QB-SOCK-2")
+@pytest.mark.parametrize("required", [True, False])
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("scheme", ["ipc", "tcp"])
+def test_an_error_of_this_machine_is_raised_as_it_is(
+    scheme: str,
+    name: str,
+    required: bool,
+    guest: SocketQueueBroker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_net, f"dial_{scheme}", failing(name))
+    address = "ipc:///nowhere" if scheme == "ipc" else "tcp://127.0.0.1:1"
+    with pytest.raises(OSError, match="Errno") as caught:
+        guest.connect(address, PORT, required=required)
+    assert errno.errorcode[caught.value.errno or 0] == name
+    assert not isinstance(caught.value, UnknownBrokerError)
+
+
+@clause("QB-SOCK-2")
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
+@pytest.mark.parametrize("name", [*NOWHERE, *OWN])
+def test_the_error_of_a_connect_that_took_its_time_is_the_same(
+    name: str, late: bool, guest: SocketQueueBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over TCP the system may say at once or later that there is no way."""
+    code = getattr(errno, name)
+    error = OSError(code, os.strerror(code))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        if late:
+            monkeypatch.setattr(_net, "connect_error", lambda _: error)
+        else:
+            monkeypatch.setattr(_net, "dial_tcp", failing(name))
+        address = f"tcp://127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises((OSError, UnknownBrokerError)) as caught:
+            guest.connect(address, PORT, required=True)
+        if name in NOWHERE:
+            assert isinstance(caught.value, UnknownBrokerError)
+            assert str(caught.value) == (
+                f"cannot connect to {address!r} port {PORT}: no broker listens there:"
+                f" {os.strerror(code).lower()}"
+            )
+            cause = caught.value.__cause__
+            assert isinstance(cause, OSError)
+            assert cause.errno == code
+            assert guest.connect(address, PORT) is None
+        else:
+            assert isinstance(caught.value, OSError)
+            assert caught.value.errno == code
+
+
+@clause("QB-SOCK-2")
+def test_a_host_that_does_not_resolve_is_told_as_the_system_does(
+    guest: SocketQueueBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object, **__: object) -> NoReturn:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(socket.gaierror, match="not known"):
+        guest.connect("tcp://nobody.invalid:1", PORT)
+
+
+@pytest.mark.parametrize("host", [".x", "a..b", "x" * 64])
+def test_a_host_that_is_no_name_is_found_at_the_call(
+    host: str, guest: SocketQueueBroker
+) -> None:
+    with pytest.raises(ValueError, match="host of an address must be the name of one"):
+        guest.connect(f"tcp://{host}:1", PORT)
+
+
+@clause("QB-SOCK-2")
+@pytest.mark.parametrize("scheme", ["tcp", "tls"])
+def test_what_answers_there_may_be_no_broker(scheme: str) -> None:
+    """Of a mail server, say; over TLS it does not even answer in that."""
+    with (
+        SocketQueueBroker("guest", tls=identity("guest")) as guest,
+        socket.create_server(("127.0.0.1", 0)) as other,
+        Threads() as threads,
+    ):
+        address = f"{scheme}://localhost:{other.getsockname()[1]}"
+        connecting = threads.start(guest.connect, address, PORT, timeout=LIMIT_S)
+        made, _ = other.accept()
+        with made:
+            made.sendall(b"220 mail.example\r\n")
+            error = connecting.error()
+    assert isinstance(error, ProtocolError)
+    assert f"connect to {address}: something answers there, but no broker" in str(error)
+    assert error.__cause__ is not None
+
+
+@clause("QB-SOCK-2")
+def test_who_hangs_up_without_a_word_is_told_with_the_cause(
+    guest: SocketQueueBroker,
+) -> None:
+    """It may have been a broker that closed just then."""
+    with socket.create_server(("127.0.0.1", 0)) as other, Threads() as threads:
+        address = f"tcp://127.0.0.1:{other.getsockname()[1]}"
+        connecting = threads.start(guest.connect, address, PORT, timeout=LIMIT_S)
+        made, _ = other.accept()
+        made.close()
+        error = connecting.error()
+    assert isinstance(error, BrokerClosedError)
+    assert error.__cause__ is not None
