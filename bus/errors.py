@@ -107,7 +107,10 @@ class NameTakenError(BusError):
     """
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"cannot register a task: its name is taken: {name!r}")
+        super().__init__(
+            f"cannot register a task: its name is taken: {name!r}; choose another "
+            f"name, or deregister the task that has it"
+        )
         self.name: str = name
 
 
@@ -118,7 +121,10 @@ class NotJoinedError(BusError):
     """
 
     def __init__(self, bus: str) -> None:
-        super().__init__(f"cannot use a bus: this process has not joined it: {bus!r}")
+        super().__init__(
+            f"cannot use a bus: this process has not joined it: {bus!r}; "
+            f"join it with open_bus({bus!r}), or leave the bus out of the address"
+        )
         self.bus: str = bus
 
 
@@ -151,7 +157,8 @@ class AlreadyAnsweredError(BusError):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"cannot respond: the message was answered before: by {name!r}"
+            f"cannot respond: the message was answered before: by {name!r}; "
+            f"where the callback answers by itself let it return NOREPLY"
         )
         self.name: str = name
 
@@ -181,7 +188,10 @@ class MessageTooLargeError(BusError):
     """
 
     def __init__(self, got: int, limit: int) -> None:
-        super().__init__(f"cannot send: payload is above {limit} bytes: {got}")
+        super().__init__(
+            f"cannot send: payload is above {limit} bytes: {got}; send it in parts, or "
+            f"raise BusConfig(message_bytes_max=...) in all processes of the bus"
+        )
         self.got: int = got
         self.limit: int = limit
 
@@ -197,7 +207,7 @@ class WrongProcessError(BusError):
     def __init__(self, opened_in: int, used_in: int) -> None:
         super().__init__(
             f"cannot use a bus in process {used_in}: "
-            f"it was opened in another: {opened_in}"
+            f"it was opened in another: {opened_in}; call open_bus in this one"
         )
         self.opened_in: int = opened_in
         self.used_in: int = used_in
@@ -273,15 +283,24 @@ class UnresolvedError(BusError):
 
     name: the addressee, as it was written.
     waited_s: how long the message waited, in seconds.
+    elsewhere: whether the name is one of another machine.
     """
 
-    def __init__(self, name: str, waited_s: float) -> None:
+    def __init__(self, name: str, waited_s: float, *, elsewhere: bool = False) -> None:
+        fact = _ELSEWHERE if elsewhere else ""
         super().__init__(
             f"cannot deliver to {name!r}: nobody has that name: "
-            f"waited for {round(waited_s, 3):g} s"
+            f"waited for {round(waited_s, 3):g} s{fact}"
         )
         self.name: str = name
         self.waited_s: float = waited_s
+        self.elsewhere: bool = elsewhere
+
+
+_ELSEWHERE = (
+    "; that address is on another machine, and open_bus joins the processes of one "
+    "machine only: it has no network"
+)
 
 
 class UnreachableError(BusError):

@@ -86,7 +86,10 @@ def open_bus(
 
 
 def _joined_already(name: str) -> BusyError:
-    return BusyError(f"bus {name!r}, which this process has joined")
+    return BusyError(
+        f"bus {name!r}, which this process has joined; use the Bus that open_bus has "
+        f"returned, or close that first"
+    )
 
 
 # A child after a fork has joined none (BUS-INIT-16).

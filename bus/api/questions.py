@@ -69,7 +69,8 @@ class Question(Struct, eq=False):
         assert self.timeout_s is not None
         if self.message is not None and self.message._to is None:
             # Nobody has had that name all the while (BUS-ROUTE-19).
-            return UnresolvedError(self.to, self.timeout_s)
+            elsewhere = str(self.message._name).startswith("ism://")
+            return UnresolvedError(self.to, self.timeout_s, elsewhere=elsewhere)
         return CommandTimeoutError(self.to, self.timeout_s)
 
 

@@ -122,7 +122,8 @@ def _own(target: Target, folder: str) -> Bus:
             config=BusConfig(run_directory=folder),
         )
     except ValueError as error:
-        fail(f"{error}; set TMPDIR to a shorter path", FORBIDDEN)
+        fact = error.__context__ or error  # not the remedy: TMPDIR is what counts here
+        fail(f"{fact}; set TMPDIR to a shorter path", FORBIDDEN)
 
 
 # The partner.

@@ -261,9 +261,7 @@ class ProcessManager:
         actions: list[Action] = [
             Fail(
                 parked.message,
-                UnresolvedError(
-                    str(parked.message._name), parked.deadline - parked.since
-                ),
+                _unresolved(str(parked.message._name), parked.deadline - parked.since),
             )
             for parked in self.parked.expire(now)
         ]
@@ -324,3 +322,9 @@ class ProcessManager:
             entry.audience = self.subscriptions.audience(
                 address.module, address.machine
             )
+
+
+def _unresolved(name: str, waited_s: float) -> UnresolvedError:
+    # A name by which a message looks for its addressee has no machine but another one.
+    elsewhere = name.startswith("ism://")
+    return UnresolvedError(name, waited_s, elsewhere=elsewhere)

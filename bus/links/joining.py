@@ -89,7 +89,8 @@ def _turned_away(me: Identity, refusal: Refused) -> BusError | None:
         case Reason.VERSION:
             return VersionMismatchError(VERSIONS, refusal.versions)
         case Reason.DUPLICATE:
-            return BusyError(f"process name {me.process!r} on bus {me.bus!r}")
+            name = f"process name {me.process!r} on bus {me.bus!r}"
+            return BusyError(f"{name}; choose another, or none: open_bus(process=...)")
         case Reason.MACHINE_NAME:
             return MachineNameConflictError(me.machine)
         case Reason.ACCESS:

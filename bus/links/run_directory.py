@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 
     from bus.access import AccessList
 
-__all__ = ["RunDirectory", "run_base"]
+__all__ = ["ELSEWHERE", "RunDirectory", "run_base"]
 
 _ENVIRONMENT: Final = "BUS_RUN_DIR"
+# What a program can do where there can be no run directory.
+ELSEWHERE: Final = f"set {_ENVIRONMENT}, or BusConfig(run_directory=...), to "
 _GUESTS: Final = "guests"
 # The longest name of a socket there.
 _NAME_MAX: Final = f"{_GUESTS}/{fresh_name('Slave')}"
@@ -64,7 +66,7 @@ class RunDirectory:
           owner and a listed group reach it, or this process may not enter.
         ValueError: its path is no UTF-8, as addresses are that others are told, or too
           long for sockets.
-        OSError: it cannot be made.
+        OSError: it cannot be made; the text names it, the reason and the remedy.
     """
 
     __slots__ = ("__weakref__", "_access", "_bus", "_locks", "path")
@@ -101,6 +103,14 @@ class RunDirectory:
             raise self._denied(f"{directory}: {error.strerror}") from None
         except (FileExistsError, NotADirectoryError):
             raise self._denied(f"{directory} is no directory") from None
+        except OSError as error:
+            # By its number it is of the same type. Not with a file name: that would
+            # stand behind the remedy.
+            raise OSError(
+                error.errno,
+                f"cannot make the run directory {directory} of bus {self._bus!r}: "
+                f"{error.strerror}; {ELSEWHERE}a folder that can be written",
+            ) from None
         if not stat.S_ISDIR(about.st_mode):
             raise self._denied(f"{directory} is no directory")
         if not self._access.trusts(about.st_uid):

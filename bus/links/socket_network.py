@@ -19,7 +19,7 @@ from bus.core.wire import Role as WireRole
 from bus.errors import AccessDeniedError, BusyError
 from bus.links.comm_thread import CommThread
 from bus.links.lines import PORT
-from bus.links.run_directory import RunDirectory
+from bus.links.run_directory import ELSEWHERE, RunDirectory
 from bus.links.sleep import PolledSleep
 from bus.rights import Credentials
 from bus.role import Role
@@ -61,7 +61,7 @@ class SocketNetwork:
         self.bus: Final = bus
         self._role: Final = role
         self._config: Final = config
-        self.directory: Final = RunDirectory(bus, config.access, config.run_directory)
+        self.directory: Final = _run_directory(bus, config)
         # No name of a broker of the user's is taken by those of links.
         self._manager: Final = BrokerManager()
         self._driver: Driver | None = None
@@ -205,6 +205,21 @@ class SocketNetwork:
         rights = self._config.access.rights(peer.uid, peer.gid)
         assert rights is not None
         return Credentials(peer.uid, rights)
+
+
+def _run_directory(bus: str, config: BusConfig) -> RunDirectory:
+    """Return where processes meet; an error says which setting means another place.
+
+    The verbs of the command line look at a run directory before they join, and say more
+    exactly what to do.
+    """
+    try:
+        return RunDirectory(bus, config.access, config.run_directory)
+    except AccessDeniedError as error:
+        fact = f"{error.fact}; {ELSEWHERE}a folder of your own with mode 0700"
+        raise AccessDeniedError(f"join bus {bus!r}", fact) from None
+    except ValueError as error:
+        raise ValueError(f"{error}; {ELSEWHERE}a shorter path in UTF-8") from None
 
 
 def _nonce() -> int:

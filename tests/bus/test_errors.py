@@ -47,12 +47,14 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
     (
         NameTakenError("a"),
         {"name": "a"},
-        "cannot register a task: its name is taken: 'a'",
+        "cannot register a task: its name is taken: 'a'; choose another name, or "
+        "deregister the task that has it",
     ),
     (
         NotJoinedError("b2"),
         {"bus": "b2"},
-        "cannot use a bus: this process has not joined it: 'b2'",
+        "cannot use a bus: this process has not joined it: 'b2'; join it with "
+        "open_bus('b2'), or leave the bus out of the address",
     ),
     (
         UnknownTaskError("a"),
@@ -62,7 +64,8 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
     (
         AlreadyAnsweredError("a"),
         {"name": "a"},
-        "cannot respond: the message was answered before: by 'a'",
+        "cannot respond: the message was answered before: by 'a'; where the "
+        "callback answers by itself let it return NOREPLY",
     ),
     (
         PayloadError("payload[2]['x']", "its type cannot be sent: set"),
@@ -72,12 +75,14 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
     (
         MessageTooLargeError(17, 16),
         {"got": 17, "limit": 16},
-        "cannot send: payload is above 16 bytes: 17",
+        "cannot send: payload is above 16 bytes: 17; send it in parts, or "
+        "raise BusConfig(message_bytes_max=...) in all processes of the bus",
     ),
     (
         WrongProcessError(10, 11),
         {"opened_in": 10, "used_in": 11},
-        "cannot use a bus in process 11: it was opened in another: 10",
+        "cannot use a bus in process 11: it was opened in another: 10; call "
+        "open_bus in this one",
     ),
     (
         BusyError("socket 's'"),
@@ -101,8 +106,15 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
     ),
     (
         UnresolvedError("z", 5.0),
-        {"name": "z", "waited_s": 5.0},
+        {"name": "z", "waited_s": 5.0, "elsewhere": False},
         "cannot deliver to 'z': nobody has that name: waited for 5 s",
+    ),
+    (
+        UnresolvedError("ism://m/z", 5.0, elsewhere=True),
+        {"name": "ism://m/z", "waited_s": 5.0, "elsewhere": True},
+        "cannot deliver to 'ism://m/z': nobody has that name: waited for 5 s; that "
+        "address is on another machine, and open_bus joins the processes of one "
+        "machine only: it has no network",
     ),
     (
         UnreachableError("z", "connection refused"),

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus import Bus, UnknownTaskError
+from bus import Bus, Undelivered, UnknownTaskError, UnresolvedError
 from bus.journal.writer import Journal
 from specs.clauses import clause
-from tests.bus.support import memory_bus
+from tests.bus.support import memory_bus, serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,3 +98,20 @@ def test_a_journal_that_is_closed_records_no_bus(tmp_path: Path) -> None:
     journal.close()
     with pytest.raises(ValueError, match="open until the bus is closed, got <Journal"):
         Bus("b", journal=journal)
+
+
+@clause("BUS-ROUTE-19")
+def test_a_name_of_another_machine_is_refused_since_a_bus_has_no_network(
+    bus: Bus,
+) -> None:
+    """By the time of the call, and by that of the name."""
+    lost: list[Undelivered] = []
+    sender = bus.register("sender", thread=bus.here(), on_undelivered=lost.append)
+    with pytest.raises(UnresolvedError, match="one machine only: it has no network"):
+        sender.call("ism://far/doer", timeout=0.01)
+
+    sender.command("ism://far/doer", timeout=0.01)
+    serve(bus, lambda: lost, "it is told")
+
+    assert isinstance(lost[0].error, UnresolvedError)
+    assert lost[0].error.elsewhere

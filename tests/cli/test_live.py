@@ -241,7 +241,10 @@ def test_a_name_that_another_process_has_is_told_in_one_line(
 
         result = verb("list")
 
-    line = f"bus: in use already: process name {name!r} on bus 'bus1'\n"
+    line = (
+        f"bus: in use already: process name {name!r} on bus 'bus1'; choose another, "
+        f"or none: open_bus(process=...)\n"
+    )
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", line)
 
 

@@ -106,6 +106,7 @@ def test_a_name_of_another_machine_is_nobody_s_here(name: str) -> None:
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert "'ism://bus1@other/far': nobody has that name: " in result.stderr
+    assert result.stderr.endswith("machine only: it has no network\n")
 
 
 @pytest.mark.usefixtures("alpha")

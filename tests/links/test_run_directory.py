@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bus import AccessDeniedError, AccessList, BusConfig, Grant
+from bus import AccessDeniedError, AccessList, BusConfig, Grant, open_bus
 from bus.links.run_directory import RunDirectory, run_base
 from queuebroker import _net
 from specs.clauses import clause
@@ -107,6 +107,37 @@ def test_a_path_that_is_too_long_for_sockets_is_refused_at_once(base: Path) -> N
         RunDirectory("bus1", OURS, str(long))
 
     assert not base.exists()
+
+
+@clause("BUS-INIT-5")
+def test_one_that_cannot_be_made_is_named_with_reason_and_setting(
+    base: Path,
+) -> None:
+    """In one line; reported of a bare `FileNotFoundError`."""
+    missing = base / "gone" / "run"
+
+    with pytest.raises(FileNotFoundError) as caught:
+        open_bus(config=BusConfig(run_directory=str(missing)))
+
+    assert str(caught.value) == (
+        f"[Errno 2] cannot make the run directory {missing} of bus 'bus1': No such "
+        f"file or directory; set BUS_RUN_DIR, or BusConfig(run_directory=...), to a "
+        f"folder that can be written"
+    )
+
+
+@clause("BUS-INIT-5")
+@pytest.mark.parametrize(
+    ("name", "kind"), [("f", AccessDeniedError), ("x" * 99, ValueError)]
+)
+def test_whatever_is_wrong_with_it_the_setting_is_named(
+    base: Path, name: str, kind: type[Exception]
+) -> None:
+    base.mkdir(mode=0o700)
+    (base / "f").touch()
+
+    with pytest.raises(kind, match=r"; set BUS_RUN_DIR, or BusConfig.* to a "):
+        open_bus(config=BusConfig(run_directory=str(base / name)))
 
 
 @clause("BUS-ENT-16")
