@@ -24,6 +24,7 @@ __all__ = [
     "WAIT_S_MAX",
     "Local",
     "Lock",
+    "RLock",
     "Thread",
     "current_thread",
     "get_ident",
@@ -31,6 +32,7 @@ __all__ = [
     "may_be_struck",
     "monotonic",
     "monotonic_ns",
+    "owns",
     "park",
     "wall_ns",
 ]
@@ -38,6 +40,9 @@ __all__ = [
 # The bare C lock: `with` on it cannot be torn by a signal, which a Python wrapper's
 # `__enter__` can (the interrupt strikes after the lock is taken, before it is known).
 Lock = _thread.allocate_lock
+# The lock of a state that a signal handler may use: the handler runs in the thread that
+# it interrupts, perhaps while that thread holds the lock (QB-CONC-10). C code as well.
+RLock = _thread.RLock
 Thread = threading.Thread
 get_ident = _thread.get_ident
 monotonic = time.monotonic
@@ -59,6 +64,12 @@ GLANCE_S = 2e-5
 def may_be_struck() -> bool:
     """Whether an interrupt may come in the calling thread: only in the main one."""
     return threading.main_thread().ident == _thread.get_ident()
+
+
+def owns(lock: _thread.RLock) -> bool:
+    """Whether the calling thread holds ``lock``, which only that thread can change."""
+    owned: bool = lock._is_owned()  # type: ignore[attr-defined]  # as `Condition` asks
+    return owned
 
 
 def glance(ready: Callable[[], bool]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, NoReturn, overload
 
+from queuebroker import _sync
 from queuebroker.arguments import (
     check_instance,
     check_name,
@@ -228,8 +229,9 @@ class Broker:
         if self.manager.foreign:
             self._open = False
             return
-        with self.manager.lock:
-            self.close_locked()
+        if _sync.owns(self.manager.lock):
+            self._open = False  # at once; the rest when the interrupted call ends
+        self.manager.leave(self.close_locked)
 
     def close_locked(self) -> None:
         """Do what `close` says; one step, seen whole or not at all."""
@@ -298,22 +300,20 @@ class Broker:
 
     def offer(self, kind: Kind) -> None:
         """Let connects of a kind find this broker (QB-NAME-12)."""
-        with self.manager.lock:
-            self.kinds.add(kind)
+        self.kinds.add(kind)  # one call into C
 
     def count_waiting(self, state: RdVState, kind: Kind) -> dict[int, int]:
         """Return how many callers of a kind wait here in a state, by port."""
-        with self.manager.lock:
-            return self.waiting.count(state, kind)
+        return self.manager.critical(lambda: self.waiting.count(state, kind))
 
     def count_departing(self, kind: Kind) -> dict[tuple[str, int], int]:
         """Return how many connects of a kind wait elsewhere, by name and port."""
+        departing = self.manager.critical(lambda: list(self.departing))
         counts: dict[tuple[str, int], int] = {}
-        with self.manager.lock:
-            for rdv in self.departing:
-                if rdv.kind is kind and rdv.waiting:
-                    where = (rdv.target.name, rdv.port)
-                    counts[where] = counts.get(where, 0) + 1
+        for rdv in departing:
+            if rdv.kind is kind and rdv.waiting:
+                where = (rdv.target.name, rdv.port)
+                counts[where] = counts.get(where, 0) + 1
         return counts
 
 

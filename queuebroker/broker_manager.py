@@ -9,7 +9,8 @@ could see between. Nobody sleeps under it, and no connection's lock is taken und
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from queuebroker import _sync
 from queuebroker.arguments import check_callable
@@ -18,6 +19,7 @@ from queuebroker.observer import Observer, Operation, Reason, Watch
 
 if TYPE_CHECKING:
     import _thread
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Self
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from queuebroker.connection import Connection
 
 __all__ = ["BrokerManager", "default_manager"]
+
+T = TypeVar("T")
 
 # How many forks lie between this process and the one that imported this module.
 _forks = 0
@@ -56,12 +60,15 @@ class BrokerManager:
     def __init__(self, *, observer: Observer | None = None) -> None:
         if observer is not None:
             check_callable("observer", observer)
-        self.lock: _thread.LockType = _sync.Lock()
+        self.lock: _thread.RLock = _sync.RLock()
+        # What a signal handler closes that interrupted its own thread under the lock.
+        self.deferred: list[Callable[[], object]] = []
         self.watch: Watch | None = None if observer is None else Watch(observer)
         self._brokers: dict[str, Broker] = {}
         # By number; each is taken out when both of its sides are closed.
         self._connections: dict[int, Connection[Any]] = {}
         self._closed = False
+        self._hangs_up = False  # whether it is closed together with its connections
         self._born = _forks
 
     def __repr__(self) -> str:
@@ -90,13 +97,11 @@ class BrokerManager:
 
     def names(self) -> list[str]:
         """Return the names of the live brokers, in order of registration."""
-        with self.lock:
-            return list(self._brokers)
+        return list(self._brokers)  # one call into C
 
     def get(self, name: str) -> Broker | None:
         """Return the live broker of that name, None if there is none."""
-        with self.lock:
-            return self._brokers.get(name)
+        return self._brokers.get(name)
 
     def close(self, *, disconnect: bool = False) -> None:
         """Close every broker; every wait ends with BrokerClosedError (QB-BOOK-3).
@@ -107,13 +112,21 @@ class BrokerManager:
         if self.foreign:
             self._closed = True  # its lock may be one that nobody here will release
             return
-        with self.lock:
-            self._closed = True
-            for broker in list(self._brokers.values()):
-                broker.close_locked()
-        # Without the lock: a list of a dict's values is made by one call into C.
-        connections = list(self._connections.values()) if disconnect else []
-        for connection in connections:
+        self._hangs_up = self._hangs_up or disconnect
+        if _sync.owns(self.lock):
+            self._closed = True  # at once; the rest when the interrupted call ends
+        self.leave(self._close_locked)
+        if disconnect:
+            self._disconnect()
+
+    def _close_locked(self) -> None:
+        self._closed = True
+        for broker in list(self._brokers.values()):
+            broker.close_locked()
+
+    def _disconnect(self) -> None:
+        # A list of a dict's values is made by one call into C.
+        for connection in list(self._connections.values()):
             connection.close_both()
 
     # For brokers.
@@ -133,6 +146,50 @@ class BrokerManager:
             msg = "cannot use a broker made before a fork: its threads are not here"
             raise BrokerClosedError(msg)
 
+    def check_not_within(self, act: str) -> None:
+        """Refuse a signal handler's call in the middle of a call of its own thread.
+
+        Raises:
+            RuntimeError: the calling thread holds the lock already.
+        """
+        if _sync.owns(self.lock):
+            msg = (
+                f"cannot {act}: this signal handler interrupted a call on the same"
+                f" BrokerManager; set a flag, or put it into a queue.SimpleQueue that"
+                f" another thread reads"
+            )
+            raise RuntimeError(msg)
+
+    def critical(self, step: Callable[[], T]) -> T:
+        """Do a step under the lock and return what it returns."""
+        try:
+            with self.lock:
+                return step()
+        finally:
+            if self.deferred:
+                self.settle()
+
+    def leave(self, close: Callable[[], object]) -> None:
+        """Close something under the lock; ``close`` may be repeated.
+
+        A signal handler that interrupted its own thread under the lock leaves it to the
+        end of the interrupted call (QB-CONC-10).
+        """
+        if _sync.owns(self.lock):
+            self.deferred.append(close)
+        else:
+            self.critical(close)
+
+    def settle(self) -> None:
+        """Do what signal handlers left to this; every call ends by looking here."""
+        while self.deferred and not _sync.owns(self.lock):
+            with self.lock:
+                while self.deferred:
+                    self.deferred[0]()
+                    del self.deferred[0]  # only now: an interrupt must not lose it
+            if self._hangs_up:
+                self._disconnect()  # what the interrupted call has connected since
+
     def register(self, broker: Broker) -> None:
         """Take a name (QB-NAME-2, 4).
 
@@ -141,15 +198,18 @@ class BrokerManager:
             BrokerClosedError: the manager is closed.
         """
         self.check_process()
-        with self.lock:
-            if self._closed:
-                msg = f"cannot create broker {broker.name!r}: its manager is closed"
-                raise BrokerClosedError(msg)
-            if broker.name in self._brokers:
-                msg = f"cannot create broker {broker.name!r}: the name is in use"
-                raise BrokerNameInUseError(msg)
-            self._brokers[broker.name] = broker
-            self.note(Operation.BIND, broker.name)
+        self.check_not_within(f"create broker {broker.name!r}")
+        self.critical(partial(self._register_locked, broker))
+
+    def _register_locked(self, broker: Broker) -> None:
+        if self._closed:
+            msg = f"cannot create broker {broker.name!r}: its manager is closed"
+            raise BrokerClosedError(msg)
+        if broker.name in self._brokers:
+            msg = f"cannot create broker {broker.name!r}: the name is in use"
+            raise BrokerNameInUseError(msg)
+        self._brokers[broker.name] = broker
+        self.note(Operation.BIND, broker.name)
 
     def unregister_locked(self, broker: Broker) -> None:
         """Free a name (QB-NAME-5)."""

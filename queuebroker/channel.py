@@ -73,12 +73,18 @@ class Channel(End[Connection[CircularBuffer]]):
             nonlocal waited, count
             verdict = connection.send_verdict(side, waited=waited)
             flow = connection.flows[peer]
+            before = 0
+            while verdict is Verdict.DO:
+                before = flow.accepted
+                count = flow.buffer.write_locked(part)
+                if count or not part:
+                    break
+                # A signal handler has written, or hung up, since the look.
+                verdict = connection.send_verdict(side, waited=waited)
             if verdict is Verdict.WAIT:
                 waited = True
                 return verdict if part else Verdict.DO
             if verdict is Verdict.DO:
-                before = flow.accepted
-                count = flow.buffer.write_locked(part)
                 connection.note(
                     Operation.WRITE,
                     side,
@@ -135,12 +141,18 @@ class Channel(End[Connection[CircularBuffer]]):
         def attempt(waited_ns: int) -> Verdict:
             nonlocal count
             verdict = connection.receive_verdict(side)
+            flow = connection.flows[side]
+            before = 0
+            while verdict is Verdict.DO:
+                before = flow.received
+                count = flow.buffer.read_locked(part)
+                if count or not part:
+                    break
+                # A signal handler has read, or hung up, since the look.
+                verdict = connection.receive_verdict(side)
             if verdict is Verdict.WAIT and not part:
                 return Verdict.DO
             if verdict is Verdict.DO:
-                flow = connection.flows[side]
-                before = flow.received
-                count = flow.buffer.read_locked(part)
                 connection.note(
                     Operation.READ,
                     side,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from queuebroker import _sync
 from queuebroker.arguments import deadline_after, flat_view, index, positive
 from queuebroker.errors import BufferEmptyError, BufferFullError, SendTimeoutError
-from queuebroker.parking import PENDING, Pending, WaitList, wait_for
+from queuebroker.parking import PENDING, Pending, WaitList, check_may_wait, wait_for
 
 if TYPE_CHECKING:
     import _thread
@@ -41,7 +41,10 @@ class CircularBufferQueue(Generic[M]):
         keeps no reference to it (QB-BUF-7).
 
     An interrupt strikes only where a call has returned. So each change below makes its
-    one call where nothing is half done, and there is nothing to repair (QB-ERR-9).
+    one call where nothing is half done, and there is nothing to repair (QB-ERR-9). A
+    signal handler may use the buffer at the same points, while its thread holds the
+    lock (QB-CONC-10). So between the check that permits a change and the change there
+    is no call.
 
     Raises:
         ValueError: capacity below 1.
@@ -51,16 +54,20 @@ class CircularBufferQueue(Generic[M]):
     __slots__ = (
         "_messages",
         "_pulled",
+        "_stored",
         "arrived",
         "capacity",
         "discarded",
+        "ended",
         "lock",
         "room",
     )
 
-    def __init__(self, capacity: int, *, lock: _thread.LockType | None = None) -> None:
+    def __init__(self, capacity: int, *, lock: _thread.RLock | None = None) -> None:
         self.capacity: int = positive("capacity", capacity)
-        self.lock: _thread.LockType = _sync.Lock() if lock is None else lock
+        self.lock: _thread.RLock = _sync.RLock() if lock is None else lock
+        self.ended: bool = False  # nothing is stored any more
+        self._stored: int = 0  # how often something was stored by `push_locked`
         self._messages: deque[M] = deque()
         self._pulled: int = 0
         self.discarded: int = 0  # removed without being pulled
@@ -101,6 +108,8 @@ class CircularBufferQueue(Generic[M]):
         def ready() -> bool:
             return not self.full()
 
+        if timeout != 0:
+            check_may_wait(self.lock)
         stored = wait_for(self, self.room, attempt, ready, deadline)
         if stored is PENDING:
             msg = f"cannot push: buffer of {self.capacity} messages stayed full"
@@ -119,11 +128,17 @@ class CircularBufferQueue(Generic[M]):
 
     def push_locked(self, message: M) -> bool:
         """Store a message and wake a waiting reader; False if there is no room."""
-        if self.full():
-            return False
-        self._messages.append(message)
-        self.wake_locked()
-        return True
+        while not self.ended:
+            stored = self._stored
+            if self.full():
+                return False
+            if stored == self._stored and not self.ended:
+                # No call since the check: a signal handler may store, or hang up.
+                self._stored = stored + 1
+                self._messages.append(message)
+                self.wake_locked()
+                return True
+        return False
 
     def pull_locked(self) -> M | None:
         """Remove the oldest message and wake a writer; None if there is none."""
@@ -134,6 +149,15 @@ class CircularBufferQueue(Generic[M]):
         self._pulled += 1
         self.wake_locked()
         return message
+
+    def pull_only_locked(self, only: M) -> bool:
+        """Remove one message if it is the oldest; return whether it was."""
+        if not self._messages or self._messages[0] is not only:
+            return False
+        del self._messages[0]
+        self._pulled += 1
+        self.wake_locked()
+        return True
 
     def wake_locked(self) -> None:
         """Wake one of those who can go on, on either side."""
@@ -150,9 +174,9 @@ class CircularBufferQueue(Generic[M]):
         """Return how many messages were ever pulled."""
         return self._pulled
 
-    def peek_locked(self) -> M:
-        """Return the oldest message, which must be there, and leave it."""
-        return self._messages[0]
+    def peek_locked(self) -> M | None:
+        """Return the oldest message and leave it; None if there is none."""
+        return self._messages[0] if self._messages else None
 
     def items_locked(self) -> list[M]:
         """Return everything, oldest first, and leave it."""
@@ -200,13 +224,15 @@ class CircularBuffer:
         "arrived",
         "capacity",
         "discarded",
+        "ended",
         "lock",
         "room",
     )
 
-    def __init__(self, capacity: int, *, lock: _thread.LockType | None = None) -> None:
+    def __init__(self, capacity: int, *, lock: _thread.RLock | None = None) -> None:
         self.capacity: int = positive("capacity", capacity)
-        self.lock: _thread.LockType = _sync.Lock() if lock is None else lock
+        self.lock: _thread.RLock = _sync.RLock() if lock is None else lock
+        self.ended: bool = False  # nothing is stored any more
         self._ring = bytearray(self.capacity)
         self._start = 0
         self._count = 0
@@ -276,10 +302,16 @@ class CircularBuffer:
     def write_locked(self, view: memoryview) -> int:
         """Store a prefix of ``view``, wake who waits for it; return its length."""
         count = min(len(view), self.capacity - self._count)
-        if not count:
+        # No call from here to the change, but for another try: see
+        # `CircularBufferQueue`.
+        while count > self.capacity - self._count:
+            count = min(len(view), self.capacity - self._count)
+        if not count or self.ended:
             return 0
         begin = (self._start + self._count) % self.capacity
-        first = min(count, self.capacity - begin)
+        first = self.capacity - begin
+        if first > count:  # noqa: PLR1730  # `min` is a call
+            first = count
         self._ring[begin : begin + first] = view[:first]
         self._ring[: count - first] = view[first:count]
         self._count += count
@@ -289,9 +321,15 @@ class CircularBuffer:
     def read_locked(self, view: memoryview) -> int:
         """Move bytes into a prefix of ``view``, wake who waits; return its length."""
         count = min(len(view), self._count)
+        # No call from here to the change, but for another try: see
+        # `CircularBufferQueue`.
+        while count > self._count:
+            count = min(len(view), self._count)
         if not count:
             return 0
-        first = min(count, self.capacity - self._start)
+        first = self.capacity - self._start
+        if first > count:  # noqa: PLR1730  # `min` is a call
+            first = count
         view[:first] = self._ring[self._start : self._start + first]
         view[first:count] = self._ring[: count - first]
         # One statement without a call in it: no interrupt falls between the two.

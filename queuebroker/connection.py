@@ -8,6 +8,7 @@ anybody waits.
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar
 
 from queuebroker import _sync
@@ -25,12 +26,16 @@ __all__ = ["Connection", "Flow", "Side"]
 
 Side = Literal[0, 1]  # 0 is the end of the acceptor, 1 that of the connector
 
+# A side to be closed, the error that made it disconnect, and the reason to be told.
+Deferred = tuple[Side, BaseException | None, Reason]
+
 
 class Buffer(Protocol):
     """What a connection needs of a buffer of either kind."""
 
     capacity: int
     discarded: int
+    ended: bool
     room: WaitList
     arrived: WaitList
 
@@ -113,13 +118,14 @@ class Connection(Generic[B]):
         "readiness",
         "registry",
         "seen",
+        "sole",
         "strict",
         "watch",
     )
 
     def __init__(
         self,
-        lock: _thread.LockType,
+        lock: _thread.RLock,
         flows: tuple[Flow[B], Flow[B]] | None,
         names: tuple[str, str],
         port: int,
@@ -128,7 +134,7 @@ class Connection(Generic[B]):
         strict: tuple[bool, bool] = (False, False),
         watch: Watch | None = None,
     ) -> None:
-        self.lock: _thread.LockType = lock
+        self.lock: _thread.RLock = lock
         # None of a kind that makes them when somebody first asks for them.
         if flows is not None:
             self.flows: tuple[Flow[B], Flow[B]] = flows
@@ -149,8 +155,12 @@ class Connection(Generic[B]):
         self.number: int = next(_numbers)
         # Where it is kept while one of its sides is open, if anywhere.
         self.registry: dict[int, Connection[Any]] | None = None
-        # Sides whose finalizer found the lock taken, perhaps by its own thread.
-        self.deferred: list[Side] = []
+        # Sides whose finalizer found the lock taken, perhaps by its own thread, or that
+        # a signal handler closes which interrupted its own thread.
+        self.deferred: list[Deferred] = []
+        # Whether a signal handler that interrupted its own thread in here has to wait,
+        # which it cannot: an observer is told in the true order (QB-CONC-10).
+        self.sole: bool = watch is not None
 
     # Reading, with the lock or without.
 
@@ -180,7 +190,12 @@ class Connection(Generic[B]):
 
     def receive_verdict(self, side: Side) -> Verdict:
         """Return what a receive by ``side`` would do now."""
-        return RECEIVE[self.status(side), not self.flows[side].buffer.empty()]
+        while True:
+            status = self.status(side)
+            verdict = RECEIVE[status, not self.flows[side].buffer.empty()]
+            # A signal handler may have hung up between the two looks, and discarded.
+            if verdict is not Verdict.WAIT or status is self.status(side):
+                return verdict
 
     def cause(self, side: Side) -> BaseException | None:
         """Return the error that disconnected ``side``, None if all was orderly."""
@@ -200,12 +215,20 @@ class Connection(Generic[B]):
         if self.hung_up[side]:
             return
         if not self.closed[side]:
-            self.errors[side] = error
-            self.closed[side] = True
+            self.flag_closed_locked(side, error)
         self.empty_locked(side, reason)
         if self.closed[1 - side]:
             self.forget()
         self.hung_up[side] = True
+
+    def flag_closed_locked(self, side: Side, error: BaseException | None) -> None:
+        """Let nothing be stored any more, and the tables say that a side is closed."""
+        one, other = self.flows
+        # No call from here on: a signal handler sees all of it or nothing.
+        if not self.closed[side]:
+            one.buffer.ended = other.buffer.ended = True
+            self.errors[side] = error
+            self.closed[side] = True
 
     def empty_locked(self, side: Side, reason: Reason) -> None:
         """Discard what a side that closes had not read, and tell whom it concerns."""
@@ -266,6 +289,26 @@ class Connection(Generic[B]):
                     self.settle()
                     raise
 
+    def read(self, look: Callable[[], T]) -> T:
+        """Return what ``look`` returns, read at one instant: twice the same.
+
+        A signal handler may use the connection in the middle of a look.
+        """
+        within = self.watch is None and _sync.owns(self.lock)
+
+        def agreed() -> T:
+            if within and True in self.closed:
+                # Perhaps it interrupted the disconnect, which goes on afterwards.
+                for flow, closed in zip(self.flows, self.closed, strict=True):
+                    if closed:
+                        flow.buffer.discard_locked()
+            seen = look()
+            while (again := look()) != seen:
+                seen = again
+            return seen
+
+        return self.critical(agreed)
+
     def recover_locked(self) -> None:
         """Wake everybody, and set descriptors right, after an exception (QB-ERR-9).
 
@@ -289,8 +332,10 @@ class Connection(Generic[B]):
         note when it lets go. Even to wait for another thread would be wrong: that one
         may be in an observer which waits for a lock that this thread holds.
         """
-        self.deferred.append(side)
-        while self.deferred:
+        self.deferred.append((side, None, Reason.COLLECTED))
+        # Within its own thread's operation it does nothing more: the collector may run
+        # where no signal handler can, in the middle of a change.
+        while self.deferred and not _sync.owns(self.lock):
             taken: list[bool] = []
             try:
                 # One call in C: an interrupt cannot fall between taking the lock and
@@ -306,28 +351,59 @@ class Connection(Generic[B]):
 
     def settle(self) -> None:
         """Close what finalizers left behind; every operation ends by looking here."""
-        while self.deferred:
+        # Who holds the lock has interrupted an operation, whose end this is left to.
+        while self.deferred and not _sync.owns(self.lock):
             with self.lock:
                 self._close_deferred_locked()
 
     def _close_deferred_locked(self) -> None:
         try:
             while self.deferred:
-                side = self.deferred[0]
-                self.close_locked(side, None, Reason.COLLECTED)
+                side, error, reason = self.deferred[0]
+                self.close_locked(side, error, reason)
                 del self.deferred[0]  # only now: an interrupt must not lose it
         except BaseException:
             self.recover_locked()
             raise
+
+    # A signal handler may come within any operation of its own thread, too.
+
+    def disconnect(
+        self, side: Side, error: BaseException | None, reason: Reason
+    ) -> None:
+        """Close a side; at the end of the interrupted operation if it has to wait."""
+        if self.sole and _sync.owns(self.lock):
+            self.deferred.append((side, error, reason))
+        else:
+            self.critical(partial(self.close_locked, side, error, reason))
+
+    def check_not_within(self, act: str) -> None:
+        """Refuse a signal handler's call in the middle of an operation of its thread.
+
+        For connections that are `sole`, before an operation that changes them.
+
+        Raises:
+            RuntimeError: the calling thread is within an operation already.
+        """
+        if _sync.owns(self.lock):
+            msg = (
+                f"cannot {act}: this signal handler interrupted a call on the same"
+                f" connection, which is observed or between processes; set a flag, or"
+                f" put it into a queue.SimpleQueue that another thread reads"
+            )
+            raise RuntimeError(msg)
 
     # Telling.
 
     def refresh_locked(self, side: Side) -> None:
         """Keep a side's descriptor, if it has one, in step with its receive."""
         readiness = self.readiness[side]
-        if readiness is not None:
-            waits = self.receive_verdict(side) is Verdict.WAIT
-            readiness.set_locked(readable=not waits)
+        while readiness is not None:
+            readable = self.receive_verdict(side) is not Verdict.WAIT
+            readiness.set_locked(readable=readable)
+            # A signal handler may have sent or received meanwhile.
+            if readable is (self.receive_verdict(side) is not Verdict.WAIT):
+                break
 
     def now_ns(self) -> int:
         """Return the monotonic clock in ns where somebody observes, else 0."""

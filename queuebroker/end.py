@@ -17,7 +17,7 @@ import attrs
 from queuebroker.arguments import check_error, deadline_after
 from queuebroker.connection import Connection, Side
 from queuebroker.observer import Reason
-from queuebroker.parking import PENDING, Pending, wait_for
+from queuebroker.parking import PENDING, Pending, check_may_wait, wait_for
 from queuebroker.status import Status, Verdict
 
 if TYPE_CHECKING:
@@ -134,16 +134,16 @@ class End(Generic[C]):
         """Return the books of this end, read at one instant (QB-BOOK-1)."""
         connection = self._connection
         outward, inward = connection.flows[1 - self._side], connection.flows[self._side]
-        return connection.critical(
-            lambda: Stats(
-                sent=outward.accepted + outward.half,
-                received=inward.received,
-                half_disconnected=outward.half,
-                discarded=outward.discarded,
-                peer_lost=0,
-                pending=len(inward.buffer),
+        sent, received, half, discarded, pending = connection.read(
+            lambda: (
+                outward.accepted + outward.half,
+                inward.received,
+                outward.half,
+                outward.discarded,
+                len(inward.buffer),
             )
         )
+        return Stats(sent, received, half, discarded, 0, pending)
 
     # Hanging up.
 
@@ -162,8 +162,7 @@ class End(Generic[C]):
         if error is not None:
             check_error(error)
             reason = Reason.ABNORMAL
-        connection = self._connection
-        connection.critical(lambda: connection.close_locked(self._side, error, reason))
+        self._connection.disconnect(self._side, error, reason)
 
     def close(self) -> None:
         """The same as `disconnect()` (QB-PY-3)."""
@@ -234,6 +233,8 @@ class End(Generic[C]):
         """
         connection = self._connection
         deadline = deadline_after(timeout)
+        if connection.sole:
+            connection.check_not_within("send" if sends else "receive")
         verdict = connection.critical(partial(attempt, 0))
         if verdict is not Verdict.WAIT or timeout == 0:
             return verdict
@@ -243,6 +244,7 @@ class End(Generic[C]):
         self, attempt: Callable[[int], Verdict], deadline: float | None, *, sends: bool
     ) -> Verdict:
         """Sleep and attempt again, until it need not wait or time is up."""
+        check_may_wait(self._connection.lock)
         waiters, look, ready = self._waiting(attempt, sends=sends)
         outcome = wait_for(self._connection, waiters, look, ready, deadline)
         self._connection.settle()

@@ -23,7 +23,7 @@ from queuebroker.errors import (
 )
 from queuebroker.lane import UNMADE, Lane
 from queuebroker.locked_queue import LockedMessageQueue
-from queuebroker.parking import taken_lock
+from queuebroker.parking import check_may_wait, taken_lock
 from queuebroker.status import Verdict
 
 if TYPE_CHECKING:
@@ -118,6 +118,7 @@ class FastMessageQueue(LockedMessageQueue):
         sleeping = sleepers.sleeping
         if sleeping is None:
             sleeping = self._lanes.critical(partial(self._lanes.sleeping_locked, lane))
+        check_may_wait(self._lanes.lock)
         parker = taken_lock()
         sleeping.append(parker)
         # Looked at again: who came before that could not see us.

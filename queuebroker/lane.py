@@ -77,7 +77,7 @@ class Lane(CircularBufferQueue[Message]):
     _numbers: Iterator[int]
     _looks: int
 
-    def __init__(self, capacity: int, *, lock: _thread.LockType) -> None:
+    def __init__(self, capacity: int, *, lock: _thread.RLock) -> None:
         super().__init__(capacity, lock=lock)
         # The same by other names: what is touched without the lock, by what it is.
         self.messages: deque[Message] = self._messages
@@ -169,6 +169,8 @@ class Lane(CircularBufferQueue[Message]):
         incoming = itertools.compress(iter(self._messages.popleft, SHUT), numbers)
         # No call from here on: an interrupt finds all of it or nothing. Last what
         # others look at without the lock.
+        if self.open or self.shut:
+            return  # a signal handler was faster, or has hung up
         self._numbers, self._looks = numbers, 1
         self._fresh, self.slots = fresh, slots
         self.open, self.incoming, self.free = True, incoming, free
@@ -186,7 +188,7 @@ class Lane(CircularBufferQueue[Message]):
                 return False
         if not self.open:
             return super().push_locked(message)
-        if not self.slots:
+        if self.ended or not self.slots:
             return False
         del self.slots[-1]
         self._messages.append(message)
@@ -211,6 +213,18 @@ class Lane(CircularBufferQueue[Message]):
         self.slots.append(None)
         self.wake_locked()
         return oldest
+
+    def pull_only_locked(self, only: Message) -> bool:
+        """As of any buffer; only of a lane that is shut."""
+        if not self.open:
+            return super().pull_only_locked(only)
+        if not self._messages or self._messages[0] is not only:
+            return False
+        del self._messages[0]
+        self._pulled += 1
+        self.slots.append(None)
+        self.wake_locked()
+        return True
 
     def look_from_now_on_locked(self) -> None:
         """Let everybody who acts without the lock come and look afterwards."""
@@ -250,7 +264,8 @@ class Lane(CircularBufferQueue[Message]):
             self.incoming,
             map(object.__setattr__, (self,), ("shut",), (True,)),
         )
-        deque(steps, maxlen=0)
+        if not self.shut:  # a signal handler may have done it since
+            deque(steps, maxlen=0)
 
 
 # Stands for a lane that was not made yet: it sends everybody to the lock, which is that

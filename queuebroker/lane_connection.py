@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from queuebroker import _sync
 from queuebroker.connection import Flow
 from queuebroker.lane import Lane
 from queuebroker.parking import PENDING, Pending, WaitList, WaitLists, wait_for
@@ -46,7 +47,7 @@ class LaneConnection(QueueConnection):
 
     def __init__(
         self,
-        lock: _thread.LockType,
+        lock: _thread.RLock,
         capacity: int,
         names: tuple[str, str],
         port: int,
@@ -91,6 +92,22 @@ class LaneConnection(QueueConnection):
         if self._made and not self.hung_up[side]:
             self.shut_locked()
         super().close_locked(side, error, reason)
+
+    def flag_closed_locked(self, side: Side, error: BaseException | None) -> None:
+        while not self.closed[side]:
+            made = self._made
+            if not made:
+                # No call since the look: a signal handler may make lanes, and send.
+                self.errors[side] = error
+                self.closed[side] = True
+                return
+            one, other = made[0][0]
+            if one.shut and other.shut:
+                one.ended = other.ended = True
+                self.errors[side] = error
+                self.closed[side] = True
+                return
+            self.shut_locked()
 
     def empty_locked(self, side: Side, reason: Reason) -> None:
         if self._made:
@@ -185,6 +202,12 @@ class LaneConnection(QueueConnection):
                 lane.settlers = WaitList()
             lane.look_from_now_on_locked()
 
+        if _sync.owns(self.lock):
+            # In a signal handler, which nobody can wake: who would do so waits for the
+            # lock that its thread holds. Those under way need no lock to be done.
+            while (verdict := attempt(0)) is Verdict.WAIT and not settled():
+                _sync.glance(settled)
+            return verdict
         self.critical(watch_locked)
         assert lane.settlers is not None
         lists = WaitLists(lane.room, lane.settlers)

@@ -133,6 +133,8 @@ class LockedMessageQueue(MessageQueue):
         deadline: float | None,
     ) -> int:
         """Send what was not sent yet; return how many of all were sent."""
+        if self._connection.sole:
+            self._connection.check_not_within("send")
         while sent < len(sendable):
             run = partial(self._send_run_locked, sendable, sent)
             sent, verdict = self._connection.critical(run)
@@ -179,13 +181,16 @@ class LockedMessageQueue(MessageQueue):
             raise TypeError(msg)
 
         def take(side: Side, waited_ns: int) -> int | None:
-            size = self._connection.next_size_locked(side)
+            head = self._connection.head_locked(side)
+            if head is None:
+                return None
+            size = len(head[1] if isinstance(head, tuple) else head)
             if size > len(view):
                 msg = f"cannot receive: message of {size} bytes, buffer of {len(view)}"
                 raise ValueError(msg)
-            message = self._connection.take_locked(side, waited_ns)
+            message = self._connection.take_locked(side, waited_ns, head)
             if message is None:
-                return None
+                return None  # a signal handler has received it since
             if size:  # what stands for an empty buffer is read-only
                 view[:size] = message
             return size

@@ -78,15 +78,20 @@ def begin(rdv: RdV) -> None:
     for somebody who waits. Whatever this raises, the caller must `abandon` the call.
     """
     manager = rdv.caller.manager
-    with manager.lock:
-        try:
-            _begin_locked(manager, rdv)
-        except BaseException:
-            if rdv.begun:
-                if rdv.waiting:
-                    withdraw_locked(rdv, Reason.INTERRUPTED)
-                rdv.target.waiting.mend()
-            raise
+    manager.check_not_within("accept" if rdv.accepts else "connect")
+    try:
+        with manager.lock:
+            try:
+                _begin_locked(manager, rdv)
+            except BaseException:
+                if rdv.begun:
+                    if rdv.waiting:
+                        withdraw_locked(rdv, Reason.INTERRUPTED)
+                    rdv.target.waiting.mend()
+                raise
+    finally:
+        if manager.deferred:
+            manager.settle()
 
 
 _begin: Final = begin  # `meet` has a parameter of that name
@@ -172,9 +177,11 @@ def withdraw_locked(rdv: RdV, reason: Reason) -> None:
 
 def expire(rdv: RdV) -> None:
     """Withdraw a call whose time is up, unless a match came by then (QB-TIME-5)."""
-    with rdv.caller.manager.lock:
+    manager = rdv.caller.manager
+    with manager.lock:
         if rdv.waiting:
             withdraw_locked(rdv, Reason.TIMED_OUT)
+    manager.settle()
 
 
 def outcome(rdv: RdV, timeout: float | None = None) -> MessageQueue | Channel:
@@ -191,12 +198,14 @@ def outcome(rdv: RdV, timeout: float | None = None) -> MessageQueue | Channel:
 
 def abandon(rdv: RdV) -> None:
     """Undo a call that an exception struck, before or after its match (QB-RDV-12)."""
-    with rdv.caller.manager.lock:
+    manager = rdv.caller.manager
+    with manager.lock:
         if rdv.waiting:
             withdraw_locked(rdv, Reason.INTERRUPTED)
         if rdv.begun:
             rdv.target.waiting.mend()
         end, rdv.end = rdv.end, None
+    manager.settle()
     if end is not None:
         end.disconnect()
 

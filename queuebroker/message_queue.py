@@ -162,10 +162,14 @@ class MessageQueue(End[QueueConnection], abc.ABC):
         connection, side = self._connection, self._side
 
         def make() -> int:
-            readiness = connection.readiness[side]
-            if readiness is None:
-                readiness = connection.readiness[side] = Readiness()
+            while (readiness := connection.readiness[side]) is None:
+                made = Readiness()
+                # A signal handler may have made one since.
+                if connection.readiness[side] is None:
+                    connection.readiness[side] = made
             connection.refresh_locked(side)
             return readiness.fd
 
+        if connection.sole:
+            connection.check_not_within("make a descriptor")
         return connection.critical(make)

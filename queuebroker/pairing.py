@@ -49,7 +49,7 @@ def pair(
         # The connector's end is in another process; what stands for it here has none.
         connection, end = connector.join(acceptor, watch)
         return connection, end, end
-    lock = _sync.Lock()
+    lock = _sync.RLock()
     capacity = acceptor.terms.capacity
     names = (acceptor.caller.name, connector.caller.name)
     strict = (acceptor.terms.strict, connector.terms.strict)

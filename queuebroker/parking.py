@@ -23,6 +23,7 @@ from queuebroker import _sync
 if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
 __all__ = [
     "PENDING",
@@ -32,6 +33,7 @@ __all__ = [
     "WaitList",
     "WaitLists",
     "Waitable",
+    "check_may_wait",
     "taken_lock",
     "wait_for",
 ]
@@ -116,8 +118,7 @@ class WaitList:
         """
         if self._parkers:
             for parker in self._parkers:
-                if parker.locked():
-                    parker.release()
+                if parker.locked() and _released(parker):
                     break
             self._review()
 
@@ -126,7 +127,7 @@ class WaitList:
         if self._parkers:
             for parker in self._parkers:
                 if parker.locked():
-                    parker.release()
+                    _released(parker)
             self._review()
 
     def _review(self) -> None:
@@ -134,6 +135,15 @@ class WaitList:
         # would leave others asleep whom nobody wakes any more.
         sleeping = [parker for parker in self._parkers or () if parker.locked()]
         self.asleep = self._pinned or bool(sleeping)
+
+
+def _released(parker: Parker) -> bool:
+    """Release a parker; False if a signal handler, run meanwhile, was faster."""
+    try:
+        parker.release()
+    except RuntimeError:
+        return False
+    return True
 
 
 class WaitLists:
@@ -159,7 +169,7 @@ class Waitable(Protocol):
     """A state somebody can wait on: its lock, and what goes with letting go of it."""
 
     @property
-    def lock(self) -> _thread.LockType:
+    def lock(self) -> AbstractContextManager[bool, None]:
         """Guards the state and its wait lists."""
 
     def recover_locked(self) -> None:
@@ -245,6 +255,20 @@ def taken_lock() -> _thread.LockType:
     parker = _sync.Lock()
     parker.acquire()
     return parker
+
+
+def check_may_wait(lock: _thread.RLock) -> None:
+    """Refuse to sleep while this thread holds the lock of what it would wait for.
+
+    Raises:
+        RuntimeError: a signal handler interrupted its own thread inside that lock.
+    """
+    if _sync.owns(lock):
+        msg = (
+            "cannot wait: this signal handler interrupted a call on the same object,"
+            " which cannot go on until the handler returns; use timeout=0"
+        )
+        raise RuntimeError(msg)
 
 
 def wait_for(

@@ -37,10 +37,14 @@ class QueueConnection(Connection[Messages]):
         """Do what the table says of a send by ``side`` now."""
         peer = self.peer_of(side)
         verdict = self.send_verdict(side, waited=waited)
-        if verdict is Verdict.DO:
-            if not self._store_locked(peer, message, waited_ns):
+        while verdict is Verdict.DO:
+            if self._store_locked(peer, message, waited_ns):
+                return verdict
+            if not self.flows[peer].buffer.ended:
                 return Verdict.WAIT  # somebody without the lock took the last slot
-        elif verdict is Verdict.DROP:
+            # A signal handler has hung up since the look into the table.
+            verdict = self.send_verdict(side, waited=waited)
+        if verdict is Verdict.DROP:
             self.flows[peer].half += 1
             self.note(
                 Operation.DROP,
@@ -64,9 +68,19 @@ class QueueConnection(Connection[Messages]):
         self.refresh_locked(peer)
         return stored
 
-    def take_locked(self, side: Side, waited_ns: int) -> bytes | None:
-        """Remove the oldest message for ``side``; None if there is none after all."""
-        item = self.flows[side].buffer.pull_locked()
+    def take_locked(
+        self, side: Side, waited_ns: int, only: Message | None = None
+    ) -> bytes | None:
+        """Remove the oldest message for ``side``; None if there is none after all.
+
+        only: what `head_locked` has returned; None also if that is not the oldest now.
+        """
+        buffer = self.flows[side].buffer
+        item = only
+        if only is None:
+            item = buffer.pull_locked()
+        elif not buffer.pull_only_locked(only):
+            item = None
         self.refresh_locked(side)
         if item is None:
             return None
@@ -131,7 +145,6 @@ class QueueConnection(Connection[Messages]):
                     reason=Reason.INTERRUPTED,
                 )
 
-    def next_size_locked(self, side: Side) -> int:
-        """Return the bytes of the oldest message for ``side``, which must be there."""
-        head = self.flows[side].buffer.peek_locked()
-        return len(head[1] if isinstance(head, tuple) else head)
+    def head_locked(self, side: Side) -> Message | None:
+        """Return the oldest message for ``side``, which stays; None without one."""
+        return self.flows[side].buffer.peek_locked()

@@ -35,7 +35,9 @@ class Readiness:
         if readable and not self._readable:
             os.eventfd_write(self.fd, 1)
         elif self._readable and not readable:
-            os.eventfd_read(self.fd)
+            # Empty if a signal handler has read it since.
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self.fd)
         self._readable = readable
 
     def restore_locked(self, *, readable: bool) -> None:

@@ -22,7 +22,7 @@ __all__ = ["Reception", "Take"]
 T = TypeVar("T")
 
 # Done under the lock once something is here: which side, and how long it has waited.
-# None stands for nothing, where somebody without the lock was faster: it waits on.
+# None stands for nothing, where somebody without the lock was faster.
 Take = Callable[["Side", int], T | None]
 
 # How a receive that had to wait ended; None is an exception that struck.
@@ -66,11 +66,13 @@ class Reception(Generic[T]):
         """Take what is there; under the lock."""
         connection, side = self._connection, self._side
         verdict = connection.receive_verdict(side)
-        if verdict is Verdict.DO:
+        while verdict is Verdict.DO:
             self.taken = self._take(side, waited_ns)
-            if self.taken is None:
-                return Verdict.WAIT
-        elif verdict is Verdict.REFUSE:
+            if self.taken is not None:
+                return verdict
+            # Somebody without the lock was faster, or a signal handler; or one hung up.
+            verdict = connection.receive_verdict(side)
+        if verdict is Verdict.REFUSE:
             connection.see_close_locked(side)
         elif self._waits and not self._told_begin:
             self._told_begin = True

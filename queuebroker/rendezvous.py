@@ -261,8 +261,11 @@ class RdVMap:
 
     def count(self, state: RdVState, kind: Kind) -> dict[int, int]:
         """Return how many wait in a state, by port (QB-BOOK-2)."""
-        return {
-            port: len(waiting)
-            for (of_kind, port), waiting in self._waiting.items()
-            if of_kind is kind and waiting[0].state is state
-        }
+        counts: dict[int, int] = {}
+        for (of_kind, port), waiting in self._waiting.items():
+            # Each by itself: a signal handler may look in the middle of a match.
+            if of_kind is kind and (
+                count := sum(rdv.state is state for rdv in waiting)
+            ):
+                counts[port] = count
+        return counts

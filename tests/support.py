@@ -14,9 +14,11 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
+from queuebroker import _sync
 from tests.watchdog import LIMIT_S, show_stacks
 
 if TYPE_CHECKING:
+    import _thread
     from collections.abc import Callable, Iterator
     from types import TracebackType
     from typing import Self
@@ -27,6 +29,7 @@ __all__ = [
     "Sequencer",
     "Threads",
     "switch_interval",
+    "taken",
     "until",
 ]
 
@@ -34,6 +37,14 @@ _LOOK_S = 0.001
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def taken(lock: _thread.RLock) -> bool:
+    """Whether any thread holds a lock that its owner could take again."""
+    if _sync.owns(lock) or not lock.acquire(blocking=False):
+        return True
+    lock.release()
+    return False
 
 
 class Running(Generic[T]):

@@ -161,6 +161,8 @@ class SocketConnection(QueueConnection):
             strict=(strict, strict),
             watch=watch,
         )
+        # A signal handler cannot speak in the middle of a frame.
+        self.sole = True
         self.link: Link = link
         self.side: Side = side
         self._inbox: Inbox = inward.buffer
@@ -330,8 +332,10 @@ class SocketConnection(QueueConnection):
         self.link.flush_locked()
         self.outbound.wake_locked()
 
-    def take_locked(self, side: Side, waited_ns: int) -> bytes | None:
-        message = super().take_locked(side, waited_ns)
+    def take_locked(
+        self, side: Side, waited_ns: int, only: Message | None = None
+    ) -> bytes | None:
+        message = super().take_locked(side, waited_ns, only)
         if message is not None:
             self.took_locked(1)
         return message
@@ -380,7 +384,7 @@ class SocketConnection(QueueConnection):
         if actor == self.side:
             super().note(operation, actor, receiver, **told)
 
-    def forsake(self, lock: _thread.LockType) -> None:
+    def forsake(self, lock: _thread.RLock) -> None:
         """Lose the peer, because the driver is gone; ``lock`` is a new one."""
         self.lock = lock
         self.inbox.lock = self.outbound.lock = lock

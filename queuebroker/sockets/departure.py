@@ -107,6 +107,7 @@ class Departure:
 
     def begin(self, rdv: RdV) -> None:
         """Enlist the call and dial; see `queuebroker.meeting.begin`."""
+        self._manager.check_not_within("connect")
         with self._manager.lock:
             if rdv.caller.closed:
                 rdv.reason = Reason.BROKER_CLOSED
@@ -116,6 +117,7 @@ class Departure:
             rdv.begun = True
             rdv.target.waiting.add(rdv)
             rdv.caller.departing[rdv] = None
+        self._manager.settle()
         self._dial()
 
     def cancel(self) -> None:
@@ -243,6 +245,7 @@ class Departure:
                 rdv.caller.departing.pop(rdv, None)
                 rdv.target.waiting.remove(rdv)
                 rdv.wake()
+        self._manager.settle()
         if not met:
             end.disconnect()
 
@@ -318,3 +321,4 @@ class Departure:
         with self._manager.lock:
             if self._rdv.waiting:
                 withdraw_locked(self._rdv, reason)
+        self._manager.settle()

@@ -105,7 +105,7 @@ class Link:
         takes_fds: bool = False,
         farewell_s: float | None = None,
     ) -> None:
-        self.lock: _thread.LockType = _sync.Lock()
+        self.lock: _thread.RLock = _sync.RLock()
         self.socket: Socket = socket
         self.protocol: Protocol = protocol
         self.driver: Driver = driver
@@ -196,7 +196,7 @@ class Link:
 
     def forsake(self) -> None:
         """Let go of the socket without a word: nobody turns the driver any more."""
-        self.lock = _sync.Lock()
+        self.lock = _sync.RLock()
         self.closed = True
         self.socket.close()
         self._close_fds_locked()

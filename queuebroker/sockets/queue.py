@@ -88,6 +88,8 @@ class SocketMessageQueue(LockedMessageQueue):
                 return
         if timeout is not None and not (type(timeout) is int and timeout == 0):
             deadline_after(timeout)  # a wrong one is an error in every state
+        if connection.lock._is_owned():  # type: ignore[attr-defined]  # as `_sync.owns`
+            connection.check_not_within("send")
         try:
             with connection.lock:
                 try:
@@ -140,6 +142,8 @@ class SocketMessageQueue(LockedMessageQueue):
         link = connection.link
         deadline = None if timeout is None else deadline_after(timeout)
         leads = False
+        if connection.lock._is_owned():  # type: ignore[attr-defined]  # as `_sync.owns`
+            connection.check_not_within("receive")
         try:
             with connection.lock:
                 try:
@@ -193,6 +197,7 @@ class SocketMessageQueue(LockedMessageQueue):
         # What is here already needs no wait and no verdict.
         if timeout == 0 and type(limit) is int and limit > 0:
             connection = self._far
+            connection.check_not_within("receive")
             taken = connection.critical(lambda: connection.grab_run_locked(limit))
             if taken:
                 return taken
@@ -306,7 +311,7 @@ class SocketMessageQueue(LockedMessageQueue):
     def stats(self) -> Stats:
         connection = self._far
         outward, inward = connection.flows[1 - self._side], connection.flows[self._side]
-        return connection.critical(
+        return connection.read(
             lambda: Stats(
                 sent=outward.accepted + outward.half + connection.outbound.lost,
                 received=inward.received,
@@ -323,6 +328,7 @@ class SocketMessageQueue(LockedMessageQueue):
         True also if there is no peer any more; False if the time passed first.
         """
         connection = self._far
+        connection.check_not_within("ping")
         number = connection.critical(self._ask_locked)
         if not number:
             return True

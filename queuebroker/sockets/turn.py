@@ -61,7 +61,7 @@ class Turn:
         "spoke",
     )
 
-    def __init__(self, descriptor: int, driver: Driver, lock: _thread.LockType) -> None:
+    def __init__(self, descriptor: int, driver: Driver, lock: _thread.RLock) -> None:
         self._descriptor = descriptor
         self._driver = driver
         self._lock = lock
@@ -177,7 +177,7 @@ class Turn:
             self.sleeper.detach(at)
             self._driver.return_sleeper(self.sleeper)
 
-    def forsake(self, lock: _thread.LockType) -> None:
+    def forsake(self, lock: _thread.RLock) -> None:
         """End, since nobody turns the driver any more; ``lock`` is a new one."""
         self._lock = lock
         self.over = True

@@ -207,6 +207,7 @@ STAND_INS: Final[dict[Any, Any]] = {
     _thread.allocate_lock: _Lock,
     threading.Lock: _Lock,
     threading.RLock: _rlock,
+    _thread.RLock: _RLock,
     threading.current_thread: threads.current_thread,
     threading.main_thread: threads.main_thread,
     threading.enumerate: threads.enumerate_threads,

@@ -95,8 +95,7 @@ SEEN_ELSEWHERE = (
             ),
             Edit(
                 "parking.py",
-                "                if parker.locked():\n"
-                "                    parker.release()\n"
+                "                if parker.locked() and _released(parker):\n"
                 "                    break\n",
                 "                pass\n",
             ),
@@ -117,9 +116,9 @@ SEEN_ELSEWHERE = (
             *_ONE_AT_A_TIME,
             Edit(
                 "end.py",
-                "        connection.critical(lambda: connection.close_locked(",
+                "        self._connection.disconnect(self._side, error, reason)\n",
                 "        with self._busy:\n"
-                "            connection.critical(lambda: connection.close_locked(",
+                "            self._connection.disconnect(self._side, error, reason)\n",
             ),
         ),
     ),
@@ -130,7 +129,9 @@ SEEN_ELSEWHERE = (
         (
             Edit(
                 "reception.py",
+                "        connection, side = self._connection, self._side\n"
                 "        verdict = connection.receive_verdict(side)\n",
+                "        connection, side = self._connection, self._side\n"
                 "        verdict = connection.receive_verdict(side)\n"
                 "        if self._told_begin and verdict is Verdict.REFUSE:\n"
                 "            if not connection.closed[side]:\n"
@@ -257,8 +258,10 @@ SEEN_ELSEWHERE = (
         (
             Edit(
                 "broker_manager.py",
+                "    def find_locked(self, name: str) -> Broker | None:\n"
                 '        """Return the live broker of that name, None if there is none."""\n'
                 "        return self._brokers.get(name)\n",
+                "    def find_locked(self, name: str) -> Broker | None:\n"
                 "        for known, broker in self._brokers.items():\n"
                 "            if known is name:\n"
                 "                return broker\n"

@@ -21,6 +21,7 @@ from specs.models import queue as rules
 from specs.models.answers import Ending
 from tests.pairs import look_away, queue_pair
 from tests.queuebroker.statuses import STATUS_OF
+from tests.support import taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -118,7 +119,7 @@ def test_no_event_moves_a_state_back() -> None:
 def _connection(
     *, capacity: int = 2, watch: Watch | None = None, strict: bool = False
 ) -> QueueConnection:
-    lock = _sync.Lock()
+    lock = _sync.RLock()
     flows = (
         Flow(CircularBufferQueue[Message](capacity, lock=lock)),
         Flow(CircularBufferQueue[Message](capacity, lock=lock)),
@@ -255,7 +256,7 @@ def test_a_finalizer_closes_at_once_if_the_lock_is_free() -> None:
 
     assert connection.status(0) is Status.DISCONNECTED
     assert connection.deferred == []
-    assert not connection.lock.locked()
+    assert not taken(connection.lock)
 
 
 def test_a_finalizer_leaves_a_note_if_the_lock_is_taken() -> None:
@@ -302,12 +303,12 @@ def test_an_observer_is_told_the_senders_number_and_who_receives() -> None:
 
 
 @pytest.mark.parametrize("observed", [False, True])
-def test_the_size_of_the_next_message_is_known_before_it_is_taken(
+def test_the_next_message_is_known_before_it_is_taken(
     observed: bool,
 ) -> None:
     watch = (lambda *_: None) if observed else None
     connection = _connection(watch=watch)  # type: ignore[arg-type] # a Watch is a callable
     connection.send_locked(0, b"four")
 
-    assert connection.next_size_locked(1) == 4
+    assert connection.head_locked(1) == ((1, b"four") if observed else b"four")
     assert connection.take_locked(1, 0) == b"four"

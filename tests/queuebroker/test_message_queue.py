@@ -32,6 +32,7 @@ from specs.models.answers import Answer, Ending
 from specs.models.queue import QueuePair
 from tests.pairs import queue_pair
 from tests.queuebroker.statuses import STATUS_OF
+from tests.support import taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -203,7 +204,7 @@ class TwoEnds(RuleBasedStateMachine):
             assert not flow.buffer.arrived, "somebody waits who never waits"
             buffer = flow.buffer
             assert len(buffer) + buffer.free_slots() == buffer.capacity
-        assert not connection.lock.locked()
+        assert not taken(connection.lock)
         assert connection.deferred == []
 
 

@@ -24,6 +24,7 @@ from queuebroker import _sync
 from queuebroker.parking import PENDING, Pending, WaitList, wait_for
 from specs.clauses import clause
 from tests.strikes import Blow, everywhere
+from tests.support import taken
 
 if TYPE_CHECKING:
     import _thread
@@ -124,22 +125,22 @@ class Scene:
     naps: list[Callable[[], bool]]
     open: bool = False
     roused: int = 0
-    lock: _thread.LockType = attrs.field(factory=_sync.Lock)
+    lock: _thread.RLock = attrs.field(factory=_sync.RLock)
     waiters: WaitList = attrs.field(factory=WaitList)
     deadlines: list[float | None] = attrs.field(factory=list)
     wish: bool = False
 
     def recover_locked(self) -> None:
-        assert self.lock.locked()
+        assert taken(self.lock)
         self.roused += 1
         self.waiters.wake_all()
 
     def settle(self) -> None:
-        assert not self.lock.locked()
+        assert not taken(self.lock)
         self.wish = False
 
     def attempt(self) -> str | Pending:
-        assert self.lock.locked(), "looked at without the lock"
+        assert taken(self.lock), "looked at without the lock"
         return "in" if self.open else PENDING
 
     def park(
@@ -148,7 +149,7 @@ class Scene:
         predicate: Callable[[], bool],
         deadline: float | None,
     ) -> bool:
-        assert not self.lock.locked(), "sleeps under the lock of the state"
+        assert not taken(self.lock), "sleeps under the lock of the state"
         assert parker.locked(), "sleeps on a lock it has not taken"
         assert self.waiters, "sleeps without being listed"
         assert predicate() == self.open
@@ -243,7 +244,7 @@ def test_an_interrupted_sleeper_withdraws_and_makes_everybody_look(
     with pytest.raises(error):
         scene.wait()
 
-    assert not scene.lock.locked()
+    assert not taken(scene.lock)
     assert scene.roused
     assert not other.locked(), "the wake-up it may have been given is lost"
     scene.waiters.leave(other)
@@ -257,6 +258,6 @@ def test_an_attempt_that_raises_leaves_nobody_listed(scene: Scene) -> None:
     with pytest.raises(ZeroDivisionError):
         wait_for(scene, scene.waiters, broken, lambda: True, None)
 
-    assert not scene.lock.locked()
+    assert not taken(scene.lock)
     assert scene.roused
     assert not scene.waiters

@@ -8,9 +8,11 @@ models say they hold; the others are about how calls ended, and a program asks f
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+from queuebroker import _sync
 from queuebroker import broker as broker_module
 from queuebroker.observer import Reason
 from queuebroker.parking import Parker, WaitList
@@ -32,10 +34,10 @@ _DOWN = (Status.CONNECTED, Status.HALF_DISCONNECTED, Status.DISCONNECTED)
 class CheckedLock:
     """Stands for a lock: before it is let go, ``check`` must be content."""
 
-    def __init__(self, lock: _thread.LockType, check: Callable[[], None]) -> None:
+    def __init__(self, lock: _thread.RLock, check: Callable[[], None]) -> None:
         self._lock = lock
         self._check = check
-        self.locked = lock.locked
+        self._is_owned = partial(_sync.owns, lock)
         self.acquire = lock.acquire
 
     def __enter__(self) -> bool:

@@ -24,6 +24,7 @@ from tests.meetings import nobody_waits
 from tests.pairs import look_away, queue_pair
 from tests.spec.stepped_loop import SteppedLoop, stepped_loop
 from tests.strikes import Blow, everywhere
+from tests.support import taken
 from tests.traffic import fits
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def test_an_interrupt_anywhere_in_a_receive_lets_nobody_sleep_on(
 
             struck(lambda: driven(loop, call, act))
 
-            assert not left._connection.lock.locked()
+            assert not taken(left._connection.lock)
             loop.run()
             for other in others:
                 assert left.pending == 0 or other.done()
@@ -177,7 +178,7 @@ def test_an_interrupt_anywhere_in_a_meeting_leaves_no_ghost(accepts: bool) -> No
             struck(lambda: got.append(driven(loop, call, act)))
             loop.run()
 
-            assert not manager.lock.locked()
+            assert not taken(manager.lock)
             for task in theirs:
                 if not task.done():
                     assert not got
@@ -284,7 +285,7 @@ def _struck_once(act: Callable[..., Any], late: bool) -> Callable[..., Any]:
 
 def assert_sound(left: MessageQueue, right: MessageQueue) -> None:
     """Check that nobody is listed, and that both ways carry what they should."""
-    assert not left._connection.lock.locked()
+    assert not taken(left._connection.lock)
     for sender, receiver in ((left, right), (right, left)):
         buffer = receiver._connection.flows[receiver._side].buffer
         assert (len(buffer.arrived), len(buffer.room)) == (0, 0)

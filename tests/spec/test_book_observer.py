@@ -21,7 +21,7 @@ from specs.clauses import clause
 from tests.meetings import channels, meet, queues
 from tests.pairs import queue_pair
 from tests.records import Recorder
-from tests.support import Threads
+from tests.support import Threads, taken
 from tests.traffic import tried
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def test_an_observer_is_called_inside_the_critical_section() -> None:
         lock = locks[1] if channel and len(locks) > 1 else locks[0] if locks else None
         if operation in (Operation.ACCEPT_END, Operation.CONNECT_END):
             lock = locks[0]
-        held.add((operation, lock is not None and lock.locked()))
+        held.add((operation, lock is not None and taken(lock)))
 
     with BrokerManager(observer=observer) as manager:
         locks.append(manager.lock)

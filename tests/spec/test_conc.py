@@ -212,10 +212,10 @@ class CountingLock:
     most: ClassVar[Counter[int]] = Counter()
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.acquire = self._lock.acquire
         self.release = self._lock.release
-        self.locked = self._lock.locked
+        self._is_owned = partial(_sync.owns, self._lock)
 
     def __enter__(self) -> None:
         depth = getattr(self.held, "depth", 0) + 1
@@ -234,7 +234,7 @@ def test_no_two_states_are_ever_locked_together(
     observed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A connection has one lock at most, and no lock is held while taking another."""
-    monkeypatch.setattr(_sync, "Lock", CountingLock)
+    monkeypatch.setattr(_sync, "RLock", CountingLock)
     monkeypatch.setattr(CountingLock, "most", Counter())
     manager = BrokerManager(observer=(lambda *_: None) if observed else None)
 

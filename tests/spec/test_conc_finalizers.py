@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -19,6 +20,7 @@ from queuebroker import (
     DisconnectedQueueError,
     Operation,
     QueueBrokerError,
+    Reason,
     _sync,
     pairing,
 )
@@ -308,7 +310,7 @@ class _Unlocking:
     def __init__(self, lock: Any, held: list[object]) -> None:
         self._lock, self._held = lock, held
         self.acquire, self.release = lock.acquire, lock.release
-        self.locked = lock.locked
+        self._is_owned = partial(_sync.owns, lock)
 
     def __enter__(self) -> None:
         self._lock.__enter__()
@@ -326,7 +328,7 @@ def test_who_does_a_finalizers_wish_looks_once_more_after_that() -> None:
     left.send(b"keeps the peer half-disconnected")
     connection = left._connection
     with left:
-        connection.deferred.append(0)
+        connection.deferred.append((0, None, Reason.COLLECTED))
         connection.lock = _Unlocking(connection.lock, [right])  # type: ignore[assignment]  # it does what is asked of it
         del right
 

@@ -22,7 +22,7 @@ from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.pairs import channel_pair, queue_pair
 from tests.strikes import Blow, everywhere
-from tests.support import Threads, until
+from tests.support import Threads, taken, until
 from tests.traffic import fill, fits
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def test_an_interrupt_anywhere_in_a_call_costs_no_place(name: str) -> None:
 
             struck(lambda: QUEUE_CALLS[name](left, right))
 
-            assert not left._connection.lock.locked()
+            assert not taken(left._connection.lock)
             for sender, receiver in ((left, right), (right, left)):
                 room = 3 - receiver.pending
                 assert fits(sender) == room
@@ -181,7 +181,7 @@ def test_an_interrupt_anywhere_in_a_channel_costs_no_byte_of_room(name: str) -> 
 
             struck(lambda: CHANNEL_CALLS[name](left, right))
 
-            assert not left._connection.lock.locked()
+            assert not taken(left._connection.lock)
             for writer, reader in ((left, right), (right, left)):
                 room = 5 - reader.pending
                 assert not room or writer.write(bytes(9)) == room
@@ -202,7 +202,7 @@ def test_an_interrupted_disconnect_can_be_repeated() -> None:
             struck(left.disconnect)
             left.disconnect()
 
-            assert not left._connection.lock.locked()
+            assert not taken(left._connection.lock)
             assert (left.closed, right.closed, left.pending) == (True, True, 0)
             with pytest.raises(DisconnectedError):
                 right.receive()

@@ -20,7 +20,7 @@ from tests.meetings import meet
 from tests.pairs import loose_queue_pair
 from tests.processes import run
 from tests.strikes import Blow, everywhere
-from tests.support import Threads, until
+from tests.support import Threads, taken, until
 from tests.traffic import fill
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def test_a_finalizer_that_is_struck_lets_go_of_the_lock() -> None:
         left, right = loose_queue_pair()
         struck(lambda: left._connection.finalize(0))
 
-        assert not left._connection.lock.locked()
+        assert not taken(left._connection.lock)
         right.disconnect()
         left.disconnect()
 

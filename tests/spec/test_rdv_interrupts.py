@@ -23,7 +23,7 @@ from queuebroker import (
 from specs.clauses import clause
 from tests.meetings import nobody_waits
 from tests.strikes import Blow, everywhere
-from tests.support import Threads, until
+from tests.support import Threads, taken, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ def test_an_interrupt_anywhere_in_a_lonely_call_leaves_no_trace(role: str) -> No
 
             struck(call)
 
-            assert not manager.lock.locked()
+            assert not taken(manager.lock)
             nobody_waits(a, b)
             accept = threads.start(b.accept, 1)
             with a.connect("b", 1, required=True) as right, accept.result() as left:
@@ -81,7 +81,7 @@ def test_an_interrupt_anywhere_in_a_match_leaves_no_silent_peer(accepts: bool) -
                 warnings.simplefilter("ignore", ResourceWarning)
                 struck(lambda: mine().disconnect())
 
-            assert not manager.lock.locked()
+            assert not taken(manager.lock)
             until(
                 lambda: opposite.done or len(b._broker.waiting) == 1,
                 "the opposite is nowhere",
@@ -125,7 +125,7 @@ def test_an_interrupted_close_can_be_repeated(way: str) -> None:
             WAYS[way](b)
 
             threads.join()
-        assert not manager.lock.locked()
+        assert not taken(manager.lock)
         nobody_waits(a, b)
         assert manager.get("b") is None
 

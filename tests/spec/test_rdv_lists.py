@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker import MessageQueue, QueueBroker, QueueBrokerError
+from queuebroker import MessageQueue, QueueBroker, QueueBrokerError, _sync
 from queuebroker.rendezvous import RdVState
 from queuebroker.testing import explore
 from specs.clauses import clause
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 class CheckingLock:
     """Stands for a manager's lock: whenever it is let go, the lists must be sound."""
 
-    def __init__(self, lock: _thread.LockType, brokers: list[QueueBroker]) -> None:
+    def __init__(self, lock: _thread.RLock, brokers: list[QueueBroker]) -> None:
         self._lock = lock
+        self._is_owned = partial(_sync.owns, lock)
         self._brokers = brokers
         self.looks = 0
 
@@ -39,10 +41,6 @@ class CheckingLock:
                 check_lists(broker)
         finally:
             self._lock.release()
-
-    def locked(self) -> bool:
-        """As the lock itself."""
-        return self._lock.locked()
 
 
 def check_lists(broker: QueueBroker) -> None:

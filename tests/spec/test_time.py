@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import threading
 from contextlib import ExitStack
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -117,10 +118,11 @@ class _AnnouncedLock:
     """A lock that tells of a thread that is about to wait for it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.wanted = threading.Event()
 
-        self.acquire, self.locked = self._lock.acquire, self._lock.locked
+        self.acquire = self._lock.acquire
+        self._is_owned = partial(_sync.owns, self._lock)
 
     def __enter__(self) -> bool:
         self.wanted.set()
@@ -137,7 +139,7 @@ def test_a_poll_waits_for_who_is_at_it(
 ) -> None:
     """Empty or full with an operation in flight, timeout 0 answers after that."""
     with monkeypatch.context() as patched:
-        patched.setattr(_sync, "Lock", _AnnouncedLock)
+        patched.setattr(_sync, "RLock", _AnnouncedLock)
         left, right = loose_queue_pair(capacity=1)
     connection = left._connection
     lock: Any = connection.lock

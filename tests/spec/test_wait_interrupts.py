@@ -17,7 +17,7 @@ from queuebroker import (
 from specs.clauses import clause
 from tests.pairs import look_away, queue_pair
 from tests.strikes import Blow, everywhere
-from tests.support import Running, Threads, until
+from tests.support import Running, Threads, taken, until
 from tests.traffic import fits
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _listed(end: MessageQueue) -> int:
 def _sound(sender: MessageQueue, receiver: MessageQueue) -> None:
     """Check that nobody is listed, the lock is free, and every place is there."""
     assert _listed(receiver) == 0
-    assert not receiver._connection.lock.locked()
+    assert not taken(receiver._connection.lock)
     room = 3 - receiver.pending
     assert fits(sender) == room
     assert len(receiver.receive_many()) == 3

@@ -8,6 +8,7 @@ from __future__ import annotations
 from tests.mutants.ours.arguments import ARGUMENTS
 from tests.mutants.ours.connections import CONNECTIONS
 from tests.mutants.ours.ends import ENDS
+from tests.mutants.ours.handlers import HANDLERS
 from tests.mutants.ours.meeting import MEETING
 from tests.mutants.ours.states import STATES
 from tests.mutants.ours.waiting import WAITING
@@ -20,7 +21,7 @@ WITHOUT: dict[str, str] = {}
 # By number: ``--by-clause`` takes the first one that names a clause.
 OURS = tuple(
     sorted(
-        (*MEETING, *ARGUMENTS, *STATES, *ENDS, *CONNECTIONS, *WAITING),
+        (*MEETING, *ARGUMENTS, *STATES, *ENDS, *CONNECTIONS, *WAITING, *HANDLERS),
         key=lambda mutant: int(mutant.id[1:]),
     )
 )

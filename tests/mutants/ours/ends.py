@@ -36,10 +36,7 @@ _OWNED = (
     ),
 )
 
-_DISCONNECTS = (
-    "        connection.critical("
-    "lambda: connection.close_locked(self._side, error, reason))\n"
-)
+_DISCONNECTS = "        self._connection.disconnect(self._side, error, reason)\n"
 
 ENDS = (
     Mutant(
@@ -129,8 +126,7 @@ ENDS = (
                 "end.py",
                 _DISCONNECTS,
                 "        def later():\n"
-                "            with connection.lock:\n"
-                "                connection.close_locked(self._side, error, reason)\n"
+                "            self._connection.disconnect(self._side, error, reason)\n"
                 "        from queuebroker import _sync\n"
                 "        _sync.Thread(target=later, daemon=True).start()\n",
             ),

@@ -134,10 +134,10 @@ MEETING = (
         (
             Edit(
                 "broker_manager.py",
-                "        for connection in connections:\n"
+                "        for connection in list(self._connections.values()):\n"
                 "            connection.close_both()\n",
                 "        with self.lock:\n"
-                "            for connection in connections:\n"
+                "            for connection in list(self._connections.values()):\n"
                 "                connection.close_both()\n",
             ),
         ),

@@ -15,12 +15,9 @@ WAITING = (
             Edit(
                 "parking.py",
                 "                if parker.locked():\n"
-                "                    parker.release()\n"
-                "            self._review()\n",
-                "                if parker.locked():\n"
-                "                    parker.release()\n"
-                "                    break\n"
-                "            self._review()\n",
+                "                    _released(parker)\n",
+                "                if parker.locked() and _released(parker):\n"
+                "                    break\n",
             ),
             Edit(
                 "sleepers.py",
@@ -62,9 +59,11 @@ WAITING = (
         (
             Edit(
                 "circular_buffer.py",
-                "        self._pulled += 1\n        self.wake_locked()\n",
+                "        self._pulled += 1\n        self.wake_locked()\n"
+                "        return message\n",
                 "        self._pulled += 1\n"
-                "        if self.room:\n            self.room.wake_one()\n",
+                "        if self.room:\n            self.room.wake_one()\n"
+                "        return message\n",
             ),
         ),
     ),

@@ -1,0 +1,375 @@
+"""QB-CONC-10: a signal handler calls what does not wait, in the middle of anything.
+
+The handler runs at every point of every call (`tests.handlers`), on the end that its
+thread is at work on; what came of both calls must be what one of the two orders gives.
+Real signals are in `test_conc_signals`.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from queuebroker import (
+    BrokerManager,
+    MessageQueue,
+    Operation,
+    QueueBroker,
+    QueueBrokerError,
+)
+from queuebroker.fast_queue import FastMessageQueue
+from specs.clauses import clause
+from tests import pairs
+from tests.handlers import Interruption, everywhere_handled
+from tests.spec.test_rdv_lists import check_lists
+from tests.support import Threads, taken, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queuebroker import Channel
+
+    Call = Callable[[MessageQueue, MessageQueue], object]
+    ByteCall = Callable[[Channel, Channel], object]
+
+CAPACITY = 2
+
+# Messages go from left to right.
+CALLS: dict[str, Call] = {
+    "send": lambda left, right: left.send(b"m", timeout=0),
+    "receive": lambda left, right: right.receive(timeout=0),
+    "receive_into": lambda left, right: bytes(
+        (buffer := bytearray(4))[: right.receive_into(buffer, timeout=0)]
+    ),
+    "receive_many": lambda left, right: tuple(right.receive_many(1, timeout=0)),
+    "stats": lambda left, right: left.stats(),
+    "disconnect": lambda left, right: left.disconnect(),
+    "disconnect with error": lambda left, right: left.disconnect(ValueError("m")),
+    "peer disconnects": lambda left, right: right.disconnect(),
+}
+
+HANDLERS: dict[str, Call] = {
+    "send_nowait": lambda left, right: left.send_nowait(b"h"),
+    "receive_nowait": lambda left, right: right.receive_nowait(),
+    "stats": lambda left, right: right.stats(),
+    "disconnect": lambda left, right: left.disconnect(),
+    "peer disconnects": lambda left, right: right.disconnect(),
+}
+
+KINDS = ("fresh", "open", "locked")
+
+
+def outcome(call: Callable[[], object]) -> object:
+    """What a call returned, or the kind of exception that it raised."""
+    try:
+        return call()
+    except QueueBrokerError as error:
+        return type(error).__name__
+
+
+def left_behind(left: Any, right: Any) -> list[object]:
+    """What can be seen of a connection afterwards, to the last message."""
+    seen: list[object] = [left.status, right.status, left.stats(), right.stats()]
+    seen += [outcome(right.receive_nowait) for _ in range(CAPACITY + 1)]
+    seen += [outcome(lambda: left.send_nowait(b"z")) for _ in range(CAPACITY + 1)]
+    seen += [outcome(right.receive_nowait) for _ in range(CAPACITY + 1)]
+    return [*seen, left.stats(), right.stats(), left.status, right.status]
+
+
+def one_after_the_other(
+    make: Callable[[ExitStack], tuple[Any, Any]], calls: list[Call], *, swapped: bool
+) -> tuple[object, ...]:
+    """What two calls come to, and leave behind, in one order."""
+    with ExitStack() as stack:
+        left, right = make(stack)
+        results = {}
+        for each in (1, 0) if swapped else (0, 1):
+            results[each] = outcome(partial(calls[each], left, right))
+        return results[0], results[1], left_behind(left, right)
+
+
+@clause("QB-CONC-10", "QB-FIFO-1", "QB-BUF-3")
+@pytest.mark.parametrize("unread", range(CAPACITY + 1))
+@pytest.mark.parametrize("handled", HANDLERS)
+@pytest.mark.parametrize("called", CALLS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_handler_anywhere_in_a_call_is_before_it_or_after_it(
+    kind: str, called: str, handled: str, unread: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results, order, capacity, books and status are those of one of the two orders."""
+    monkeypatch.setattr(pairs, "STAGE", kind if kind != "locked" else "open")
+
+    def make(stack: ExitStack) -> tuple[Any, Any]:
+        if kind == "locked":
+            monkeypatch.setattr("queuebroker.pairing.LOCKED", True)
+        left, right = stack.enter_context(pairs.queue_pair(CAPACITY))
+        assert isinstance(left, FastMessageQueue) is (kind != "locked")
+        for number in range(unread):
+            left.send(b"%d" % number)
+        return left, right
+
+    calls = [CALLS[called], HANDLERS[handled]]
+    expected = [one_after_the_other(make, calls, swapped=s) for s in (False, True)]
+
+    def case(struck: Interruption) -> None:
+        with ExitStack() as stack:
+            left, right = make(stack)
+            results: list[object] = []
+            handlings: list[object] = []
+
+            struck(
+                lambda: results.append(outcome(lambda: calls[0](left, right))),
+                lambda: handlings.append(outcome(lambda: calls[1](left, right))),
+            )
+
+            assert not taken(left._connection.lock)
+            if not handlings:
+                return
+            seen = (results[0], handlings[0], left_behind(left, right))
+            assert seen in expected
+
+    everywhere_handled(case)
+
+
+BYTE_CALLS: dict[str, ByteCall] = {
+    "write": lambda left, right: left.write(b"mno", timeout=0),
+    "read": lambda left, right: bytes(
+        (buffer := bytearray(2))[: right.read(buffer, timeout=0)]
+    ),
+    "stats": lambda left, right: left.stats(),
+    "disconnect": lambda left, right: left.disconnect(),
+    "peer disconnects": lambda left, right: right.disconnect(),
+}
+
+
+def bytes_left_behind(left: Channel, right: Channel) -> list[object]:
+    """What can be seen of a channel afterwards, to the last byte."""
+
+    def drained() -> object:
+        buffer = bytearray(9)
+        return bytes(buffer[: right.read(buffer, timeout=0)])
+
+    seen: list[object] = [left.status, right.status, left.stats(), right.stats()]
+    seen += [outcome(drained), outcome(lambda: left.write(b"zzzzzzzzz", timeout=0))]
+    return [*seen, outcome(drained), left.stats(), right.stats(), left.status]
+
+
+@clause("QB-CONC-10", "QB-CHAN-3", "QB-BUF-8")
+@pytest.mark.parametrize("unread", [0, 1, 3, 5])
+@pytest.mark.parametrize("handled", BYTE_CALLS)
+@pytest.mark.parametrize("called", BYTE_CALLS)
+def test_a_handler_anywhere_in_a_call_on_a_channel_is_before_it_or_after_it(
+    called: str, handled: str, unread: int
+) -> None:
+    """No byte is lost, doubled or overtaken, and the capacity is exact."""
+
+    def begun(left: Channel, right: Channel) -> None:
+        left.write(b"1234")  # so that what follows goes round the ring
+        right.read(bytearray(4))
+        if unread:
+            left.write(b"abcde"[:unread])
+
+    def in_order(first: str, second: str) -> tuple[object, object, list[object]]:
+        with pairs.channel_pair(5) as (left, right):
+            begun(left, right)
+            results = [outcome(lambda: BYTE_CALLS[first](left, right))]
+            results.append(outcome(lambda: BYTE_CALLS[second](left, right)))
+            return results[0], results[1], bytes_left_behind(left, right)
+
+    before = in_order(called, handled)
+    after = in_order(handled, called)
+    expected = [before, (after[1], after[0], after[2])]
+
+    def case(struck: Interruption) -> None:
+        with pairs.channel_pair(5) as (left, right):
+            begun(left, right)
+            results: list[object] = []
+            handlings: list[object] = []
+
+            struck(
+                lambda: results.append(
+                    outcome(lambda: BYTE_CALLS[called](left, right))
+                ),
+                lambda: handlings.append(
+                    outcome(lambda: BYTE_CALLS[handled](left, right))
+                ),
+            )
+
+            if handlings:
+                seen = (results[0], handlings[0], bytes_left_behind(left, right))
+                assert seen in expected
+
+    everywhere_handled(case)
+
+
+# Observed: what would have to be told in between is refused; a disconnect is put off.
+
+
+@clause("QB-CONC-10", "QB-BOOK-4")
+@pytest.mark.parametrize("handled", HANDLERS)
+@pytest.mark.parametrize("called", CALLS)
+def test_a_handler_anywhere_in_an_observed_call_acts_in_order_or_is_refused(
+    called: str, handled: str
+) -> None:
+    """The record balances; a refusal names the way that works; a disconnect is done."""
+
+    def case(struck: Interruption) -> None:
+        told: list[tuple[Operation, int, int]] = []
+
+        def observer(
+            operation: Operation, _number: int, direction: int, seq: int, *_: object
+        ) -> None:
+            told.append((operation, direction, seq))
+
+        with pairs.queue_pair(CAPACITY, observer=observer) as (left, right):
+            left.send(b"0")
+            refused: list[str] = []
+            ran = []
+
+            def handler() -> None:
+                ran.append(True)
+                try:
+                    outcome(lambda: HANDLERS[handled](left, right))
+                except RuntimeError as error:
+                    refused.append(str(error))
+
+            struck(lambda: outcome(lambda: CALLS[called](left, right)), handler)
+
+            if handled in ("stats", "disconnect", "peer disconnects"):
+                assert not refused
+            if ran and handled == "disconnect":
+                assert left.closed
+            if ran and handled == "peer disconnects":
+                assert right.closed
+            assert all("SimpleQueue" in text for text in refused)
+            assert not left._connection.deferred
+            while outcome(right.receive_nowait) not in (
+                "ReceiveTimeoutError",
+                "DisconnectedQueueError",
+            ):
+                pass
+        for side in (0, 1):
+            sent = [seq for op, at, seq in told if op is Operation.SEND and at == side]
+            gone = [
+                seq
+                for op, at, seq in told
+                if op in (Operation.RECEIVE, Operation.DROP) and at == side and seq
+            ]
+            assert sent == list(range(1, len(sent) + 1))
+            assert gone == sent
+
+    everywhere_handled(case)
+
+
+# The rendez-vous.
+
+MEETING_HANDLERS: dict[str, Callable[[QueueBroker, QueueBroker], object]] = {
+    "look": lambda a, b: (b.waiting_accepts(), a.outgoing(), a.manager.names()),
+    "close the caller's broker": lambda a, b: a.close(),
+    "close the other broker": lambda a, b: b.close(),
+    "close the manager": lambda a, b: a.manager.close(disconnect=True),
+    "connect": lambda a, b: a.connect("b", 2, timeout=0),
+    "accept": lambda a, b: b.accept(1, timeout=0),
+    "make a broker": lambda a, b: QueueBroker("c", manager=a.manager),
+}
+
+
+@clause("QB-CONC-10", "QB-RDV-16")
+@pytest.mark.parametrize("somebody_waits", [False, True])
+@pytest.mark.parametrize("handled", MEETING_HANDLERS)
+def test_a_handler_anywhere_in_a_meeting_leaves_sound_lists(
+    handled: str, somebody_waits: bool
+) -> None:
+    """It acts, or is refused with the way that works; a close is done by the end."""
+
+    def case(struck: Interruption) -> None:
+        with BrokerManager() as manager, Threads() as threads:
+            b, a = (QueueBroker(name, manager=manager) for name in "ba")
+            if somebody_waits:
+                accepting = threads.start(outcome, partial(b.accept, 1))
+                until(lambda: b.waiting_accepts() == {1: 1}, "nobody waits")
+            results: list[object] = []
+            handled_as: list[object] = []
+            refused: list[str] = []
+
+            def handler() -> None:
+                try:
+                    handled_as.append(outcome(partial(MEETING_HANDLERS[handled], a, b)))
+                except RuntimeError as error:
+                    refused.append(str(error))
+
+            struck(
+                lambda: results.append(
+                    outcome(partial(a.connect, "b", 1, timeout=0.0005))
+                ),
+                handler,
+            )
+
+            assert not taken(manager.lock)
+            assert not manager.deferred
+            assert all("SimpleQueue" in text for text in refused)
+            check_lists(a)
+            check_lists(b)
+            assert not a.outgoing()
+            b.close()
+            ends = [*results, *handled_as]
+            if somebody_waits:
+                ends.append(accepting.result())
+            for end in ends:
+                if isinstance(end, MessageQueue):
+                    if manager.closed:
+                        assert end.closed, "what was connected meanwhile lives on"
+                    end.disconnect()
+
+    everywhere_handled(case)
+
+
+@clause("QB-CONC-10", "QB-CONC-4")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("handled", ["send_nowait", "disconnect"])
+def test_a_handler_anywhere_in_a_send_wakes_those_who_wait(
+    kind: str, handled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two receivers wait; each gets a message, or learns of the hang-up."""
+    monkeypatch.setattr("queuebroker.pairing.LOCKED", kind == "locked")
+    monkeypatch.setattr(pairs, "STAGE", kind if kind != "locked" else "open")
+
+    def case(struck: Interruption) -> None:
+        with pairs.queue_pair(CAPACITY) as (left, right), Threads() as threads:
+            waiting = [threads.start(outcome, right.receive) for _ in range(2)]
+            arrived = right._connection.flows[1].buffer.arrived
+            until(lambda: len(arrived) == 2, "nobody waits")
+            sent: list[object] = []
+
+            struck(
+                lambda: sent.append(outcome(lambda: left.send(b"m", timeout=0))),
+                lambda: outcome(lambda: HANDLERS[handled](left, right)),
+            )
+            left.disconnect()
+
+            got = [each.result() for each in waiting]
+            assert (b"m" in got) is (sent == [None])
+            assert {*got} <= {b"m", b"h", "DisconnectedQueueError"}
+
+    everywhere_handled(case)
+
+
+@clause("QB-CONC-10")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_handler_that_would_have_to_wait_for_what_it_interrupted_is_refused(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It raises at once and names what works; outside of a call it may wait."""
+    monkeypatch.setattr("queuebroker.pairing.LOCKED", kind == "locked")
+    monkeypatch.setattr(pairs, "STAGE", kind if kind != "locked" else "open")
+
+    with pairs.queue_pair(CAPACITY) as (left, right), left._connection.lock:
+        with pytest.raises(RuntimeError, match="timeout=0"):
+            right.receive()
+        left.send_many([b"1", b"2"])
+        with pytest.raises(RuntimeError, match="timeout=0"):
+            left.send(b"3")
+        assert right.receive() == b"1"
