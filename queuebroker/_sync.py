@@ -12,6 +12,7 @@ for and can tell a lost wake-up from a deadlock.
 from __future__ import annotations
 
 import _thread
+import contextlib
 import os
 import threading
 import time
@@ -26,9 +27,11 @@ __all__ = [
     "Lock",
     "RLock",
     "Thread",
+    "at_exit_of_main",
     "current_thread",
     "get_ident",
     "glance",
+    "join",
     "may_be_struck",
     "monotonic",
     "monotonic_ns",
@@ -60,6 +63,39 @@ WAIT_S_MAX = threading.TIMEOUT_MAX
 # put a thread to sleep and to wake it on another processor.
 GLANCE_S = 2e-5
 
+# How often the end of the program looks whom it waits for, in seconds.
+EXIT_LOOK_S = 0.05
+
+
+def join(thread: threading.Thread, seconds: float) -> bool:
+    """Wait for a thread; return whether it has ended.
+
+    A seam of the explorer's, for which a task that waits in vain has no second chance.
+    """
+    thread.join(seconds)
+    return not thread.is_alive()
+
+
+def at_exit_of_main(look: Callable[[float], bool]) -> None:
+    """Call ``look(waited_s)`` while the end of the program waits for other threads.
+
+    Every `EXIT_LOOK_S` seconds, in a daemon thread, until it returns false.
+    """
+
+    def watch() -> None:
+        begun = monotonic()
+        while look(monotonic() - begun):
+            time.sleep(EXIT_LOOK_S)
+
+    def start() -> None:
+        if look(0.0):
+            threading.Thread(target=watch, daemon=True).start()
+
+    register = getattr(threading, "_register_atexit", None)
+    if register is not None:  # CPython's own, as `concurrent.futures` uses it
+        with contextlib.suppress(RuntimeError):  # the program is ending already
+            register(start)
+
 
 def may_be_struck() -> bool:
     """Whether an interrupt may come in the calling thread: only in the main one."""
@@ -68,8 +104,9 @@ def may_be_struck() -> bool:
 
 def owns(lock: _thread.RLock) -> bool:
     """Whether the calling thread holds ``lock``, which only that thread can change."""
-    owned: bool = lock._is_owned()  # type: ignore[attr-defined]  # as `Condition` asks
-    return owned
+    # As `Condition` asks. A lock that a user gave to a buffer may not know.
+    owned: Callable[[], bool] | None = getattr(lock, "_is_owned", None)
+    return owned is not None and owned()
 
 
 def glance(ready: Callable[[], bool]) -> bool:

@@ -144,7 +144,7 @@ def seconds(what: str, value: object) -> float:
     return number
 
 
-def deadline_after(timeout: float | None) -> float | None:
+def deadline_after(timeout: float | None, name: str = "timeout") -> float | None:
     """Turn a timeout in seconds into a point on the monotonic clock (QB-TIME-1).
 
     None, infinity and whatever is too long for the platform mean never.
@@ -152,9 +152,9 @@ def deadline_after(timeout: float | None) -> float | None:
     if timeout is None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-        raise wrong_type("timeout", "a number or None", timeout)
+        raise wrong_type(name, "a number or None", timeout)
     if not timeout >= 0:  # NaN is not >= 0 either
-        msg = f"timeout must be >= 0, got {timeout}"
+        msg = f"{name} must be >= 0, got {timeout}"
         raise ValueError(msg)
     if timeout > _sync.WAIT_S_MAX:
         return None

@@ -7,16 +7,21 @@ started, by `_sync`, and the explorer can take it over.
 from __future__ import annotations
 
 import inspect
+import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from queuebroker import _sync
 from queuebroker.arguments import check_callable, deadline_after, known_as, wrong_type
 from queuebroker.broker import Broker
 from queuebroker.current import as_current
+from queuebroker.end import End
 from queuebroker.queue_broker import QueueBroker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
 __all__ = ["Task"]
 
@@ -29,13 +34,23 @@ class Task:
         target: called in the thread with ``args``.
         name: of the thread, by default the broker's.
         daemon: whether the interpreter may exit while it runs.
+        warn_after: seconds after which `join`, or the end of the program, logs for what
+            a task is waited for; None for never.
 
     Raises:
-        TypeError: ``broker`` is none, or the face of one for coroutines; ``target``
-            cannot be called, or is a coroutine function, which would run nothing.
+        TypeError, ValueError: ``broker`` is none, or the face of one for coroutines;
+            ``target`` cannot be called, or is a coroutine function, which would run
+            nothing; ``warn_after`` is no number >= 0.
     """
 
-    __slots__ = ("_args", "_target", "_thread", "broker")
+    __slots__ = (
+        "_args",
+        "_exception",
+        "_target",
+        "_thread",
+        "_warn_after",
+        "broker",
+    )
 
     def __init__(
         self,
@@ -44,12 +59,16 @@ class Task:
         *args: Any,
         name: str | None = None,
         daemon: bool = False,
+        warn_after: float | None = 5.0,
     ) -> None:
         _check_broker(broker)
         _check_target(target)
         self.broker: Final = broker
         self._target = target
         self._args = args
+        never = deadline_after(warn_after, "warn_after") is None
+        self._warn_after = None if never else warn_after
+        self._exception: BaseException | None = None
         self._thread = _sync.Thread(
             target=self._run, name=name or broker.name, daemon=daemon
         )
@@ -70,27 +89,143 @@ class Task:
         """
         self._thread.start()
 
-    def join(self, timeout: float | None = None) -> None:
+    @property
+    def exception(self) -> BaseException | None:
+        """The exception that ended ``target``; None if it returned, or still runs.
+
+        The frames of its traceback have no local variables: a queue that ``target`` had
+        not disconnected would stay connected for as long as the task is kept.
+        """
+        return self._exception
+
+    def join(self, timeout: float | None = None, *, check: bool = False) -> None:
         """Wait until the thread has ended, for ``timeout`` seconds at most.
 
-        It returns as if all were well also when time is up, which `is_alive` tells,
-        and when an exception ended the thread: that one's traceback goes to stderr
-        (`threading.excepthook`), and nothing of it comes here.
+        When time is up it returns, and `is_alive` is true. An exception that ended the
+        thread is in `exception`; `threading.excepthook` has printed its traceback. A
+        task that has not ended after ``warn_after`` seconds is logged, with the queue
+        for which it waits.
+
+        check: raise the exception that ended the thread.
 
         Raises:
             RuntimeError: it was not started, or is the thread that calls.
             TypeError, ValueError: wrong timeout.
         """
         deadline = deadline_after(timeout)
-        self._thread.join(None if deadline is None else timeout)
+        seconds = None if deadline is None else timeout
+        slow_s = self._warn_after
+        if slow_s is None or (seconds is not None and seconds <= slow_s):
+            self._thread.join(seconds)
+        elif not _sync.join(self._thread, slow_s):
+            self._warn(f"join() has waited {slow_s} s for")
+            self._thread.join(None if seconds is None else seconds - slow_s)
+        if check and self._exception is not None:
+            raise self._exception
 
     def is_alive(self) -> bool:
         """Whether the thread was started and has not ended."""
         return self._thread.is_alive()
 
     def _run(self) -> None:
-        with as_current(self.broker):
-            self._target(*self._args)
+        ident = _sync.get_ident()
+        try:
+            if not self._thread.daemon:
+                _running[ident] = self
+                _watch_exit()
+            with as_current(self.broker):
+                self._target(*self._args)
+        except BaseException as error:
+            _forget_locals(error)
+            self._exception = error
+            raise  # to `threading.excepthook`
+        finally:
+            _running.pop(ident, None)
+
+    def _warn(self, who: str) -> None:
+        # Imported here, as in `queuebroker.observer`.
+        import logging  # noqa: PLC0415
+
+        where = _waits_for(self._thread.ident)
+        logging.getLogger("queuebroker").warning("%s %r, which %s", who, self, where)
+
+
+# Tasks that keep the interpreter from exiting, by thread.
+_running: Final[dict[int | None, Task]] = {}
+
+# Whether the end of the program is watched; a list, because its append is atomic.
+_watched: Final[list[bool]] = []
+
+
+def _watch_exit() -> None:
+    """Let the end of the program log which tasks it waits for."""
+    if not _watched:
+        _watched.append(True)
+        _sync.at_exit_of_main(_warn_of_running)
+
+
+def _warn_of_running(waited_s: float) -> bool:
+    """Log the tasks that keep the program from ending; return whether any is left."""
+    left = False
+    for task in list(_running.values()):
+        slow_s = task._warn_after
+        if slow_s is None:
+            continue
+        if waited_s < slow_s:
+            left = True
+        else:
+            _running.pop(task._thread.ident, None)
+            task._warn(f"the program has waited {slow_s} s, to end, for")
+    return left
+
+
+def _forget_locals(error: BaseException | None) -> None:
+    """Let go of what the frames of an exception, and of its causes, hold."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        step = error.__traceback__
+        while step is not None:
+            with suppress(RuntimeError):  # it still runs
+                step.tb_frame.clear()
+            step = step.tb_next
+        error = error.__cause__ or error.__context__
+
+
+def _waits_for(ident: int | None) -> str:
+    """Say for which queue or broker a thread waits, and where that was made."""
+    frame = None if ident is None else sys._current_frames().get(ident)
+    code = ""
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, (End, Broker, QueueBroker)):
+            act, found = frame.f_code.co_name, owner
+            # The outermost call on it: that of the user.
+            back = frame.f_back
+            while back is not None and back.f_locals.get("self") is found:
+                act, back = back.f_code.co_name, back.f_back
+            line = "" if back is None else f", called at {_place(back)}"
+            return f"waits in {act} of {found!r}{line}{_made_at(found)}"
+        code = code or f"is at {_place(frame)}"
+        frame = frame.f_back
+    return code or "does not run"
+
+
+def _place(frame: FrameType) -> str:
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _made_at(made: object) -> str:
+    """Say where something was made, if the interpreter keeps that: -X tracemalloc."""
+    tracemalloc = sys.modules.get("tracemalloc")
+    if tracemalloc is None or not tracemalloc.is_tracing():
+        return "; run with -X tracemalloc=25 to see where that was made"
+    traceback = tracemalloc.get_object_traceback(made)
+    library = str(Path(__file__).parent)
+    for step in reversed(traceback or ()):
+        if not step.filename.startswith(library):
+            return f", made at {step.filename}:{step.lineno}"
+    return ""
 
 
 def _check_broker(broker: object) -> None:

@@ -35,7 +35,10 @@ _INTERNAL = {
         *("count_departing", "count_waiting", "departing", "farewell"),
         *("kinds", "meet_accept", "meet_connect", "offer", "waiting"),
     },
-    "BrokerManager": {"check_process", "foreign", "lock", "note", "register", "watch"},
+    "BrokerManager": {
+        *("check_not_within", "check_process", "critical", "foreign", "leave", "lock"),
+        *("note", "register", "settle", "watch"),
+    },
 }
 
 

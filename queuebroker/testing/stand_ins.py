@@ -45,6 +45,7 @@ _real_wait_for = threading.Condition.wait_for
 _real_notify = threading.Condition.notify
 _real_park = _sync.park
 _real_glance = _sync.glance
+_real_join = _sync.join
 _real_sleep = time.sleep
 
 
@@ -148,6 +149,13 @@ def _glance(ready: Callable[[], bool]) -> bool:
     return _real_glance(ready) if caller() is None else ready()
 
 
+def _join(thread: threading.Thread, seconds: float) -> bool:
+    if caller() is None:
+        return _real_join(thread, seconds)
+    thread.join()  # without end: a deadlock shall be told as one
+    return True
+
+
 def _importing(real: Callable[..., Any]) -> Callable[..., Any]:
     """Stands for a way to import: notes that the task is about it."""
 
@@ -207,7 +215,6 @@ STAND_INS: Final[dict[Any, Any]] = {
     _thread.allocate_lock: _Lock,
     threading.Lock: _Lock,
     threading.RLock: _rlock,
-    _thread.RLock: _RLock,
     threading.current_thread: threads.current_thread,
     threading.main_thread: threads.main_thread,
     threading.enumerate: threads.enumerate_threads,
@@ -215,6 +222,7 @@ STAND_INS: Final[dict[Any, Any]] = {
     threading.get_ident: threads.get_ident,
     _sync.park: _park,
     _sync.glance: _glance,
+    _sync.join: _join,
     time.monotonic: _clock(time.monotonic, _seconds),
     time.monotonic_ns: _clock(time.monotonic_ns, _nanoseconds),
     time.perf_counter: _clock(time.perf_counter, _seconds),
@@ -238,6 +246,11 @@ SEAMS: Final[list[tuple[Any, str, Any]]] = [
     (importlib, "import_module", _importing(importlib.import_module)),
     (_thread, "allocate_lock", _Lock),
     (_thread, "RLock", _RLock),
+    (
+        _sync,
+        "RLock",
+        _RLock,
+    ),  # by its name: `threading` makes its own of the same class
 ]
 
 # So that a task that is named after its function is called ``sleep``, not ``_sleep``.

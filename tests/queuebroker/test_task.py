@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import functools
 import math
+import subprocess
+import sys
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from queuebroker import Broker, BrokerManager, QueueBroker, Task, aio, current_broker
+from specs.clauses import clause
+from tests.support import Threads, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -219,3 +224,163 @@ def test_a_manager_is_a_broker_manager() -> None:
     """Anything else is named in the error."""
     with pytest.raises(TypeError, match=r"^manager must be a BrokerManager, got str$"):
         QueueBroker("b", manager="m")  # type: ignore[arg-type]  # that is the point
+
+
+# What becomes of an exception.
+
+
+@clause("QB-NAME-9")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_exception_that_ends_it_is_kept_and_raised_on_request(
+    broker: QueueBroker,
+) -> None:
+    """`threading.excepthook` is told as ever; `join` alone raises nothing."""
+
+    def work() -> None:
+        raise ZeroDivisionError("broken")
+
+    with _hooked() as told:
+        task = Task(broker, work)
+        task.start()
+        task.join()
+
+        assert isinstance(task.exception, ZeroDivisionError)
+        assert told == [task.exception]
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError, match=r"^broken$"):
+                task.join(check=True)
+
+
+def test_a_task_that_returned_has_no_exception(broker: QueueBroker) -> None:
+    """And join(check=True) returns; also when time is up first."""
+    go = threading.Event()
+    task = Task(broker, go.wait)
+    task.start()
+    task.join(0.001, check=True)
+    assert task.is_alive()
+    go.set()
+
+    task.join(check=True)
+
+    assert task.exception is None
+
+
+@clause("QB-NAME-9", "QB-PY-7")
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_kept_exception_keeps_no_queue(broker: QueueBroker) -> None:
+    """The end of a task that broke down is collected, and its peer is released."""
+
+    def work() -> None:
+        end = broker.accept(1)
+        end.send(b"one")
+        try:
+            raise KeyError(end.local_name)
+        except KeyError as error:
+            raise ZeroDivisionError from error
+
+    with _hooked():
+        task = Task(broker, work)
+        task.start()
+        peer = broker.connect("b", 1, required=True)
+        task.join()
+
+    assert isinstance(task.exception, ZeroDivisionError)
+    assert list(peer) == [b"one"]
+
+
+@contextmanager
+def _hooked() -> Iterator[list[BaseException | None]]:
+    """Note what `threading.excepthook` is told within the block."""
+    told: list[BaseException | None] = []
+    before = threading.excepthook
+    threading.excepthook = lambda args: told.append(args.exc_value)
+    try:
+        yield told
+    finally:
+        threading.excepthook = before
+
+
+# A task that is waited for in vain.
+
+
+@clause("QB-NAME-9")
+def test_a_join_that_waits_long_names_the_queue(
+    broker: QueueBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, with the call and the line; and the join goes on."""
+
+    def work() -> None:
+        with broker.accept(1) as end:
+            end.receive()
+
+    task = Task(broker, work, warn_after=0.05)
+    task.start()
+    with broker.connect("b", 1, required=True) as peer, Threads() as threads:
+        joining = threads.start(task.join)
+        until(lambda: bool(caplog.records), "nobody is warned")
+        peer.send(b"go on")
+        joining.result()
+
+    [record] = caplog.records
+    assert (record.name, record.levelname) == ("queuebroker", "WARNING")
+    text = record.getMessage()
+    assert text.startswith(f"join() has waited 0.05 s for {task!r}, which waits in")
+    assert "receive of <MessageQueue 'b' to 'b' port 1 connected" in text
+    assert __file__ in text
+
+
+FORGETFUL = """
+import sys, threading, tracemalloc
+if "traced" in sys.argv:
+    tracemalloc.start(25)
+from queuebroker import *
+
+b, a = QueueBroker("b"), QueueBroker("a")
+def serve():
+    for message in b.accept(1):
+        pass
+task = Task(b, serve, warn_after=0.1)
+task.start()
+queue = a.connect("b", 1, required=True)
+def end():
+    while not told:
+        pass
+    queue.disconnect()
+import logging
+told = []
+class Handler(logging.StreamHandler):
+    def emit(self, record):
+        super().emit(record)
+        told.append(record)
+logging.getLogger("queuebroker").addHandler(Handler())
+threading.Thread(target=end, daemon=True).start()
+"""
+
+
+@clause("QB-NAME-9")
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_program_that_cannot_end_says_for_which_queue_it_waits(traced: bool) -> None:
+    """With the line that made the queue, where the interpreter keeps it."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORGETFUL, *["traced"] * traced],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0
+    text = done.stderr
+    assert text.startswith("the program has waited 0.1 s, to end, for <Task 'b'")
+    assert "<MessageQueue 'b' to 'a' port 1 connected" in text
+    assert ("made at <string>:" in text) is traced
+    assert ("-X tracemalloc" in text) is not traced
+
+
+@pytest.mark.parametrize(("given", "error"), [("5", TypeError), (-1, ValueError)])
+def test_warn_after_is_a_timeout(
+    broker: QueueBroker, given: float, error: type[Exception]
+) -> None:
+    """Named as what it is."""
+    with pytest.raises(error, match=r"^warn_after must be"):
+        Task(broker, print, warn_after=given)
