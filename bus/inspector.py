@@ -191,6 +191,7 @@ def _task(task: TaskInfo) -> dict[str, Any]:
                 "to": str(each.specification),
                 "notifications": attrs.asdict(each.notifications),
                 "gap": each.gap,
+                "missed": each.missed,
             }
             for each in task.subscriptions
         ],

@@ -67,11 +67,14 @@ class SubscriptionInfo:
     notifications: the books of what came for it.
     gap: how many were dropped of which neither one that was extracted tells, nor one
       that is unread (BUS-FLOW-3).
+    missed: how many were dropped before they came to this process, by the gaps of those
+      that came; in no other book here.
     """
 
     specification: Specification
     notifications: Books
     gap: int
+    missed: int
 
 
 @attrs.frozen
@@ -288,6 +291,7 @@ def _task_info(entry: Entry, place: ThreadManager) -> TaskInfo:
                 each.specification,
                 _books(each._account),
                 each._account.gap + each._account.behind,
+                each._account.missed,
             )
             for each in list(receiver.interests)
             if isinstance(each, Subscription)

@@ -62,8 +62,13 @@ class Subscription:
 
     @property
     def dropped(self) -> int:
-        """How many notifications were dropped since its task could not keep up."""
-        return self._account.dropped + self._account.turned_away
+        """How many notifications were dropped since something could not keep up.
+
+        The task itself, or what lies between its process and that of a notifier: these
+        count once a later notification has told of them by its ``gap``.
+        """
+        account = self._account
+        return account.dropped + account.turned_away + account.missed
 
     def cancel(self) -> None:
         """Hear no more, not even what is unread; harmless if it was cancelled."""

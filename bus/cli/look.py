@@ -84,9 +84,17 @@ def _task_line(task: Mapping[str, Any]) -> str:
         for kind in ("dropped", "expired", "turned_away")
         if books[kind]
     ]
-    parts += [f"hears {each['to']}" for each in task["subscriptions"]]
+    parts += map(_heard, task["subscriptions"])
     mark = " (private)" if task["visibility"] == "private" else ""
     return f"{task['name']}{mark}: {', '.join(parts)}"
+
+
+def _heard(subscription: Mapping[str, Any]) -> str:
+    books = subscription["notifications"]
+    # A process of an earlier version does not tell what it has missed.
+    missed = subscription.get("missed", 0)
+    dropped = books["dropped"] + books["turned_away"] + missed
+    return f"hears {subscription['to']}" + (f" ({dropped} dropped)" if dropped else "")
 
 
 @click.command("list")

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["top"]
 
 _HEAD: Final = (
-    *("process", "role", "tasks", "messages", "per_s", "unread"),
+    *("process", "role", "tasks", "messages", "per_s"),
+    *("notified", "notified_per_s", "heard", "heard_per_s", "unread"),
     *("dropped", "expired", "turned_away", "nobody", "in_doubt", "queued", "blocked"),
 )
 
@@ -40,8 +41,10 @@ _HEAD: Final = (
 class _Row:
     """One process.
 
-    messages: commands and notifications that callbacks got, since its tasks came;
-    per_s: since the last look, None at the first.
+    messages: commands and notifications that callbacks got, since its tasks came.
+    notified: notifications that its tasks have sent, each once, whoever hears it.
+    heard: those of messages that are notifications.
+    per_s, notified_per_s, heard_per_s: since the last look, None at the first.
     dropped: for newer ones. expired: too late. turned_away: for lack of room.
     nobody: no one had the name in time. in_doubt: to a process that was lost.
     queued: on their way to other processes. blocked: senders that wait for room.
@@ -52,6 +55,10 @@ class _Row:
     tasks: int
     messages: int
     per_s: float | None
+    notified: int
+    notified_per_s: float | None
+    heard: int
+    heard_per_s: float | None
     unread: int
     dropped: int
     expired: int
@@ -109,7 +116,7 @@ def top(target: Target, *, once: bool, interval_s: float, count: int | None) -> 
 def _watch(target: Target, bus: Bus, interval_s: float, count: int | None) -> Answers:
     """Show one look after the other; return what the last one found."""
     looks: Iterator[int] = itertools.count() if count is None else iter(range(count))
-    before: dict[str, int] = {}
+    before: dict[str, _Row] = {}
     seen_at = _sync.monotonic()
     with _display(target) as show:
         for number in looks:
@@ -118,7 +125,7 @@ def _watch(target: Target, bus: Bus, interval_s: float, count: int | None) -> An
             answers = look_around(target, bus)
             now = _sync.monotonic()
             rows = _rows(answers, before, now - seen_at)
-            before = {row.process: row.messages for row in rows}
+            before = {row.process: row for row in rows}
             seen_at = now
             show(rows, answers)
     return answers
@@ -215,30 +222,41 @@ def _cells(rows: list[_Row]) -> list[list[object]]:
     ]  # fmt: skip
 
 
-def _rows(answers: Answers, before: Mapping[str, int], passed_s: float) -> list[_Row]:
+def _rows(answers: Answers, before: Mapping[str, _Row], passed_s: float) -> list[_Row]:
     return [_row(told, before, passed_s) for told in answers.told]
 
 
-def _row(told: Mapping[str, Any], before: Mapping[str, int], passed_s: float) -> _Row:
+def _row(told: Mapping[str, Any], before: Mapping[str, _Row], passed_s: float) -> _Row:
     tasks = [task for thread in told["threads"] for task in thread["tasks"]]
-    books = [task["commands"] for task in tasks]
-    books += [each["notifications"] for task in tasks for each in task["subscriptions"]]
+    heard_books = [
+        each["notifications"] for task in tasks for each in task["subscriptions"]
+    ]
+    books = [*(task["commands"] for task in tasks), *heard_books]
 
     def total(kind: str) -> int:
         return sum(each[kind] for each in books)
 
     sent, notifying = told.get("relay_books", {}), told.get("notifying", {})
     process, messages = told["process"], total("delivered")
-    per_s = None
-    if process in before:
+    # Each notification is put once before the relays of all other processes.
+    notified = notifying.get("accepted", 0) + notifying.get("turned_away", 0)
+    heard = sum(each["delivered"] for each in heard_books)
+    last = before.get(process)
+
+    def rate(count: int, counted: int) -> float | None:
         # Tasks that have left took their figures along.
-        per_s = max(0, messages - before[process]) / passed_s
+        return None if last is None else max(0, count - counted) / passed_s
+
     return _Row(
         process=process,
         role=told["role"],
         tasks=len(tasks),
         messages=messages,
-        per_s=per_s,
+        per_s=rate(messages, last.messages if last else 0),
+        notified=notified,
+        notified_per_s=rate(notified, last.notified if last else 0),
+        heard=heard,
+        heard_per_s=rate(heard, last.heard if last else 0),
         unread=total("unread"),
         dropped=sum(each.get("dropped", 0) for each in (*books, sent, notifying)),
         expired=total("expired"),

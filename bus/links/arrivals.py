@@ -81,6 +81,11 @@ class Arrivals:
         self.resume(entry)  # as below
 
     def _deliver(self, entry: Entry, messages: Sequence[Incoming]) -> None:
+        if messages[0].kind is Kind.NOTIFICATION:  # so all are
+            for each in messages:
+                # Here, and once: later it may tell of drops in this process as well.
+                if each.gap:
+                    _account(each).missed += each.gap
         held = self._held.get(entry)
         given = 0 if held is not None else _offer_run(entry, messages)
         for message in messages[given:]:

@@ -77,6 +77,7 @@ class Account:
         "extracted",
         "extracted_bytes",
         "gap",
+        "missed",
         "overflow",
         "returned",
         "turned_away",
@@ -107,6 +108,9 @@ class Account:
         self.returned: int = 0
         # Never accepted; written under the lock.
         self.turned_away: int = 0
+        # Notifications dropped before they came to this process, as it was told;
+        # written by the thread that does what came over links.
+        self.missed: int = 0
 
     def error(self, what: str) -> BusFullError:
         """Return what to raise when there is no room, ``what`` being whose this is."""

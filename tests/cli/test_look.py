@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from bus.cli import live
-from bus.cli.look import _process_lines
+from bus.cli.look import _process_lines, _task_line
 from tests.cli.verbs import read, verb
 from tests.links.real import Far
 from tests.support import until
@@ -54,6 +54,27 @@ def test_a_tree_shows_what_was_lost_on_the_way_to_others() -> None:
     lines = list(_process_lines(process | {"threads": []} | others))
 
     assert lines[1:] == ["  data link with far, 4 dropped, 2 in doubt"]
+
+
+@pytest.mark.parametrize(
+    ("missed", "drops", "words"),
+    [
+        (0, {}, "hears s/*"),
+        (2, {}, "hears s/* (2 dropped)"),
+        (2, {"dropped": 3, "turned_away": 4}, "hears s/* (9 dropped)"),
+    ],
+)
+def test_a_tree_shows_what_a_task_did_not_hear(
+    missed: int, drops: dict[str, int], words: str
+) -> None:
+    """Also what was dropped in the process of its notifier, as a gap has told."""
+    books = {"delivered": 1, "unread": 0, "dropped": 0, "expired": 0, "turned_away": 0}
+    heard = {"to": "s/*", "notifications": books | drops, "missed": missed}
+    task = {"name": "t", "visibility": "public", "commands": books}
+
+    line = _task_line(task | {"subscriptions": [heard]})
+
+    assert line == f"t: 1 delivered, 0 unread, {words}"
 
 
 def test_a_tree_shows_what_waits_and_who_is_busy(alpha: Far) -> None:

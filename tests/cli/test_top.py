@@ -20,7 +20,7 @@ from bus.cli import top as looking
 from bus.cli.live import Answers
 from bus.errors import BusError, CommandTimeoutError, PeerLostError
 from tests.cli.verbs import MACHINE, program, read, verb
-from tests.support import LIMIT_S
+from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
     from tests.links.real import Far
@@ -95,6 +95,36 @@ def test_from_the_second_look_on_it_knows_how_many_a_second(alpha: Far) -> None:
         assert (look["per_s"] > 0) == (look["messages"] > before["messages"])
 
 
+def test_it_shows_notifications_where_they_are_sent_and_where_they_are_heard(
+    alpha: Far, beta: Far
+) -> None:
+    """Reported of a notifier of 1 kHz with `messages 0, per_s 0`."""
+    alpha("made.update(clock=bus.register('clock')) or None")
+    beta("counter('reader')")
+    beta("made['reader'].task.subscribe('clock', made['reader']._got) and None")
+    hearers = "len(bus._comm.remote.listening.hearers(made['clock']._entry))"
+    until(lambda: alpha(hearers) == 1, "it is heard")
+    with program("top", "--json", "--interval", "0.1") as top:
+        assert top.stdout is not None
+        looks = [(json.loads(top.stdout.readline()), json.loads(top.stdout.readline()))]
+        alpha("[made['clock'].notify(n) for n in range(5)] and None")
+        while looks[-1][1]["heard"] < 5:
+            line, other = top.stdout.readline(), top.stdout.readline()
+            looks.append((json.loads(line), json.loads(other)))
+        top.send_signal(signal.SIGINT)
+        top.stdout.read()
+
+    notifier, reader = looks[-1]
+    assert (notifier["notified"], notifier["heard"]) == (5, 0)
+    assert (reader["notified"], reader["heard"]) == (0, 5)
+    for (sender, hears), (next_sender, next_hears) in itertools.pairwise(looks):
+        for before, look, key in (
+            (sender, next_sender, "notified"),
+            (hears, next_hears, "heard"),
+        ):
+            assert (look[f"{key}_per_s"] > 0) == (look[key] > before[key])
+
+
 @pytest.mark.usefixtures("alpha")
 def test_it_goes_on_until_it_is_interrupted() -> None:
     with program("top", "--interval", "0.1") as top:
@@ -129,16 +159,16 @@ def test_a_terminal_that_is_not_wide_shows_all_columns_all_the_same() -> None:
 
 def test_a_table_that_is_too_wide_is_several() -> None:
     cells: list[list[object]] = [
-        [process, "slave", *range(11)] for process in ("alpha", "beta")
+        [process, "slave", *range(len(HEAD) - 2)] for process in ("alpha", "beta")
     ]
 
-    [whole] = looking._tables(cells, 150)
-    parts = list(looking._tables(cells, 80))
+    [whole] = looking._tables(cells, 200)
+    parts = list(looking._tables(cells, 90))
     narrow = list(looking._tables(cells, 1))
 
     assert whole[0].split() == HEAD
     assert len(parts) == 2
-    assert max(len(line) for part in parts for line in part) <= 80
+    assert max(len(line) for part in parts for line in part) <= 90
     for some in (parts, narrow):
         heads = [part[0].split() for part in some]
         assert [name for head in heads for name in head[1:]] == HEAD[1:]

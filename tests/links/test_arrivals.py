@@ -338,6 +338,9 @@ def test_what_was_dropped_where_it_was_sent_is_told_though_its_news_is_dropped(
 
     assert (hall.reader.read, hall.reader.gaps) == (read, told)
     assert len(read) + sum(told) == 8 + sum(gaps.values())
+    account = heard._account
+    assert account.missed == sum(gaps.values())
+    assert account.missed + account.dropped + account.turned_away == sum(told)
 
 
 def test_a_notification_waits_behind_commands_that_are_held_back(hall: Hall) -> None:

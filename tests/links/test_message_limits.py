@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from bus import Bus, Incoming, Undelivered
+    from bus import Bus, Incoming, Subscription, Undelivered
 
 _LIMIT: Final = 1000
 _SMALL: Final = evolve(PATIENT, message_bytes_max=_LIMIT)
@@ -153,15 +153,14 @@ def test_notifications_that_are_too_long_over_there_are_a_gap() -> None:
     with _two() as [near, far]:
         heard: dict[str, list[tuple[Any, int]]] = {"near": [], "far": []}
 
-        def hears(bus: Bus, name: str) -> None:
+        def hears(bus: Bus, name: str) -> Subscription:
             def on(message: Incoming) -> None:
                 heard[name].append((message.payload, message.gap))
 
-            bus.register(f"reader-{name}").subscribe("notifier", on)
+            return bus.register(f"reader-{name}").subscribe("notifier", on)
 
         notifier = near.register("notifier", on_command=lambda m: m.payload)
-        for bus, name in ((near, "near"), (far, "far")):
-            hears(bus, name)
+        there, here = hears(far, "far"), hears(near, "near")
         listening, entry = comm_of(near).remote.listening, _entry(near, "notifier")
         until(lambda: bool(listening.hearers(entry)), "it is heard over there")
         with held(near):
@@ -171,6 +170,9 @@ def test_notifications_that_are_too_long_over_there_are_a_gap() -> None:
         until(lambda: len(heard["near"]) == len(sent), "here all arrive")
         assert heard["far"] == [(b"1", 0), (b"2", 1), (_FITS, 0), (b"3", 2)]
         assert heard["near"] == [(each, 0) for each in sent]
+        assert (there.dropped, here.dropped) == (3, 0)
+        [reader] = [each for each in far.inspect().tasks if each.subscriptions]
+        assert [each.missed for each in reader.subscriptions] == [3]
         assert unbalanced(near.inspect()) == unbalanced(far.inspect()) == []
 
 
