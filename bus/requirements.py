@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-__all__ = ["Requirement", "explain", "requirements", "unfit"]
+__all__ = ["Requirement", "explain", "requirements", "unfit", "version_of_us"]
 
 DISTRIBUTION: Final = "queuebroker"
 
@@ -95,6 +95,11 @@ def explain(error: Exception) -> None:
     if found := unfit():
         lines = "; ".join(f"{each}: {each.remedy}" for each in found)
         raise ImportError(lines) from error
+
+
+def version_of_us() -> str | None:
+    """Return the version of the distribution, None where there is no metadata."""
+    return _found(DISTRIBUTION)
 
 
 def _found(name: str) -> str | None:

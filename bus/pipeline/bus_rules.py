@@ -1,4 +1,4 @@
-"""The promises of the bus as DataFrame expressions: transfers -> candidates and cases.
+"""The promises of the bus as DataFrame expressions: suspects -> candidates and cases.
 
 As `bus.pipeline.rules`, which asks this for B1, B2, B3 and B5 and makes violations of
 what it is given. What each rule means is written in `bus.journal.rules`.
@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from bus.journal.format import Kind
 from bus.journal.rules import SORTS, Verdict
-from bus.pipeline.bus_silver import MESSAGE, is_answer, steps
+from bus.pipeline.bus_silver import LINE, MESSAGE, is_answer, steps
 from bus.pipeline.silver import is_kind
 
 if TYPE_CHECKING:
@@ -37,24 +37,23 @@ class Candidates:
     verdict: Column
 
 
-def b1(transfers: DataFrame) -> Candidates:
+def b1(suspects: DataFrame) -> Candidates:
     """Delivered twice."""
     count = F.size("delivered")
     place = _at(F.col("delivered")[1]) | {"other_n": F.col("delivered")[0]["n"]}
     cases = {"twice": (count > 1, {"count": count})}
-    return Candidates(transfers.where(count > 1), cases, place, F.lit(_FAIL))
+    return Candidates(suspects.where(count > 1), cases, place, F.lit(_FAIL))
 
 
-def b2(transfers: DataFrame) -> Candidates:
+def b2(suspects: DataFrame) -> Candidates:
     """On a link twice, backwards, or at one end of it only."""
-    rows = transfers.where((F.size("out") > 0) | (F.size("into") > 0))
+    rows = suspects.where("outs > 0 OR intos > 0")
     again = _repeats("out") | _repeats("into")
     back = F.exists("into", lambda came: F.exists("out", _turns_back(came)))
     lonely = ~F.col("struck")
     foreign = F.size(F.array_except(_hops("into"), _hops("out"))) > 0
-    unread = (F.size(F.array_except(_hops("out"), _hops("into"))) > 0) & ~F.col(
-        "explained"
-    )
+    is_unread = F.size(F.array_except(_hops("out"), _hops("into"))) > 0
+    unread = is_unread & (F.col("explains") == 0)
     later = F.col("line_arrived")
     cases: dict[str, tuple[Column, dict[str, Column]]] = {
         "again": (again, {}),
@@ -67,13 +66,15 @@ def b2(transfers: DataFrame) -> Candidates:
         "unexplained": (lonely & unread & ~F.col("ended"), {}),
     }
     verdict = F.when(again | back, _FAIL).otherwise(_settled())
-    return Candidates(rows, cases, _at(F.col("crossed")), verdict)
+    # By journal and n: those stand first in a crossing.
+    crossed = F.array_min(F.concat("out", "into"))
+    return Candidates(rows, cases, _at(crossed), verdict)
 
 
-def b3(transfers: DataFrame) -> Candidates:
+def b3(suspects: DataFrame) -> Candidates:
     """Accepted, and neither delivered nor explained."""
-    rows = transfers.where(
-        "accepted IS NOT NULL AND size(delivered) = 0 AND NOT explained AND NOT struck"
+    rows = suspects.where(
+        "accepts > 0 AND deliveries = 0 AND explains = 0 AND NOT struck"
     )
     later = F.col("line_delivered")
     cases: dict[str, tuple[Column, dict[str, Column]]] = {
@@ -92,10 +93,10 @@ def deliveries(events: DataFrame) -> DataFrame:
     )
 
 
-def b5(overtaken: DataFrame, transfers: DataFrame) -> Candidates:
+def b5(overtaken: DataFrame, lines: DataFrame) -> Candidates:
     """Delivered after a later one; ``overtaken`` are those `deliveries`."""
-    names = transfers.select(*MESSAGE, "sender", "receiver")
-    rows = overtaken.join(names, list(MESSAGE))
+    names = lines.select(*LINE, "sender", "receiver")
+    rows = overtaken.join(F.broadcast(names), list(LINE))
     cases = {"overtaken": (F.lit(True), {"other_seq": F.col("other_seq")})}
     place = {name: F.col(name) for name in ("journal", "n", "mono", "other_n")}
     return Candidates(rows, cases, place | _message(), F.lit(_FAIL))

@@ -1,9 +1,9 @@
-"""Silver, of the bus: events -> transfers.
+"""Silver, of the bus: events -> transfers, lines, suspects.
 
-A transfer is one message for one destination, with everything that the rules ask of it:
-its own records, how far others of its line came, and whether what is missing can have
-been lost. One aggregation over the message, as for messages of channels; what is joined
-to it is small, but for its lines.
+A transfer is one message for one destination: counts, minima and maxima only, so that
+Spark can hash instead of sort. That is enough to see that a message went its way as it
+should. The few that did not are suspects, and of those alone each record is listed. A
+line is what one task sends another, as a flow is of a channel.
 """
 
 from __future__ import annotations
@@ -15,15 +15,28 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from bus.journal.format import Flag, Kind
-from bus.pipeline.silver import BUS_KINDS, is_kind
+from bus.pipeline.silver import BUS_KINDS, any_died, is_kind
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["LINE", "MESSAGE", "any_of_bus", "is_answer", "steps", "transfers"]
+__all__ = [
+    "HOPS_TIMED",
+    "LINE",
+    "MESSAGE",
+    "any_of_bus",
+    "is_answer",
+    "lines",
+    "steps",
+    "suspects",
+    "transfers",
+]
 
 LINE: Final = ("origin", "sort", "destination")
 MESSAGE: Final = (*LINE, "mid")
+
+# The way from one process to another has one link, between two machines three.
+HOPS_TIMED: Final = 3
 
 _ACCEPTS: Final = (Kind.COMMAND, Kind.RESPOND, Kind.NOTIFY)
 _EXPLAINS: Final = (Kind.DISCARD, Kind.UNDELIVERED, Kind.IN_DOUBT)
@@ -46,7 +59,7 @@ def steps(events: DataFrame) -> DataFrame:
         F.col("flags").bitwiseAND(int(Flag.MULTICAST | Flag.ANSWER)).alias("sort"),
         F.col("flow").alias("destination"),
         F.col("port").alias("mid"),
-        *("journal", "n", "mono", "code", "hop"),
+        *("journal", "n", "mono", "code", "hop", "size", "wall_us"),
     )
 
 
@@ -58,76 +71,210 @@ def is_answer() -> Column:
 def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> DataFrame:
     """One row for each (origin, sort, mid, destination): how it went, and how sure.
 
-    `struck` and `explained` are those of `bus.journal.rules`; `settled`: what is not
-    there did not happen; `ended`: all journals of the bus have. `line_delivered`,
-    `line_arrived`: the greatest `mid` of its line that was delivered, was read from a
-    link.
+    `struck` is that of `bus.journal.rules`; `settled`: what is not there did not
+    happen; `ended`: all journals of the bus have; `left`: its destination did.
+    `suspect`: it may break B1, B2 or B3, see `suspects`.
+    `latency_ns` is from the first accept to the first delivery, `to_link_ns` and
+    `from_link_ns` the parts of it before the first and after the last link, `hop_1_ns`
+    and so on the time on each link; null where clocks cannot be compared.
     """
-    place, crossing = F.struct("journal", "n", "mono"), F.struct("journal", "n", "hop")
+    accepted, delivered = is_kind(*_ACCEPTS), is_kind(Kind.DELIVER)
     out, into = is_kind(Kind.RELAY_OUT), is_kind(Kind.RELAY_IN)
-    delivered = F.collect_list(F.when(is_kind(Kind.DELIVER), place))
+    crossed = out | into
+    mono = F.col("mono")
+    facts = [
+        F.count(F.when(which, 1)).alias(name)
+        for name, which in (
+            ("accepts", accepted),
+            ("deliveries", delivered),
+            ("outs", out),
+            ("intos", into),
+            ("explains", is_kind(*_EXPLAINS)),
+        )
+    ]
+    facts += [
+        F.min(F.when(accepted, mono)).alias("accepted_mono"),
+        F.min(F.when(delivered, mono)).alias("delivered_mono"),
+        F.min(F.when(out, mono)).alias("out_mono"),
+        F.max(F.when(into, mono)).alias("into_mono"),
+        F.min(F.when(out, F.col("hop"))).alias("out_hop"),
+        F.min(F.when(into, F.col("hop"))).alias("into_hop"),
+        F.min(F.when(out, F.col("journal"))).alias("out_journal"),
+        F.min(F.when(into, F.col("journal"))).alias("into_journal"),
+        F.max(F.when(accepted | crossed, F.col("size"))).alias("size"),
+        F.min("wall_us").alias("wall_us"),
+        F.min("clock").alias("first_clock"),
+        F.max("clock").alias("last_clock"),
+    ]
+    for hop in range(1, HOPS_TIMED + 1):
+        at = F.col("hop") == hop
+        facts += [
+            F.min(F.when(out & at, mono)).alias(f"out_{hop}"),
+            F.min(F.when(into & at, mono)).alias(f"into_{hop}"),
+        ]
+    if died := any_died(journals):
+        facts.append(F.max("is_dead").alias("passed_dead"))
+    # Shuffled as they are: the few records of a message lie in different journals.
     rows = (
         steps(events)
+        .join(F.broadcast(_clocks(journals)), "journal")
+        .repartition(*MESSAGE)
         .groupBy(*MESSAGE)
-        .agg(
-            F.min(F.when(is_kind(*_ACCEPTS), place)).alias("accepted"),
-            F.sort_array(delivered).alias("delivered"),
-            F.min(F.when(out | into, place)).alias("crossed"),
-            F.collect_list(F.when(out, crossing)).alias("out"),
-            F.collect_list(F.when(into, crossing)).alias("into"),
-            F.max(is_kind(*_EXPLAINS)).alias("explained"),
-            F.collect_set("journal").alias("journals"),
-        )
+        .agg(*facts)
     )
-    lines = rows.groupBy(*LINE).agg(
-        _greatest(F.size("delivered") > 0).alias("line_delivered"),
-        _greatest(F.size("into") > 0).alias("line_arrived"),
-    )
-    tasks = _tasks(tallies)
-    of_bus = (
-        tallies.where(F.col("code").between(*BUS_KINDS)).select("journal").distinct()
-    )
-    whole = journals.join(of_bus, "journal").agg(
-        F.collect_list(F.when(F.col("died"), F.col("journal"))).alias("dead"),
-        F.min("conclusive").alias("conclusive"),
-        F.min("ended").alias("ended"),
-    )
+    tasks = F.broadcast(_tasks(tallies, journals))
     joined = (
-        rows.join(lines, list(LINE))
-        .join(
-            F.broadcast(tasks.toDF("origin", "homes", "sender", "_")), "origin", "left"
+        rows.join(
+            tasks.toDF("origin", "known", "home_dead", "sender", "_"), "origin", "left"
         )
         .join(
-            F.broadcast(tasks.toDF("destination", "to_homes", "receiver", "left")),
+            tasks.toDF("destination", "to_known", "to_dead", "receiver", "left"),
             "destination",
             "left",
         )
-        .crossJoin(F.broadcast(whole))
+        .crossJoin(F.broadcast(_whole(tallies, journals)))
     )
-    homes = [F.col(name) for name in ("homes", "to_homes")]
-    overlaps = [
-        F.coalesce(F.arrays_overlap("dead", places), F.lit(False))
-        for places in (F.col("journals"), *homes)
-    ]
-    known = [F.coalesce(F.size(each) > 0, F.lit(False)) for each in homes]
-    return joined.withColumns(
-        {
-            "struck": reduce(or_, overlaps),
-            "settled": F.col("conclusive") & known[0] & known[1],
-            "left": F.coalesce("left", F.lit(False)),
-        }
-    ).drop("journals", "homes", "to_homes", "dead", "conclusive", "_")
+    struck = ["passed_dead", "home_dead", "to_dead"] if died else []
+    settled = [F.col("conclusive"), _true("known"), _true("to_known")]
+    facts_of_rules = {
+        "struck": reduce(or_, map(_true, struck), F.lit(False)),
+        "settled": settled[0] & settled[1] & settled[2],
+        "left": _true("left"),
+    }
+    return (
+        joined.withColumns(facts_of_rules)
+        .withColumn("suspect", _suspect())
+        .withColumns(_latencies())
+        .select(
+            *MESSAGE,
+            *("sender", "receiver", "accepts", "deliveries", "outs", "intos"),
+            *("explains", "size", "wall_us", "suspect", *facts_of_rules, "ended"),
+            *_latencies(),
+        )
+    )
 
 
-def _tasks(tallies: DataFrame) -> DataFrame:
-    """Each registration: where it is at home, its name, whether it left."""
+def lines(transfers: DataFrame) -> DataFrame:
+    """One row for each line: how many messages, how far, how much.
+
+    `line_delivered`, `line_arrived`: the greatest `mid` that was delivered, was read
+    from a link.
+    """
+    delivered, arrived = F.col("deliveries") > 0, F.col("intos") > 0
+    accepted = F.col("accepts") > 0
+    return transfers.groupBy(*LINE).agg(
+        F.min("sender").alias("sender"),
+        F.min("receiver").alias("receiver"),
+        F.count(F.when(accepted, 1)).alias("accepted"),
+        F.count(F.when(delivered, 1)).alias("delivered"),
+        F.count(F.when((F.col("outs") > 0) | arrived, 1)).alias("relayed"),
+        F.count(F.when(~delivered & (F.col("explains") > 0), 1)).alias("dropped"),
+        F.sum("deliveries").alias("deliveries"),
+        F.coalesce(F.sum(F.when(accepted, F.col("size"))), F.lit(0)).alias("bytes"),
+        _greatest(delivered).alias("line_delivered"),
+        _greatest(arrived).alias("line_arrived"),
+    )
+
+
+def suspects(events: DataFrame, transfers: DataFrame) -> DataFrame:
+    """The suspects among the transfers, with their records and those of their lines.
+
+    `accepted`: the first place of an accept; `delivered`: all deliveries; `out`,
+    `into`: what was put on links, was read from them.
+    """
+    chosen = transfers.where("suspect")
+    place = F.struct("journal", "n", "mono")
+    crossing = F.struct("journal", "n", "hop", "mono")
+    lists = (
+        steps(events)
+        .join(chosen.select(*MESSAGE), list(MESSAGE), "left_semi")
+        .groupBy(*MESSAGE)
+        .agg(
+            F.min(F.when(is_kind(*_ACCEPTS), place)).alias("accepted"),
+            F.sort_array(F.collect_list(F.when(is_kind(Kind.DELIVER), place))).alias(
+                "delivered"
+            ),
+            F.collect_list(F.when(is_kind(Kind.RELAY_OUT), crossing)).alias("out"),
+            F.collect_list(F.when(is_kind(Kind.RELAY_IN), crossing)).alias("into"),
+        )
+    )
+    reach = lines(transfers).select(*LINE, "line_delivered", "line_arrived")
+    return chosen.join(lists, list(MESSAGE)).join(reach, list(LINE))
+
+
+def _suspect() -> Column:
+    """Whether B1, B2 or B3 may be broken; what is not suspect keeps all three.
+
+    Of B2, a message is above suspicion if it was on no link, or on one: put on it in
+    one place, read from it in another, under one hop.
+    """
+    repeated = F.col("deliveries") > 1
+    lost = F.expr("accepts > 0 AND deliveries = 0 AND explains = 0") & ~F.col("struck")
+    on_no_link = F.expr("outs = 0 AND intos = 0")
+    on_one_link = F.expr(
+        "outs = 1 AND intos = 1 AND out_hop = into_hop AND out_journal <> into_journal"
+    )
+    return repeated | lost | ~(on_no_link | on_one_link)
+
+
+def _latencies() -> dict[str, Column]:
+    one_clock = F.col("first_clock") == F.col("last_clock")
+
+    def between(start: str, end: str) -> Column:
+        return F.when(one_clock, F.col(end) - F.col(start))
+
+    return {
+        "latency_ns": between("accepted_mono", "delivered_mono"),
+        "to_link_ns": between("accepted_mono", "out_mono"),
+        "from_link_ns": between("into_mono", "delivered_mono"),
+        **{
+            f"hop_{hop}_ns": between(f"out_{hop}", f"into_{hop}")
+            for hop in range(1, HOPS_TIMED + 1)
+        },
+    }
+
+
+def _clocks(journals: DataFrame) -> DataFrame:
+    """Each journal: a number of its clock, one for each boot, and whether it died."""
+    return journals.select(
+        "journal",
+        F.xxhash64(F.coalesce("boot", "process")).alias("clock"),
+        F.col("died").alias("is_dead"),
+    )
+
+
+def _whole(tallies: DataFrame, journals: DataFrame) -> DataFrame:
+    """The journals of the bus together, in one row."""
+    of_bus = (
+        tallies.where(F.col("code").between(*BUS_KINDS)).select("journal").distinct()
+    )
+    return journals.join(of_bus, "journal").agg(
+        F.min("conclusive").alias("conclusive"), F.min("ended").alias("ended")
+    )
+
+
+def _tasks(tallies: DataFrame, journals: DataFrame) -> DataFrame:
+    """Each registration: has it a home, did one die, its name, whether it left."""
     registers = is_kind(Kind.REGISTER)
     both = tallies.where(registers | is_kind(Kind.DEREGISTER))
-    return both.groupBy("flow").agg(
-        F.collect_set(F.when(registers, F.col("journal"))),
-        F.min(F.when(registers, F.col("task"))),
-        F.max(is_kind(Kind.DEREGISTER)),
+    # A process is registered without a name, for notifications on their way.
+    of_process = F.concat(F.lit("process "), F.coalesce("name", F.lit("?")))
+    name = F.coalesce("task", of_process)
+    return (
+        both.join(F.broadcast(journals.select("journal", "died", "name")), "journal")
+        .groupBy("flow")
+        .agg(
+            F.max(registers),
+            F.max(registers & F.col("died")),
+            F.min(F.when(registers, name)),
+            F.max(is_kind(Kind.DEREGISTER)),
+        )
     )
+
+
+def _true(name: str) -> Column:
+    """Where it is not known, no."""
+    return F.coalesce(F.col(name), F.lit(False))
 
 
 def _greatest(which: Column) -> Column:

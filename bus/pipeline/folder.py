@@ -108,6 +108,11 @@ class OutFolder:
         return self.path / "report.html"
 
     @property
+    def about(self) -> Path:
+        """How the run was made: command, versions, settings; JSON."""
+        return self.path / "run.json"
+
+    @property
     def log(self) -> Path:
         """What Spark itself had to say."""
         return self.path / "spark.log"
@@ -118,7 +123,7 @@ class OutFolder:
 
     def clear(self) -> None:
         """Remove what a former run left."""
-        for file in (self.verdicts, self.violations, self.report):
+        for file in (self.verdicts, self.violations, self.report, self.about):
             file.unlink(missing_ok=True)
         if self.table("").exists():
             shutil.rmtree(self.table(""))

@@ -1,10 +1,13 @@
 """Gold: the few numbers that the report draws.
 
 What leaves this module is small whatever was recorded: at most `BUCKETS_MAX` moments,
-`ROUTES_MAX` pairs of names (all further pairs are one), `BINS_PER_OCTAVE` steps of a
-distribution, `SCENE_RECORDS_MAX` records around a violation. Latencies are counted in
-bins that grow with them, so that one pass of hashing gives traffic, every quantile,
-each within 1.1 %, and the whole distribution.
+`ROUTES_MAX` pairs of names (of more, those with a common prefix are one), `MARKS_MAX`
+marks, `BINS_PER_OCTAVE` steps of a distribution, `SCENE_RECORDS_MAX` records around a
+violation. Latencies are counted in bins that grow with them, so that one pass of
+hashing gives traffic, every quantile, each within 1.1 %, and the whole distribution.
+
+A route is a pair of names and the medium, `QUEUE` or `BUS`. Messages of queues and of a
+bus are summed up alike.
 """
 
 from __future__ import annotations
@@ -15,7 +18,11 @@ import attrs
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from bus.events import BusReason
 from bus.journal.format import Kind
+from bus.journal.rules import SORTS
+from bus.journal.wording import reason_name
+from bus.pipeline.bus_silver import HOPS_TIMED, steps
 from bus.pipeline.schemas import signed
 from bus.pipeline.silver import is_kind
 
@@ -28,10 +35,15 @@ if TYPE_CHECKING:
     from bus.pipeline.rules import Tables
 
 __all__ = [
+    "BUS",
     "OTHERS",
+    "QUEUE",
     "Scale",
     "distribution",
+    "drops",
+    "hops",
     "latency",
+    "marks",
     "profile",
     "routes",
     "scenes",
@@ -44,9 +56,15 @@ ROUTES_MAX: Final = 24
 BINS_PER_OCTAVE: Final = 32
 SCENE_REACH: Final = 3  # messages before and after the one that broke a rule
 SCENE_RECORDS_MAX: Final = 40
+MARKS_MAX: Final = 200
 OTHERS: Final = "(others)"
+QUEUE: Final = "queue"
+BUS: Final = "bus"
+ROUTE: Final = ("source", "target", "via")
 
 _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "most": 1.0}
+_SENT: Final = (Kind.COMMAND, Kind.RESPOND, Kind.NOTIFY)
+_GONE: Final = (Kind.DISCARD, Kind.UNDELIVERED, Kind.IN_DOUBT)
 _AMOUNTS: Final = ("sent", "received", "dropped", "bytes")
 
 
@@ -55,6 +73,7 @@ class Scale:
     """The axis of time: its start on the wall clock, and the width of a bucket."""
 
     start_us: int
+    end_us: int
     width_us: int
 
     @classmethod
@@ -64,7 +83,7 @@ class Scale:
         first, last = ends[0] or 0, ends[1] or 0
         least = (last - first) // BUCKETS_MAX + 1
         steps = (step * 10**power for power in range(19) for step in (1, 2, 5))
-        return cls(first, next(step for step in steps if step >= least))
+        return cls(first, last, next(step for step in steps if step >= least))
 
     def bucket(self) -> Column:
         """When the bucket of a message begins, by when it was first met."""
@@ -72,12 +91,13 @@ class Scale:
         return F.col("wall_us") - F.pmod(since, F.lit(self.width_us))
 
 
-def routes(flows: DataFrame) -> DataFrame:
-    """One row for each pair of names that is shown; `OTHERS` stands for the rest."""
+def routes(tables: Tables) -> DataFrame:
+    """One row for each route that is shown; `OTHERS` stands for the rest."""
     amounts = ("messages_sent", "messages_received", "dropped", "bytes_sent")
     return (
-        flows.join(_labels(flows), "flow")
-        .groupBy("source", "target")
+        _flows(tables)
+        .join(_labels(tables), ["via", "sender", "receiver"])
+        .groupBy(*ROUTE)
         .agg(
             F.count("*").alias("flows"),
             *(F.sum(name).alias(name) for name in amounts),
@@ -87,7 +107,7 @@ def routes(flows: DataFrame) -> DataFrame:
 
 
 def profile(tables: Tables, scale: Scale) -> DataFrame:
-    """Messages counted by bucket, shown pair and latency bin: made once, used thrice.
+    """Messages counted by bucket, shown route and latency bin: made once, used thrice.
 
     `bin` is null for messages without a latency.
     """
@@ -97,8 +117,9 @@ def profile(tables: Tables, scale: Scale) -> DataFrame:
     known = F.when(F.col("latency_ns").isNotNull(), bins)
     sent = F.col("sends") > 0
     return (
-        tables.messages.join(_labels(tables.flows), "flow")
-        .groupBy(scale.bucket().alias("at_us"), "source", "target", known.alias("bin"))
+        _messages(tables)
+        .join(F.broadcast(_labels(tables)), ["via", "sender", "receiver"])
+        .groupBy(scale.bucket().alias("at_us"), *ROUTE, known.alias("bin"))
         .agg(
             F.count(F.when(sent, 1)).alias("sent"),
             F.count(F.when(F.col("receives") > 0, 1)).alias("received"),
@@ -112,7 +133,7 @@ def profile(tables: Tables, scale: Scale) -> DataFrame:
 def traffic(profiles: DataFrame, scale: Scale) -> DataFrame:
     """Messages and bytes by bucket, `width_us` wide, and shown pair."""
     sums = [F.sum(name).alias(name) for name in _AMOUNTS]
-    rows = profiles.groupBy("at_us", "source", "target").agg(*sums)
+    rows = profiles.groupBy("at_us", *ROUTE).agg(*sums)
     return rows.withColumn("width_us", F.lit(scale.width_us).cast("bigint"))
 
 
@@ -126,13 +147,13 @@ def latency(profiles: DataFrame) -> DataFrame:
         for name, share in _QUANTILES.items()
     ]
     total = F.sum("messages").alias("messages")
-    return _shares(profiles).groupBy("at_us", "source", "target").agg(total, *quantiles)
+    return _shares(profiles).groupBy("at_us", *ROUTE).agg(total, *quantiles)
 
 
 def distribution(profiles: DataFrame) -> DataFrame:
     """How large a share of the messages took at most so long: of all, by shown pair."""
     rows = _shares(profiles).where("at_us IS NULL")
-    return rows.select("source", "target", "latency_ns", "share")
+    return rows.select(*ROUTE, "latency_ns", "share")
 
 
 def waits(events: DataFrame) -> DataFrame:
@@ -155,46 +176,155 @@ def waits(events: DataFrame) -> DataFrame:
     )
 
 
+def hops(transfers: DataFrame) -> DataFrame:
+    """How long messages of a bus were in each part of their way, and how many were."""
+    parts = {
+        "to_link_ns": "before the link",
+        **{f"hop_{hop}_ns": f"on link {hop}" for hop in range(1, HOPS_TIMED + 1)},
+        "from_link_ns": "after the link",
+        "latency_ns": "all of it",
+    }
+    of_parts = F.array(
+        *(
+            F.struct(
+                F.lit(place).alias("place"),
+                F.lit(part).alias("part"),
+                F.count(column).alias("messages"),
+                F.percentile_approx(column, list(_QUANTILES.values()), 1000).alias("q"),
+            )
+            for place, (column, part) in enumerate(parts.items())
+        )
+    )
+    quantiles = [
+        F.col("one.q")[number].alias(name) for number, name in enumerate(_QUANTILES)
+    ]
+    return (
+        transfers.agg(of_parts.alias("parts"))
+        .select(F.explode("parts").alias("one"))
+        .where("one.messages > 0")
+        .select("one.place", "one.part", "one.messages", *quantiles)
+        .orderBy("place")
+    )
+
+
+def drops(events: DataFrame, scale: Scale) -> DataFrame:
+    """Messages that will not be received, counted by bucket and reason.
+
+    Several records may tell of one message: it counts where the first of them stands.
+    """
+    of_queue = is_kind(Kind.DROP)
+    dropped = is_kind(Kind.DROP, *_GONE)
+    # What tells a message apart: on a bus `port` is its number at its origin.
+    message = [
+        F.when(~of_queue, F.col(name)).alias(name)
+        for name in ("origin", "flags", "port")
+    ]
+    first = (
+        events.where(dropped)
+        .groupBy(
+            F.when(of_queue, QUEUE).otherwise(BUS).alias("via"),
+            "flow",
+            "seq",
+            *message,
+            F.coalesce("reason", F.lit("?")).alias("reason"),
+        )
+        .agg(F.min("wall_us").alias("wall_us"))
+    )
+    return first.groupBy(scale.bucket().alias("at_us"), "via", "reason").agg(
+        F.count("*").alias("messages")
+    )
+
+
+def marks(events: DataFrame) -> DataFrame:
+    """Deaths and lost links, the first `MARKS_MAX`: when, whose, as which journal told.
+
+    A link that ends because a side has left is not lost.
+    """
+    names = {name: reason_name(getattr(BusReason, name)) for name in ("DIED", "LEFT")}
+    died, left = (F.col("reason") == each for each in names.values())
+    return (
+        events.where(is_kind(Kind.LINK_DOWN))
+        .where(F.coalesce(~left, F.lit(True)))
+        .select(
+            F.col("wall_us").alias("at_us"),
+            F.when(died, "death").otherwise("link lost").alias("what"),
+            F.coalesce("task", F.lit("?")).alias("name"),
+            F.coalesce("reason", F.lit("?")).alias("reason"),
+            "journal",
+            "n",
+        )
+        .orderBy("at_us", "journal", "n")
+        .limit(MARKS_MAX)
+    )
+
+
 def scenes(events: DataFrame, violations: Sequence[Violation]) -> DataFrame:
     """The records around some violations of messages, to draw them.
 
     violations: a few; `scene` is the place among them.
     """
-    numbers = [
-        F.when(_around(violation), F.lit(number))
-        for number, violation in enumerate(violations)
-    ]
-    place = F.row_number().over(Window.partitionBy("scene").orderBy("n"))
+    number = F.explode(F.array_compact(F.array(*_numbered(violations, of_bus=False))))
+    of_queues = events.where(is_kind(Kind.SEND, Kind.RECEIVE, Kind.DROP)).select(
+        number.alias("scene"), "journal", "n", "kind", "seq", "mono", "size"
+    )
+    number = F.explode(F.array_compact(F.array(*_numbered(violations, of_bus=True))))
+    names = F.col("code")
+    kind = (
+        F.when(names.isin([int(each) for each in _SENT]), "send")
+        .when(names == int(Kind.DELIVER), "receive")
+        .when(names.isin([int(each) for each in _GONE]), "drop")
+    )
+    of_bus = (
+        steps(events)
+        .withColumn("kind", kind)
+        .where("kind IS NOT NULL")
+        .withColumnsRenamed({"mid": "seq", "destination": "flow"})
+        .select(number.alias("scene"), "journal", "n", "kind", "seq", "mono", "size")
+    )
+    place = F.row_number().over(Window.partitionBy("scene").orderBy("mono", "n"))
     return (
-        events.where(is_kind(Kind.SEND, Kind.RECEIVE, Kind.DROP))
-        .withColumn("scene", F.explode(F.array_compact(F.array(*numbers))))
+        of_queues.unionByName(of_bus)
         .withColumn("place", place)
         .where(F.col("place") <= SCENE_RECORDS_MAX)
-        .select("scene", "journal", "n", "kind", "seq", "mono", "size")
+        .drop("place")
     )
+
+
+def _numbered(violations: Sequence[Violation], *, of_bus: bool) -> list[Column]:
+    return [
+        F.when(_around(violation), F.lit(number))
+        if (violation.origin is not None) is of_bus
+        else F.lit(None).cast("int")
+        for number, violation in enumerate(violations)
+    ] or [F.lit(None).cast("int")]
 
 
 def _around(violation: Violation) -> Column:
     assert violation.flow is not None
     near = F.abs(F.col("seq") - F.lit(violation.seq)) <= SCENE_REACH
-    itself = [n for n in (violation.n, violation.other_n) if n is not None]
     mine = F.col("flow") == signed(violation.flow)
-    return mine & (near | F.col("n").isin(itself))
+    itself = [n for n in (violation.n, violation.other_n) if n is not None]
+    if violation.origin is None:
+        return mine & (near | F.col("n").isin(itself))
+    sorts = {name: bits for bits, name in SORTS.items()}
+    of_line = (F.col("origin") == signed(violation.origin)) & (
+        F.col("sort") == sorts[violation.sort]
+    )
+    return mine & of_line & (near | F.col("n").isin(itself))
 
 
 def _shares(profiles: DataFrame) -> DataFrame:
     """For each grouping and bin: its latency, and the share of messages up to it."""
-    names = ("at_us", "source", "target", "bin")
-    at, source, target, of_bin = (F.col(name) for name in names)
+    at, *route, of_bin = (F.col(name) for name in ("at_us", *ROUTE, "bin"))
     counted = (
         profiles.where("bin IS NOT NULL")
         .groupingSets(
-            [[at, of_bin], [source, target, of_bin], [of_bin]],
-            *(at, source, target, of_bin),
+            [[at, of_bin], [*route, of_bin], [of_bin]],
+            *(at, *route, of_bin),
         )
         .agg(F.sum("messages").alias("messages"))
     )
-    grouping = Window.partitionBy("at_us", "source", "target")
+    grouping = Window.partitionBy("at_us", *ROUTE)
     so_far = grouping.orderBy("bin").rowsBetween(Window.unboundedPreceding, 0)
     messages = F.sum("messages")
     middle = F.pow(F.lit(2.0), (of_bin + 0.5) / BINS_PER_OCTAVE) - 1
@@ -206,24 +336,96 @@ def _shares(profiles: DataFrame) -> DataFrame:
     )
 
 
-def _labels(flows: DataFrame) -> DataFrame:
-    """For each flow the pair of names it is shown under."""
-    names = {name: F.coalesce(name, F.lit("?")) for name in ("sender", "receiver")}
+def _flows(tables: Tables) -> DataFrame:
+    """Flows of queues and lines of a bus, alike; those that carried something."""
     amount = "messages_sent + messages_received + bytes_sent + bytes_received"
-    spoken = flows.where(f"{amount} > 0").withColumns(names)
-    busiest = (
-        spoken.groupBy("sender", "receiver")
+    columns = (
+        *("via", "sender", "receiver", "messages_sent", "messages_received"),
+        *("dropped", "bytes_sent", "depth_max"),
+    )
+    flows = tables.flows.where(f"{amount} > 0").withColumns(
+        {name: _known(name) for name in ("sender", "receiver")} | {"via": F.lit(QUEUE)}
+    )
+    flows = flows.select(*columns)
+    if tables.lines is None:
+        return flows
+    of_bus = tables.lines.where("accepted + delivered > 0").select(
+        F.lit(BUS).alias("via"),
+        *(_known(name).alias(name) for name in ("sender", "receiver")),
+        F.col("accepted").alias("messages_sent"),
+        F.col("delivered").alias("messages_received"),
+        "dropped",
+        F.col("bytes").alias("bytes_sent"),
+        F.lit(None).cast("bigint").alias("depth_max"),
+    )
+    return flows.unionByName(of_bus)
+
+
+def _messages(tables: Tables) -> DataFrame:
+    """Messages of queues and transfers of a bus, alike."""
+    columns = ("sends", "receives", "drops", "largest", "latency_ns", "wall_us")
+    ends = tables.flows.select(
+        "flow",
+        F.lit(QUEUE).alias("via"),
+        *(_known(name).alias(name) for name in ("sender", "receiver")),
+    )
+    joined = tables.messages.join(F.broadcast(ends), "flow")
+    of_queues = joined.select("via", "sender", "receiver", *columns)
+    if tables.transfers is None:
+        return of_queues
+    is_gone = F.expr("deliveries = 0 AND explains > 0").cast("int")
+    of_bus = tables.transfers.select(
+        F.lit(BUS).alias("via"),
+        *(_known(name).alias(name) for name in ("sender", "receiver")),
+        F.col("accepts").alias("sends"),
+        F.col("deliveries").alias("receives"),
+        is_gone.alias("drops"),
+        F.col("size").alias("largest"),
+        *("latency_ns", "wall_us"),
+    )
+    return of_queues.unionByName(of_bus)
+
+
+def _known(name: str) -> Column:
+    return F.coalesce(name, F.lit("?"))
+
+
+def _prefix(name: str) -> Column:
+    """What names of one sort have in common: ``worker/*`` of worker/1 and worker/2."""
+    folder = F.regexp_extract(name, "^(.*/)", 1)
+    stem = F.regexp_replace(name, "[0-9]+$", "")
+    cut = F.when(folder != "", folder).otherwise(stem)
+    return F.when(cut == F.col(name), cut).otherwise(F.concat(cut, F.lit("*")))
+
+
+def _labels(tables: Tables) -> DataFrame:
+    """For each pair of names, and medium, the route it is shown under.
+
+    More than `ROUTES_MAX` are grouped by the prefixes of their names. What is beyond
+    the busiest so many even then is `OTHERS`.
+    """
+    pairs = (
+        _flows(tables)
+        .groupBy("via", "sender", "receiver")
         .agg(
             F.sum("messages_sent").alias("messages"), F.sum("bytes_sent").alias("bytes")
         )
-        .orderBy(F.desc("messages"), F.desc("bytes"), "sender", "receiver")
-        .limit(ROUTES_MAX)
-        .select("sender", "receiver", F.lit(True).alias("shown"))
     )
-    return spoken.join(F.broadcast(busiest), ["sender", "receiver"], "left").select(
-        "flow",
+    names = [F.col("sender"), F.col("receiver")]
+    if pairs.limit(ROUTES_MAX + 1).count() > ROUTES_MAX:
+        names = [_prefix("sender"), _prefix("receiver")]
+    labelled = pairs.withColumns({"source": names[0], "target": names[1]})
+    busiest = (
+        labelled.groupBy(*ROUTE)
+        .agg(F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes"))
+        .orderBy(F.desc("messages"), F.desc("bytes"), *ROUTE)
+        .limit(ROUTES_MAX)
+        .select(*ROUTE, F.lit(True).alias("shown"))
+    )
+    return labelled.join(F.broadcast(busiest), list(ROUTE), "left").select(
+        *("via", "sender", "receiver"),
         *(
-            F.when(F.col("shown"), F.col(name)).otherwise(OTHERS).alias(label)
-            for name, label in (("sender", "source"), ("receiver", "target"))
+            F.when(F.col("shown"), F.col(name)).otherwise(OTHERS).alias(name)
+            for name in ("source", "target")
         ),
     )

@@ -1,13 +1,15 @@
 """What the report draws: each figure from rows of one gold table, as inline SVG.
 
 A figure shows a few routes by name, told apart by colour, stroke and mark; the rest is
-in the tables. Nothing to show gives an empty text, never an empty figure. Rows come
-in any order.
+in the tables. All figures over time have one axis, from the first record to the last,
+and carry the same marks: deaths, lost links, violations, drops. Nothing to show gives
+an empty text, never an empty figure. Rows come in any order.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -22,94 +24,226 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-__all__ = ["distribution", "heat_map", "latency", "rate"]
+__all__ = ["TimeAxis", "distribution", "drops", "heat_map", "latency", "rate"]
 
 LINES_MAX: Final = 5
 CELL_ALPHA: Final = (0.08, 0.5)  # few messages, most messages
 MARKS: Final = 12  # marks along a line
+REASONS_MAX: Final = 6
+OTHERS: Final = "(others)"  # as `bus.pipeline.gold` calls them
 _AXIS_UNITS: Final = ((3.6e9, "hours"), (6e7, "minutes"), (1e6, "seconds"), (1e3, "ms"))
 
+# Each kind of mark: its shape, its place among the colours.
+_MARKS: Final = {
+    "death": ("X", 1),
+    "link lost": ("D", 4),
+    "violation": ("v", 3),
+    "dropped": ("|", 2),
+}
+
 Row = dict[str, Any]
+_Route = tuple[str, str, str]
 
 
-def heat_map(routes: Sequence[Row]) -> str:
-    """Who spoke to whom: messages sent, or bytes where there are no messages."""
-    if not routes:
+@attrs.frozen
+class TimeAxis:
+    """The time from the first record to the last, in a unit people read.
+
+    width_us: of a bucket; buckets begin at `start_us`.
+    marks: what happened when, rows with ``what`` and ``at_us``.
+    """
+
+    start_us: int
+    end_us: int
+    width_us: int
+    marks: Sequence[Row] = ()
+
+    @property
+    def buckets(self) -> range:
+        """When each bucket begins."""
+        return range(self.start_us, self.end_us + 1, self.width_us)
+
+    @property
+    def unit(self) -> tuple[float, str]:
+        """How many microseconds make one, and its name."""
+        span = max(self.end_us - self.start_us, self.width_us)
+        return next((one for one in _AXIS_UNITS if span >= 2 * one[0]), (1.0, "µs"))
+
+    def place(self, at_us: int) -> float:
+        """Where a moment stands."""
+        return (at_us - self.start_us) / self.unit[0]
+
+    def middle(self, at_us: int) -> float:
+        """Where the middle of a bucket stands."""
+        return self.place(at_us) + self.width_us / 2 / self.unit[0]
+
+    @property
+    def middles(self) -> list[float]:
+        """Where the middle of each bucket stands."""
+        return [self.middle(at_us) for at_us in self.buckets]
+
+    def finish(self, axes: Axes) -> None:
+        """Limit and name the axis, and draw the marks."""
+        day, _, time = moment(self.start_us).partition(" ")
+        since = time if svg.is_narrow(axes) else f"{day} {time}"
+        axes.set_xlabel(f"{self.unit[1]} since {since}")
+        end = max(self.end_us, self.start_us + self.width_us)
+        axes.set_xlim(0, self.place(end))
+        for what, (marker, colour) in _MARKS.items():
+            places = sorted(
+                {self.place(row["at_us"]) for row in self.marks if row["what"] == what}
+            )
+            if places:
+                self._mark(axes, what, places, marker, svg.SERIES[colour])
+
+    @staticmethod
+    def _mark(
+        axes: Axes, what: str, places: Sequence[float], marker: str, colour: str
+    ) -> None:
+        top = axes.get_xaxis_transform()
+        if what != "dropped":
+            axes.vlines(places, 0, 1, color=colour, lw=0.8, alpha=0.6, transform=top)
+        axes.plot(
+            places,
+            [1.0] * len(places),
+            transform=top,
+            clip_on=False,
+            linestyle="",
+            marker=marker,
+            color=colour,
+            label=what,
+            zorder=5,
+        )
+
+
+def heat_map(routes: Iterable[Row]) -> str:
+    """Who spoke to whom: messages sent, or bytes where there are no messages.
+
+    The busiest names come first, those of one prefix together.
+    """
+    cells: dict[tuple[str, str], tuple[int, int]] = {}
+    for row in routes:
+        if OTHERS not in (row["source"], row["target"]):
+            messages, carried = cells.get((row["source"], row["target"]), (0, 0))
+            amounts = messages + row["messages_sent"], carried + row["bytes_sent"]
+            cells[row["source"], row["target"]] = amounts
+    if not cells:
         return ""
-    sources = sorted({row["source"] for row in routes})
-    targets = sorted({row["target"] for row in routes})
-    most = math.log1p(max(row["messages_sent"] for row in routes)) or 1
+    sources = _grouped((source, *cells[source, target]) for source, target in cells)
+    targets = _grouped((target, *cells[source, target]) for source, target in cells)
+    most = math.log1p(max(messages for messages, _ in cells.values())) or 1
 
     def paint(axes: Axes) -> None:
         axes.grid(visible=False)
         axes.spines[:].set_visible(False)
         low, high = CELL_ALPHA
-        for row in routes:
-            x, y = targets.index(row["target"]), sources.index(row["source"])
-            amount = row["messages_sent"]
-            alpha = low + (high - low) * math.log1p(amount) / most
-            text = count(amount) if amount else size(row["bytes_sent"])
+        for (source, target), (messages, carried) in cells.items():
+            x, y = targets.index(target), sources.index(source)
+            alpha = low + (high - low) * math.log1p(messages) / most
+            text = count(messages) if messages else size(carried)
             edges = [x - 0.48, x + 0.48]
             axes.fill_between(
                 edges, y - 0.46, y + 0.46, color=svg.SERIES[0], alpha=alpha, lw=0
             )
             axes.text(x, y, text, ha="center", va="center", fontsize=9)
         axes.set(xlim=(-0.5, len(targets) - 0.5), ylim=(len(sources) - 0.5, -0.5))
-        letters = sum(len(short(target)) for target in targets)
-        slant: Row = {"rotation": 30, "ha": "right"} if letters > 85 else {}
-        axes.set_xticks(range(len(targets)), list(map(short, targets)), **slant)
-        axes.set_yticks(range(len(sources)), list(map(short, sources)))
+        narrow = svg.is_narrow(axes)
+        most_letters, letters_max = (14, 25) if narrow else (28, 85)
+        names = [short(target, most_letters) for target in targets]
+        is_long = sum(map(len, names)) > letters_max
+        slant: Row = {"rotation": 40 if narrow else 30, "ha": "right"}
+        axes.set_xticks(range(len(targets)), names, **slant if is_long else {})
+        axes.set_yticks(
+            range(len(sources)), [short(source, most_letters) for source in sources]
+        )
         axes.tick_params(length=0)
         axes.set(xlabel="to", ylabel="from")
 
     label = "Messages sent, by sender and receiver"
-    return svg.draw("routes", label, paint, height=1.2 + 0.33 * len(sources))
+    return svg.draw_both("routes", label, paint, height=1.2 + 0.33 * len(sources))
 
 
-def rate(traffic: Sequence[Row]) -> str:
+def rate(traffic: Sequence[Row], axis: TimeAxis) -> str:
     """Messages sent a second, over time: all, and the busiest routes."""
     if not traffic:
         return ""
-    axis = _TimeAxis.of(traffic, traffic[0]["width_us"])
     per_second = 1e6 / axis.width_us
 
     def paint(axes: Axes) -> None:
-        for line in _lines(traffic, _by_amount(traffic)):
+        for line in _lines(axes, traffic, _by_amount(traffic)):
             sums = dict.fromkeys(axis.buckets, 0)
             for row in line.rows:
-                sums[row["at_us"]] += row["sent"]
-            line.plot(axes, axis.places, [one * per_second for one in sums.values()])
-        axis.label(axes)
+                sums[row["at_us"]] = sums.get(row["at_us"], 0) + row["sent"]
+            line.plot(
+                axes, axis.middles, [sums[at] * per_second for at in axis.buckets]
+            )
         axes.set_ylim(bottom=0)
+        axis.finish(axes)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda one, _: count(one)))
         axes.set_ylabel("messages a second")
         _legend(axes)
 
-    return svg.draw("rate", "Messages sent a second, over time", paint)
+    return svg.draw_both("rate", "Messages sent a second, over time", paint)
 
 
-def latency(rows: Sequence[Row], width_us: int) -> str:
+def latency(rows: Iterable[Row], axis: TimeAxis) -> str:
     """Quantiles of the time from send to receive, over time."""
     timed = sorted(
         (row for row in rows if row["at_us"] is not None), key=lambda row: row["at_us"]
     )
     if not timed:
         return ""
-    axis = _TimeAxis.of(timed, width_us)
     labels = {"p50": "median", "p99": "99 %", "most": "longest"}
 
     def paint(axes: Axes) -> None:
-        places = [axis.place(row["at_us"]) for row in timed]
+        places = [axis.middle(row["at_us"]) for row in timed]
         for number, (name, label) in enumerate(labels.items()):
             values = [max(row[name], 1) for row in timed]
             _Line(label, svg.SERIES[number], number, ()).plot(axes, places, values)
         axes.set_yscale("log")
         _durations(axes.yaxis)
-        axis.label(axes)
+        axis.finish(axes)
         axes.set_ylabel("from send to receive")
         _legend(axes)
 
-    return svg.draw("latency", "Time from send to receive, over time", paint)
+    return svg.draw_both("latency", "Time from send to receive, over time", paint)
+
+
+def drops(rows: Sequence[Row], axis: TimeAxis) -> str:
+    """What will not be received, over time, by reason."""
+    sums: dict[str, int] = {}
+    for row in rows:
+        sums[row["reason"]] = sums.get(row["reason"], 0) + row["messages"]
+    reasons = sorted(sums, key=lambda reason: (-sums[reason], reason))[:REASONS_MAX]
+    if not reasons:
+        return ""
+
+    def paint(axes: Axes) -> None:
+        below: dict[int, int] = {}
+        for number, reason in enumerate(reasons):
+            heights: dict[int, int] = {}
+            for row in rows:
+                if row["reason"] == reason:
+                    at_us = row["at_us"]
+                    heights[at_us] = heights.get(at_us, 0) + row["messages"]
+            axes.bar(
+                list(map(axis.middle, heights)),
+                list(heights.values()),
+                # Wide enough to be seen; neighbours may overlap.
+                width=max(axis.width_us / axis.unit[0], axis.place(axis.end_us) / 90),
+                bottom=[below.get(at_us, 0) for at_us in heights],
+                color=svg.SERIES[number],
+                label=short(reason.replace("_", " "), 20),
+            )
+            for at_us, height in heights.items():
+                below[at_us] = below.get(at_us, 0) + height
+        axis.finish(axes)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda one, _: count(one)))
+        axes.set_ylabel("messages")
+        _legend(axes)
+
+    label = "Messages that will not be received, over time, by reason"
+    return svg.draw_both("drops", label, paint, height=2.4)
 
 
 def distribution(rows: Sequence[Row], routes: Sequence[Row]) -> str:
@@ -118,7 +252,8 @@ def distribution(rows: Sequence[Row], routes: Sequence[Row]) -> str:
         return ""
 
     def paint(axes: Axes) -> None:
-        for line in _lines(rows, _by_amount(routes, "messages_sent"), totals=True):
+        busiest = _by_amount(routes, "messages_sent")
+        for line in _lines(axes, rows, busiest, totals=True):
             steps = sorted(
                 (max(row["latency_ns"], 1), row["share"]) for row in line.rows
             )
@@ -131,42 +266,7 @@ def distribution(rows: Sequence[Row], routes: Sequence[Row]) -> str:
         axes.set(ylim=(0, 1.02), xlabel="from send to receive", ylabel="messages")
         _legend(axes)
 
-    return svg.draw("distribution", "Share of messages by time taken", paint)
-
-
-@attrs.frozen
-class _TimeAxis:
-    """Buckets of equal width from the first to the last, in a unit people read."""
-
-    start_us: int
-    end_us: int
-    width_us: int
-
-    @classmethod
-    def of(cls, rows: Iterable[Row], width_us: int) -> _TimeAxis:
-        moments = [row["at_us"] for row in rows]
-        return cls(min(moments), max(moments), width_us)
-
-    @property
-    def buckets(self) -> range:
-        return range(self.start_us, self.end_us + 1, self.width_us)
-
-    @property
-    def unit(self) -> tuple[float, str]:
-        span = self.end_us + self.width_us - self.start_us
-        return next((one for one in _AXIS_UNITS if span >= 2 * one[0]), (1.0, "µs"))
-
-    def place(self, at_us: int) -> float:
-        """Where the middle of a bucket stands."""
-        return (at_us - self.start_us + self.width_us / 2) / self.unit[0]
-
-    @property
-    def places(self) -> list[float]:
-        return [self.place(at_us) for at_us in self.buckets]
-
-    def label(self, axes: Axes) -> None:
-        axes.set_xlabel(f"{self.unit[1]} since {moment(self.start_us)}")
-        axes.set_xlim(0, (self.end_us + self.width_us - self.start_us) / self.unit[0])
+    return svg.draw_both("distribution", "Share of messages by time taken", paint)
 
 
 @attrs.frozen
@@ -194,7 +294,7 @@ class _Line:
 
 
 def _lines(
-    rows: Sequence[Row], busiest: Sequence[tuple[str, str]], *, totals: bool = False
+    axes: Axes, rows: Sequence[Row], busiest: Sequence[_Route], *, totals: bool = False
 ) -> list[_Line]:
     """All, and the busiest routes, if there is more than one.
 
@@ -202,21 +302,51 @@ def _lines(
     """
     everything = [row for row in rows if row["source"] is None] if totals else rows
     lines = [_Line("all", svg.INK, 0, everything)]
+    letters = 10 if svg.is_narrow(axes) else 17
+    mixed = len({via for _, _, via in busiest}) > 1
     if len(busiest) > 1:
-        for number, (source, target) in enumerate(busiest[:LINES_MAX], start=1):
-            own = [r for r in rows if (r["source"], r["target"]) == (source, target)]
-            label = f"{short(source, 17)} → {short(target, 17)}"
+        for number, route in enumerate(busiest[:LINES_MAX], start=1):
+            own = [row for row in rows if _route(row) == route]
+            source, target, via = route
+            label = f"{short(source, letters)} → {short(target, letters)}"
+            label += f", {via}" if mixed else ""
             lines.append(_Line(label, svg.SERIES[number - 1], number, own))
     return lines
 
 
-def _by_amount(rows: Iterable[Row], amount: str = "sent") -> list[tuple[str, str]]:
-    """The routes, the busiest first."""
-    sums: dict[tuple[str, str], int] = {}
+def _route(row: Row) -> _Route:
+    return row["source"], row["target"], row["via"]
+
+
+def _by_amount(rows: Iterable[Row], amount: str = "sent") -> list[_Route]:
+    """The routes, the busiest first; what stands for many others is none."""
+    sums: dict[_Route, int] = {}
     for row in rows:
-        route = row["source"], row["target"]
-        sums[route] = sums.get(route, 0) + row[amount]
+        if OTHERS not in (row["source"], row["target"]):
+            sums[_route(row)] = sums.get(_route(row), 0) + row[amount]
     return sorted(sums, key=lambda route: (-sums[route], route))
+
+
+def _grouped(amounts: Iterable[tuple[str, int, int]]) -> list[str]:
+    """Names by amount, the greatest first, each with those of its prefix."""
+    sums: dict[str, tuple[int, int]] = {}
+    groups: dict[str, tuple[int, int]] = {}
+    for name, messages, carried in amounts:
+        for table, key in ((sums, name), (groups, _prefix(name))):
+            before = table.get(key, (0, 0))
+            table[key] = before[0] + messages, before[1] + carried
+
+    def place(name: str) -> tuple[Any, ...]:
+        group, own = groups[_prefix(name)], sums[name]
+        return (-group[0], -group[1], _prefix(name), -own[0], -own[1], name)
+
+    return sorted(sums, key=place)
+
+
+def _prefix(name: str) -> str:
+    """What names of one sort have in common: of worker/1 and worker/2 the worker."""
+    folder, slash, _ = name.rpartition("/")
+    return folder + slash if slash else re.sub(r"\d+$", "", name)
 
 
 def _durations(axis: Axis) -> None:
@@ -228,5 +358,10 @@ def _durations(axis: Axis) -> None:
 
 def _legend(axes: Axes) -> None:
     """Above the figure, where long names cost no width."""
-    style: Row = {"handlelength": 3.2, "columnspacing": 1.6}
-    axes.figure.legend(loc="outside upper left", ncols=3, **style)
+    narrow = svg.is_narrow(axes)
+    style: Row = {"handlelength": 2.4 if narrow else 3.2, "columnspacing": 1.6}
+    if narrow:
+        style |= {"fontsize": 8.5, "columnspacing": 1.0}
+    svg.figure_of(axes).legend(
+        loc="outside upper left", ncols=2 if narrow else 3, **style
+    )

@@ -93,12 +93,8 @@ def first_violations(folder: OutFolder, per_rule: int) -> Iterator[Violation]:
 
 
 def drawn_violations(folder: OutFolder) -> list[Violation]:
-    """Those that are drawn: of each rule the first ones of messages of channels."""
-    of_messages = (
-        one
-        for one in first_violations(folder, SCENES_PER_RULE)
-        if one.seq and one.origin is None
-    )
+    """Those that are drawn: of each rule the first ones of messages."""
+    of_messages = (one for one in first_violations(folder, SCENES_PER_RULE) if one.seq)
     return list(itertools.islice(of_messages, SCENES_MAX))
 
 

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from bus.journal.format import Kind
 from bus.journal.rules import RULES, Basis, Verdict
 from bus.pipeline.bus_rules import b1, b2, b3, b5, deliveries, sort_name
-from bus.pipeline.bus_silver import LINE
+from bus.pipeline.bus_silver import LINE, suspects
 from bus.pipeline.silver import any_died, is_kind, of_channel
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _Cases = dict[str, tuple["Column", dict[str, "Column"]]]
 class Tables:
     """What the rules read: bronze and silver.
 
-    transfers: None if nothing of a bus was recorded.
+    transfers, lines: None if nothing of a bus was recorded.
     """
 
     events: DataFrame
@@ -54,6 +54,7 @@ class Tables:
     sessions: DataFrame
     flows: DataFrame
     transfers: DataFrame | None = None
+    lines: DataFrame | None = None
 
 
 def violations(
@@ -61,7 +62,8 @@ def violations(
 ) -> DataFrame:
     """Every would-be violation of every rule, with its verdict, FAIL or UNKNOWN.
 
-    flow_receives_max: receives of one flow above which Q2 works piece by piece.
+    flow_receives_max: receives of one flow, or deliveries of one line of a bus, above
+      which Q2 and B5 work piece by piece.
     """
     rules: Mapping[str, Callable[[Tables], DataFrame]] = {
         "Q1": _q1,
@@ -76,7 +78,7 @@ def violations(
     for rule in rules.values():
         found = found.unionByName(rule(tables))
     if tables.transfers is not None:
-        for name, given in _of_bus(tables.events, tables.transfers).items():
+        for name, given in _of_bus(tables, flow_receives_max).items():
             place = given.place | {"sort": sort_name()}
             rows = _found(name, given.rows, given.cases, place, given.verdict)
             found = found.unionByName(rows)
@@ -185,8 +187,7 @@ def _q1(tables: Tables) -> DataFrame:
 
 
 def _q2(tables: Tables, flow_receives_max: int) -> DataFrame:
-    busiest = tables.flows.agg(F.max("messages_received")).collect()[0][0] or 0
-    chunk_records = CHUNK_RECORDS if busiest > flow_receives_max else None
+    chunk_records = _chunk(tables.flows, "messages_received", flow_receives_max)
     cases: _Cases = {"overtaken": (F.lit(True), {"other_seq": F.col("other_seq")})}
     return _found("Q2", overtaken(_receives(tables), chunk_records), cases)
 
@@ -265,14 +266,23 @@ def _q8(tables: Tables) -> DataFrame:
     return _found("Q8", tables.messages, {"size": (differ, facts)}, _first("received"))
 
 
-def _of_bus(events: DataFrame, transfers: DataFrame) -> dict[str, Candidates]:
-    late = overtaken(deliveries(events), flow_columns=LINE)
-    return {
-        "B1": b1(transfers),
-        "B2": b2(transfers),
-        "B3": b3(transfers),
-        "B5": b5(late, transfers),
-    }
+def _of_bus(tables: Tables, line_deliveries_max: int) -> dict[str, Candidates]:
+    assert tables.transfers is not None
+    assert tables.lines is not None
+    chunk_records = _chunk(tables.lines, "deliveries", line_deliveries_max)
+    late = overtaken(deliveries(tables.events), chunk_records, LINE)
+    candidates = {"B5": b5(late, tables.lines)}
+    # None, most often, and then nothing need be planned.
+    if not tables.transfers.where("suspect").isEmpty():
+        chosen = suspects(tables.events, tables.transfers)
+        candidates |= {"B1": b1(chosen), "B2": b2(chosen), "B3": b3(chosen)}
+    return candidates
+
+
+def _chunk(rows: DataFrame, counted: str, most: int) -> int | None:
+    """The length of a piece, None if no row of a table counts so many."""
+    busiest = rows.agg(F.max(counted)).collect()[0][0] or 0
+    return CHUNK_RECORDS if busiest > most else None
 
 
 def _before(ordered: WindowSpec) -> WindowSpec:

@@ -9,10 +9,15 @@ through `progress`, and finds in the `Result` what could not be read.
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
+import json
 import os
+import platform
 import re
+import shlex
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -21,7 +26,13 @@ from bus.journal.format import RECORD_BYTES
 from bus.journal.meta import META_FILE
 from bus.journal.reader import open_journals
 from bus.pipeline.folder import OutFolder, claimed
-from bus.pipeline.session import missing, missing_packages, session
+from bus.pipeline.session import (
+    given_settings,
+    missing,
+    missing_packages,
+    session,
+)
+from bus.requirements import requirements, version_of_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -92,6 +103,7 @@ def run_in(
             log=folder.log, master=master, records=records, settings=settings
         ) as spark,
     ):
+        folder.about.write_text(json.dumps(_about(spark, journals), indent=2) + "\n")
         progress("reading journals")
         problems = _ingest(spark, journals, folder)
         progress("joining sends and receives")
@@ -138,6 +150,27 @@ def _write(folder: OutFolder, page: str) -> Path:
     return folder.report
 
 
+def _about(spark: SparkSession, journals: Path) -> dict[str, Any]:
+    """What the report says about the run itself."""
+    context = spark.sparkContext
+    java = context._jvm.java.lang.System.getProperty("java.version")  # type: ignore[union-attr] # running
+    found = {each.name: each.found for each in requirements("pipeline")}
+    return {
+        "command": shlex.join(sys.argv),
+        "journals": str(journals),
+        "started": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "machine": platform.node(),
+        "master": context.master,
+        "settings": given_settings(spark),
+        "versions": {
+            "queuebroker": version_of_us(),
+            "Python": platform.python_version(),
+            "Java": java,
+            **{name: found.get(name) for name in ("pyspark", "pyarrow", "pandas")},
+        },
+    }
+
+
 def _estimate(journals: Path) -> int:
     """About how many records there are, from above: segments are allocated whole.
 
@@ -177,12 +210,13 @@ def _refine(spark: SparkSession, folder: OutFolder) -> Tables:
     journals = keep("journals", silver.journals(tallies, segments))
     flows = keep("flows", silver.flows(tallies))
     sessions = keep("sessions", silver.sessions(tallies, events, journals))
-    transfers = None
+    transfers = lines = None
     if bus_silver.any_of_bus(tallies):
         transfers = keep("transfers", bus_silver.transfers(events, tallies, journals))
+        lines = keep("lines", bus_silver.lines(transfers))
     tallies.unpersist()
     messages = keep("messages", silver.messages(events, journals))
-    return Tables(events, journals, messages, sessions, flows, transfers)
+    return Tables(events, journals, messages, sessions, flows, transfers, lines)
 
 
 def _judge(
@@ -207,12 +241,16 @@ def _summarize(folder: OutFolder, tables: Tables) -> None:
     scale = gold.Scale.of(tables.journals)
     profiles = gold.profile(tables, scale).persist()
     summaries = {
-        "routes": gold.routes(tables.flows),
+        "routes": gold.routes(tables),
         "traffic": gold.traffic(profiles, scale),
         "latency": gold.latency(profiles),
         "distribution": gold.distribution(profiles),
         "waits": gold.waits(tables.events),
+        "drops": gold.drops(tables.events, scale),
+        "marks": gold.marks(tables.events),
     }
+    if tables.transfers is not None:
+        summaries["hops"] = gold.hops(tables.transfers)
     drawn = drawn_violations(folder)
     if drawn:
         summaries["scenes"] = gold.scenes(tables.events, drawn)

@@ -29,6 +29,9 @@ CHANNEL_KINDS: Final = (int(Kind.BIND), int(Kind.DROP))
 BUS_KINDS: Final = (int(Kind.REGISTER), int(Kind.IN_DOUBT))
 MESSAGE_KINDS: Final = (int(Kind.COMMAND), int(Kind.IN_DOUBT))
 
+INSPECTOR: Final = "_bus/"
+NAMES_MAX: Final = 9
+
 _DIED: Final = reason_name(BusReason.DIED)
 
 
@@ -69,8 +72,9 @@ def tally(events: DataFrame) -> DataFrame:
 def journals(tallies: DataFrame, segments: DataFrame) -> DataFrame:
     """One row for each journal: what it holds, what it lacks, whether to rely on it.
 
-    `died`, `complete` and `conclusive` are those of `bus.journal.rules`. A journal of
-    which no segment could be read is here too, without records.
+    `died`, `complete` and `conclusive` are those of `bus.journal.rules`. `name`: of its
+    process on a bus, null of others; `tasks`: the first of its `tasks_total` tasks and
+    brokers. A journal of which no segment could be read is here too, without records.
     """
     records = tallies.groupBy("journal").agg(
         F.sum("records").alias("records"),
@@ -81,6 +85,9 @@ def journals(tallies: DataFrame, segments: DataFrame) -> DataFrame:
         F.max("last_mono").alias("last_mono"),
         F.min("first_wall_us").alias("first_wall_us"),
         F.max("last_wall_us").alias("last_wall_us"),
+        F.min(_process_name()).alias("name"),
+        F.slice(F.sort_array(F.collect_set(_own_name())), 1, NAMES_MAX).alias("tasks"),
+        F.count_distinct(_own_name()).alias("tasks_total"),
     )
     files = segments.groupBy("journal").agg(
         *(
@@ -111,6 +118,22 @@ def journals(tallies: DataFrame, segments: DataFrame) -> DataFrame:
         .withColumn("complete", F.expr("ended AND NOT lossy"))
         .withColumn("conclusive", F.expr("complete AND NOT late"))
     )
+
+
+def _process_name() -> Column:
+    """The name of a process, after which its inspector is called."""
+    is_inspector = F.startswith(F.col("task"), F.lit(INSPECTOR))
+    return F.when(
+        is_kind(Kind.REGISTER) & is_inspector,
+        F.substr("task", F.lit(len(INSPECTOR) + 1)),
+    )
+
+
+def _own_name() -> Column:
+    """The name of a task or broker of the journal's own process."""
+    own = is_kind(Kind.REGISTER) | of_channel()
+    hidden = F.startswith(F.col("task"), F.lit("_"))
+    return F.when(own & ~hidden, F.col("task"))
 
 
 def _with_deaths(joined: DataFrame, tallies: DataFrame) -> DataFrame:

@@ -23,7 +23,20 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-__all__ = ["FAINT", "INK", "MARKERS", "SERIES", "STROKES", "draw"]
+__all__ = [
+    "FAINT",
+    "INK",
+    "MARKERS",
+    "SERIES",
+    "STROKES",
+    "draw",
+    "draw_both",
+    "figure_of",
+    "is_narrow",
+]
+
+WIDE_INCHES: Final = 7.6
+NARROW_INCHES: Final = 4.3
 
 # Stand-ins, and the variables of the page that take their place.
 INK: Final = "#010101"
@@ -80,7 +93,7 @@ def draw(
     label: str,
     paint: Callable[[Axes], None],
     *,
-    width: float = 7.6,
+    width: float = WIDE_INCHES,
     height: float = 3.0,
 ) -> str:
     """One figure as an ``<svg>`` element.
@@ -99,6 +112,30 @@ def draw(
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
     return _adapt(buffer.getvalue(), name, label)
+
+
+def draw_both(
+    name: str, label: str, paint: Callable[[Axes], None], *, height: float = 3.0
+) -> str:
+    """One figure for wide pages and one for telephones; the page shows either.
+
+    paint: draws on the axes; asks `is_narrow` where that matters.
+    """
+    wide = draw(name, label, paint, height=height)
+    narrow = draw(f"{name}-narrow", label, paint, width=NARROW_INCHES, height=height)
+    return f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
+
+
+def is_narrow(axes: Axes) -> bool:
+    """Whether the figure is for a telephone."""
+    return figure_of(axes).get_figwidth() <= NARROW_INCHES
+
+
+def figure_of(axes: Axes) -> Figure:
+    """The figure that the axes are part of."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    return figure
 
 
 def _adapt(document: str, name: str, label: str) -> str:

@@ -70,21 +70,18 @@ def _checked(tables: Tables) -> dict[str, int]:
 
 
 def _checked_of_bus(tables: Tables) -> dict[str, int]:
-    if tables.transfers is None:
+    if tables.lines is None:
         return dict.fromkeys(("B1", "B2", "B3", "B5"), 0)
-    crossings = F.size("out") + F.size("into")
     counts = _only(
-        tables.transfers.agg(
-            F.count(F.when(F.size("delivered") > 0, 1)).alias("delivered"),
-            F.count(F.when(crossings > 0, 1)).alias("relayed"),
-            F.count("accepted").alias("accepted"),
-            F.sum(F.when(~is_answer(), F.size("delivered"))).alias("deliveries"),
+        tables.lines.agg(
+            *(F.sum(name).alias(name) for name in ("delivered", "relayed", "accepted")),
+            F.sum(F.when(~is_answer(), F.col("deliveries"))).alias("deliveries"),
         )
     )
     return {
-        "B1": counts["delivered"],
-        "B2": counts["relayed"],
-        "B3": counts["accepted"],
+        "B1": counts["delivered"] or 0,
+        "B2": counts["relayed"] or 0,
+        "B3": counts["accepted"] or 0,
         "B5": counts["deliveries"] or 0,
     }
 

@@ -12,6 +12,7 @@ from bus.journal.rules import Verdict, Violation
 from bus.pipeline import gold
 from bus.pipeline.gold import BUCKETS_MAX, OTHERS, ROUTES_MAX, Scale
 from bus.pipeline.results import read_rows
+from bus.pipeline.rules import Tables
 from tests.pipeline.by_hand import event, events
 from tests.pipeline.recorded import CLIENT, SENT, SERVER
 
@@ -96,25 +97,49 @@ def test_waits_are_those_of_calls_that_had_to_wait(spark: SparkSession) -> None:
         assert (row["calls"], row["p50"], row["p99"], row["most"]) == (100, 50, 99, 100)
 
 
-def test_beyond_the_busiest_routes_all_are_others(spark: SparkSession) -> None:
-    pairs = 2 * ROUTES_MAX
+def spoke(spark: SparkSession, senders: list[str]) -> Tables:
+    """Flows to one receiver; the number of each sender is in its amounts."""
     flows = spark.createDataFrame(
-        [(n, f"from {n:02}", "to", n + 1, n, 0, 10 * n, 10, n) for n in range(pairs)],
+        [(n, name, "to", n + 1, n, 0, 10 * n, 10, n) for n, name in enumerate(senders)],
         "flow BIGINT, sender STRING, receiver STRING, messages_sent BIGINT,"
         " messages_received BIGINT, dropped BIGINT, bytes_sent BIGINT,"
         " bytes_received BIGINT, depth_max BIGINT",
     )
+    return Tables(flows, flows, flows, flows, flows)
 
-    found = {(r["source"], r["target"]): r for r in gold.routes(flows).collect()}
 
+def test_beyond_the_busiest_routes_all_are_others(spark: SparkSession) -> None:
+    pairs = 2 * ROUTES_MAX
+    names = [f"from {chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(pairs)]
+
+    rows = gold.routes(spoke(spark, names)).collect()
+
+    found = {(r["source"], r["target"]): r for r in rows}
     assert len(found) == ROUTES_MAX + 1
     assert set(found) == {(OTHERS, OTHERS)} | {
-        (f"from {n:02}", "to") for n in range(pairs - ROUTES_MAX, pairs)
+        (name, "to") for name in names[pairs - ROUTES_MAX :]
     }
     others = found[OTHERS, OTHERS]
     assert others["flows"] == pairs - ROUTES_MAX
     assert others["messages_sent"] == sum(range(1, pairs - ROUTES_MAX + 1))
     assert others["depth_max"] == pairs - ROUTES_MAX - 1
+
+
+def test_too_many_routes_are_grouped_by_the_prefixes_of_their_names(
+    spark: SparkSession,
+) -> None:
+    """The report: the largest cell of the heat map was "(others)"."""
+    names = [f"crew/{n}" for n in range(ROUTES_MAX)] + ["disk 1", "disk 2", "paper"]
+
+    rows = gold.routes(spoke(spark, names)).collect()
+
+    sent = {r["source"]: (r["flows"], r["messages_sent"]) for r in rows}
+    last = len(names)
+    assert sent == {
+        "crew/*": (ROUTES_MAX, sum(range(1, ROUTES_MAX + 1))),
+        "disk *": (2, 2 * last - 3),
+        "paper": (1, last),
+    }
 
 
 @pytest.mark.parametrize(
@@ -129,14 +154,14 @@ def test_time_is_cut_into_round_pieces_and_not_too_many(
         "first_wall_us BIGINT, last_wall_us BIGINT",
     )
 
-    assert Scale.of(ends) == Scale(50, width_us)
+    assert Scale.of(ends) == Scale(50, 50 + span_us, width_us)
     assert span_us // width_us < BUCKETS_MAX
 
 
 def test_no_records_have_a_scale(spark: SparkSession) -> None:
     none = spark.createDataFrame([], "first_wall_us BIGINT, last_wall_us BIGINT")
 
-    assert Scale.of(none) == Scale(0, 1)
+    assert Scale.of(none) == Scale(0, 0, 1)
 
 
 def test_a_scene_is_what_lies_around_a_violation(spark: SparkSession) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
     from bus.pipeline.folder import OutFolder
 
+# Who spoke to whom, rate, latency, distribution, drops: each wide and narrow.
+FIGURES = 2 * 5
 EVIL = "</svg></script><script>alert('&lt;$x$')</script>\x1b[31m\n"
 
 
@@ -36,12 +40,16 @@ def journal(**columns: Any) -> dict[str, Any]:
 
 def gold(name: str = "near") -> dict[str, list[dict[str, Any]]]:
     """All tables of a run in which one name spoke to another."""
-    route = {"source": name, "target": "far"}
-    nobody = {"source": None, "target": None}
+    route = {"source": name, "target": "far", "via": "queue"}
+    nobody = {"source": None, "target": None, "via": None}
     times = {"p50": 1500, "p90": 2000, "p99": 3000, "p999": 4000, "most": 5 * 10**9}
     amounts = {"dropped": 0, "bytes_sent": 2048, "depth_max": 3, "flows": 1}
-    bucket = {"sent": 4, "received": 4, "dropped": 0, "bytes": 9, "width_us": 1000}
+    bucket = {"sent": 4, "received": 4, "dropped": 0, "bytes": 9, "width_us": 20_000}
+    drop = {"via": "queue", "reason": "peer_left", "messages": 5}
+    death = {"at_us": 10**15 + 10**6, "what": "death", "name": name, "reason": "died"}
     return {
+        "drops": [drop | {"at_us": 10**15 + 20_000}],
+        "marks": [death | {"journal": 1, "n": 4}],
         "journals": [journal()],
         "violations": [violation("Q3", sender=name, explanation="received 2 times")],
         "scenes": [
@@ -52,7 +60,7 @@ def gold(name: str = "near") -> dict[str, list[dict[str, Any]]]:
         "routes": [route | {"messages_sent": 1234, "messages_received": 4} | amounts],
         "traffic": [
             route | bucket | {"at_us": 10**15},
-            route | bucket | {"at_us": 10**15 + 5000},
+            route | bucket | {"at_us": 10**15 + 20_000},
         ],
         "latency": [
             nobody | {"at_us": None, "messages": 4} | times,
@@ -91,7 +99,8 @@ def test_a_verdict_is_told_apart_without_colour(
 ) -> None:
     html = render(results(tmp_path, verdict=verdict, journals=[journal()]))
 
-    assert f'<span class="badge {verdict}">{sign} {verdict}</span>' in html
+    kind = verdict.replace(" ", "-")
+    assert f'<span class="badge {kind}">{sign} {verdict}</span>' in html
 
 
 def test_a_journal_that_is_complete_since_its_process_died_says_so(
@@ -115,8 +124,7 @@ def test_a_run_without_messages_has_a_report(tmp_path: Path) -> None:
 def test_all_pictures_are_drawn(tmp_path: Path) -> None:
     page = Page(render(results(tmp_path, verdict="FAIL", **gold())))
 
-    # Who spoke to whom, rate, latency, distribution, and the violation.
-    assert page.tags.count("svg") == 5
+    assert page.tags.count("svg") == FIGURES + 1  # that of the violation
     assert page.problems == []
     for text in ("1.23 k", "near → far", "1.5 µs", "5 s", "2 KiB", "messages a second"):
         assert text in page.text, text
@@ -132,7 +140,7 @@ def test_a_violation_names_its_message(tmp_path: Path) -> None:
     assert "to far" in told
 
 
-def test_a_violation_of_the_bus_names_its_message_and_has_no_drawing(
+def test_a_violation_of_the_bus_names_its_message(
     tmp_path: Path,
 ) -> None:
     on_bus = violation("B1", origin=7, sort="notification", port=None)
@@ -179,7 +187,7 @@ def test_names_are_text_and_nothing_else(tmp_path: Path, name: str) -> None:
     page = Page(html)
     assert page.problems == []
     assert page.tags.count("script") == 0
-    assert page.tags.count("svg") == 5
+    assert page.tags.count("svg") == FIGURES + 1
     assert "\x1b" not in html
     assert "cannot read <a file>: it is gone" in page.text
 
@@ -218,12 +226,109 @@ def test_the_report_of_a_run_is_whole(finished: OutFolder) -> None:
     assert page.problems == []
     assert page.addresses == []
     assert "script" not in page.tags
-    assert page.tags.count("svg") == 4
+    assert page.tags.count("svg") == FIGURES - 2  # nothing was dropped
     told = " ".join(page.text.split())
     assert "✓ PASS every promise was kept" in told
     for rule in RULES.values():
         badge = "∅ nothing to check" if rule.id.startswith("B") else "✓ PASS"
-        assert f"{rule.title} {rule.text} {badge}" in told
-    assert f"{CLIENT} → {SERVER} {SENT[CLIENT, SERVER]}" in told
-    assert "right → left 0 0 0 4 KiB" in told
+        assert f"{rule.id} {badge} {rule.title} {rule.text}" in told
+    assert f"{CLIENT} → {SERVER} queue {SENT[CLIENT, SERVER]}" in told
+    assert "right → left queue 0 0 0 4 KiB" in told
     assert OTHERS not in told
+
+
+def test_failed_rules_come_first_and_then_those_that_are_unknown(
+    tmp_path: Path,
+) -> None:
+    folder = results(tmp_path, verdict="FAIL", **gold())
+    told = json.loads(folder.verdicts.read_text())
+    verdicts = {"Q2": "UNKNOWN", "B1": "nothing to check", "B5": "FAIL"}
+    for one in told["verdicts"]:
+        one["verdict"] = verdicts.get(one["rule"], "PASS")
+    folder.verdicts.write_text(json.dumps(told))
+
+    rows = re.findall(r'<td class="name">([JQB]\d)</td>', render(folder))
+
+    assert rows[:3] == ["B5", "Q2", "J1"]
+    assert rows[-1] == "B1"
+    assert sorted(rows) == sorted(RULES)
+
+
+def test_all_figures_over_time_span_all_records_and_carry_the_marks(
+    tmp_path: Path,
+) -> None:
+    """The report: the header said 31.2 s, and the figures spanned 19.5 s."""
+    page = Page(render(results(tmp_path, verdict="FAIL", **gold())))
+
+    told = " ".join(page.text.split())
+    assert "2 s from 2001-09-09 01:46:40.000 UTC" in told
+    # Rate, latency and drops; the violation has no clock.
+    assert told.count("seconds since 2001-09-09 01:46:40.000 UTC") == 3
+    assert told.count("seconds since 01:46:40.000 UTC") == 3
+    figures = [part for part in told.split("since ")[:-1] if "death" in part]
+    assert len(figures) >= 3
+    assert "1 s death near died" in told
+
+
+def test_a_violation_is_a_mark_where_its_journal_has_a_clock(tmp_path: Path) -> None:
+    clock = journal(journal=1, first_mono=4000)
+    late = violation("Q3", mono=4000 + 10**9)
+
+    tables: dict[str, Any] = gold() | {"journals": [clock], "violations": [late]}
+
+    page = Page(render(results(tmp_path, **tables)))
+
+    assert "1 s violation Q3 no duplicate twice" in " ".join(page.text.split())
+
+
+def test_what_the_report_is_about_is_told(tmp_path: Path) -> None:
+    about = {
+        "command": "bus pipeline all --journals x",
+        "started": "2026-01-01",
+        "master": "spark://far:7077",
+        "settings": {"spark.a": "<b>"},
+        "versions": {"pyspark": "4.3.0", "Java": None},
+    }
+    process = journal(
+        name="paper", program="/opt/shop.py", machine="vm", tasks=["desk"]
+    )
+    tables: dict[str, Any] = gold() | {"journals": [process]}
+    folder = results(tmp_path, **tables)
+    folder.about.write_text(json.dumps(about))
+
+    told = " ".join(Page(render(folder)).text.split())
+
+    assert "programs shop.py machines vm processes paper command bus pipeline" in told
+    assert (
+        "versions pyspark 4.3.0 Spark on spark://far:7077 settings spark.a=<b>" in told
+    )
+    assert "tasks and brokers" in told
+    assert "desk" in told
+
+
+def test_others_are_no_cell_of_the_heat_map(tmp_path: Path) -> None:
+    tables: dict[str, Any] = gold()
+    (route,) = tables["routes"]
+    others = {"source": OTHERS, "target": OTHERS, "messages_sent": 10**6}
+    rows = [route | {"source": f"worker/{n}", "messages_sent": n} for n in range(1, 4)]
+    tables["routes"] = [route | others, *rows, route]
+
+    page = Page(render(results(tmp_path, **tables)))
+
+    figure = page.text.partition("Who spoke to whom")[2].partition("route")[0]
+    assert OTHERS not in figure
+    names = [word for word in figure.split() if word.startswith(("near", "worker/"))]
+    # The busiest first, those of one prefix together.
+    assert names[:4] == ["near", "worker/3", "worker/2", "worker/1"]
+    assert OTHERS in page.text
+
+
+def test_messages_of_a_bus_have_the_parts_of_their_way(tmp_path: Path) -> None:
+    times = {"p50": 10, "p90": 20, "p99": 3000, "p999": 3000, "most": 4000}
+    part = {"place": 1, "part": "on link 1", "messages": 17} | times
+
+    tables: dict[str, Any] = gold() | {"hops": [part]}
+
+    page = Page(render(results(tmp_path, **tables)))
+
+    assert "on link 1 17 10 ns 3 µs 4 µs" in " ".join(page.text.split())

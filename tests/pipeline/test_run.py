@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 TABLES = {
     *("events", "segments", "journals", "messages", "sessions", "flows"),
     *("violations", "verdicts"),
-    *("routes", "traffic", "latency", "distribution", "waits"),
+    *("routes", "traffic", "latency", "distribution", "waits", "drops", "marks"),
 }
 
 
@@ -39,6 +40,9 @@ def test_a_run_leaves_tables_verdicts_violations_and_report(
 ) -> None:
     assert {path.name for path in finished.table("").iterdir()} == TABLES
     assert finished.report.exists()
+    about = json.loads(finished.about.read_text())
+    assert about["master"] == "local[2]"
+    assert about["versions"]["pyspark"]
     assert finished.violations.read_text() == ""
     told = read_verdicts(finished)
     assert told["verdict"] == "PASS"
