@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bus.message import Response
     from bus.threads.thread_manager import ThreadManager
 
-__all__ = ["AwaitedAnswer"]
+__all__ = ["AwaitedAnswer", "AwaitedWord"]
 
 
 class AwaitedAnswer:
@@ -61,6 +61,28 @@ class AwaitedAnswer:
             self.parker.release()
         elif not self._place.owned():  # the task has moved away from who waits
             self._place.ask(_nothing)
+
+
+class AwaitedWord(AwaitedAnswer):
+    """A word without content: that something has come about.
+
+    said: whether it was.
+    """
+
+    __slots__ = ("said",)
+
+    def __init__(self, entry: Entry, place: ThreadManager) -> None:
+        super().__init__(entry, place)
+        self.said: bool = False
+
+    def over(self) -> bool:
+        """Whether nothing is to be waited for any more."""
+        return self.said or super().over()
+
+    def say(self) -> None:
+        """Say it, in any thread."""
+        self.said = True
+        self.rouse()
 
 
 def _nothing() -> None:

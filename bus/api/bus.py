@@ -345,13 +345,25 @@ class Bus:
         self._scripts.task().command(to, payload)
 
     def subscribe(
-        self, to: Where | Specification, callback: Callable[[Incoming], object]
+        self,
+        to: Where | Specification,
+        callback: Callable[[Incoming], object],
+        *,
+        wait: bool = False,
+        timeout: float | Unset | None = UNSET,
     ) -> Subscription:
-        """Hear what a task notifies, in the bus's default thread."""
-        return self._scripts.subscribe(to, callback)
+        """Hear what a task notifies, in the bus's default thread.
+
+        wait, timeout: as in `Task.subscribe`.
+        """
+        return self._scripts.subscribe(to, callback, wait=wait, timeout=timeout)
 
     def listen(
-        self, to: Where | Specification, *, timeout: float | None = None
+        self,
+        to: Where | Specification,
+        *,
+        timeout: float | None = None,
+        wait: bool = False,
     ) -> Iterator[Incoming]:
         """Iterate over what a task notifies, waiting for each in the calling thread.
 
@@ -360,11 +372,14 @@ class Bus:
         ``close``; to drop the iterator does the same a little later.
 
         timeout: end when nothing came for so many seconds; None waits for ever.
+        wait: return only when every process has learned of it, as `Task.subscribe`.
 
         Raises:
+            CommandTimeoutError: with ``wait``: not all have, in
+              `BusConfig.command_timeout_s`.
             RuntimeError: within a callback.
         """
-        return self._scripts.listen(to, timeout)
+        return self._scripts.listen(to, timeout, wait=wait)
 
     def wait_for(self, where: Where, timeout: float | None = 5.0) -> Address:
         """Wait until somebody has a name; return its address.

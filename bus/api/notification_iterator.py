@@ -58,7 +58,13 @@ class NotificationIterator:
     __slots__ = ("_bus", "_messages", "_open", "_task", "_timeout", "_unread")
 
     def __init__(
-        self, bus: Bus, name: str, to: Where | Specification, timeout: float | None
+        self,
+        bus: Bus,
+        name: str,
+        to: Where | Specification,
+        timeout: float | None,
+        *,
+        wait: bool,
     ) -> None:
         self._open: bool = False
         self._bus: Final = bus
@@ -70,7 +76,7 @@ class NotificationIterator:
         self._messages: Final = self._unread.messages
         self._open = True
         try:
-            self._task.subscribe(to, self._unread.receive)
+            self._task.subscribe(to, self._unread.receive, wait=wait)
         except BaseException:
             self.close()
             raise

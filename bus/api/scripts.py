@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from bus.address import Address
+    from bus.api.arguments import Unset
     from bus.api.bus import Bus
     from bus.api.subscription import Subscription
     from bus.api.task import Task, Where
@@ -59,12 +60,19 @@ class Scripts:
         return self.task()
 
     def subscribe(
-        self, to: Where | Specification, callback: Callable[[Incoming], object]
+        self,
+        to: Where | Specification,
+        callback: Callable[[Incoming], object],
+        *,
+        wait: bool,
+        timeout: float | Unset | None,
     ) -> Subscription:
         """Hear what a task notifies, in the bus's default thread."""
+        if wait:
+            self._check_may_wait("wait for a subscription")
         task = self._bus.register(self._name(), visibility=Visibility.PRIVATE)
         try:
-            subscription = task.subscribe(to, callback)
+            subscription = task.subscribe(to, callback, wait=wait, timeout=timeout)
         except BaseException:
             task.deregister()
             raise
@@ -72,12 +80,12 @@ class Scripts:
         return subscription
 
     def listen(
-        self, to: Where | Specification, timeout: float | None
+        self, to: Where | Specification, timeout: float | None, *, wait: bool
     ) -> Iterator[Incoming]:
         """Iterate over what a task notifies, from now on, in the calling thread."""
         self._check_may_wait("listen")
         deadline_after(timeout)
-        return NotificationIterator(self._bus, self._name(), to, timeout)
+        return NotificationIterator(self._bus, self._name(), to, timeout, wait=wait)
 
     def wait_for(self, where: Where, timeout: float | None) -> Address:
         """Wait until somebody has a name; return its address."""

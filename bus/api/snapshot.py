@@ -86,6 +86,7 @@ class TaskInfo:
     questions: how many answers it waits for.
     failures: callbacks that raised. late: answers that nobody waited for any more.
     unasked: answers it gave that nobody wanted. undelivered: what it sent, nobody got.
+    unheard: notifications it sent when nobody had subscribed to it (BUS-FLOW-8).
     """
 
     address: Address
@@ -98,6 +99,7 @@ class TaskInfo:
     late: int
     unasked: int
     undelivered: int
+    unheard: int = 0
 
 
 @attrs.frozen
@@ -301,6 +303,7 @@ def _task_info(entry: Entry, place: ThreadManager) -> TaskInfo:
         late=receiver.late,
         unasked=receiver.unasked,
         undelivered=receiver.undelivered,
+        unheard=entry.unheard,
     )
 
 

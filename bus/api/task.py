@@ -19,7 +19,7 @@ from bus.api.arguments import (
     new_account_limits,
     wrong_type,
 )
-from bus.api.awaited import AwaitedAnswer
+from bus.api.awaited import AwaitedAnswer, AwaitedWord
 from bus.api.questions import Question
 from bus.api.subscription import Subscription, Watch
 from bus.errors import (
@@ -457,6 +457,10 @@ class Task:
         on_response: called for each that answers within ``timeout`` seconds, then once
           more, ``final``, with how many did (BUS-MSG-9).
 
+        It goes to those that have subscribed by now, as far as this process knows. If
+        there are none nobody gets it, and `TaskInfo.unheard` counts it. A subscriber
+        that must not miss the first one subscribes with ``wait=True``, then says so.
+
         Raises:
             BusFullError: a subscriber has no room, and its policy is that this is told;
               all others got it.
@@ -479,7 +483,8 @@ class Task:
             if deadline is not None:
                 self._arm(deadline)
         refused: BusFullError | None = None
-        for each in self._entry.audience:
+        audience = self._entry.audience
+        for each in audience:
             message = Incoming(
                 kind=Kind.NOTIFICATION,
                 payload=own_copy(frozen),
@@ -502,6 +507,8 @@ class Task:
             message = Incoming(
                 kind=Kind.NOTIFICATION,
                 payload=frozen,
+                # Of a task here that hears it: so the comm thread knows of one.
+                subscriptions=audience[0].subscriptions if audience else (),
                 wants_reply=on_response is not None,
                 _source=self._entry,
                 _id=number,
@@ -512,6 +519,8 @@ class Task:
             if self._tracer is not None:
                 message._trace = self._tracer.notification_abroad(size)
             self._exchange.post(message)
+        elif not audience:
+            self._exchange.unheard(self._entry)
         if refused is not None:
             raise refused
 
@@ -526,6 +535,8 @@ class Task:
         ref: object = None,
         overflow: Overflow = "drop-oldest",
         capacity: int | None = None,
+        wait: bool = False,
+        timeout: float | Unset | None = UNSET,
     ) -> Subscription:
         """Hear what a task notifies, or all that a pattern names (BUS-MSG-5, AMO-26).
 
@@ -538,11 +549,25 @@ class Task:
         overflow: what happens to notifications that find ``capacity`` unread ones here
           (BUS-FLOW-6); the default bound is `BusConfig.task_fifo_messages`. Who is cut
           off by the policy ``disconnect`` sees that `Subscription.active` is False.
+        wait: return only when every process that is on the bus has learned of the
+          subscription; not within a callback. This subscriber gets each notification
+          that one of their tasks sends from then on. Without it notifications that a
+          task of another process sends just after this call may not reach it, and no
+          gap tells of them: nothing of a notifier is owed before it is heard.
+        timeout: for how many seconds to wait; `BusConfig.command_timeout_s` by default,
+          None for ever. A process that is stopped keeps this waiting.
 
         Raises:
             NotJoinedError, UnknownTaskError: as `command`.
+            CommandTimeoutError: not all have learned of it in time; it is cancelled.
+            RuntimeError: ``wait`` within a callback, whose thread may have to answer.
         """
         check_callback("callback", callback)
+        timeout = answer_timeout(self._bus._config, timeout)
+        deadline = deadline_after(timeout)
+        if wait and self._bus._in_callback():
+            msg = "cannot wait within a callback: subscribe without wait=True there"
+            raise RuntimeError(msg)
         limits = new_account_limits(self._bus._config, overflow, capacity)
         self._check()
         specification, there = self._bus._specification(to, bus)
@@ -555,7 +580,45 @@ class Task:
             Account(**limits),
         )
         subscription._start()
+        if wait:
+            self._await_known(subscription, timeout, deadline)
         return subscription
+
+    def _await_known(
+        self,
+        subscription: Subscription,
+        timeout: float | None,
+        deadline: float | None,
+    ) -> None:
+        """Wait until all processes have learned of a subscription (BUS-MSG-18)."""
+        try:
+            place = self._check()
+            thread = self._bus._thread_of(place)
+            if thread is None:  # it has ended just now
+                raise UnknownTaskError(self._entry.name)
+            awaited = AwaitedWord(self._entry, place)
+            subscription.then = awaited.rouse  # if it is cancelled, or its task leaves
+            exchange, say = subscription._exchange, awaited.say
+            exchange.decide(lambda: exchange.manager.confirm(subscription, say))
+
+            def over() -> bool:
+                return awaited.over() or not subscription.active
+
+            if awaited.parker is None:
+                thread._serve_until(over, deadline)
+            else:
+                _sync.park(awaited.parker, over, deadline)
+            subscription.then = None
+            if not (awaited.said or awaited.over()) and subscription.active:
+                assert timeout is not None
+                raise CommandTimeoutError(str(subscription.specification), timeout)
+            if not awaited.said:
+                self._bus._check()  # if it was closed, that is what to tell
+                if awaited.over():
+                    raise UnknownTaskError(self._entry.name)
+        except BaseException:
+            subscription.cancel()
+            raise
 
     def watch(
         self,

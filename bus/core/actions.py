@@ -11,6 +11,8 @@ import attrs
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bus.address import Address
     from bus.core.command_run import CommandRun
     from bus.core.peer import Key
@@ -32,6 +34,7 @@ __all__ = [
     "Reply",
     "Resume",
     "Send",
+    "Settled",
     "Tell",
     "Vacate",
 ]
@@ -128,6 +131,13 @@ class Confirm:
     entry: Entry
 
 
+@attrs.frozen
+class Settled:
+    """Call what a thread left to be told that its request is confirmed."""
+
+    tell: Callable[[], object]
+
+
 class Send(Struct, frozen=True):
     """Put a frame on a link, behind all that were put there before."""
 
@@ -164,6 +174,7 @@ Action = (
     | Vacate
     | Evict
     | Confirm
+    | Settled
     | Send
     | Dial
     | HangUp

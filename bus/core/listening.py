@@ -8,20 +8,22 @@ once to each process that asked (BUS-RELAY-7); who hears it there is looked up t
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from bus.core.confirmations import Confirmations
 from bus.core.finder import HOPS, check_passed_on
 from bus.core.peer import characteristics
 from bus.core.requests import Request, Requests
 from bus.core.routing_table import Visibility
-from bus.core.wire import AddRelay, RequestId, Subscribe
+from bus.core.wire import AddRelay, Pong, RequestId, Subscribe
 from bus.errors import WireError
 from bus.specification import Specification
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from bus.core.disuse import Disuse
     from bus.core.interests import Interest
@@ -45,6 +47,7 @@ class Listening:
 
     __slots__ = (
         "_confirm_at",
+        "_confirmations",
         "_disuse",
         "_manager",
         "_neighbours",
@@ -67,6 +70,7 @@ class Listening:
         self.ledger: Final[Requests[Subscribe]] = Requests(neighbours)
         self.own: Final[dict[tuple[str, str, bool], Request[Subscribe]]] = {}
         self._confirm_at: float | None = None
+        self._confirmations: Final = Confirmations(neighbours)
 
     # Tasks of this process.
 
@@ -100,8 +104,25 @@ class Listening:
         request = self.own.pop((machine, pattern, presence), None)
         if request is not None:
             self.ledger.end(request)
+            self._confirmations.forget(request.frame.id)
             if not presence:
                 self._disuse.unheard(machine, pattern)
+
+    def confirm(self, interest: Interest, settled: Callable[[], object]) -> None:
+        """Let something be called once all have learned of a subscription (BUS-MSG-18).
+
+        It is said again, to all that it goes to: so the answers come before that, too.
+        """
+        machine = self._manager.subscriptions.machine_of(interest)
+        request = self.own[machine, interest.specification.pattern, False]
+        self._confirmations.begin(request.frame.id, settled, own=True)
+        request.went.clear()
+        self._spread(request)
+        self._confirmations.passed_on(request.frame.id)
+
+    def ponged(self, peer: Peer, number: int) -> None:
+        """Note that a process has confirmed a subscription, if it has."""
+        self._confirmations.answered(peer, number)
 
     def registered(self, task: Entry, now: float) -> None:
         """Tell those who want to hear a task that it is here."""
@@ -173,18 +194,25 @@ class Listening:
             )
             return
         # Said again, it is passed on again: somebody may have forgotten it.
+        if frame.confirm:
+            pong = Pong(number=frame.confirm)
+            settled = partial(peer.session.say, pong)
+            self._confirmations.begin(frame.id, settled, own=False)
+            frame = replace(frame, confirm=0)
         request = Request(frame, machine, specification.pattern, peer)
         self.ledger.keep(request)
         self._spread(request)
         for task in self._manager.table.public():
             if not task.remote and self._means(request, task):
                 self._answer(request, task, now)
+        self._confirmations.passed_on(frame.id)
 
     def cancelled(self, peer: Peer, number: RequestId) -> None:
         """Forget a request that its asker takes back."""
         request = self.ledger.get(number)
         if request is not None and request.origin is peer:
             self.ledger.end(request)
+            self._confirmations.forget(number)
 
     def answered(self, peer: Peer, frame: AddRelay, now: float) -> bool:
         """Take an answer, or pass it back; False if nobody asked for it."""
@@ -222,12 +250,18 @@ class Listening:
         for task in self._heard_by(peer):
             known = self._relays.known(task)
             peer.announce(known, known.relay)
+        for number, confirm in self._confirmations.unanswered(peer):
+            # That it was confirmed may have been said on the link that was lost.
+            request = self.ledger.get(number)
+            assert request is not None
+            peer.session.tell(replace(_passed_on(request), confirm=confirm))
 
     def joined(self, peer: Peer) -> None:
         """Ask a new neighbour what it has not been asked."""
+        self._confirmations.joined()
         for request in self.ledger.all():
             if peer in self._ways(request) and not request.adopted:
-                self.ledger.spread(request, [peer])
+                self.ledger.spread(request, [peer], self._said)
 
     def lost(self, peer: Peer, now: float) -> None:
         """Forget what a process asked; keep what it passed on for one that hears.
@@ -237,6 +271,7 @@ class Listening:
         """
         for request in self.ledger.lose(peer, self._heir):
             self._confirm(request, now)
+        self._confirmations.lost(peer, self.ledger.get)
 
     def _heir(self, request: Request[Subscribe]) -> Peer | None:
         """Return the asker of a subscription if it hears a task of this process."""
@@ -282,6 +317,7 @@ class Listening:
 
     def review(self, now: float) -> None:
         """Note when to ask next about the requests that were adopted."""
+        self._confirmations.review(now)
         if not any(request.adopted for request in self.ledger.all()):
             self._confirm_at = None
         elif self._confirm_at is None:
@@ -289,7 +325,8 @@ class Listening:
 
     def next_deadline(self) -> float | None:
         """Return when `tick` has something to do, in seconds; None for never."""
-        return self._confirm_at
+        times = self._confirm_at, self._confirmations.next_deadline()
+        return min((at for at in times if at is not None), default=None)
 
     def tick(self, now: float) -> None:
         """Ask again about the adopted requests, until a master passes them on anew.
@@ -297,6 +334,7 @@ class Listening:
         The answer to the first question does not settle it: the asker may take the
         subscription back before it learns that its master is lost.
         """
+        self._confirmations.tick(now)
         if self._confirm_at is not None and self._confirm_at <= now:
             self._confirm_at = None
             for request in self.ledger.all():
@@ -311,7 +349,11 @@ class Listening:
             self._spread(request)
 
     def _spread(self, request: Request[Subscribe]) -> None:
-        self.ledger.spread(request, self._ways(request))
+        self.ledger.spread(request, self._ways(request), self._said)
+
+    def _said(self, frame: Subscribe, way: Peer) -> Subscribe:
+        number = self._confirmations.number(frame.id, way)
+        return replace(frame, confirm=number) if number else frame
 
     def _ways(self, request: Request[Subscribe]) -> list[Peer]:
         return self._neighbours.ways(request.machine, request.origin, None)
@@ -358,3 +400,9 @@ class Listening:
                 addresses=self._neighbours.addresses_for(asker, origin),
             )
         )
+
+
+def _passed_on(request: Request[Subscribe]) -> Subscribe:
+    """Return a request as it is passed on, by one link more than it has come."""
+    frame = request.frame
+    return frame if request.origin is None else replace(frame, hops=frame.hops - 1)

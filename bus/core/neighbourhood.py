@@ -215,6 +215,13 @@ class Neighbourhood:
         """Hear tasks of other processes, too."""
         self.listening.subscribed(interest)
 
+    def confirm(
+        self, interest: Interest, settled: Callable[[], object]
+    ) -> list[Action]:
+        """Let something be called once all processes have learned of a subscription."""
+        self.listening.confirm(interest, settled)
+        return self._drained()
+
     def unsubscribed(self, interest: Interest) -> None:
         """Hear them no more."""
         self.listening.unsubscribed(interest)
@@ -250,9 +257,16 @@ class Neighbourhood:
         question: int = 0,
         trace: Trace | None = None,
         gap: int = 0,
+        *,
+        heard: bool = True,
     ) -> None:
-        """Send a notification to all processes where somebody hears its sender."""
+        """Send a notification to all processes where somebody hears its sender.
+
+        heard: whether any task of this process has heard it.
+        """
         hearers = self.listening.hearers(source)
+        if not (hearers or heard):
+            source.unheard += 1
         self.correspondence.notify(hearers, source, payload, question, trace, gap)
 
     def post_alike(
@@ -498,6 +512,7 @@ class Neighbourhood:
                 peer.session.say(Pong(number=frame.number))
             case Pong():
                 self.directory.ponged(peer, frame.number)
+                self.listening.ponged(peer, frame.number)
             case Error(reason=Reason.WIRE):
                 pass  # said of the link alone, so not counted
             case Bye():

@@ -16,7 +16,7 @@ import itertools
 from typing import TYPE_CHECKING, Any, Final
 
 from bus.address import Address
-from bus.core.actions import Action, Fail, Open, Tell
+from bus.core.actions import Action, Fail, Open, Settled, Tell
 from bus.core.far_tasks import FarTasks
 from bus.core.interests import Interests
 from bus.core.parked_list import Parked, ParkedList
@@ -30,7 +30,7 @@ from bus.events import BusReason
 from bus.message import Incoming, Kind, Presence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from bus.core.interests import Interest
     from bus.core.neighbourhood import Neighbourhood
@@ -277,6 +277,19 @@ class ProcessManager:
         self._review_audiences(subscription)
         if self.remote is not None:
             self.remote.subscribed(subscription)
+
+    def confirm(
+        self, subscription: Interest, settled: Callable[[], object]
+    ) -> list[Action]:
+        """Let something be called once all processes have learned of a subscription.
+
+        That is at once if there are no others, or the subscription has ended.
+        """
+        if self.remote is None or subscription not in self.subscriptions.of(
+            subscription.entry
+        ):
+            return [Settled(settled)]
+        return self.remote.confirm(subscription, settled)
 
     def unsubscribe(self, subscription: Interest) -> bool:
         """End one subscription; False if it had ended."""

@@ -110,8 +110,16 @@ class Requests(Generic[Asked]):
         if not self._by_asker[asker]:
             del self._by_asker[asker]
 
-    def spread(self, request: Request[Asked], ways: Iterable[Peer]) -> None:
-        """Pass one on, by ways that it has not gone, if it may go further (OPEN-9)."""
+    def spread(
+        self,
+        request: Request[Asked],
+        ways: Iterable[Peer],
+        said: Callable[[Asked, Peer], Asked] = lambda frame, _: frame,
+    ) -> None:
+        """Pass one on, by ways that it has not gone, if it may go further (OPEN-9).
+
+        said: returns how it is said to one of these.
+        """
         frame = request.frame
         if request.origin is not None:
             if frame.hops <= 1:
@@ -120,7 +128,7 @@ class Requests(Generic[Asked]):
         for way in ways:
             if way.key not in request.went and way is not request.origin:
                 request.went[way.key] = way
-                way.session.tell(frame)
+                way.session.tell(said(frame, way))
 
     def end(self, request: Request[Asked], *, answered_by: Peer | None = None) -> None:
         """Forget one, and take it back from those to whom it was passed on."""

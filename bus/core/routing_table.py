@@ -79,6 +79,7 @@ class Entry:
     table: that of its process and bus, while it can be found.
     relay: the number by which other processes know a task of this one, 0 before any
       does.
+    unheard: how many notifications it has sent that nobody heard (BUS-FLOW-8).
     overflow: what becomes of commands that it has no room for (BUS-FLOW-6).
     order: exchanged after each thing that the task has sent to others and that nothing
       it sends later may overtake, and when it may not send any more; a burst that was
@@ -95,6 +96,7 @@ class Entry:
     remote: bool = False
     table: RoutingTable | None = attrs.field(default=None, repr=False)
     relay: int = 0
+    unheard: int = 0
     overflow: Overflow = "error"
     order: object = attrs.field(default=None, repr=False)
 

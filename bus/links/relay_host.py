@@ -231,6 +231,7 @@ class RelayHost:
                         message._id,
                         message._trace,
                         message.gap,
+                        heard=bool(message.subscriptions),
                     )
             else:
                 for kind, some in groupby(run, type):

@@ -16,7 +16,17 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from bus.core.actions import Action, Confirm, Evict, Fail, Open, Post, Reply, Tell
+from bus.core.actions import (
+    Action,
+    Confirm,
+    Evict,
+    Fail,
+    Open,
+    Post,
+    Reply,
+    Settled,
+    Tell,
+)
 from bus.core.trace import Tracer
 from bus.errors import UnknownTaskError
 from bus.message import Incoming, Kind
@@ -172,6 +182,11 @@ class Exchange:
                 if comm is None or comm.enter():
                     return event()
             comm.have_entered()
+
+    def unheard(self, entry: Entry) -> None:
+        """Count a notification that nobody heard, in a process without others."""
+        with self._lock:
+            entry.unheard += 1
 
     def _nudge(self) -> None:
         if self.comm is not None:
@@ -444,6 +459,8 @@ class Exchange:
                 message._source.box.client.failed(message, error)
             case Confirm(entry):
                 entry.box.client.confirmed()
+            case Settled(tell):
+                tell()
             case Evict(entry, error):
                 told = entry.box.client.evicted(entry, error)
                 self.deregister(entry, final=False)

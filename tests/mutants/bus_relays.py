@@ -867,4 +867,172 @@ BUS_RELAYS: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "N112",
+        "any peer takes back any search",
+        ("BUS-SEC-7",),
+        (
+            Edit(
+                "bus/core/finder.py",
+                "        if request is not None and request.origin is peer:\n            self.ledger.end(request)\n",
+                "        if request is not None:\n            self.ledger.end(request)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N113",
+        "any peer takes back any subscription",
+        ("BUS-SEC-7",),
+        (
+            Edit(
+                "bus/core/listening.py",
+                "        if request is not None and request.origin is peer:\n            self.ledger.end(request)\n",
+                "        if request is not None:\n            self.ledger.end(request)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N114",
+        "any peer refuses any search",
+        ("BUS-SEC-7",),
+        (
+            Edit(
+                "bus/core/finder.py",
+                "        if request is None or request.went.pop(peer.key, None) is None:\n",
+                "        if request is None or request.went.pop(peer.key, peer) is None:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N115",
+        "anybody says that the master has nothing against a name",
+        ("BUS-SEC-7",),
+        (
+            Edit(
+                "bus/core/directory.py",
+                "        if peer is self._neighbours.master():\n            self.verdicts.answered(number)\n",
+                "        if peer is not None:\n            self.verdicts.answered(number)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N116",
+        "with one name all names of a process are public no more",
+        ("BUS-INIT-12",),
+        (
+            Edit(
+                "bus/core/directory.py",
+                "            if user.id == frame.id:\n",
+                "            if user.id is not None:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N117",
+        "another machine's master ends names of this one",
+        ("BUS-SEC-7",),
+        (
+            Edit(
+                "bus/core/directory.py",
+                "        if origin.machine == self._neighbours.me.machine:\n            self.users.remove(",
+                "        if origin is not None:\n            self.users.remove(",
+            ),
+        ),
+    ),
+    Mutant(
+        "N118",
+        "any peer refuses a subscription without a master",
+        ("BUS-RELAY-8",),
+        (
+            Edit(
+                "bus/core/listening.py",
+                "request is not None and request.adopted and request.origin is peer",
+                "request is not None and request.adopted",
+            ),
+        ),
+    ),
+    Mutant(
+        "N119",
+        "a late refusal ends a subscription that was said again",
+        ("BUS-RELAY-8",),
+        (
+            Edit(
+                "bus/core/listening.py",
+                "        if request is not None and request.adopted and request.origin is peer:\n",
+                "        if request is not None and request.asker == peer.key:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N120",
+        "a subscription goes on for a later life of its asker",
+        ("BUS-RELAY-8",),
+        (
+            Edit(
+                "bus/core/listening.py",
+                "        if asker.session.incarnation != request.frame.subscriber.incarnation:\n            return None\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "N121",
+        "a relay goes though nobody here has asked for that",
+        ("BUS-DEREG-13",),
+        (
+            Edit(
+                "bus/core/disuse.py",
+                "        if relay is None or relay.dismissal is Dismissal.NONE:\n",
+                "        if relay is None:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N122",
+        "a master confirms a subscription before its slaves have",
+        ("BUS-MSG-18",),
+        (
+            Edit(
+                "bus/core/confirmations.py",
+                "        if confirmation.numbers or confirmation.waits:\n",
+                "        if confirmation.waits:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N123",
+        "over a new link nobody is asked again to confirm a subscription",
+        ("BUS-MSG-18",),
+        (
+            Edit(
+                "bus/core/listening.py",
+                "        for number, confirm in self._confirmations.unanswered(peer):\n",
+                "        for number, confirm in self._confirmations.unanswered(peer)[:0]:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N124",
+        "a new master confirms a subscription before the others have joined",
+        ("BUS-MSG-18",),
+        (
+            Edit(
+                "bus/core/confirmations.py",
+                "        if succeeds or self._until is not None:\n",
+                "        if False:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "N125",
+        "any peer confirms any subscription",
+        ("BUS-MSG-18",),
+        (
+            Edit(
+                "bus/core/confirmations.py",
+                "            if confirmation.numbers.get(number) is peer:\n",
+                "            if number in confirmation.numbers:\n",
+            ),
+        ),
+    ),
 )

@@ -26,6 +26,7 @@ from bus.core.actions import (
     Post,
     Reply,
     Send,
+    Settled,
     Tell,
     Vacate,
 )
@@ -288,6 +289,8 @@ class SimProcess:
                 task = self._task(entry)
                 if task is not None:
                     return self._leave(task, final=False)
+            case Settled(tell):
+                tell()
             case Tell(entry, Asked() as watch, presence):
                 task = self._task(entry)
                 if task is not None:

@@ -187,6 +187,7 @@ class Subscribe(ControlFrame, frozen=True, kw_only=True):
     subscriber: what its relay is made from.
     overflow: what becomes of notifications it has no room for (BUS-FLOW-6).
     hops: how many links it may still cross (OPEN-9).
+    confirm: the number of the PONG to say once it has come to all; 0 for none.
     """
 
     type = FrameType.SUBSCRIBE
@@ -196,6 +197,7 @@ class Subscribe(ControlFrame, frozen=True, kw_only=True):
     overflow: Overflow = "drop-oldest"
     presence: bool = False
     hops: Annotated[int, Meta(ge=0, le=_HOPS_MAX)]
+    confirm: U64 = 0
 
     def __post_init__(self) -> None:
         Specification.parse(self.specification)

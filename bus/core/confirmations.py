@@ -1,0 +1,163 @@
+"""`Confirmations`: whether a subscription has come to every process that it goes to.
+
+The asker puts a number into SUBSCRIBE. A process that gets one answers with a PONG of
+that number, once every process that it has passed the subscription on to has done so.
+A link keeps the order of what is said on it: so the asker knows by then all tasks that
+answer the subscription, and each of their processes sends it what they notify.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from bus.core.actions import Settled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bus.core.neighbours import Neighbours
+    from bus.core.peer import Peer
+    from bus.core.wire import RequestId
+
+__all__ = ["Confirmations"]
+
+# For others to join a new master, which they look for at least once a second.
+_JOIN_S: Final = 1.0
+
+
+@attrs.define(eq=False)
+class _Confirmation:
+    """One subscription that is to be confirmed.
+
+    settled: called once it is. own: whether this process asks.
+    numbers: of the processes that have not confirmed it, by what they are to answer.
+    waits: whether it was passed on to nobody yet, since the master is lost.
+    """
+
+    own: bool
+    settled: list[Callable[[], object]] = attrs.Factory(list)
+    numbers: dict[int, Peer] = attrs.Factory(dict)
+    waits: bool = False
+
+
+class Confirmations:
+    """The subscriptions of this process and of others that are to be confirmed.
+
+    A process that takes the place of a lost master confirms nothing before the others
+    had the time to join it.
+    """
+
+    __slots__ = ("_lost_master", "_neighbours", "_open", "_until")
+
+    def __init__(self, neighbours: Neighbours) -> None:
+        self._neighbours: Final = neighbours
+        self._open: Final[dict[RequestId, _Confirmation]] = {}
+        self._lost_master = False
+        self._until: float | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def begin(
+        self, request: RequestId, settled: Callable[[], object], *, own: bool
+    ) -> None:
+        """Let something be called once a request is confirmed; pass it on after this.
+
+        Of another process the last call counts, since that has repeated the request.
+        """
+        confirmation = self._open.get(request)
+        if confirmation is None or not own:
+            confirmation = self._open[request] = _Confirmation(own)
+        confirmation.settled.append(settled)
+
+    def number(self, request: RequestId, way: Peer) -> int:
+        """Return what a process is to answer to a request; 0 for nothing."""
+        confirmation = self._open.get(request)
+        if confirmation is None:
+            return 0
+        number = self._neighbours.new_ping()
+        confirmation.numbers[number] = way
+        confirmation.waits = False
+        return number
+
+    def passed_on(self, request: RequestId) -> None:
+        """Note that a request was passed on to all that it goes to now."""
+        confirmation = self._open.get(request)
+        if confirmation is None:
+            return
+        neighbours = self._neighbours
+        if confirmation.own and not confirmation.numbers:
+            confirmation.waits = not neighbours.is_master
+        self._review(request, confirmation)
+
+    def forget(self, request: RequestId) -> None:
+        """Keep nothing of a request that is over."""
+        self._open.pop(request, None)
+
+    # Other processes.
+
+    def answered(self, peer: Peer, number: int) -> None:
+        """Note that a process has confirmed what that number stands for."""
+        for request, confirmation in list(self._open.items()):
+            if confirmation.numbers.get(number) is peer:
+                del confirmation.numbers[number]
+                self._review(request, confirmation)
+
+    def unanswered(self, peer: Peer) -> list[tuple[RequestId, int]]:
+        """Return what a process is to confirm, and has not."""
+        return [
+            (request, number)
+            for request, confirmation in self._open.items()
+            for number, way in confirmation.numbers.items()
+            if way is peer
+        ]
+
+    def joined(self) -> None:
+        """Note that there is a link with a neighbour."""
+        if not self._neighbours.is_master:
+            self._lost_master = False
+
+    def lost(self, peer: Peer, is_known: Callable[[RequestId], object]) -> None:
+        """Wait for a lost process no more; a slave that asks waits for a new master."""
+        if peer.joined and not self._neighbours.is_master:
+            self._lost_master = True
+        for request in [each for each in self._open if not is_known(each)]:
+            self.forget(request)
+        for request, number in self.unanswered(peer):
+            confirmation = self._open[request]
+            del confirmation.numbers[number]
+            if confirmation.own and not self._neighbours.is_master:
+                confirmation.waits = True
+            self._review(request, confirmation)
+
+    def _review(self, request: RequestId, confirmation: _Confirmation) -> None:
+        succeeds = self._lost_master and self._neighbours.is_master
+        if succeeds or self._until is not None:
+            return
+        if confirmation.numbers or confirmation.waits:
+            return
+        del self._open[request]
+        self._neighbours.todo += [Settled(each) for each in confirmation.settled]
+
+    # Time.
+
+    def review(self, now: float) -> None:
+        """Give the others time to join this process, which is master now."""
+        if self._lost_master and self._neighbours.is_master:
+            self._lost_master, self._until = False, now + _JOIN_S
+            for confirmation in self._open.values():
+                confirmation.waits = False
+
+    def next_deadline(self) -> float | None:
+        """Return when `tick` has something to do, in seconds; None for never."""
+        return self._until
+
+    def tick(self, now: float) -> None:
+        """Wait no more for processes that have not joined this one."""
+        self.review(now)
+        if self._until is not None and self._until <= now:
+            self._until = None
+            for request, confirmation in list(self._open.items()):
+                self._review(request, confirmation)

@@ -1,0 +1,195 @@
+"""``subscribe(wait=True)``: what is notified after that is heard, at each distance."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus import CommandTimeoutError, UnknownTaskError
+from bus.core.confirmations import Confirmations
+from specs.clauses import clause
+from tests.bus.support import DISTANCES, There, is_there, memory_bus, serve
+from tests.support import Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus import Bus, Incoming
+
+COUNT = 100
+at_each_distance = pytest.mark.parametrize("distance", DISTANCES)
+
+
+def is_long(items: list[int], count: int) -> bool:
+    return len(items) == count
+
+
+@pytest.fixture
+def deaf(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bus]:
+    """Give a process of which no other one confirms anything."""
+    monkeypatch.setattr(Confirmations, "_review", lambda *_: None)
+    with memory_bus(process="other", beside=bus):
+        yield bus
+
+
+@clause("BUS-MSG-18")
+@at_each_distance
+def test_all_that_is_notified_after_the_wait_is_heard(bus: Bus, there: There) -> None:
+    """The notifier is there already; it sends as soon as the subscriber says so."""
+    notifier = there.register("news")
+    bus.wait_for(there.at("news"))
+    for number in range(5):
+        got: list[int] = []
+
+        def read(message: Incoming, got: list[int] = got) -> None:
+            assert not message.gap
+            got.append(message.payload)
+
+        name = f"reader{number}"
+        reader = bus.register(name, thread=bus.here() if number % 2 else bus.thread())
+        reader.subscribe(there.at("news"), read, wait=True)
+        for item in range(COUNT):
+            notifier.notify(item)
+        serve(bus, partial(is_long, got, COUNT), "all are heard")
+        assert got == [*range(COUNT)]
+        reader.deregister()
+
+
+@clause("BUS-MSG-18")
+@at_each_distance
+def test_scripts_wait_as_well(bus: Bus, there: There) -> None:
+    """By `Bus.subscribe` and `Bus.listen`."""
+    notifier = there.register("news")
+    bus.wait_for(there.at("news"))
+    got: list[int] = []
+    bus.subscribe(there.at("news"), lambda each: got.append(each.payload), wait=True)
+    heard = bus.listen(there.at("news"), timeout=30.0, wait=True)
+    for item in range(3):
+        notifier.notify(item)
+    assert [next(heard).payload for _ in range(3)] == [0, 1, 2]
+    until(lambda: got == [0, 1, 2], "all are heard")
+
+
+@clause("BUS-MSG-18")
+def test_a_subscription_that_not_all_learn_of_in_time_is_cancelled(deaf: Bus) -> None:
+    """In the thread of the task, and in another one."""
+    for thread in (deaf.here(), deaf.thread()):
+        reader = deaf.register("reader", thread=thread)
+        with pytest.raises(CommandTimeoutError, match=r"'news'.*0\.05 s"):
+            reader.subscribe("news", print, wait=True, timeout=0.05)
+        assert not reader._receiver.interests
+        reader.deregister()
+        until(lambda: not is_there(deaf, "reader"), "it leaves")
+
+
+@clause("BUS-MSG-18", "BUS-MSG-11")
+def test_nobody_waits_for_a_subscription_within_a_callback(bus: Bus) -> None:
+    errors: list[Exception] = []
+
+    def read(_: Incoming) -> None:
+        for subscribe in (task.subscribe, bus.subscribe):
+            try:
+                subscribe("news", print, wait=True)
+            except RuntimeError as error:
+                errors.append(error)
+
+    task = bus.register("task", thread=bus.here(), on_command=read)
+    task.call("task", timeout=5.0)
+    assert len(errors) == 2
+
+
+@clause("BUS-MSG-18", "BUS-DEREG-12")
+@pytest.mark.parametrize("act", ["close", "deregister"])
+def test_who_waits_for_a_subscription_is_told_that_its_task_is_gone(
+    deaf: Bus, act: str
+) -> None:
+    reader = deaf.register("reader")
+    told: list[Any] = []
+
+    def wait() -> None:
+        with suppress(UnknownTaskError):
+            told.append(reader.subscribe("news", print, wait=True, timeout=None))
+        told.append("over")
+
+    with Threads() as threads:
+        threads.start(wait)
+        until(lambda: bool(reader._receiver.interests), "it waits")
+        if act == "close":
+            deaf.close()
+        else:
+            reader.deregister()
+    assert told == ["over"]
+
+
+@clause("BUS-MSG-18")
+def test_who_waits_for_a_subscription_that_is_cancelled_goes_on(deaf: Bus) -> None:
+    reader = deaf.register("reader")
+    told: list[Any] = []
+
+    def wait() -> None:
+        told.append(reader.subscribe("news", print, wait=True, timeout=None))
+
+    with Threads() as threads:
+        threads.start(wait)
+        until(lambda: bool(reader._receiver.interests), "it waits")
+        (subscription,) = reader._receiver.interests
+        subscription.cancel()
+    assert [each.active for each in told] == [False]
+
+
+@clause("BUS-FLOW-8")
+@at_each_distance
+def test_notifications_that_nobody_heard_are_counted(bus: Bus, there: There) -> None:
+    """Those before the subscription and after it, and not those that anybody hears."""
+    notifier = bus.register("news")
+    reader = there.register("reader")
+    there.bus.wait_for(there.back("news"))
+
+    def unheard() -> int:
+        (info,) = [each for each in bus.tasks() if each.address.module == "news"]
+        return info.unheard
+
+    for item in range(3):
+        notifier.notify(item)
+    until(lambda: unheard() == 3, "they are counted")
+    got: list[int] = []
+    subscription = reader.subscribe(
+        there.back("news"), lambda each: got.append(each.payload), wait=True
+    )
+    for item in range(5):
+        notifier.notify(item)
+    serve(bus, lambda: len(got) == 5, "all are heard")
+    assert unheard() == 3
+
+    subscription.cancel()
+
+    def notified_in_vain() -> bool:
+        notifier.notify("to nobody")
+        return unheard() > 3
+
+    until(notified_in_vain, "it is taken back")
+    assert len(got) == 5
+
+
+@clause("BUS-FLOW-8")
+def test_a_notification_that_a_task_of_its_own_process_hears_is_heard(bus: Bus) -> None:
+    """Though no other process does."""
+    with memory_bus(process="other", beside=bus):
+        notifier = bus.register("news")
+        got: list[int] = []
+        subscription = bus.subscribe("news", lambda each: got.append(each.payload))
+        for item in range(3):
+            notifier.notify(item)
+        subscription.cancel()
+        notifier.notify(3)
+        news = "news"
+
+        def unheard() -> int:
+            return sum(
+                each.unheard for each in bus.tasks() if each.address.module == news
+            )
+
+        until(lambda: unheard() == 1, "the last one is counted")

@@ -1,0 +1,187 @@
+"""A subscriber waits until all processes have learned of its subscription."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.core.wire import Pong, Subscribe
+from specs.clauses import clause
+from tests.simulate.process import LIMITS
+from tests.simulate.stage import Stage
+from tests.simulate.test_gaps import heard, notify
+
+if TYPE_CHECKING:
+    from tests.simulate.task import SimTask
+
+
+def ask(hearer: SimTask, pattern: str = "news") -> list[float]:
+    """Let a task subscribe; return when it was told that all know, once it is."""
+    process, told = hearer.process, list[float]()
+    process.subscribe(hearer, pattern)
+    (asked,) = hearer.subscriptions
+
+    def settled() -> None:
+        told.append(process.world.now)
+
+    process.event(partial(process.manager.confirm, asked, settled))
+    return told
+
+
+def wait(stage: Stage, told: list[float], longest_s: float = 2.0) -> None:
+    """Let time pass in small steps until that was told."""
+    until = stage.world.now + longest_s
+    while not told:
+        assert stage.world.now < until, "nobody tells"
+        stage.soon(0.0005)
+
+
+@clause("BUS-MSG-18", "BUS-RELAY-8")
+@pytest.mark.parametrize("machines", [1, 2])
+@pytest.mark.parametrize("where", ["s1", "s2", "s3", "s4"])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_notified_after_all_know_is_heard(
+    where: str, machines: int, seed: int
+) -> None:
+    """Whichever process has the notifier, and whichever the subscriber."""
+    stage = Stage(slaves=3, machines=machines, seed=seed)
+    machine = f"m{machines}"
+    news = stage.task("news", where, machine)
+    stage.soon()
+    for process in ("s1", "s2"):
+        hearer = stage.task(f"h/{process}", process)
+        told = ask(hearer, f"ism://{machine}/n*".replace("n*", "*"))
+        wait(stage, told)
+        notify(news, 3)
+        count = len(stage.world.books.notifications[news.id])
+        stage.soon()
+        assert heard(stage, hearer, news) == [*range(count - 2, count + 1)]
+        stage.soon()
+        assert len(told) == 1
+
+
+@clause("BUS-MSG-18")
+def test_without_waiting_the_first_notifications_may_be_missed() -> None:
+    """That is what there is to wait for."""
+    stage = Stage()
+    news, hearer = stage.task("news", "s3"), stage.task("h", "s2")
+    stage.soon()
+    hearer.process.subscribe(hearer, "news")
+    notify(news, 3)
+    stage.soon()
+    assert heard(stage, hearer, news) == []
+    assert hearer.gaps == []
+
+
+@clause("BUS-MSG-18")
+def test_a_process_that_stands_still_keeps_the_subscriber_waiting() -> None:
+    """Until it goes on, or is lost."""
+    stage = Stage(slaves=3)
+    stage.process("s3").frozen = True
+    first, second = stage.task("h", "s2"), stage.task("i", "s4")
+    told = ask(first), ask(second)
+    stage.soon(3.0)
+    assert told == ([], [])
+    stage.process("s3").thaw()
+    stage.soon()
+    assert list(map(len, told)) == [1, 1]
+
+    stage.process("s3").frozen = True
+    third = stage.task("k", "s2")
+    third_told = ask(third, "other")
+    stage.soon(2.0)
+    assert not third_told
+    stage.process("s3").die()
+    stage.soon(2.0)
+    assert len(third_told) == 1
+
+
+@clause("BUS-MSG-18")
+@pytest.mark.parametrize("heir", ["s2", "s3", "s4"])
+@pytest.mark.parametrize("after", [0.0, 0.001, 0.003, 0.2])
+def test_who_waits_when_the_master_is_lost_waits_for_the_next(
+    heir: str, after: float
+) -> None:
+    """Also if the subscriber's own process is that."""
+    stage = Stage(slaves=3)
+    news, hearer = stage.task("news", "s3"), stage.task("h", "s2")
+    stage.soon()
+    if after == 0.2:
+        stage.process("s1").die()
+        stage.soon(after)
+    told = ask(hearer)
+    if after < 0.2:
+        stage.soon(after)
+        stage.process("s1").die()
+    stage.soon(0.5)
+    assert not told or after < 0.2
+    stage.world.promote(stage.process(heir))
+    wait(stage, told, LIMITS.connect_timeout_s + 2.0)
+    notify(news, 3)
+    stage.soon()
+    assert heard(stage, hearer, news) == [1, 2, 3]
+
+
+@clause("BUS-MSG-18")
+@pytest.mark.parametrize("cut", [("s1", "s2"), ("s1", "s3")])
+@pytest.mark.parametrize("after", [0.0, 0.001, 0.002, 0.004, 0.006, 0.008, 0.012])
+def test_a_lost_link_makes_nobody_wait_for_ever(
+    cut: tuple[str, str], after: float
+) -> None:
+    """What was said on it of the confirmation is asked again on the next one."""
+    stage = Stage()
+    news, hearer = stage.task("news", "s3"), stage.task("h", "s2")
+    stage.soon()
+    told = ask(hearer)
+    stage.soon(after)
+    stage.cut(*cut)
+    wait(stage, told)
+    notify(news, 3)
+    stage.soon(2.0)
+    assert heard(stage, hearer, news) == [1, 2, 3]
+
+
+@clause("BUS-MSG-18")
+def test_a_process_that_is_alone_has_nobody_to_wait_for() -> None:
+    stage = Stage(slaves=0)
+    assert ask(stage.task("h", "s1"))
+
+
+@clause("BUS-MSG-18", "BUS-ENT-17")
+def test_nothing_is_kept_of_who_waits_in_vain() -> None:
+    """The subscriber cancels, leaves, or is lost."""
+    stage = Stage(slaves=3)
+    stage.process("s3").frozen = True
+    first, second = stage.task("h", "s2"), stage.task("i", "s4")
+    ask(first)
+    ask(second)
+    stage.soon()
+    master = stage.process("s1").remote.listening._confirmations
+    own = stage.process("s2").remote.listening._confirmations
+    assert (len(master), len(own)) == (2, 1)
+    first.process.unsubscribe(first)
+    second.process.die()
+    stage.soon(2.0)
+    assert (len(master), len(own)) == (0, 0)
+
+
+@clause("BUS-MSG-18", "BUS-SEC-7")
+def test_a_subscription_is_confirmed_by_those_alone_that_it_went_to() -> None:
+    stage = Stage(slaves=3)
+    stage.process("s3").frozen = True
+    told = ask(stage.task("h", "s2"))
+    stage.soon()
+    numbers = [
+        frame.confirm
+        for frame in stage.frames("s1", "s3")
+        if isinstance(frame, Subscribe)
+    ]
+    rogue = stage.process("s4")
+    for number in filter(None, numbers):
+        rogue.remote.neighbours.peers["m1", "s1"].session.say(Pong(number=number))
+    rogue.settle()
+    stage.soon()
+    assert any(numbers)
+    assert not told

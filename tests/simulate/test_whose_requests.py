@@ -1,0 +1,199 @@
+"""What a process asked, or was asked, ends by its own word and by nobody else's.
+
+The process m1/s3 says of what is another's that it is over. Nothing comes of that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.core.wire import (
+    Cancel,
+    ControlFrame,
+    Dismissed,
+    Eliminate,
+    Error,
+    Pong,
+    Reason,
+    Unexport,
+    Unsubscribe,
+)
+from specs.clauses import clause
+from tests.simulate.stage import Stage
+from tests.simulate.test_gaps import heard, notify
+from tests.simulate.test_lost_masters import subscriber, subscriptions
+
+if TYPE_CHECKING:
+    from tests.simulate.process import SimProcess
+
+
+def say(stage: Stage, frame: ControlFrame, to: str, of: str = "s3") -> None:
+    """Let a process say something to another one, and that hear it."""
+    process = stage.process(of)
+    process.remote.neighbours.peers["m1", to].session.tell(frame)
+    process.settle()
+    stage.soon(0.1)
+
+
+def linked(stage: Stage) -> None:
+    """Let s2 and s3 have a link for messages."""
+    one, other = stage.task("one", "s2"), stage.task("other", "s3")
+    stage.soon()
+    stage.send(one, "other")
+    stage.send(other, "one")
+    stage.soon()
+
+
+def searches(process: SimProcess) -> int:
+    """Return how many searches a process knows."""
+    return len(process.remote.finder.ledger)
+
+
+@clause("BUS-SEC-7", "BUS-ROUTE-18")
+def test_nobody_takes_back_the_search_of_another_process() -> None:
+    """Else a message would wait for a name until its time is up, which is there."""
+    stage = Stage()
+    sender = stage.task("d", "s2")
+    (letter,) = stage.send(sender, "f")
+    stage.soon()
+    (own,) = stage.process("s2").remote.finder.own.values()
+    say(stage, Cancel(id=own.frame.id), "s1")
+    assert searches(stage.process("s1")) == 1
+
+    target = stage.task("f", "s3")
+    stage.soon()
+    assert letter.taken_by == target.id
+
+
+@clause("BUS-SEC-7", "BUS-RELAY-8")
+def test_nobody_takes_back_the_subscription_of_another_process() -> None:
+    stage = Stage(slaves=3)
+    news = stage.task("news", "s4")
+    hearer = subscriber(stage)
+    (own,) = stage.process("s2").remote.listening.own.values()
+    say(stage, Unsubscribe(id=own.frame.id), "s1")
+    assert subscriptions(stage, "s1") == subscriptions(stage, "s4") == 1
+    notify(news, 1)
+    stage.soon()
+    assert heard(stage, hearer, news) == [1]
+
+
+@clause("BUS-SEC-7", "BUS-FLOW-1")
+@pytest.mark.parametrize("reason", [Reason.BUSY, Reason.ACCESS])
+def test_a_search_is_refused_by_those_alone_that_were_asked(reason: Reason) -> None:
+    """A process with a link for messages is none of them."""
+    stage = Stage()
+    linked(stage)
+    sender = stage.task("d", "s2")
+    (letter,) = stage.send(sender, "f")
+    stage.soon()
+    (own,) = stage.process("s2").remote.finder.own.values()
+    say(stage, Error(reason=reason, request=own.frame.id), "s2")
+    assert letter.told is None
+
+    target = stage.task("f", "s3")
+    stage.soon()
+    assert letter.taken_by == target.id
+
+
+@clause("OPEN-3", "BUS-SEC-7")
+def test_the_verdict_on_a_name_is_the_word_of_the_master_alone() -> None:
+    stage = Stage()
+    linked(stage)
+    stage.process("s1").frozen = True
+    claimed = stage.task("f", "s2")
+    stage.soon(0.1)
+    other = stage.process("s3")
+    other.remote.neighbours.peers["m1", "s2"].session.say(Pong(number=2**40))
+    other.settle()
+    stage.soon(0.1)
+    assert not claimed.confirmed
+    stage.process("s1").thaw()
+    stage.soon()
+    assert claimed.confirmed
+
+
+@clause("BUS-INIT-12")
+def test_a_name_that_is_public_no_more_leaves_the_others_of_its_process() -> None:
+    stage = Stage()
+    one = stage.task("one", "s3")
+    stage.task("two", "s3")
+    stage.soon()
+    say(stage, Unexport(id=one.id), "s1")
+    assert stage.process("s1").remote.directory.users.owners() == {"two": ("m1", "s3")}
+
+
+@clause("BUS-SEC-7", "BUS-INIT-12")
+def test_the_master_of_another_machine_ends_no_name_of_this_one() -> None:
+    stage = Stage(machines=2, slaves=1)
+    task = stage.task("f", "s2")
+    stage.soon()
+    other = stage.process("s1", "m2")
+    peer = other.remote.neighbours.peers["m1", "s1"]
+    peer.session.tell(Eliminate(id=task.id, name="f"))
+    other.settle()
+    stage.soon()
+    assert stage.process("s1").remote.directory.users.owners() == {"f": ("m1", "s2")}
+
+
+@clause("BUS-RELAY-8", "BUS-SEC-7")
+def test_a_subscription_without_a_master_is_refused_by_its_asker_alone() -> None:
+    stage = Stage(slaves=3)
+    news, more = stage.task("news", "s3"), stage.task("more", "s4")
+    hearer = subscriber(stage)
+    stage.send(more, "news")
+    stage.soon()
+    stage.process("s1").die()
+    stage.soon(1.0)
+    assert subscriptions(stage, "s3") == 1
+    (own,) = stage.process("s2").remote.listening.own.values()
+    say(stage, Error(reason=Reason.CLOSING, request=own.frame.id), "s3", of="s4")
+    assert subscriptions(stage, "s3") == 1
+    notify(news, 1)
+    stage.soon()
+    assert heard(stage, hearer, news) == [1]
+
+
+@clause("BUS-RELAY-8")
+def test_a_subscription_that_a_master_passes_on_is_taken_back_by_way_of_it() -> None:
+    """A refusal on the link for messages is of an earlier request, and comes late."""
+    stage = Stage()
+    stage.task("news", "s3")
+    hearer = subscriber(stage)
+    stage.send(hearer, "news")
+    stage.soon()
+    (own,) = stage.process("s2").remote.listening.own.values()
+    refusal = Error(reason=Reason.CLOSING, request=own.frame.id)
+    say(stage, refusal, "s3", of="s2")
+    assert subscriptions(stage, "s3") == 1
+
+
+@clause("BUS-RELAY-8", "BUS-ENT-17")
+def test_a_subscription_of_an_earlier_life_ends_with_the_master() -> None:
+    """A process of the same name that has a link is not the one that asked."""
+    stage = Stage()
+    stage.task("news", "s3")
+    subscriber(stage)
+    stage.process("s1").frozen = True  # it passes on no more that the asker is lost
+    stage.process("s2").die()
+    stage.soon(2.0)
+    again = stage.world.start("m1", "s2")
+    keeper = stage.process("s3").remote
+    peer = keeper.relays.peer_for(again.key, again.life, stage.world.now)
+    assert peer is not None
+    stage.process("s1").die()
+    stage.soon(1.0)
+    assert subscriptions(stage, "s3") == 0
+
+
+@clause("BUS-DEREG-13", "BUS-SEC-7")
+def test_a_relay_goes_by_the_agreement_of_both_and_no_other_way() -> None:
+    """DISMISSED without a question of this process has no effect."""
+    stage = Stage()
+    linked(stage)
+    relay = stage.relays("s2")["other"]
+    relay.users.clear()  # no task uses it
+    say(stage, Dismissed(relay=relay.number), "s2")
+    assert stage.relays("s2").get("other") is relay
