@@ -162,7 +162,9 @@ class Broker:
     ) -> Channel | None:
         """Wait for an accept at the named broker and port; return this side's end.
 
-        None at once if no live broker has that name, whatever the timeout.
+        If no live broker has that name, it returns None at once, whatever the timeout.
+        Give ``required=True`` where the result is used: it raises `UnknownBrokerError`
+        instead, and the type has no None in it.
 
         Raises:
             UnknownBrokerError: instead of returning None, with ``required``.

@@ -250,7 +250,7 @@ SEAMS: Final[list[tuple[Any, str, Any]]] = [
         _sync,
         "RLock",
         _RLock,
-    ),  # by its name: `threading` makes its own of the same class
+    ),  # by name: `threading` uses the same class
 ]
 
 # So that a task that is named after its function is called ``sleep``, not ``_sleep``.

@@ -120,4 +120,16 @@ AIO: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "A9",
+        "an interrupt in the loop's reader loses the wake-up",
+        ("QB-PY-11", "QB-ERR-9"),
+        (
+            Edit(
+                "aio/waker.py",
+                "            os.eventfd_write(self._opened[0], 1)\n            raise\n",
+                "            raise\n",
+            ),
+        ),
+    ),
 )

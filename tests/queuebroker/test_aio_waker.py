@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import select
 import weakref
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from queuebroker import aio
 from queuebroker.aio.waker import Waiter, running_waker
 from specs.clauses import clause
 from tests.pairs import look_away, queue_pair
+from tests.strikes import Blow, everywhere
 from tests.support import Threads, switch_interval
 
 if TYPE_CHECKING:
@@ -52,6 +54,40 @@ def test_a_release_of_before_does_not_wake_who_is_armed_again() -> None:
         assert waiter.locked()
 
     asyncio.run(check())
+
+
+@clause("QB-PY-11", "QB-ERR-9")
+def test_an_interrupt_anywhere_in_the_loops_reader_loses_no_wake_up() -> None:
+    """Each released coroutine is woken, or the loop calls its reader again."""
+
+    async def begin() -> tuple[list[Waiter], list[asyncio.Task[bool]]]:
+        waiters = [running_waker().waiter() for _ in range(2)]
+        tasks = [asyncio.ensure_future(waiter.slept(None)) for waiter in waiters]
+        await asyncio.sleep(0)
+        return waiters, tasks
+
+    async def end(tasks: list[asyncio.Task[bool]]) -> list[bool]:
+        return await asyncio.gather(*tasks)
+
+    def case(struck: Blow) -> None:
+        loop = asyncio.new_event_loop()
+        try:
+            waiters, tasks = loop.run_until_complete(begin())
+            for waiter in waiters:
+                waiter.release()
+            waker = waiters[0]._waker
+
+            struck(waker._answer)
+
+            [descriptor] = waker._opened
+            called_again = bool(select.select([descriptor], [], [], 0)[0])
+            woken = all(waiter._sleeping[0].done() for waiter in waiters)
+            assert woken or called_again
+            assert loop.run_until_complete(end(tasks)) == [True, True]
+        finally:
+            loop.close()
+
+    everywhere(case)
 
 
 @clause("QB-CONC-9", "QB-PY-11")

@@ -6,9 +6,12 @@ are set to complain of an ignore that nothing needs.
 
 from __future__ import annotations
 
-from typing import assert_type
+from typing import TYPE_CHECKING, assert_type
 
 from queuebroker import Broker, Channel, MessageQueue, QueueBroker
+
+if TYPE_CHECKING:
+    from queuebroker.sockets import SocketQueueBroker
 
 
 def queue_connect(broker: QueueBroker, sure: bool) -> None:
@@ -27,6 +30,16 @@ def channel_connect(broker: Broker, sure: bool) -> None:
     assert_type(broker.connect("name", 1, required=True), Channel)
     assert_type(broker.connect("name", 1, timeout=1, required=True), Channel)
     assert_type(broker.connect("name", 1, required=sure), Channel | None)
+
+
+def socket_connect(broker: SocketQueueBroker, sure: bool) -> None:
+    assert_type(broker.connect("name", 1), MessageQueue | None)
+    assert_type(broker.connect("name", 1, required=False), MessageQueue | None)
+    assert_type(broker.connect("name", 1, required=True), MessageQueue)
+    assert_type(broker.connect("name", 1, timeout=1, required=True), MessageQueue)
+    assert_type(broker.connect("name", 1, required=sure), MessageQueue | None)
+    broker.connect("name", 1).receive()  # type: ignore[union-attr] # may be None
+    broker.connect("name", 1, required=True).receive()
 
 
 def none_must_be_looked_at(queues: QueueBroker, channels: Broker) -> None:
