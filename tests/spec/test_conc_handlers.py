@@ -7,6 +7,7 @@ Real signals are in `test_conc_signals`.
 
 from __future__ import annotations
 
+import signal
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from queuebroker import (
+    BrokerClosedError,
     BrokerManager,
+    DisconnectedQueueError,
     MessageQueue,
     Operation,
     QueueBroker,
@@ -373,3 +376,32 @@ def test_a_handler_that_would_have_to_wait_for_what_it_interrupted_is_refused(
         with pytest.raises(RuntimeError, match="timeout=0"):
             left.send(b"3")
         assert right.receive() == b"1"
+
+
+@clause("QB-CONC-10", "QB-DISC-4", "QB-NAME-6")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("waits", ["receive", "send", "accept", "connect"])
+def test_a_handler_that_hangs_up_ends_the_wait_that_it_interrupted(
+    kind: str, waits: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a real signal, while the main thread sleeps."""
+    monkeypatch.setattr("queuebroker.pairing.LOCKED", kind == "locked")
+    with BrokerManager() as manager, pairs.queue_pair(CAPACITY) as (left, right):
+        broker = QueueBroker("b", manager=manager)
+        calls: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+            "receive": (right.receive, right.disconnect),
+            "send": (partial(left.send, b"no room"), left.disconnect),
+            "accept": (partial(broker.accept, 1), broker.close),
+            "connect": (partial(broker.connect, "b", 1), broker.close),
+        }
+        call, hang_up = calls[waits]
+        if waits == "send":
+            left.send_many([b"m"] * CAPACITY)
+        before = signal.signal(signal.SIGALRM, lambda *_: hang_up())
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+            with pytest.raises((DisconnectedQueueError, BrokerClosedError)):
+                call()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)

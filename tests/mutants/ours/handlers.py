@@ -164,4 +164,28 @@ HANDLERS: Final[Sequence[Mutant]] = (
             ),
         ),
     ),
+    Mutant(
+        "I13",
+        "an end between processes hangs up in the middle of an interrupted call",
+        _CLAUSES,
+        (
+            Edit(
+                "sockets/connection.py",
+                "        self.sole = True\n",
+                "        self.sole = False\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "I14",
+        "an end between processes sends in the middle of a frame",
+        _CLAUSES,
+        (
+            Edit(
+                "sockets/queue.py",
+                '            connection.check_not_within("send")\n',
+                "            pass\n",
+            ),
+        ),
+    ),
 )

@@ -1,0 +1,128 @@
+"""QB-CONC-10 over sockets: a signal handler at every point of a call.
+
+In the middle of a call on the same end it may hang up, which takes effect as the call
+ends, and look at the books; what would speak in the middle of a frame is refused.
+"""
+
+from __future__ import annotations
+
+import signal
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queuebroker import QueueBrokerError, _sync
+from queuebroker.sockets import turn
+from specs.clauses import clause
+from tests.handlers import Interruption, everywhere_handled
+from tests.sockets.support import brokers, meet
+from tests.support import LIMIT_S, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from queuebroker.sockets import SocketMessageQueue
+
+    Call = Callable[[SocketMessageQueue], object]
+    Ends = tuple[SocketMessageQueue, SocketMessageQueue]
+
+CAPACITY = 4
+
+CALLS: dict[str, Call] = {
+    "send": lambda end: end.send(b"m"),
+    "receive": lambda end: end.receive(timeout=0),
+    "receive_many": lambda end: end.receive_many(2, timeout=0),
+    "send_many": lambda end: end.send_many([b"m", b"n"], timeout=0),
+    "stats": lambda end: end.stats(),
+    "disconnect": lambda end: end.disconnect(),
+}
+
+HANDLERS: dict[str, Call] = {
+    "send_nowait": lambda end: end.send_nowait(b"h"),
+    "receive_nowait": lambda end: end.receive_nowait(),
+    "stats": lambda end: end.stats(),
+    "disconnect": lambda end: end.disconnect(),
+}
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Ends]]:
+    """Give a maker of connections; nobody reads one after a receive but a receive."""
+    monkeypatch.setattr(turn, "IDLE_S", 3600.0)
+    with ExitStack() as stack:
+        acceptor, connector = stack.enter_context(
+            brokers(host={"capacity": CAPACITY}, guest={})
+        )
+
+        def made() -> Ends:
+            near, far = meet(acceptor, connector)
+            stack.enter_context(near)
+            stack.enter_context(far)
+            return near, far
+
+        yield made
+
+
+@clause("QB-CONC-10")
+@pytest.mark.parametrize("handled", HANDLERS)
+@pytest.mark.parametrize("called", CALLS)
+def test_a_handler_anywhere_in_a_call_acts_or_is_refused(
+    make: Callable[[], Ends], called: str, handled: str
+) -> None:
+    """No frame is torn, nothing hangs, and a disconnect is done as the call ends."""
+
+    def case(struck: Interruption) -> None:
+        near, far = make()
+        far.send(b"1")
+        until(lambda: near.pending == 1, "nothing has come")
+        refused: list[str] = []
+        ran: list[bool] = []
+        sent = [0, 0]
+
+        def act(call: Call, by: int) -> None:
+            try:
+                done = call(near)
+            except QueueBrokerError:
+                return
+            except RuntimeError as error:
+                refused.append(str(error))
+                return
+            name = called if by == 0 else handled
+            sent[by] += done if isinstance(done, int) else name.startswith("send")
+
+        def handler() -> None:
+            ran.append(True)
+            act(HANDLERS[handled], 1)
+
+        struck(lambda: act(CALLS[called], 0), handler)
+
+        assert not _sync.owns(near._connection.lock)
+        assert not near._connection.deferred
+        assert all("SimpleQueue" in text for text in refused)
+        if handled in ("stats", "disconnect"):
+            assert not refused
+        if ran and handled == "disconnect":
+            assert near.closed
+        near.disconnect()
+        received = list(far)
+        assert len(received) == sum(sent)
+
+    everywhere_handled(case)
+
+
+@clause("QB-CONC-10")
+def test_a_handler_that_hangs_up_ends_the_receive_that_it_interrupted(
+    make: Callable[[], Ends],
+) -> None:
+    """By a real signal, while the main thread sleeps at the socket."""
+    near, _far = make()
+    before = signal.signal(signal.SIGALRM, lambda *_: near.disconnect())
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+        with pytest.raises(QueueBrokerError, match="disconnected by this end"):
+            near.receive(timeout=LIMIT_S)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert near.closed
