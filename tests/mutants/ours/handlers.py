@@ -159,8 +159,8 @@ HANDLERS: Final[Sequence[Mutant]] = (
         (
             Edit(
                 "end.py",
-                "        if connection.sole:\n",
-                "        if False:\n",
+                "        if connection.sole and connection.lock._is_owned():",
+                "        if False:",
             ),
         ),
     ),
