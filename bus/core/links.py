@@ -164,9 +164,10 @@ class Links:
             if link.wanted[0] == self._neighbours.me.machine:
                 self.refusal = frame
         elif (peer := self._neighbours.peers.get(link.wanted)) is not None:
-            peer.dialling = False
             if frame.reason is not Reason.DUPLICATE:
                 self.not_there(link.kind, link.wanted, now)
+            else:
+                peer.dialling = False
 
     def identify(self, link: Link, frame: Hello | Welcome, now: float) -> None:
         """Know who is at the other end; use the link, unless there is a better one."""
@@ -311,8 +312,8 @@ class Links:
         """Give up a process that nobody listens for; look for a master again."""
         if kind is LinkKind.DATA:
             peer = self._neighbours.peers.get(key)
-            if peer is None:
-                return
+            if peer is None or not peer.dialling:
+                return  # an earlier life was dialled, which was given up meanwhile
             peer.dialling = False
             if peer.session.link is None:
                 if not peer.bound:

@@ -1035,4 +1035,28 @@ BUS_RELAYS: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "N126",
+        "the news that a task is gone drop what is under way to it",
+        ("BUS-DEREG-4",),
+        (
+            Edit(
+                "bus/core/relays.py",
+                "                    and not relay.unacked\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "N127",
+        "a process is given up since an earlier life of it could not be dialled",
+        ("BUS-DEREG-7",),
+        (
+            Edit(
+                "bus/core/links.py",
+                "            if peer is None or not peer.dialling:\n",
+                "            if peer is None:\n",
+            ),
+        ),
+    ),
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from bus.core.incoming_streams import Refusal
-from bus.core.wire import Eliminate, Unrelay
+from bus.core.wire import Eliminate, LinkKind, Unrelay
 from bus.errors import (
     AddresseeGoneError,
     InDoubtError,
@@ -446,3 +448,50 @@ def test_nothing_is_delivered_twice_wherever_a_process_is_lost(after: float) -> 
     stage.soon(8.0)
 
     assert all(each.taken_by or each.told for each in letters)
+
+
+@clause("BUS-DEREG-4", "BUS-FLOW-7")
+def test_what_is_under_way_waits_for_the_word_of_the_process_it_went_to() -> None:
+    """The masters' news that its addressee is gone comes first, and says nothing of it.
+
+    The relay is known by hearsay still: its task has taken nothing yet.
+    """
+    stage = Stage()
+    d, f = stage.task("d", "s2"), stage.task("f", "s3")
+    stage.hold(f)
+    (letter,) = stage.send(d, "f")
+    stage.soon()
+    (relay,) = stage.relays("s2").values()
+    assert relay.provisional
+    assert relay.unacked
+
+    stage.cut("s2", "s3")
+    f.process.deregister(f)
+    stage.soon(2.0)
+    again = stage.task("f", "s1")
+    stage.soon()
+    assert letter.taken_by == again.id
+
+
+@clause("BUS-DEREG-7", "BUS-ROUTE-12")
+def test_a_dial_that_failed_gives_up_the_life_that_was_dialled() -> None:
+    """A later life is known by then, which a search has told of; that one is kept."""
+    stage = Stage()
+    d = stage.task("d", "s2")
+    stage.task("f", "s3")
+    stage.soon()
+    stage.process("s3").die()
+    (letter,) = stage.send(d, "f")
+    stage.soon(0.004)
+    again = stage.world.start("m1", "s3")
+    remote = stage.process("s2").remote
+    peer = remote.relays.peer_for(again.key, again.life, stage.world.now)
+    assert peer is not None
+    late = partial(remote.dial_failed, LinkKind.DATA, again.key, stage.world.now)
+    stage.process("s2").event(late)
+    assert remote.neighbours.peers[again.key] is peer
+
+    stage.soon(1.0)
+    task = stage.task("f", "s3")
+    stage.soon()
+    assert letter.taken_by == task.id
