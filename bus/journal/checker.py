@@ -100,6 +100,7 @@ def _incomplete(facts: Iterable[JournalFacts]) -> Iterator[Violation]:
             continue
         holds = {
             "damaged": each.damaged > 0,
+            "unbegun": not each.begun,
             "empty": not each.records,
             "lost": each.lost > 0,
             "gaps": each.gaps > 0,

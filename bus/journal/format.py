@@ -71,6 +71,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHANNEL_BITS",
+    "COUNT_MAX",
     "FIELDS",
     "MARK_OFFSET",
     "RECORD",
@@ -89,6 +90,7 @@ RECORD: Final = struct.Struct("<BBHIQqQQQQIIIIHBBI")
 RECORD_BYTES: Final = RECORD.size
 MARK_OFFSET: Final = 76
 CHANNEL_BITS: Final = 31
+COUNT_MAX: Final = 2**62 - 1  # of `seq` and `mid`: signed columns can add to it
 
 # (name, numpy code), in the order of RECORD. numpy's codes are kept beside the names
 # because `struct` and numpy spell the same widths differently.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import datetime as dt
+import errno
 import itertools
 import logging
 import os
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from bus.journal.format import RECORD, RECORD_VERSION, Kind
 from bus.journal.header import SegmentHeader
-from bus.journal.meta import Meta
+from bus.journal.meta import META_FILE, Meta
 from bus.journal.recorder import exhausted
 from bus.journal.supply import Supply
 from bus.journal.wording import hex64
@@ -77,26 +78,21 @@ class Incarnation:
         self._parker: _thread.LockType | None = None
         self._lost_told = 0
         self._anchored = _sync.monotonic()
+        self._told_unnamed = False
+        self._housekeeper = _sync.Thread(
+            target=self._keep_house, name="journal", daemon=True
+        )
         self.folder.mkdir(parents=True)
         try:
             self._supply = Supply(self.folder, header, max_segments)
             self.meta = Meta(self.folder, machine, header)
+            _write(self._supply.current.take(), Kind.OPEN, origin=_sync.wall_ns())
+            self._start()
         except OSError:
             # Half a folder would be read as a journal that lost everything.
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
-        self._housekeeper = _sync.Thread(
-            target=self._keep_house, name="journal", daemon=True
-        )
-        try:
-            # Before anything is recorded here: it is what makes the next segments.
-            self._housekeeper.start()
-        except RuntimeError:  # the system has no thread left
-            self.meta.close()
-            shutil.rmtree(self.folder, ignore_errors=True)
-            raise
         recorder.rebase(self.base, self.meta.names)
-        _write(self._supply.current.take(), Kind.OPEN, origin=_sync.wall_ns())
         recorder.switch(self._supply.current.take)
         # What a close has still to do. A step that was struck is done again, by the
         # next close, and so is one that was struck right after its end.
@@ -109,6 +105,14 @@ class Incarnation:
                 self.meta.close,
             )
         )
+
+    def _start(self) -> None:
+        """Start the housekeeper; OSError if there can be no thread now."""
+        try:
+            self._housekeeper.start()
+        except RuntimeError as error:
+            self.meta.close()
+            raise OSError(errno.EAGAIN, str(error)) from error
 
     @property
     def finished(self) -> bool:
@@ -188,7 +192,17 @@ class Incarnation:
                 return
         _write(self._last[0], Kind.CLOSE)
 
+    def _tell_unnamed(self) -> None:
+        """Log once that names could not be written: the recorder must not log."""
+        if self.meta.unwritten and not self._told_unnamed:
+            self._told_unnamed = True
+            _log.warning(
+                "cannot write names to %s: records from now on may lack them",
+                self.folder / META_FILE,
+            )
+
     def _seal_all(self) -> None:
+        self._tell_unnamed()
         self._supply.finish(self._last[0][0] + 1 if self._last else None)
 
     def abandon(self) -> None:
@@ -233,6 +247,7 @@ class Incarnation:
                 # wakes a sleep that has not begun.
                 self._parker = parker
             self._supply.tend()
+            self._tell_unnamed()
             now = _sync.monotonic()
             if now >= self._anchored + ANCHOR_S:
                 self._anchored = now

@@ -43,6 +43,7 @@ class Meta:
 
     names: numbers by text, which the recorder reads without any lock; "" is 0, which
       also stands for a name that could not be written.
+    unwritten: whether a name could not be written.
     """
 
     __slots__ = (
@@ -52,6 +53,7 @@ class Meta:
         "_thread_numbers",
         "_torn",
         "names",
+        "unwritten",
     )
 
     def __init__(self, folder: Path, machine: str, header: SegmentHeader) -> None:
@@ -60,7 +62,7 @@ class Meta:
         # Unbuffered, and not a bare descriptor: a thread that comes after the close
         # must not write to whatever file has that number by then.
         self._file = FileIO(self._path, "ab")
-        self._torn = False
+        self._torn = self.unwritten = False
         self._name_numbers = itertools.count(1)
         self._thread_numbers = itertools.count(1)
         self.names = {"": 0}
@@ -117,7 +119,10 @@ class Meta:
     def _note(self, line: dict[str, object]) -> bool:
         try:
             self._write(line)
-        except (OSError, ValueError):  # ValueError: the file is closed
+        except OSError:
+            self.unwritten = True
+            return False
+        except ValueError:  # the file is closed
             return False
         return True
 

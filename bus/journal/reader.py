@@ -54,6 +54,7 @@ class JournalFacts:
     last_mono: the latest time of a record, on that machine's clock.
     died: whether another journal tells of the death of its process; only who has read
       all of them can say.
+    begun: whether its process may have recorded an operation.
     """
 
     journal: int
@@ -72,6 +73,7 @@ class JournalFacts:
     boot: str = ""
     last_mono: int | None = None
     died: bool = False
+    begun: bool = True
 
     @property
     def gaps(self) -> int:
@@ -83,7 +85,8 @@ class JournalFacts:
     @property
     def lossy(self) -> bool:
         """Whether records are missing that were, or may have been, there."""
-        return self.first != 0 or self.gaps > 0 or self.lost > 0 or self.damaged > 0
+        lacks = self.first != 0 or self.gaps > 0 or self.lost > 0 or self.damaged > 0
+        return self.begun and lacks
 
     @property
     def ended(self) -> bool:
@@ -255,7 +258,7 @@ class FactsBuilder:
     def __init__(self, journal: StoredJournal) -> None:
         self._journal = journal
         self._records = self._holes = self._lost = self._damaged = 0
-        self._segments = self._sealed = 0
+        self._segments = self._sealed = self._blank = 0
         self._first: int | None = None
         self._last: int | None = None
         self._closed = False
@@ -266,6 +269,7 @@ class FactsBuilder:
         """One more segment, the next in order."""
         self._segments += 1
         self._sealed += segment.header.seal is not None
+        self._blank += segment.blank
         self._damaged += bool(segment.flaws)
         self._records += segment.count
         self._holes += len(segment.invalid)
@@ -291,6 +295,7 @@ class FactsBuilder:
         of what came of it.
         """
         self._journal.refresh()
+        blank = self._blank == self._segments == 1 and not self._damaged
         return JournalFacts(
             journal=self._journal.id,
             records=self._records,
@@ -307,6 +312,7 @@ class FactsBuilder:
             pid=self._journal.meta.pid,
             boot=self._boot,
             last_mono=self._last_mono,
+            begun=not (blank and self._journal.meta.silent),
         )
 
 

@@ -22,7 +22,12 @@ Terms, in the names of the record's fields, with *port* for `mid`:
   a death in another journal of the same boot, of the process and the machine that its
   meta file names, whose `mono` is not below the greatest in its records. It has *ended*
   if it is closed or died.
-* A journal is *lossy* if it has no records, or first > 0, or gaps, lost or damaged > 0.
+* A journal has *not begun* if it has no records, lost and damaged are 0, it has one
+  segment, which is its segment 0, has no seal and no slot but the first that is not
+  empty, and its meta file has a line at most, which names nothing. The first record,
+  OPEN, is written before any operation can be recorded, so that none can be missing.
+* A journal is *lossy* if it has begun and has no records, or first > 0, or gaps, lost
+  or damaged > 0.
   It is *complete* if it has ended and is not lossy, and *conclusive* if it is complete
   and not late.
 * The *journals of a channel* are those that hold a channel record of it. The *sender*
@@ -228,6 +233,7 @@ _ALL: Final = (
         ),
         cases={
             "damaged": "{damaged} segments contradict themselves",
+            "unbegun": "its process had not begun to record: it lives, or died before",
             "empty": "it holds no record",
             "lost": "{lost} records could not be written",
             "gaps": "{gaps} records are missing between {first} and {last}",

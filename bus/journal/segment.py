@@ -196,4 +196,6 @@ def _allocate(file: int, size: int) -> None:
     else:
         return
     for start in range(0, size, _ZEROS_BYTES):
-        os.pwrite(file, bytes(min(_ZEROS_BYTES, size - start)), start)
+        zeros = bytes(min(_ZEROS_BYTES, size - start))
+        if os.pwrite(file, zeros, start) != len(zeros):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

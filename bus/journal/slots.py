@@ -23,8 +23,8 @@ _CHUNK_SLOTS: Final = 4096
 # Where the topmost byte of a field stands in a record, and its values that can be. The
 # difference of two times between -2**61 and 2**61 fits 64 bits with room to add to it.
 _TIMES: Final = bytes((*range(0x20), *range(0xE0, 0x100)))
-_BELOW_2_63: Final = bytes(range(0x80))
-_TOP_BYTES: Final = ((16 + 7, _TIMES), (32 + 7, _BELOW_2_63), (48 + 7, _BELOW_2_63))
+_COUNTS: Final = bytes(range(0x40))  # `seq` and `mid` are below COUNT_MAX
+_TOP_BYTES: Final = ((16 + 7, _TIMES), (32 + 7, _COUNTS), (48 + 7, _COUNTS))
 _N_OFFSET: Final = 8
 
 

@@ -54,6 +54,12 @@ class StoredMeta:
     unreadable: list[int] = attrs.field(factory=list)
     file_bytes: int = 0
 
+    @property
+    def silent(self) -> bool:
+        """Whether it says at most whose journal it is, and names nobody."""
+        named = len(self.names) > 1 or len(self.threads) > 1
+        return not named and not self.late and self.unreadable in ([], [1])
+
 
 def read_meta(folder: Path) -> StoredMeta:
     """Read the side file of a journal's folder; OSError if that fails."""

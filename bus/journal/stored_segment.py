@@ -96,6 +96,15 @@ class StoredSegment:
         return max(time for slot, time in enumerate(times) if slot not in invalid)
 
     @property
+    def blank(self) -> bool:
+        """Whether it is as it was made: the first of a journal, without a record.
+
+        Its writer may have died in the midst of the first record, OPEN.
+        """
+        made = self.header.segment == 0 and self.header.seal is None and not self.lost
+        return made and self.used <= 1 and not self.count and not self.flaws
+
+    @property
     def lost(self) -> int:
         """Records that the journal had lost so far, as far as the file tells."""
         seal = self.header.seal

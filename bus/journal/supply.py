@@ -189,7 +189,12 @@ class Supply:
             segment = Segment(self._folder, header)
         except OSError as error:
             if not self.short:
-                _log.warning("cannot make a journal segment: %s", error)
+                _log.warning(
+                    "cannot make a journal segment in %s: %s; what finds no room is"
+                    " counted as lost until there is room again",
+                    self._folder,
+                    error,
+                )
             self.short = True
             return False
         self.short = False

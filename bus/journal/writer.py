@@ -11,6 +11,7 @@ what its kernel had not yet written back.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import weakref
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from bus.at_exit import call_at_exit, do_not_call_at_exit
 from bus.events import BusOperation, BusReason
-from bus.journal.format import RECORD, RECORD_BYTES, RECORD_VERSION
+from bus.journal.format import COUNT_MAX, RECORD, RECORD_BYTES, RECORD_VERSION
 from bus.journal.header import HEADER_BYTES
 from bus.journal.incarnation import Incarnation
 from bus.journal.recorder import exhausted, flow_of, make_recorder
@@ -41,9 +42,14 @@ SEGMENT_BYTES_MIN: Final = 16 << 10
 SEGMENT_BYTES_MAX: Final = 1 << 36
 SEGMENTS_MIN: Final = 2  # one to write, one ahead
 
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
 # The largest value of each of `Fields`.
-_LIMITS: Final = tuple(
-    2 ** (8 * width) - 1 for width in (1, 1, 2, 4, 8, 8, 8, 8, 4, 4, 4, 4, 2, 1)
+_U8, _U16, _U32, _U64 = (2 ** (8 * width) - 1 for width in (1, 2, 4, 8))
+_LIMITS: Final = (
+    *(_U8, _U8, _U16, _U32),  # kind, flags, reason, size
+    *(_U64, COUNT_MAX, _U64, COUNT_MAX),  # flow, seq, origin, mid
+    *(_U32, _U32, _U32, _U32, _U16, _U8),  # task, peer, wait_us, depth, thread, hop
 )
 
 
@@ -67,8 +73,9 @@ class Journal:
     emit: writes any record; what `observe` does for the queues' operations.
 
     It is open until `close`, or until the program ends in order. A forked child that
-    goes on recording opens a folder of its own. Raises OSError if the first segment
-    cannot be made; later trouble is logged once, and counted.
+    goes on recording opens a folder of its own. Raises OSError, with the folder and the
+    setting in its text, if the first segment cannot be made; later trouble is logged
+    once, and counted.
 
     Lock: ``_lock`` guards the making of an incarnation in a forked child.
     """
@@ -101,7 +108,10 @@ class Journal:
         self.observe = self._recorder.observe
         self.emit = self._recorder.emit
         self._lock, self._inside = _sync.Lock(), _sync.Local()
-        self._incarnation: Incarnation | None = self._begin()
+        try:
+            self._incarnation: Incarnation | None = self._begin()
+        except OSError as error:
+            raise self._explained(error) from error
         self._closed = False
         _journals.add(self)
         # The end of the program closes what the program did not.
@@ -222,6 +232,24 @@ class Journal:
             self._recorder,
         )
 
+    def _explained(self, error: OSError) -> OSError:
+        """Return the error with the folder, the reason and the remedy in its text."""
+        room = self._slots * RECORD_BYTES + HEADER_BYTES
+        remedy = "give Journal(directory=...) a folder that this process can write to"
+        if error.errno in _NO_ROOM:
+            remedy = (
+                f"make room for 2 segments of {room:,} bytes, or give Journal"
+                " a smaller segment_bytes= or another directory"
+            )
+        elif error.errno == errno.EAGAIN:
+            remedy = "let this process start one more thread"
+        where = f" ({error.filename})" if error.filename else ""
+        return OSError(
+            error.errno,
+            f"cannot record in {str(self._parent)!r}: {error.strerror}{where};"
+            f" {remedy}",
+        )
+
     def _current(self) -> Incarnation | None:
         """The open incarnation; a child makes its own when it first records."""
         if self._incarnation is None and not self._closed:
@@ -238,9 +266,10 @@ class Journal:
             with self._lock:
                 if self._incarnation is None:
                     self._incarnation = self._begin()
-        except (OSError, RuntimeError) as error:  # RuntimeError: no thread is left
+        except OSError as error:
             self._closed = True
-            _log.warning("cannot record in a forked child: %s", error)
+            told = self._explained(error).strerror
+            _log.warning("nothing is recorded in this forked child: %s", told)
         finally:
             self._inside.beginning = False
 

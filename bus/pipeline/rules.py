@@ -135,6 +135,7 @@ def _j1(tables: Tables) -> DataFrame:
     facts |= {"first": F.col("first_n"), "last": F.col("last_n")}
     cases: _Cases = {
         "damaged": (F.col("damaged") > 0, facts),
+        "unbegun": (~F.col("begun"), {}),
         "empty": (F.col("records") == 0, {}),
         "lost": (F.col("lost") > 0, facts),
         "gaps": (F.col("gaps") > 0, facts),

@@ -82,6 +82,7 @@ SEGMENTS: Final = (
     Column("lost", "int64", "records the journal had lost so far"),
     Column("damaged", "int32", "1 if it contradicts itself"),
     Column("late", "bool", "whether operations were reported after the close"),
+    Column("begun", "bool", "whether its process may have recorded an operation"),
     Column("problems", "string", "what of it could not be read, a line each"),
 )
 

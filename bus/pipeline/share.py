@@ -92,6 +92,7 @@ class Share:
             "lost": 0,
             "damaged": 0,
             "late": False,
+            "begun": True,
         }
         contents: list[str] = []
         problems: list[str] = []
@@ -110,6 +111,7 @@ class Share:
             row |= {"machine": journal.machine, "program": journal.meta.program}
             row["pid"] = journal.meta.pid
             row["late"] = journal.meta.late
+            row["begun"] |= not journal.meta.silent
         row["problems"] = "\n".join(problems) or None
         texts = {name: storable(it) for name, it in row.items() if isinstance(it, str)}
         return pa.RecordBatch.from_pylist([row | texts], schema=arrow_schema(SEGMENTS))
@@ -129,6 +131,7 @@ class Share:
             "records": segment.count,
             "lost": segment.lost,
             "damaged": int(bool(segment.flaws)),
+            "begun": not segment.blank,
         }
 
 

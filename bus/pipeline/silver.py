@@ -98,12 +98,14 @@ def journals(tallies: DataFrame, segments: DataFrame) -> DataFrame:
         F.max("lost").alias("lost"),
         F.sum("damaged").alias("damaged"),
         F.max("late").alias("late"),
+        F.max("begun").alias("begun"),
         F.max("pid").alias("pid"),
     )
     count = F.coalesce("records", F.lit(0)).alias("records")
     closed = F.coalesce("closed", F.lit(False)).alias("closed")
     gaps = F.coalesce(F.expr("last_n - first_n + 1 - records"), F.lit(0)).alias("gaps")
-    lossy = F.expr("records = 0 OR first_n > 0 OR gaps > 0 OR lost > 0 OR damaged > 0")
+    lacks = F.expr("records = 0 OR first_n > 0 OR gaps > 0 OR lost > 0 OR damaged > 0")
+    lossy = F.col("begun") & lacks
     joined = files.join(records, "journal", "left").select(
         *files.columns,
         count,

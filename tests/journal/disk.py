@@ -46,7 +46,7 @@ class Condition:
     writer counted as lost. holes: record numbers whose slots are empty. beginning:
     how many segments at its beginning were deleted. damaged: a byte was changed after
     the seal. seal_damaged: a byte of the last seal was. late: operations were reported
-    after the close.
+    after the close. begun: else its process was killed before its first record.
     """
 
     closed: bool = True
@@ -57,6 +57,7 @@ class Condition:
     damaged: bool = False
     seal_damaged: bool = False
     late: bool = False
+    begun: bool = True
 
 
 def store(
@@ -73,6 +74,8 @@ def store(
         path = folder / MACHINE / f"journal-{index}"
         path.mkdir(parents=True)
         entries = [entry for entry in history.entries if entry.journal == index]
+        if not condition.begun:
+            entries, condition = [], Condition(closed=False, sealed=False, begun=False)
         records = _records(index, entries, path, condition)
         _write_segments(index, records, path, slots, condition)
         stored.append(path)
@@ -104,7 +107,7 @@ def _records(
         lines.append({"is": "late", "mono": _MONO})
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (path / "meta.jsonl").write_text(text, encoding="ascii")
-    kinds = [Entry(Kind.OPEN), *entries]
+    kinds = [Entry(Kind.OPEN), *entries] if condition.begun else []
     kinds += [Entry(Kind.CLOSE)] if condition.closed else []
     return [
         bytes(RECORD_BYTES) if n in condition.holes else _pack(n, entry, names)
@@ -123,7 +126,7 @@ def _pack(n: int, entry: Entry, names: Mapping[str, int]) -> bytes:
 def _write_segments(
     index: int, records: list[bytes], path: Path, slots: int, condition: Condition
 ) -> None:
-    count = -(-len(records) // slots)
+    count = max(1, -(-len(records) // slots))
     for number in range(condition.beginning, count):
         body = b"".join(records[number * slots : (number + 1) * slots])
         used = len(body) // RECORD_BYTES

@@ -147,7 +147,7 @@ def test_each_rule_says_how_much_it_checked() -> None:
 
 
 def test_a_wild_number_does_not_fill_the_memory() -> None:
-    result = checked(met(*sent(1, 2**63), *received(1, 2**63)))
+    result = checked(met(*sent(1, 2**62 - 1), *received(1, 2**62 - 1)))
 
     assert result.verdict is Verdict.PASS
 
@@ -182,6 +182,7 @@ CONDITIONS = [
     Condition(late=True),
     Condition(damaged=True),
     Condition(beginning=1),
+    Condition(begun=False),
 ]
 
 

@@ -13,6 +13,7 @@ from bus.journal.checker import check
 from bus.journal.header import SegmentHeader
 from bus.journal.reader import open_journals
 from bus.journal.writer import Journal
+from specs.clauses import clause
 from tests.journal.histories import journal_id
 from tests.journal.reading import facts, stored
 from tests.journal.telling import SMALL, only, tell
@@ -41,6 +42,7 @@ def test_operations_after_a_close_are_seen_by_who_began_to_read_before(
 
 
 @pytest.mark.parametrize("first", [0, 1])
+@clause("J1")
 def test_whether_a_journal_is_late_is_read_after_the_records_of_all(
     tmp_path: Path, first: int
 ) -> None:

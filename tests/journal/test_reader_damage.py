@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bus.journal.format import RECORD_BYTES
 from bus.journal.header import HEADER_BYTES, LOST_OFFSET, SEAL_OFFSET
+from specs.clauses import clause
 from tests.journal.histories import History, journal_id, store
 from tests.journal.reading import entries, facts, patch, stored
 from tests.journal.telling import only
@@ -50,7 +51,9 @@ def test_any_changed_byte_of_a_sealed_segment_is_noticed(
     shutil.rmtree(folder)
 
 
+@clause("J1")
 def test_a_damaged_record_is_named_by_its_byte(tmp_path: Path) -> None:
+    """A journal that contradicts itself is damaged: checksum, marks and counts."""
     path = stored(tmp_path) / "seg-00001.qbj"
     at = HEADER_BYTES + 2 * RECORD_BYTES
     patch(path, at + 76, b"\xff\xff\xff\xff")

@@ -167,9 +167,11 @@ def test_only_so_many_segments_are_kept(tmp_path: Path) -> None:
     assert facts.closed
 
 
+@clause("J1")
 def test_a_full_disk_holds_nothing_up_and_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """What was lost is counted, in the header and by a record once there is room."""
     full = False
     allocate = os.posix_fallocate
 
@@ -197,13 +199,15 @@ def test_a_full_disk_holds_nothing_up_and_is_told(
     facts = only(tmp_path).facts()
     assert facts.lost == lost
     assert facts.closed
+    losses = [r.seq for r in only(tmp_path).records() if r.kind == Kind.LOST]
+    assert sum(losses) == lost
     assert told(only(tmp_path))[-1].seq == 12 * SLOTS
     result = check(open_journals(tmp_path))
     assert result.verdict is Verdict.UNKNOWN
     warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
-    assert [r.getMessage() for r in warnings] == [
-        "cannot make a journal segment: [Errno 28] No space left on device"
-    ]
+    (line,) = [r.getMessage() for r in warnings]
+    assert line.startswith(f"cannot make a journal segment in {journal.folder}: [Errno")
+    assert "No space left on device; what finds no room is counted as lost" in line
 
 
 def test_a_disk_that_is_full_to_the_end_is_told_by_the_seal(
@@ -222,6 +226,7 @@ def test_a_disk_that_is_full_to_the_end_is_told_by_the_seal(
     assert facts.sealed == facts.segments
 
 
+@clause("J1")
 def test_a_loss_that_the_close_did_not_count_makes_the_journal_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,9 +257,15 @@ def test_without_room_for_one_segment_there_is_no_journal(
 
     monkeypatch.setattr("os.posix_fallocate", full)
 
-    with pytest.raises(OSError, match="No space left"):
-        Journal(tmp_path)
+    with pytest.raises(OSError, match="No space left") as failed:
+        Journal(tmp_path / "journals", segment_bytes=SMALL)
 
+    assert failed.value.errno == errno.ENOSPC
+    assert failed.value.strerror == (
+        f"cannot record in '{tmp_path}/journals': No space left on device; make room"
+        " for 2 segments of 16,336 bytes, or give Journal a smaller segment_bytes= or"
+        " another directory"
+    )
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
 
 
@@ -269,7 +280,60 @@ def test_a_kernel_limit_on_file_size_is_an_error_at_opening(tmp_path: Path) -> N
             print(error.strerror)
     """
 
-    assert run(code, tmp_path)[:2] == (0, "File too large\n")
+    code_told, answer, _ = run(code, tmp_path)
+    assert code_told == 0
+    assert answer.startswith(
+        f"cannot record in '{tmp_path}': File too large; make room"
+    )
+
+
+def test_a_folder_that_cannot_be_is_named_with_the_setting(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(NotADirectoryError) as failed:
+        Journal(tmp_path / "file" / "journals")
+
+    told = str(failed.value.strerror)
+    assert told.startswith(f"cannot record in '{tmp_path}/file/journals': Not a dir")
+    assert told.endswith(
+        "give Journal(directory=...) a folder that this process can write to"
+    )
+
+
+def test_without_a_thread_there_is_no_journal_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A half journal would be UNKNOWN for ever; as soon as one can start, there is."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("bus.journal.incarnation._sync.Thread.start", refuse)
+        with pytest.raises(OSError, match="can't start new thread") as failed:
+            Journal(tmp_path)
+    assert failed.value.errno == errno.EAGAIN
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
+
+    with Journal(tmp_path) as journal:
+        tell(journal)
+    assert only(tmp_path).facts().complete
+
+
+def test_a_file_that_a_full_disk_took_in_part_is_no_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where files cannot be preallocated: mapped, it would end the process later."""
+
+    def unable(_file: int, _offset: int, _length: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    pwrite = os.pwrite
+    monkeypatch.setattr("os.posix_fallocate", unable)
+    monkeypatch.setattr("os.pwrite", lambda file, data, at: pwrite(file, data[:9], at))
+
+    with pytest.raises(OSError, match="No space left"):
+        Journal(tmp_path, segment_bytes=SMALL)
 
 
 @pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL])
@@ -286,8 +350,8 @@ def test_where_files_cannot_be_preallocated_they_are_filled(
     assert only(tmp_path).facts().complete
 
 
-def test_where_names_cannot_be_written_they_are_unknown(
-    tmp_path: Path, room: list[int | None]
+def test_where_names_cannot_be_written_they_are_unknown_which_is_logged_once(
+    tmp_path: Path, room: list[int | None], caplog: pytest.LogCaptureFixture
 ) -> None:
     with Journal(tmp_path) as journal:
         room[0] = 9  # a full disk takes a part of a line; later there is room again
@@ -296,6 +360,8 @@ def test_where_names_cannot_be_written_they_are_unknown(
         tell(journal, local="known", remote="")
 
     stored = only(tmp_path)
+    (line,) = caplog.messages
+    assert line.startswith(f"cannot write names to {journal.folder}/meta.jsonl")
     assert [stored.name(record.task) for record in told(stored)] == ["", "known"]
     assert stored.facts().complete
     assert [p.startswith("cannot read 2 lines of") for p in stored.problems] == [True]

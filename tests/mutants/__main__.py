@@ -29,6 +29,7 @@ from tests.mutants.bus_runs import BUS_RUNS
 from tests.mutants.bus_shortcuts import BUS_SHORTCUTS
 from tests.mutants.bus_threads import BUS_THREADS
 from tests.mutants.bus_trace import BUS_TRACE
+from tests.mutants.journals import JOURNALS
 from tests.mutants.lanes import LANES
 from tests.mutants.mutant import Mutant, MutantError
 from tests.mutants.ours import OURS, WITHOUT
@@ -45,8 +46,8 @@ CATALOGUE = (
     *(*SEEN_ELSEWHERE, *OURS, *LANES, *RECEIVE_ANY, *AIO),
     *(*STREAMS, *BUS_ROUTING, *BUS_RELAYS, *BUS_ENDS, *BUS_RUNS, *BUS_LINKS),
     *BUS_PAYLOAD,
-    *(*TRAFFIC_RULES, *BUS_MONITOR, *BUS_TRACE, *BUS_NAMES, *BUS_SHORTCUTS),
-    *BUS_THREADS,
+    *(*TRAFFIC_RULES, *JOURNALS, *BUS_MONITOR, *BUS_TRACE, *BUS_NAMES),
+    *(*BUS_SHORTCUTS, *BUS_THREADS),
 )
 HARD = (
     *("QB-RDV", "QB-SEND", "QB-RECV", "QB-FIFO", "QB-DISC", "QB-TIME", "QB-CONC"),

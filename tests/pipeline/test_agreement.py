@@ -96,6 +96,7 @@ conditions = st.builds(
     damaged=st.sampled_from([False, False, False, True]),
     seal_damaged=st.sampled_from([False, False, False, True]),
     late=st.sampled_from([False, False, True]),
+    begun=st.sampled_from([True] * 5 + [False]),
 )
 # Some faults look for what others have taken away; these can stand together.
 companions = st.lists(st.sampled_from(["lost", "size", "port", "names"]), max_size=3)
