@@ -3,10 +3,14 @@
 Rules B1, B2, B3 and B5. A message may pass through any journal, and they are read one
 after the other: all but the order within one journal is judged at the end. The
 predicates are those of `bus.journal.rules`, in its terms.
+
+Until then the records of a message are kept packed, 22 bytes each, and a message with
+nothing to find in it is never unpacked: objects would take ten times the memory.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -15,7 +19,7 @@ from bus.journal.finding import Finding, Place
 from bus.journal.format import Flag, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from bus.journal.format import Record
     from bus.journal.reader import JournalFacts
@@ -32,6 +36,13 @@ _KINDS: Final = (
     | {int(Kind.RELAY_OUT), int(Kind.RELAY_IN), int(Kind.EXTRACT), int(Kind.DELIVER)}
 )
 _SORT: Final = int(Flag.MULTICAST | Flag.ANSWER)
+
+_DELIVER, _OUT, _IN = int(Kind.DELIVER), int(Kind.RELAY_OUT), int(Kind.RELAY_IN)
+
+# A record of a message: its kind, hop, journal (by its place in a list), n and mono.
+_STEP: Final = struct.Struct("<BBIqq")
+_KINDS_OF: Final = slice(None, None, _STEP.size)
+_LAST_JOURNAL: Final = slice(2 - _STEP.size, 6 - _STEP.size)
 
 _Key = tuple[int, int, int, int]  # origin, sort, mid, destination
 _Line = tuple[int, int, int]  # origin, sort, destination
@@ -73,29 +84,30 @@ class Line:
 
     peak: the greatest number delivered in the journal being read, and its record.
     delivered, arrived: the greatest that was delivered, was read from a link, anywhere.
+    steps: the packed records of each message, by its number.
     """
 
     peak: tuple[int, int] = (0, 0)
     delivered: int = 0
     arrived: int = 0
+    steps: dict[int, bytes] = attrs.field(factory=dict)
 
 
 class BusTraffic:
     """Everything that was read so far.
 
     deliveries: how many records of one, of anything but answers.
-    messages: by origin, sort, number and destination.
     names: of registrations.
     """
 
     def __init__(self) -> None:
         self.deliveries = 0
-        self.messages: dict[_Key, Message] = {}
         self.names: dict[int, str] = {}
         self._lines: dict[_Line, Line] = {}
         self._homes: dict[int, set[int]] = {}
         self._left: set[int] = set()
-        self._journals: set[int] = set()
+        # Journals of the bus, each with its place in the order of their first records.
+        self._journals: dict[int, int] = {}
         self._findings: list[Finding] = []
 
     def enter(self) -> None:
@@ -106,7 +118,7 @@ class BusTraffic:
     def take(self, journal: int, record: Record, task: str) -> None:
         """Go on with a record of the bus; ``task`` is the name it tells."""
         kind = record.kind
-        self._journals.add(journal)
+        self._journals.setdefault(journal, len(self._journals))
         if kind == Kind.REGISTER:
             self._homes.setdefault(record.flow, set()).add(journal)
             if task:
@@ -119,11 +131,17 @@ class BusTraffic:
 
     def checked(self) -> dict[str, int]:
         """How many of each rule's units there were."""
-        messages = self.messages.values()
+        delivered = relayed = accepted = 0
+        for line in self._lines.values():
+            for steps in line.steps.values():
+                kinds = steps[_KINDS_OF]
+                delivered += _DELIVER in kinds
+                relayed += _OUT in kinds or _IN in kinds
+                accepted += not _ACCEPTS.isdisjoint(kinds)
         return {
-            "B1": sum(bool(each.delivered) for each in messages),
-            "B2": sum(bool(each.out or each.into) for each in messages),
-            "B3": sum(each.accepted is not None for each in messages),
+            "B1": delivered,
+            "B2": relayed,
+            "B3": accepted,
             "B5": self.deliveries,
         }
 
@@ -137,15 +155,14 @@ class BusTraffic:
         yield from self._findings
         ended = all(facts[journal].ended for journal in self._journals)
         dead = {journal for journal, each in facts.items() if each.died}
-        for key, message in self.messages.items():
-            origin, sort, _, destination = key
+        for key, line, message in self._suspects():
+            origin, _, _, destination = key
             if len(message.delivered) > 1:
                 count = {"count": len(message.delivered)}
                 first, second = sorted(message.delivered, key=_order)[:2]
                 yield _finding("B1", "twice", key, second, first.n, count)
             homes = self._homes.get(origin, set()) | self._homes.get(destination, set())
             died = not dead.isdisjoint(message.journals | homes)
-            line = self._lines[origin, sort, destination]
             case = _wrong_way(message)
             if case is None and not died:
                 case = _one_ended(key, message, line, ended=ended)
@@ -163,29 +180,38 @@ class BusTraffic:
     def _of_message(self, journal: int, record: Record) -> None:
         kind, mid, destination = record.kind, record.mid, record.flow
         sort = sort_of(record.flags)
-        key = record.origin, sort, mid, destination
-        message = self.messages.get(key)
-        if message is None:
-            message = self.messages[key] = Message()
         line = self._lines.get((record.origin, sort, destination))
         if line is None:
             line = self._lines[record.origin, sort, destination] = Line()
-        message.journals.add(journal)
-        place = Place(journal, record.n, record.mono)
-        if kind in _ACCEPTS:
-            message.accepted = min(message.accepted or place, place, key=_order)
-        elif kind == Kind.DELIVER:
-            message.delivered.append(place)
+        steps = line.steps.get(mid, b"")
+        step = _STEP.pack(
+            kind, record.hop, self._journals[journal], record.n, record.mono
+        )
+        # That it was taken out tells nothing but that this journal has a record of it.
+        if kind != Kind.EXTRACT or steps[_LAST_JOURNAL] != step[_LAST_JOURNAL]:
+            line.steps[mid] = steps + step
+        if kind == Kind.DELIVER:
             line.delivered = max(line.delivered, mid)
             if not sort & Flag.ANSWER:
-                self._in_turn(key, line, place)
-        elif kind == Kind.RELAY_OUT:
-            message.out.append(Crossing(place, record.hop))
+                self._in_turn(
+                    (record.origin, sort, mid, destination),
+                    line,
+                    Place(journal, record.n, record.mono),
+                )
         elif kind == Kind.RELAY_IN:
-            message.into.append(Crossing(place, record.hop))
             line.arrived = max(line.arrived, mid)
-        elif kind in _EXPLAINS:
-            message.explained = True
+
+    def _suspects(self) -> Iterator[tuple[_Key, Line, Message]]:
+        """All messages but those that were delivered once and put on no link."""
+        journals = list(self._journals)
+        for (origin, sort, destination), line in self._lines.items():
+            for mid, steps in line.steps.items():
+                kinds = steps[_KINDS_OF]
+                once = kinds.count(_DELIVER) == 1
+                if once and _OUT not in kinds and _IN not in kinds:
+                    continue
+                key = origin, sort, mid, destination
+                yield key, line, _unpacked(steps, journals)
 
     def _in_turn(self, key: _Key, line: Line, place: Place) -> None:
         """B5."""
@@ -210,6 +236,26 @@ class BusTraffic:
         if destination in self._left:
             return "unaccounted"
         return None if ended else "unexplained"
+
+
+def _unpacked(steps: bytes, journals: Sequence[int]) -> Message:
+    """Return a message with all its records."""
+    message = Message()
+    for kind, hop, number, n, mono in _STEP.iter_unpack(steps):
+        journal = journals[number]
+        message.journals.add(journal)
+        place = Place(journal, n, mono)
+        if kind in _ACCEPTS:
+            message.accepted = min(message.accepted or place, place, key=_order)
+        elif kind == Kind.DELIVER:
+            message.delivered.append(place)
+        elif kind == Kind.RELAY_OUT:
+            message.out.append(Crossing(place, hop))
+        elif kind == Kind.RELAY_IN:
+            message.into.append(Crossing(place, hop))
+        elif kind in _EXPLAINS:
+            message.explained = True
+    return message
 
 
 def _wrong_way(message: Message) -> str | None:

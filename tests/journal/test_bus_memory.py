@@ -1,0 +1,38 @@
+"""How much the small checker keeps of a message of the bus until all is read."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+from bus.journal.bus_traffic import BusTraffic
+from bus.journal.format import Kind, Record
+
+MESSAGES = 5000
+KEPT_MAX = 300  # objects took 1,000 to 1,500
+
+
+def test_a_message_that_arrived_takes_no_more_than_its_packed_records() -> None:
+    """A million messages on links are a fifth of a gigabyte."""
+    traffic = BusTraffic()
+    nothing = dict.fromkeys(Record._fields, 0)
+    steps = {
+        5: [(Kind.COMMAND, 0), (Kind.RELAY_OUT, 1)],
+        6: [(Kind.RELAY_IN, 1), (Kind.EXTRACT, 1), (Kind.DELIVER, 1)],
+    }
+
+    tracemalloc.start()
+    try:
+        for journal, of_one in steps.items():
+            traffic.enter()
+            for mid in range(1, MESSAGES + 1):
+                for n, (kind, hop) in enumerate(of_one, start=mid * len(of_one)):
+                    fields = {"kind": int(kind), "hop": hop, "n": n, "mid": mid}
+                    fields |= {"mono": 10**15 + n, "origin": 2**40, "flow": 2**41}
+                    traffic.take(journal, Record(**nothing | fields), "")
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert kept / MESSAGES < KEPT_MAX
+    counts = {"B1": MESSAGES, "B2": MESSAGES, "B3": MESSAGES, "B5": MESSAGES}
+    assert traffic.checked() == counts
