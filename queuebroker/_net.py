@@ -62,8 +62,10 @@ __all__ = [
     "is_in_use",
     "is_listened_at",
     "is_no_tls",
+    "is_numeric",
     "listen_ipc",
     "listen_tcp",
+    "look_up",
     "port_of",
     "receive_with_fds",
     "secure",
@@ -255,6 +257,26 @@ def dial_ipc(path: Path) -> Socket:
         made.close()
         raise
     return made
+
+
+def is_numeric(host: str) -> bool:
+    """Whether a host is given by its number, so that nobody need be asked for it."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):
+            socket.inet_pton(family, host.partition("%")[0])
+            return True
+    return False
+
+
+def look_up(host: str, port: int) -> str:
+    """Return the number of a host; this may take as long as the network does.
+
+    Raises:
+        OSError: there is no such host.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    number: str = str(found[0][4][0])
+    return number
 
 
 def dial_tcp(host: str, port: int) -> Socket:

@@ -59,9 +59,9 @@ ORDER: Mapping[str, tuple[str, ...]] = {
         "queue_broker",
         "task",
         "waiting",
-        "aio",
         "java",
         "sockets",
+        "aio",
         "testing",
     ),
     "bus": (

@@ -6,6 +6,7 @@ decided by the broker beneath.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Literal, NoReturn, cast, overload
 
 from queuebroker import message_queue
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from queuebroker.aio import socket_broker
     from queuebroker.broker import Broker
     from queuebroker.broker_manager import BrokerManager
     from queuebroker.rendezvous import RdV
+    from queuebroker.sockets.broker import SocketQueueBroker
 
 __all__ = ["QueueBroker", "wrap"]
 
@@ -62,7 +65,7 @@ class QueueBroker:
         )
 
     @property
-    def broker(self) -> plain.QueueBroker:
+    def broker(self) -> plain.QueueBroker | SocketQueueBroker:
         """The broker itself, for threads."""
         return self._plain
 
@@ -218,17 +221,28 @@ class QueueBroker:
 def wrap(existing: message_queue.MessageQueue) -> MessageQueue: ...
 @overload
 def wrap(existing: plain.QueueBroker) -> QueueBroker: ...
+@overload
+def wrap(existing: SocketQueueBroker) -> socket_broker.SocketQueueBroker: ...
 def wrap(existing: object) -> MessageQueue | QueueBroker:
     """Return the face of an existing end or broker; both may be used at once.
 
     Raises:
-        TypeError: it is neither, or no end of a connection within this process.
+        TypeError: it is neither, or no end of a connection that this process has.
     """
     if isinstance(existing, message_queue.MessageQueue):
         return MessageQueue(existing)
+    # Whoever has one has loaded its module, which asyncio without sockets need not.
+    sockets = sys.modules.get("queuebroker.sockets.broker")
+    if sockets is not None and isinstance(existing, sockets.SocketQueueBroker):
+        from queuebroker.aio import socket_broker  # noqa: PLC0415 # as above
+
+        return socket_broker.face_of(existing)
     if not isinstance(existing, plain.QueueBroker):
         got = known_as(type(existing))
-        msg = f"cannot wrap {got}: want a MessageQueue or a QueueBroker"
+        msg = (
+            f"cannot wrap {got}: want a MessageQueue, a QueueBroker"
+            " or a SocketQueueBroker"
+        )
         raise TypeError(msg)
     face = QueueBroker.__new__(QueueBroker)
     face._plain = existing

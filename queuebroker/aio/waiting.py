@@ -113,22 +113,29 @@ def handed_on(waiters: WaitList, waiter: Parker | None) -> bool:
 
 
 async def meet(
-    rdv: RdV, deadline: float | None, timeout: float | None
+    rdv: RdV,
+    deadline: float | None,
+    timeout: float | None,
+    enlist: Callable[[RdV], None] = begin,
 ) -> MessageQueue | Channel:
     """Wait until the call is matched; return its end, or raise as `meeting.meet`.
 
     The caller gave ``rdv`` the maker of waiters of the running loop. ``timeout``, in
-    seconds, is what ``deadline`` was made of: for the text of an error.
+    seconds, is what ``deadline`` was made of: for the text of an error. ``enlist`` is
+    for a call whose opposite is in another process.
     """
     return await undone_if_struck(
-        partial(_meet, rdv, deadline, timeout), partial(_abandon, rdv)
+        partial(_meet, rdv, deadline, timeout, enlist), partial(_abandon, rdv)
     )
 
 
 async def _meet(
-    rdv: RdV, deadline: float | None, timeout: float | None
+    rdv: RdV,
+    deadline: float | None,
+    timeout: float | None,
+    enlist: Callable[[RdV], None],
 ) -> MessageQueue | Channel:
-    begin(rdv)
+    enlist(rdv)
     while rdv.waiting:
         waiter = cast("Waiter", rdv.parker)
         if not await waiter.slept(deadline):

@@ -18,6 +18,7 @@ from queuebroker.errors import (
     UnknownBrokerError,
 )
 from queuebroker.meeting import meet
+from queuebroker.parking import taken_lock
 from queuebroker.queue_broker import CAPACITY_MESSAGES, QueueBroker
 from queuebroker.rendezvous import Kind, RdV, RdVState
 from queuebroker.sockets.address import Address, Scheme, is_address
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from queuebroker._net import Socket
     from queuebroker.broker_manager import BrokerManager
     from queuebroker.message_queue import MessageQueue
+    from queuebroker.parking import Parker
 
 __all__ = ["SocketQueueBroker"]
 
@@ -278,31 +280,44 @@ class SocketQueueBroker:
             return self._broker.connect(
                 name, port, timeout=timeout, required=required, strict_half=strict_half
             )
+        rdv, departure, deadline = self._connecting(name, port, timeout, strict_half)
+        try:
+            end = meet(rdv, deadline, timeout, departure.begin)
+        except UnknownBrokerError:
+            if required:
+                raise departure.unknown() from departure.cause
+            return None
+        except BrokerClosedError as closed:
+            if departure.error is not None:
+                raise departure.take_error()  # noqa: B904 # it has its own cause
+            closed.__cause__ = departure.cause
+            raise
+        finally:
+            departure.cancel()
+        return end  # type: ignore[return-value]  # of kind QUEUE, as was asked for
+
+    def _connecting(
+        self,
+        name: str,
+        port: int,
+        timeout: float | None,
+        strict_half: bool | None,
+        make: Callable[[], Parker] = taken_lock,
+    ) -> tuple[RdV, Departure, float | None]:
+        """Return a connect to an address that is yet to begin, and until when it waits.
+
+        make: as of `RdV`.
+        """
         address = Address.parse(name)
         deadline = deadline_after(timeout)
         terms = self._broker._terms_with(strict_half)
         number = check_port(port)
         self.manager.check_process()
-        rdv = RdV(
-            RdVState.WAITING_CONNECT, self._inner, name, Kind.QUEUE, number, terms
-        )
+        kind, state = Kind.QUEUE, RdVState.WAITING_CONNECT
+        rdv = RdV(state, self._inner, name, kind, number, terms, make)
         if timeout == 0:
             deadline = _sync.monotonic() + ANSWER_S
-        departure = self._departure(rdv, address, waits=timeout != 0)
-        try:
-            end = meet(rdv, deadline, timeout, departure.begin)
-        except UnknownBrokerError:
-            if required:
-                unknown = departure.unknown()
-                raise unknown from unknown.__cause__
-            return None
-        except BrokerClosedError as closed:
-            if departure.error is not None:
-                raise departure.error from departure.error.__cause__
-            raise closed from departure.cause
-        finally:
-            departure.cancel()
-        return end  # type: ignore[return-value]  # of kind QUEUE, as was asked for
+        return rdv, self._departure(rdv, address, waits=timeout != 0), deadline
 
     def _departure(self, rdv: RdV, address: Address, *, waits: bool) -> Departure:
         hello = Hello(

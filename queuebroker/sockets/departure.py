@@ -90,6 +90,7 @@ class Departure:
     ) -> None:
         self._rdv = rdv
         self._address = address
+        self._host = address.host
         self._hello = hello
         self._driver = driver
         self._lease_s = None if address.scheme is Scheme.IPC else lease_s
@@ -130,6 +131,21 @@ class Departure:
                 link.leave_locked(None)
                 link._finish_soon_locked()
 
+    def cancel_soon(self) -> None:
+        """Do so in the driver's thread; for callers that must take no lock."""
+        if self._link is not None:
+            self._link.driver.call(self.cancel, self)
+
+    def needs_name(self) -> str | None:
+        """Return the name of the host that has to be looked up, which may take long."""
+        if self._address.scheme is Scheme.IPC or _net.is_numeric(self._address.host):
+            return None
+        return self._address.host
+
+    def go_to(self, host: str) -> None:
+        """Dial this host, which has the name that was looked up."""
+        self._host = host
+
     def _dial(self) -> None:
         """Connect the socket, or begin to."""
         if not self._rdv.waiting:
@@ -141,7 +157,7 @@ class Departure:
             if address.scheme is Scheme.IPC:
                 socket = _net.dial_ipc(address.path)
             else:
-                socket = _net.dial_tcp(address.host, address.port)
+                socket = _net.dial_tcp(self._host, address.port)
                 opening = self._arrived
         except BlockingIOError:
             driver = self._driver()
@@ -181,7 +197,7 @@ class Departure:
 
     def fail(self, error: BaseException) -> None:
         """End the call by an error of this process, which the caller gets as it is."""
-        self.error = self.error or error
+        self.error = self.error or error.with_traceback(None)
         self._withdraw(Reason.BROKER_CLOSED)
 
     abort = fail
@@ -274,7 +290,7 @@ class Departure:
         if _net.is_no_tls(error):
             self._fail_at_stranger(error)
             return
-        reason = Reason.BROKER_CLOSED
+        reason, error = Reason.BROKER_CLOSED, error.with_traceback(None)
         if isinstance(error, _net.TlsError):  # whose numbers are no errno
             if isinstance(error, _net.TLS_ENDED):
                 self.cause = error
@@ -302,16 +318,24 @@ class Departure:
         self.error.__cause__ = error
         self._withdraw(Reason.BROKER_CLOSED)
 
+    def take_error(self) -> BaseException:
+        """Return why there is no connection, to be raised; called once.
+
+        It is not kept: what it was raised in holds this, and would be held by it.
+        """
+        error, self.error = self.error, None
+        assert error is not None
+        error.__suppress_context__ = True  # the words of the rendez-vous say less
+        return error
+
     def unknown(self) -> UnknownBrokerError:
         """Return the error for an address where nobody listens."""
         address, port = self._address, self._rdv.port
         why = f": {os.strerror(self._errno).lower()}" if self._errno else ""
-        error = UnknownBrokerError(
+        return UnknownBrokerError(
             f"cannot connect to {str(address)!r} port {port}: no broker listens there"
             + why
         )
-        error.__cause__ = self.cause
-        return error
 
     @property
     def _errno(self) -> int:

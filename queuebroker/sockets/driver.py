@@ -278,6 +278,8 @@ class Driver:
         finally:
             self._ringing.pop()
             self._close_bell()
+            if self._ended:
+                self._calls.clear()  # nobody makes them, and each holds something
 
     def _close_bell(self) -> None:
         """Close the bell if this has ended and nobody rings it; without a lock.

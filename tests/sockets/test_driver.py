@@ -67,6 +67,14 @@ def test_a_call_may_be_the_last_that_its_driver_needs(
         os.eventfd_read(ending._bell)
 
 
+def test_a_driver_that_has_ended_keeps_no_call() -> None:
+    """Each would hold what it was for, as long as the driver is known."""
+    ended = Driver()
+    ended.close()
+    ended.call(list)
+    assert not ended._calls
+
+
 @pytest.mark.parametrize("soon", [True, False], ids=["call", "timer"])
 def test_what_is_called_may_call_again_in_the_same_turn(
     driver: Driver, *, soon: bool

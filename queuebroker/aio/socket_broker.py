@@ -1,0 +1,158 @@
+"""`SocketQueueBroker`: a broker that others reach from outside, for coroutines.
+
+The face of a `queuebroker.sockets.SocketQueueBroker`, made by `queuebroker.aio.wrap`.
+What is done by name is done by the broker within this process, as by any other face;
+what this adds is the connect to an address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Literal, cast, overload
+
+from queuebroker import _net
+from queuebroker.aio.message_queue import MessageQueue
+from queuebroker.aio.queue_broker import QueueBroker
+from queuebroker.aio.waiting import meet
+from queuebroker.aio.waker import running_waker
+from queuebroker.arguments import positive, remaining_s
+from queuebroker.errors import (
+    BrokerClosedError,
+    RendezvousTimeoutError,
+    UnknownBrokerError,
+)
+from queuebroker.sockets.address import is_address
+from queuebroker.sockets.frames import NUMBER_MAX
+
+if TYPE_CHECKING:
+    from queuebroker import message_queue
+    from queuebroker.sockets import broker as sockets
+    from queuebroker.sockets.departure import Departure
+
+__all__ = ["SocketQueueBroker", "face_of"]
+
+
+class SocketQueueBroker(QueueBroker):
+    """A named meeting point for coroutines, here and from other processes."""
+
+    __slots__ = ("_far",)
+
+    _far: sockets.SocketQueueBroker
+
+    @property
+    def broker(self) -> sockets.SocketQueueBroker:
+        """The broker itself, for threads."""
+        return self._far
+
+    @property
+    def address(self) -> str | None:
+        """Where it listens, with the port that was chosen; None if it does not."""
+        return self._far.address
+
+    def __repr__(self) -> str:
+        return f"<aio {self._far!r}>"
+
+    async def accept(
+        self,
+        port: int,
+        *,
+        timeout: float | None = None,
+        capacity: int | None = None,
+        exclusive: bool = False,
+        strict_half: bool | None = None,
+    ) -> MessageQueue:
+        """Wait for a connect, from here or elsewhere; see `QueueBroker.accept`."""
+        if capacity is not None:
+            positive("capacity", capacity, NUMBER_MAX)
+        return await super().accept(
+            port,
+            timeout=timeout,
+            capacity=capacity,
+            exclusive=exclusive,
+            strict_half=strict_half,
+        )
+
+    @overload
+    async def connect(
+        self,
+        name: str,
+        port: int,
+        *,
+        timeout: float | None = None,
+        required: Literal[True],
+        strict_half: bool | None = None,
+    ) -> MessageQueue: ...
+    @overload
+    async def connect(
+        self,
+        name: str,
+        port: int,
+        *,
+        timeout: float | None = None,
+        required: bool = False,
+        strict_half: bool | None = None,
+    ) -> MessageQueue | None: ...
+    async def connect(
+        self,
+        name: str,
+        port: int,
+        *,
+        timeout: float | None = None,
+        required: bool = False,
+        strict_half: bool | None = None,
+    ) -> MessageQueue | None:
+        """Wait for an accept of the broker at an address, or of a name in this process.
+
+        As `queuebroker.sockets.SocketQueueBroker.connect`. The name of a host is looked
+        up in a thread of the loop's executor: that may take long, and cannot be
+        interrupted.
+        """
+        if not is_address(name):
+            return await super().connect(
+                name, port, timeout=timeout, required=required, strict_half=strict_half
+            )
+        rdv, departure, deadline = self._far._connecting(
+            name, port, timeout, strict_half, running_waker().waiter
+        )
+        if (host := departure.needs_name()) is not None:
+            await _look_up(departure, host, f"{name!r} port {port}", deadline, timeout)
+        try:
+            end = await meet(rdv, deadline, timeout, departure.begin)
+        except UnknownBrokerError:
+            if required:
+                raise departure.unknown() from departure.cause
+            return None
+        except BrokerClosedError as closed:
+            if departure.error is not None:
+                raise departure.take_error()  # noqa: B904 # it has its own cause
+            closed.__cause__ = departure.cause
+            raise
+        finally:
+            # A coroutine may be closed within any operation of its thread: no lock.
+            departure.cancel_soon()
+        return MessageQueue(cast("message_queue.MessageQueue", end))
+
+
+async def _look_up(
+    departure: Departure,
+    host: str,
+    where: str,
+    deadline: float | None,
+    timeout: float | None,
+) -> None:
+    """Let the name of a host be looked up, and wait for no longer than the caller."""
+    looking = asyncio.to_thread(_net.look_up, host, 0)
+    try:
+        found = await asyncio.wait_for(looking, remaining_s(deadline))
+    except TimeoutError:
+        msg = f"cannot connect to {where}: {host!r} was not looked up in {timeout} s"
+        raise RendezvousTimeoutError(msg) from None
+    departure.go_to(found)
+
+
+def face_of(broker: sockets.SocketQueueBroker) -> SocketQueueBroker:
+    """Return the face of a broker."""
+    face = SocketQueueBroker.__new__(SocketQueueBroker)
+    face._plain = broker._broker
+    face._far = broker
+    return face
