@@ -175,6 +175,11 @@ class BusConfig:
     send_timeout_s: float = _timeout(
         10.0, "BUS-FLOW-2", "How long a thread that sends waits for room."
     )
+    stuck_callback_s: float = _period(
+        5.0,
+        "BUS-DEREG-12",
+        "How long a callback may hold up the end of its thread unnamed.",
+    )
 
     # Memory.
     message_bytes_max: int = _count(

@@ -406,14 +406,16 @@ class CommandTimeoutError(BusError, TimeoutError):
 
     name: the addressee.
     timeout_s: how long the caller waited, in seconds.
+    why: the cause and its remedy, if the addressee is in this process and that can be
+      seen; else empty.
     """
 
-    def __init__(self, name: str, timeout_s: float) -> None:
-        super().__init__(
-            f"no answer from {name!r}: waited for {round(timeout_s, 3):g} s"
-        )
+    def __init__(self, name: str, timeout_s: float, why: str = "") -> None:
+        waited = f"no answer from {name!r}: waited for {round(timeout_s, 3):g} s"
+        super().__init__(f"{waited}: {why}" if why else waited)
         self.name: str = name
         self.timeout_s: float = timeout_s
+        self.why: str = why
 
 
 # Who runs the machines.

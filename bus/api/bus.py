@@ -435,6 +435,7 @@ class Bus:
             )
             if not self._in_callback():
                 comm.join()
+        self._exchange.failures.flush()
         # Else the end of the program waits for what was not waited for here.
         if not self._in_callback():
             do_not_call_at_exit(self.close)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from bus.api.arguments import check_callback, deadline_after, duration
+from bus.api.stuck_callback import StuckCallback
 from bus.errors import UnknownTaskError
 from queuebroker import _sync
 from queuebroker.arguments import remaining_s
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from bus.threads.thread_manager import ThreadManager
 
 __all__ = ["BusThread"]
-
-_log: Final = logging.getLogger("bus")
 
 
 class BusThread:
@@ -107,7 +105,8 @@ class BusThread:
             try:
                 function()
             except Exception:  # noqa: BLE001 # the thread is not that function's alone
-                _log.exception("%r, called by thread %r, raised", function, self.name)
+                name = getattr(function, "__qualname__", None) or repr(function)
+                self._bus._exchange.failures.log(name, f"thread {self.name!r}")
 
         self._manager.ask(guarded)
 
@@ -165,15 +164,22 @@ class BusThread:
         Within a callback only if that is so at once: others may wait for that callback.
         """
         waits = not self._bus._in_callback()
+        after_s = self._bus._config.stuck_callback_s
+        stuck = StuckCallback(self._manager, self._bus.name, after_s)
         if self._thread is not None:
             if waits and self._thread is not _sync.current_thread():
-                self._thread.join()
-        elif self._drive.acquire(waits):
-            try:
-                self._serve_locked(lambda: 0)
-            finally:
-                self._drive.release()
-        # Else its author is about to see that it has stopped.
+                while self._thread.is_alive():
+                    self._thread.join(stuck.after_s)
+                    stuck.look()
+            return
+        while not self._drive.acquire(waits, stuck.after_s if waits else -1):
+            if not waits:
+                return  # its author is about to see that it has stopped
+            stuck.look()
+        try:
+            self._serve_locked(lambda: 0)
+        finally:
+            self._drive.release()
 
     def _poll(self, deadline: float | None) -> int:
         return self._serve(partial(self._manager.poll, remaining_s(deadline)))
@@ -198,11 +204,20 @@ class BusThread:
         return served
 
     def _check_mine(self, act: str) -> None:
-        within = self._bus._in_callback()
-        if within or not self._manager.owned():
-            if not within:
-                self._check_takes_tasks()  # it may have been taken over at its end
-            msg = f"cannot {act}: not in thread {self.name!r}, or within a callback"
+        if self._bus._in_callback():
+            msg = (
+                f"cannot {act} within a callback: a thread that serves tasks does not"
+                " wait; return from the callback, or let another thread do it"
+            )
+            raise RuntimeError(msg)
+        if not self._manager.owned():
+            self._check_takes_tasks()  # it may have been taken over at its end
+            here = _sync.current_thread().name
+            msg = (
+                f"cannot {act} in thread {here!r}: only the thread that serves"
+                f" {self.name!r} may; do it there, or register the task with"
+                " thread=bus.here(), or thread=bus.thread(), which serves itself"
+            )
             raise RuntimeError(msg)
 
     def _check_takes_tasks(self) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from bus.address import Address
+from bus.api.unanswered import why_unanswered
 from bus.errors import CommandTimeoutError, UnresolvedError
 from queuebroker import _sync
 
@@ -71,7 +72,8 @@ class Question(Struct, eq=False):
             # Nobody has had that name all the while (BUS-ROUTE-19).
             elsewhere = str(self.message._name).startswith("ism://")
             return UnresolvedError(self.to, self.timeout_s, elsewhere=elsewhere)
-        return CommandTimeoutError(self.to, self.timeout_s)
+        why = "" if self.message is None else why_unanswered(self.message)
+        return CommandTimeoutError(self.to, self.timeout_s, why)
 
 
 class Questions:

@@ -6,7 +6,6 @@ BUS-MSG-13). Methods that other threads call say so.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
     from bus.threads.thread_manager import ThreadManager
 
 __all__ = ["Receiver"]
-
-_log: Final = logging.getLogger("bus")
 
 
 class _TimeUp(Answer, eq=False, kw_only=True):
@@ -192,6 +189,11 @@ class Receiver:
         place: ThreadManager = self.entry.place
         if self._unclaimed and place.expect():
             place.open(self.entry, self.unclaimed())
+
+    @property
+    def name(self) -> str:
+        """The name of the task."""
+        return self.entry.name
 
     @property
     def has_callback(self) -> bool:
@@ -365,7 +367,7 @@ class Receiver:
         self.failures += 1
         # As it is written, not where it is in memory.
         name = getattr(callback, "__qualname__", None) or repr(callback)
-        _log.exception("%s of task %r raised", name, self.entry.name)
+        self._exchange.failures.log(name, f"task {self.entry.name!r}")
 
     # Answers.
 

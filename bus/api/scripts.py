@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Scripts"]
 
+# What a callback does in place of waiting.
+_REMEDIES: Final = {
+    "call": "Task.command(on_response=)",
+    "listen": "Task.subscribe, whose callback gets the notifications",
+    "wait_for": "Task.watch, whose callback is told when the name appears",
+}
+
 
 class Scripts:
     """The private tasks of a bus that scripts use without knowing."""
@@ -105,7 +112,10 @@ class Scripts:
         self._bus._check()
         self._bus._bury()
         if self._bus._in_callback():
-            msg = f"cannot {act} within a callback, whose thread may have to answer"
+            msg = (
+                f"cannot {act} within a callback, whose thread may have to answer:"
+                f" use {_REMEDIES[act]}"
+            )
             raise RuntimeError(msg)
 
     def _name(self) -> str:

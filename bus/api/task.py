@@ -379,7 +379,10 @@ class Task:
         deadline = deadline_after(timeout)
         place = self._check()
         if self._bus._in_callback():
-            msg = "cannot call within a callback: use command(on_response=)"
+            msg = (
+                f"cannot call {str(to)!r} within a callback, whose thread may have to"
+                " answer: use command(on_response=)"
+            )
             raise RuntimeError(msg)
         thread = self._bus._thread_of(place)
         if thread is None:  # it has ended just now

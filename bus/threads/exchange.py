@@ -31,6 +31,7 @@ from bus.core.trace import Tracer
 from bus.errors import UnknownTaskError
 from bus.message import Incoming, Kind
 from bus.threads.account import Admission
+from bus.threads.callback_failures import CallbackFailures
 from bus.threads.delivery import Answer, Delivery, News, answer_of
 from bus.threads.mailbox import Client, Mailbox
 from queuebroker import _sync
@@ -74,6 +75,7 @@ class Exchange:
     may_wait: whether the calling thread may wait: it runs no callback.
     witness: who is told what happens here; None if nothing is recorded.
     comm: who speaks with other processes; None while this one is alone.
+    failures: logs the exceptions of callbacks.
     """
 
     __slots__ = (
@@ -85,6 +87,7 @@ class Exchange:
         "_taken",
         "_todo",
         "comm",
+        "failures",
         "find",
         "manager",
         "witness",
@@ -103,6 +106,7 @@ class Exchange:
         self.manager: Final = manager
         self.witness: Final = witness
         self.comm: Comm | None = None
+        self.failures: Final = CallbackFailures()
         # Guards the manager, but for its table's look-up, and what it wants done: that
         # is done in the order in which it was decided, by one thread at a time.
         self._lock: Final[_thread.LockType] = _sync.Lock()

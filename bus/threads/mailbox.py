@@ -40,6 +40,14 @@ class Client(Protocol):
     def account(self) -> Account:
         """What it has unread of commands."""
 
+    @property
+    def name(self) -> str:
+        """The name of the task, for people."""
+
+    @property
+    def has_callback(self) -> bool:
+        """Whether commands go to a callback."""
+
     # In the thread that hosts it.
 
     def handle(self, item: Any) -> None:

@@ -56,6 +56,7 @@ def test_the_defaults_are_those_that_were_settled() -> None:
         "resolve_timeout_s": 5.0,
         "command_timeout_s": 10.0,
         "send_timeout_s": 10.0,
+        "stuck_callback_s": 5.0,
         "message_bytes_max": 16 * MIB,
         "task_fifo_messages": 2048,
         "task_fifo_bytes": 16 * MIB,

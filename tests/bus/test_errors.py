@@ -148,8 +148,13 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
     ),
     (
         CommandTimeoutError("z", 0.25),
-        {"name": "z", "timeout_s": 0.25},
+        {"name": "z", "timeout_s": 0.25, "why": ""},
         "no answer from 'z': waited for 0.25 s",
+    ),
+    (
+        CommandTimeoutError("z", 0.25, "it has no callback"),
+        {"name": "z", "timeout_s": 0.25, "why": "it has no callback"},
+        "no answer from 'z': waited for 0.25 s: it has no callback",
     ),
     (
         AccessDeniedError("join bus 'bus1'", "uid 7 is not on its list"),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 from bus import open_bus
-from bus.journal.writer import Journal
 from bus.testing import memory_bus
 from queuebroker import QueueBroker, Task, _sync
 from specs.clauses import clause
@@ -79,20 +78,6 @@ def test_a_task_that_cannot_be_started_can_be_started_later(
         task.start()
         task.join()
     assert done == [1]
-
-
-@clause("QB-SOCK-10")
-def test_a_journal_that_cannot_be_kept_leaves_no_folder(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Half a folder would be read as a journal that lost everything."""
-    with monkeypatch.context() as patch:
-        refuse(patch, "journal")
-        with pytest.raises(RuntimeError, match="new thread"):
-            Journal(tmp_path)
-    assert not list(tmp_path.rglob("*.jsonl"))
-    with Journal(tmp_path) as journal:
-        assert journal.folder is not None
 
 
 @clause("QB-SOCK-10")

@@ -91,4 +91,76 @@ BUS_THREADS: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "TH8",
+        "a callback that fails writes a traceback for each message",
+        ("BUS-MSG-13",),
+        (
+            Edit(
+                "bus/threads/callback_failures.py",
+                "            told = seen.logged < TRACEBACKS_MAX\n",
+                "            told = True\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "TH9",
+        "failures without a traceback are not counted",
+        ("BUS-MSG-13",),
+        (
+            Edit(
+                "bus/threads/callback_failures.py",
+                "                seen.suppressed += 1\n",
+                "                pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "TH10",
+        "nothing is said of a callback that keeps a thread from ending",
+        ("BUS-DEREG-12",),
+        (
+            Edit(
+                "bus/api/bus_thread.py",
+                "                    stuck.look()\n            return\n",
+                "                    pass\n            return\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "TH11",
+        "nothing is said of a callback in a thread that its author serves",
+        ("BUS-DEREG-12",),
+        (
+            Edit(
+                "bus/api/bus_thread.py",
+                "                return  # its author is about to see that it has stopped\n            stuck.look()\n",
+                "                return  # its author is about to see that it has stopped\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "TH12",
+        "a message longer than the bound waits though nothing is unread",
+        ("BUS-FLOW-1",),
+        (
+            Edit(
+                "bus/threads/account.py",
+                "self.unread_bytes + size > self._bytes_max and unread > 0\n",
+                "self.unread_bytes + size > self._bytes_max\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "TH13",
+        "what is dropped as a task opens is not told to its senders",
+        ("BUS-FLOW-6",),
+        (
+            Edit(
+                "bus/threads/exchange.py",
+                "        for message in dropped:\n            message._source.box.client.was_dropped(message)\n        opened",
+                "        opened",
+            ),
+        ),
+    ),
 )

@@ -51,6 +51,16 @@ class Clerk:
             self.gaps.append(item.gap)
 
     @property
+    def name(self) -> str:
+        """For people, of whom there are none."""
+        return "clerk"
+
+    @property
+    def has_callback(self) -> bool:
+        """Nothing is called: it takes each command by itself."""
+        return False
+
+    @property
     def commands_to(self) -> None:
         """Nothing: it takes each command by itself."""
 

@@ -1,0 +1,69 @@
+"""`StuckCallback`: names the callback that keeps a thread from ending.
+
+As asyncio does in debug mode: a program that does not end says where it stands.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Final
+
+from bus.threads import thread_manager
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from bus.threads.thread_manager import ThreadManager
+
+__all__ = ["StuckCallback"]
+
+_log: Final = logging.getLogger("bus")
+
+# The modules that call callbacks.
+_CALLERS: Final = ("bus.api.receiver", thread_manager.__name__)
+
+
+class StuckCallback:
+    """Watches a thread that is to end; `look` logs, once each, what holds it up."""
+
+    __slots__ = ("_bus", "_manager", "_warned", "after_s")
+
+    def __init__(self, manager: ThreadManager, bus: str, after_s: float) -> None:
+        self._manager: Final = manager
+        self._bus: Final = bus
+        # How long to wait between two looks, and how long a callback may take.
+        self.after_s: Final = min(after_s, _sync.WAIT_S_MAX)
+        self._warned: float | None = None
+
+    def look(self) -> None:
+        """Log the callback that runs, if it has taken too long."""
+        manager = self._manager
+        running, since = manager.running, manager.since
+        if running is None or since is None or since == self._warned:
+            return
+        for_s = _sync.monotonic() - since
+        if for_s >= self.after_s:
+            self._warned = since
+            callback, stands = _place(manager.ident)
+            _log.warning(
+                "bus %r waits for thread %r to end: %s of task %r has not returned for"
+                " %.1f s%s",
+                *(self._bus, manager.name, callback, running.name, for_s, stands),
+            )
+
+
+def _place(ident: int | None) -> tuple[str, str]:
+    """Return the callback that a thread is in, and where in it the thread stands."""
+    frame: FrameType | None = sys._current_frames().get(ident or 0)
+    if frame is None:
+        return "a callback", ""
+    code = frame.f_code
+    stands = f"; it stands at {code.co_filename}:{frame.f_lineno} in {code.co_qualname}"
+    while frame is not None:
+        caller = frame.f_back
+        if caller is not None and caller.f_globals.get("__name__") in _CALLERS:
+            return frame.f_code.co_qualname, stands
+        frame = caller
+    return "a callback", stands

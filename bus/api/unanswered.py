@@ -1,0 +1,44 @@
+"""`why_unanswered`: why a command has no answer yet, as far as this process sees it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    from bus.message import Incoming
+    from bus.threads.thread_manager import ThreadManager
+
+__all__ = ["why_unanswered"]
+
+_BUSY_S: Final = 0.05  # for so long a callback may run that is not worth mentioning
+
+
+def why_unanswered(message: Incoming) -> str:
+    """Return what keeps a task of this process from answering, and the remedy.
+
+    Empty if the task is in another process, or nothing can be seen. A look, in any
+    thread and without a lock.
+    """
+    entry = message._to
+    place: ThreadManager | None = None if entry is None else entry.place
+    if entry is None or entry.remote or place is None:
+        return ""
+    running, since, name = place.running, place.since, place.name
+    if running is not None and since is not None:
+        for_s = _sync.monotonic() - since
+        if for_s >= _BUSY_S:
+            return (
+                f"its thread {name!r} has been in a callback of task"
+                f" {running.name!r} for {for_s:.1f} s; register it with another"
+                " thread=bus.thread(), or shorten that callback"
+            )
+    if not place.driving.locked():
+        return (
+            f"its thread {name!r} is not being served; call run() or poll() there,"
+            " or register it with thread=bus.thread()"
+        )
+    if not entry.box.client.has_callback:
+        return "it has no callback; register it with on_command="
+    return ""

@@ -1,0 +1,98 @@
+"""`CallbackFailures`: the exceptions of callbacks in the log, without flooding it.
+
+A callback that fails for each message would write a traceback for each. So of each
+callback and type of exception the log gets a few tracebacks in a period, and then how
+many more there were.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Final
+
+from queuebroker import _sync
+
+if TYPE_CHECKING:
+    import _thread
+
+__all__ = ["CallbackFailures"]
+
+_log: Final = logging.getLogger("bus")
+
+TRACEBACKS_MAX: Final = 10  # in each period, of one callback and type of exception
+PERIOD_S: Final = 60.0
+KINDS_MAX: Final = 256  # a callback that has no name may look new each time
+
+
+class _Kind:
+    """One callback and one type of exception.
+
+    logged: tracebacks since the period began. suppressed: failures without one.
+    """
+
+    __slots__ = ("logged", "since", "suppressed")
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.logged = 0
+        self.suppressed = 0
+
+
+class CallbackFailures:
+    """The failed callbacks of one process on a bus; every method from any thread.
+
+    Lock: ``_lock`` guards the kinds; nothing is logged under it, since a handler of the
+    log may call the bus.
+    """
+
+    __slots__ = ("_kinds", "_lock")
+
+    def __init__(self) -> None:
+        self._lock: Final[_thread.LockType] = _sync.Lock()
+        # By callback and exception, as both are written; oldest first.
+        self._kinds: Final[dict[tuple[str, str], _Kind]] = {}
+
+    def log(self, callback: str, where: str) -> None:
+        """Log the exception that is being handled, or count it.
+
+        callback: as the log calls it. where: the task or the thread that called it.
+        """
+        kind = sys.exc_info()[0]
+        assert kind is not None
+        key = callback, kind.__qualname__
+        dropped: list[tuple[tuple[str, str], int]] = []
+        now = _sync.monotonic()
+        with self._lock:
+            seen = self._kinds.get(key)
+            if seen is None or now - seen.since >= PERIOD_S:
+                if seen is not None:
+                    dropped.append((key, seen.suppressed))
+                    del self._kinds[key]
+                if len(self._kinds) >= KINDS_MAX:
+                    oldest = next(iter(self._kinds))
+                    dropped.append((oldest, self._kinds.pop(oldest).suppressed))
+                seen = self._kinds[key] = _Kind(now)
+            last = seen.logged == TRACEBACKS_MAX - 1
+            told = seen.logged < TRACEBACKS_MAX
+            if told:
+                seen.logged += 1
+            else:
+                seen.suppressed += 1
+        _log_counts(dropped)
+        if told:
+            more = f"; more within {PERIOD_S:g} s are only counted" if last else ""
+            _log.exception("%s of %s raised%s", callback, where, more)
+
+    def flush(self) -> None:
+        """Log how many failures had no traceback yet."""
+        with self._lock:
+            counts = [(key, kind.suppressed) for key, kind in self._kinds.items()]
+            self._kinds.clear()
+        _log_counts(counts)
+
+
+def _log_counts(counts: list[tuple[tuple[str, str], int]]) -> None:
+    for (callback, kind), suppressed in counts:
+        if suppressed:
+            _log.error("%s raised %s %d more times", callback, kind, suppressed)

@@ -1,0 +1,249 @@
+"""Callbacks that raise again and again, do not return, or are waited for in vain."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bus import Bus, BusConfig, CommandTimeoutError
+from bus.threads import callback_failures
+from queuebroker import _sync
+from specs.clauses import clause
+from tests.bus.support import Holder, info, memory_bus, settle
+from tests.support import Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FEW = callback_failures.TRACEBACKS_MAX
+
+
+def _fails(message: Any) -> None:
+    raise {"lookup": LookupError, "value": ValueError}[message.payload]("contained")
+
+
+@clause("BUS-MSG-13")
+def test_a_callback_that_raises_for_each_message_does_not_flood_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each wrote a traceback: 3,000 failures were 24,000 lines."""
+    with memory_bus() as bus:
+        here = bus.here()
+        bus.register("one", thread=here, on_command=_fails)
+        bus.register("two", thread=here, on_command=_fails)
+        for number in range(100):
+            bus.command("one" if number % 2 else "two", "lookup")
+        bus.command("one", "value")
+        settle(bus)
+
+        assert info(bus, "one").failures == 51
+        assert caplog.text.count("Traceback") == FEW + 1
+
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0] == "_fails of task 'two' raised"
+    assert said[FEW - 1].endswith("raised; more within 60 s are only counted")
+    assert said[-1] == f"_fails raised LookupError {100 - FEW} more times"
+
+
+@clause("BUS-MSG-13")
+def test_after_a_while_the_log_gets_tracebacks_again_and_how_many_were_left_out(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = callback_failures.CallbackFailures()
+    now = [0.0]
+    monkeypatch.setattr(_sync, "monotonic", lambda: now[0])
+
+    def fail(times: int) -> None:
+        for _ in range(times):
+            try:
+                raise LookupError
+            except LookupError:
+                failures.log("callback", "task 'one'")
+
+    fail(FEW + 3)
+    now[0] = callback_failures.PERIOD_S
+    fail(1)
+
+    said = [record.getMessage() for record in caplog.records]
+    assert said[FEW:] == [
+        "callback raised LookupError 3 more times",
+        "callback of task 'one' raised",
+    ]
+    assert caplog.text.count("Traceback") == FEW + 1
+
+
+@clause("BUS-MSG-13")
+def test_what_is_known_of_failing_callbacks_is_bounded(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One that has no name may look new each time; nothing that was counted is lost."""
+    failures = callback_failures.CallbackFailures()
+
+    def fail(name: str) -> None:
+        try:
+            raise LookupError
+        except LookupError:
+            failures.log(name, "task 'one'")
+
+    for _ in range(FEW + 1):
+        fail("oldest")
+    for number in range(callback_failures.KINDS_MAX):
+        fail(f"callback {number}")
+
+    assert len(failures._kinds) == callback_failures.KINDS_MAX
+    assert "oldest raised LookupError 1 more times" in caplog.text
+
+
+@clause("BUS-DEREG-12")
+@pytest.mark.parametrize("act", ["close", "stop"])
+def test_a_callback_that_keeps_a_thread_from_ending_is_named(
+    act: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing was said, for as long as it did not return."""
+    bus = Bus("bus1", config=BusConfig(stuck_callback_s=0.01))
+    with Threads() as threads, Holder.holding(bus) as holder:
+        ending = threads.start(bus.close if act == "close" else holder.thread.stop)
+        until(lambda: bool(caplog.records), "it is named")
+        holder.let_go()
+        ending.result()
+    bus.close()
+
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    said = record.getMessage()
+    assert said.startswith(
+        "bus 'bus1' waits for thread 'holder' to end: Holder._hold of task 'holder'"
+        " has not returned for"
+    )
+    assert "threading.py:" in said  # it stands in the wait of an `Event`
+
+
+@clause("BUS-DEREG-12")
+def test_a_callback_that_keeps_the_thread_of_its_author_from_ending_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bus = Bus("bus1", config=BusConfig(stuck_callback_s=0.01))
+    held, go = Event(), Event()
+
+    def serves() -> None:
+        bus.register("task", thread=bus.here("author's"), on_command=hold)
+        bus.command("task")
+        bus.here().run()
+
+    def hold(_: object) -> None:
+        held.set()
+        go.wait()
+
+    with Threads() as threads:
+        threads.start(serves)
+        assert held.wait(10)
+        closing = threads.start(bus.close)
+        until(lambda: bool(caplog.records), "it is named")
+        go.set()
+        closing.result()
+
+    assert 'thread "author\'s" to end: ' in caplog.text
+    assert "<locals>.hold of task 'task'" in caplog.text
+
+
+@clause("BUS-DEREG-12")
+def test_a_thread_that_ends_in_time_is_not_mentioned(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with memory_bus(config=BusConfig(stuck_callback_s=0.001)) as bus:
+        bus.register("task", thread=bus.thread(), on_command=lambda _: None)
+        bus.command("task")
+
+    assert not caplog.records
+
+
+# What an answer is waited for in vain says why, and what to do.
+
+
+@clause("BUS-FLOW-5")
+def test_a_call_to_a_task_without_a_callback_names_the_remedy(bus: Bus) -> None:
+    bus.register("silent", thread=bus.thread())
+
+    with pytest.raises(CommandTimeoutError, match="with on_command=") as caught:
+        bus.call("silent", timeout=0.01)
+
+    assert caught.value.why == "it has no callback; register it with on_command="
+
+
+@clause("BUS-FLOW-5")
+def test_a_call_to_a_task_whose_thread_does_not_serve_names_the_remedy(
+    bus: Bus,
+) -> None:
+    bus.register("task", thread=bus.here("mine"), on_command=lambda _: None)
+    with Threads() as threads:
+        error = threads.start(partial(bus.call, "task", timeout=0.01)).error()
+
+    assert "its thread 'mine' is not being served; call run() or poll()" in str(error)
+
+
+@clause("BUS-FLOW-5")
+def test_a_call_to_a_thread_whose_callback_is_stuck_names_that_callback(
+    bus: Bus,
+) -> None:
+    with Holder.holding(bus) as holder:
+        bus.register("behind", thread=holder.thread, on_command=lambda _: None)
+
+        with pytest.raises(
+            CommandTimeoutError,
+            match=r"its thread 'holder' has been in a callback of task 'holder' for \d",
+        ):
+            bus.call("behind", timeout=0.2)
+
+
+REFUSED: dict[str, tuple[Callable[[Any, Any], object], str]] = {
+    "Bus.call": (
+        lambda bus, _: bus.call("doer"),
+        r"cannot call within a callback, .*: use Task\.command\(on_response=\)",
+    ),
+    "Task.call": (
+        lambda _, task: task.call("doer"),
+        r"cannot call 'doer' within a callback, .*: use command\(on_response=\)",
+    ),
+    "Bus.listen": (lambda bus, _: bus.listen("doer"), r"use Task\.subscribe"),
+    "Bus.wait_for": (lambda bus, _: bus.wait_for("doer"), r"use Task\.watch"),
+    "BusThread.poll": (
+        lambda bus, _: bus.here().poll(),
+        "cannot poll within a callback: .* return from the callback",
+    ),
+}
+
+
+@clause("BUS-MSG-11")
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_wait_within_a_callback_is_refused_with_its_remedy(
+    bus: Bus, what: str
+) -> None:
+    act, words = REFUSED[what]
+    here = bus.here()
+    errors: list[str] = []
+
+    def within(_: object) -> None:
+        with pytest.raises(RuntimeError, match=words):
+            act(bus, task)
+        errors.append(what)
+
+    task = bus.register("doer", thread=here, on_command=within)
+    task.command("doer")
+    settle(bus)
+
+    assert errors == [what]
+
+
+@clause("BUS-MSG-11")
+def test_to_serve_in_another_thread_is_refused_with_its_remedy(bus: Bus) -> None:
+    here = bus.here("mine")
+    for act in (here.run, here.poll, bus.register("x", thread=here).receive):
+        with Threads() as threads:
+            error = threads.start(act).error()
+        assert isinstance(error, RuntimeError)
+        assert "only the thread that serves 'mine' may" in str(error)
+        assert "thread=bus.thread(), which serves itself" in str(error)

@@ -1,0 +1,95 @@
+"""The bound of what is unread, where it is reached: to the message and its sender."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bus.threads.account import Account, Admission
+from queuebroker import _sync
+from specs.clauses import clause
+from tests.support import Threads
+from tests.threads.station import Station
+
+if TYPE_CHECKING:
+    from bus.message import Incoming
+
+LONG = 2**20 + 1  # more bytes than the bound of a clerk
+
+
+@clause("BUS-FLOW-1")
+def test_a_message_longer_than_the_bound_finds_room_where_nothing_is_unread() -> None:
+    account = Account(messages_max=2, bytes_max=10, overflow="block")
+    message = Station().message("c", "long", size=11)
+
+    assert not account.full(11)
+    assert account.admit_locked(message, []) is Admission.ACCEPTED
+    assert account.full(1)
+    assert account.extract(message, _sync.Lock())
+    assert not account.full(11)
+
+
+@clause("BUS-FLOW-1", "BUS-FLOW-2")
+def test_a_sender_of_a_long_message_does_not_sleep_where_nothing_is_unread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The receiver reads the last one just when the sender is about to wait for room.
+
+    The sender looked at the bytes alone then, found no room, and slept its time out.
+    """
+    station = Station()
+    place = station.home
+    place.adopt()
+    station.register("c", place, overflow="block")
+    station.send("c", "short")
+    admit = Account.admit_locked
+    looks: list[Admission] = []
+
+    def admit_then_read(
+        account: Account, message: Incoming, dropped: list[Incoming]
+    ) -> Admission:
+        looks.append(admit(account, message, dropped))
+        if len(looks) == 2:  # its last look before it waits
+            account.extracted += 1
+            account.extracted_bytes += 1
+        return looks[-1]
+
+    monkeypatch.setattr(Account, "admit_locked", admit_then_read)
+    monkeypatch.setattr(_sync, "park", lambda *_: pytest.fail("it sleeps"))
+    with Threads() as threads:
+        threads.start(partial(station.send, "c", "long", size=LONG)).result()
+
+    assert looks == [Admission.FULL, Admission.FULL, Admission.ACCEPTED]
+
+
+@clause("BUS-FLOW-6")
+def test_a_task_that_opens_tells_the_senders_of_what_it_drops() -> None:
+    """Its name had more waiting for it than it has room for."""
+    station = Station()
+    place = station.home
+    place.adopt()
+    station.send("c", 1, 2, 3)
+
+    clerk, _ = station.register("c", place, capacity=1, overflow="drop-oldest")
+    while place.pending():
+        place.poll(0)
+
+    assert clerk.read == [3]
+    assert clerk.gaps == [2]
+    assert station.sender.dropped == [1, 2]
+
+
+@clause("BUS-FLOW-6")
+def test_a_task_that_opens_tells_the_senders_of_what_it_turns_away() -> None:
+    station = Station()
+    place = station.home
+    place.adopt()
+    station.send("c", 1, 2, 3)
+
+    clerk, _ = station.register("c", place, capacity=1, overflow="drop-newest")
+    place.poll(0)
+
+    assert clerk.read == [1]
+    assert [payload for payload, _ in station.sender.failures] == [2, 3]
