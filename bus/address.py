@@ -38,6 +38,14 @@ _MODULE: Final = r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}"
 _MODULE_WITH_STARS: Final = r"[A-Za-z0-9_*][A-Za-z0-9_*./-]{0,127}"
 _BUS: Final = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,31}"
 
+# The same for people.
+_IN_WORDS: Final = {
+    _MACHINE: "use letters, digits and . - only, 63 at most, no . or - in front",
+    _MODULE: "use letters, digits and _ . / - only, 128 at most, no . / - in front",
+    _MODULE_WITH_STARS: "use letters, digits and _ * . / - only, 128 at most",
+    _BUS: "use letters, digits and _ - only, 32 at most, no - in front",
+}
+
 # A program writes few addresses and sends to them often; one that makes up names, say
 # by a counter, must not make the table grow. 4,096 addresses take 1 to 3 MiB.
 _REMEMBERED: Final = 4096
@@ -53,9 +61,10 @@ def check_machine_name(name: str) -> None:
     _check("machine", _MACHINE, name)
 
 
-def check_module_name(name: str, *, stars: bool = False) -> None:
+def check_module_name(name: str, *, stars: bool = False, what: str = "module") -> None:
     """Raise unless ``name`` is a legal name of a module (BUS-NAME-6).
 
+    what: of what it is the name, for the error: of a process by the same rule.
     stars: let ``*`` stand wherever ``_`` may, as in a pattern of names.
 
     Raises:
@@ -65,7 +74,7 @@ def check_module_name(name: str, *, stars: bool = False) -> None:
         _check_type("module", name)
         _check_form("module", _MODULE_WITH_STARS, name)
     else:
-        _check("module", _MODULE, name)
+        _check(what, _MODULE, name)
 
 
 def check_bus_name(name: str) -> None:
@@ -104,11 +113,13 @@ def _check_type(what: str, name: str) -> None:
 
 def _check_form(what: str, legal: str, name: str) -> None:
     if re.fullmatch(legal, name) is None:
-        raise ValueError(f"{what} name must match {legal}, got {name!r}")
+        raise ValueError(
+            f"{what} name must match {legal}, got {name!r}; {_IN_WORDS[legal]}"
+        )
     if ".." in name:
         raise ValueError(f"{what} name must not contain '..', got {name!r}")
-    if what == "module" and (name.endswith("/") or "//" in name):
-        raise ValueError(f"module name must have no empty segment, got {name!r}")
+    if legal not in {_MACHINE, _BUS} and (name.endswith("/") or "//" in name):
+        raise ValueError(f"{what} name must have no empty segment, got {name!r}")
 
 
 # Names come with each frame of the wire, and are few; patterns come and go.

@@ -200,7 +200,10 @@ def _integer(value: int, path: _Path) -> int:
     if INT_MIN <= number <= INT_MAX:
         return number
     # Not the number: Python refuses to write one of more than 4,300 digits.
-    fact = f"int is outside -2**63 to 2**64 - 1: it has {number.bit_length()} bits"
+    fact = (
+        f"int is outside -2**63 to 2**64 - 1: it has {number.bit_length()} bits; "
+        "send it as a str, or as bytes"
+    )
     raise PayloadError(_words(path), fact)
 
 
@@ -211,7 +214,7 @@ def _snapshot(value: bytes | bytearray | memoryview, path: _Path) -> bytes:
                 return view.tobytes()
     except ValueError as error:  # a view that was released
         raise PayloadError(_words(path), f"cannot be read: {error}") from error
-    raise PayloadError(_words(path), "memoryview is not contiguous")
+    raise PayloadError(_words(path), "memoryview is not contiguous; send bytes(view)")
 
 
 def _frozen_items(
@@ -237,7 +240,8 @@ def _frozen_map(
     for key, item in items.items():
         if type(key) is not str or not key.isascii():
             if not isinstance(key, str):
-                fact = f"keys must be str, got {type(key).__qualname__}"
+                kind = type(key).__qualname__
+                fact = f"keys must be str, got {kind}; convert it, or send pairs"
                 raise PayloadError(_words(path), fact)
             key = _text(key, (path, key))  # noqa: PLW2901  # from here on a plain one
         frozen[key] = (

@@ -6,6 +6,7 @@ functions know nothing of queues, brokers or locks.
 
 from __future__ import annotations
 
+import enum
 import operator
 import sys
 from typing import TYPE_CHECKING, SupportsIndex
@@ -91,8 +92,12 @@ def check_instance(what: str, value: object, kind: type) -> None:
     if not isinstance(value, kind):
         name = known_as(kind)
         wanted = f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
-        beneath = isinstance(getattr(value, "queue", None), kind)
-        raise wrong_type(what, wanted, value, ": give its .queue" if beneath else "")
+        way_out = ""
+        if isinstance(getattr(value, "queue", None), kind):
+            way_out = ": give its .queue"
+        elif issubclass(kind, enum.Enum):
+            way_out = f": give one of {', '.join(map(str, kind))}"
+        raise wrong_type(what, wanted, value, way_out)
 
 
 def check_port(port: object) -> int:

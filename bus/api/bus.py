@@ -124,7 +124,7 @@ class Bus:
         # Whether this process only inherited it.
         self._foreign: bool = False
         self.process: Final = fresh_name("p") if process is None else process
-        check_module_name(self.process)
+        check_module_name(self.process, what="process")
         if config is not None:
             check_instance("config", config, BusConfig)
         self._config: Final = BusConfig() if config is None else config

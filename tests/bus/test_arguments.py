@@ -145,7 +145,7 @@ WRONG: list[tuple[Callable[[Bus, Task], object], type[Exception], str]] = [
     (on(lambda bus: bus.here().call_soon(5)), TypeError, "function must be callable"),
     (on(lambda _: open_bus("a b")), ValueError, "bus name must match"),
     (on(lambda _: open_bus("a", machine="-")), ValueError, "machine name must match"),
-    (on(lambda _: open_bus("a", process="-")), ValueError, "module name must match"),
+    (on(lambda _: open_bus("a", process="-")), ValueError, "process name must match"),
     (
         on(lambda _: open_bus("a", config=WRONG_CONFIG)),
         TypeError,

@@ -257,6 +257,9 @@ ARRAY = "its type cannot be sent: numpy.ndarray"
 CONVERT = "; convert it, or give an encoder for its type: BusConfig(encoders=...)"
 AS_NUMBER = "; send the Python number: value.item()"
 AS_BYTES = "; send its bytes, memoryview(value), with its shape and item type beside"
+FAR = " is outside -2**63 to 2**64 - 1: it has {} bits; send it as a str, or as bytes"
+COPY = "; send bytes(view)"
+PAIRS = "; convert it, or send pairs"
 STRIDED = "; send its bytes, value.tobytes(), with its shape and item type beside"
 
 
@@ -275,17 +278,17 @@ STRIDED = "; send its bytes, value.tobytes(), with its shape and item type besid
         (np.int8(1), "payload: its type cannot be sent: numpy.int8" + AS_NUMBER),
         ([np.zeros(2)], "payload[0]: " + ARRAY + AS_BYTES),
         (np.arange(4)[::2], "payload: " + ARRAY + STRIDED),
-        (2**64, "payload: int is outside -2**63 to 2**64 - 1: it has 65 bits"),
-        ([-(2**64)], "payload[0]: int is outside -2**63 to 2**64 - 1: it has 65 bits"),
-        (-(2**63) - 1, "payload: int is outside -2**63 to 2**64 - 1: it has 64 bits"),
-        (10**9999, "payload: int is outside -2**63 to 2**64 - 1: it has 33216 bits"),
-        (Whole(2**64), "payload: int is outside -2**63 to 2**64 - 1: it has 65 bits"),
+        (2**64, "payload: int" + FAR.format(65)),
+        ([-(2**64)], "payload[0]: int" + FAR.format(65)),
+        (-(2**63) - 1, "payload: int" + FAR.format(64)),
+        (10**9999, "payload: int" + FAR.format(33216)),
+        (Whole(2**64), "payload: int" + FAR.format(65)),
         ({"a": ["ok", "x\udc80"]}, "payload['a'][1]: str holds a lone surrogate: at 1"),
         ({"\ud800": 1}, "payload['\\ud800']: str holds a lone surrogate: at 0"),
-        ({1: 2}, "payload: keys must be str, got int"),
-        ([{b"k": 2}], "payload[0]: keys must be str, got bytes"),
-        ({None: 2}, "payload: keys must be str, got NoneType"),
-        (memoryview(b"abcd")[::2], "payload: memoryview is not contiguous"),
+        ({1: 2}, "payload: keys must be str, got int" + PAIRS),
+        ([{b"k": 2}], "payload[0]: keys must be str, got bytes" + PAIRS),
+        ({None: 2}, "payload: keys must be str, got NoneType" + PAIRS),
+        (memoryview(b"abcd")[::2], "payload: memoryview is not contiguous" + COPY),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
