@@ -14,9 +14,10 @@ from __future__ import annotations
 import _thread
 import contextlib
 import os
+import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,8 @@ __all__ = [
     "Lock",
     "RLock",
     "Thread",
+    "WithLock",
+    "WithRLock",
     "at_exit_of_main",
     "current_thread",
     "get_ident",
@@ -40,12 +43,62 @@ __all__ = [
     "wall_ns",
 ]
 
+
+class WithLock:
+    """A mutex that an interrupt cannot leave taken by ``with``, for CPython 3.14.
+
+    There the interpreter looks for signals when an ``__enter__`` that is written in C
+    has returned, before the ``with`` statement covers its body (CPython gh-148874): the
+    exception passes ``__exit__`` by. It does not look when a function in Python
+    returns, nor when an iterator in C has given its next item: `__enter__` is the one,
+    and takes the lock by the other. ``__exit__`` is the C lock's own.
+    """
+
+    __slots__ = ("__exit__", "__weakref__", "_take", "acquire", "locked", "release")
+
+    def __init__(self) -> None:
+        self._stand_for(_thread.allocate_lock())
+
+    def _stand_for(self, lock: Any) -> None:
+        self.acquire = lock.acquire
+        self.locked = lock.locked
+        self.release = lock.release
+        self.__exit__ = lock.__exit__
+        self._take = iter(lock.acquire, None)
+
+    def __enter__(self) -> bool:
+        # Neither a call nor a jump from where the lock is taken on.
+        taken: bool
+        for taken in self._take:
+            return taken
+        raise AssertionError("the iterator of a lock has no end")
+
+
+class WithRLock(WithLock):
+    """The same of a lock that its owner may take again."""
+
+    __slots__ = ("_is_owned",)
+
+    def __init__(self) -> None:
+        lock = _thread.RLock()
+        self._stand_for(lock)
+        self._is_owned = lock._is_owned  # type: ignore[attr-defined]  # as `owns` asks
+
+
 # The bare C lock: `with` on it cannot be torn by a signal, which a Python wrapper's
 # `__enter__` can (the interrupt strikes after the lock is taken, before it is known).
-Lock = _thread.allocate_lock
+# On 3.14 it can; 3.15 is mended.
+#
+# On 3.13 and 3.14 a `with` or a `try` does not cover the jump back of a loop if a
+# condition decides on that jump (`while condition:`, or an `if` that ends the body),
+# and the interpreter looks for signals there. So where an interrupt must not pass a
+# lock or a handler by, the loop is in a function of its own, or its body ends with a
+# plain statement. tests/test_jumps.py finds such places.
+_TORN: Final = sys.version_info[:2] == (3, 14)
+Lock = cast("Any", WithLock) if _TORN else _thread.allocate_lock
 # The lock of a state that a signal handler may use: the handler runs in the thread that
 # it interrupts, perhaps while that thread holds the lock (QB-CONC-10). C code as well.
-RLock = _thread.RLock
+RLock = cast("type[_thread.RLock]", WithRLock) if _TORN else _thread.RLock
 Thread = threading.Thread
 get_ident = _thread.get_ident
 monotonic = time.monotonic

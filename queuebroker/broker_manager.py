@@ -184,11 +184,14 @@ class BrokerManager:
         """Do what signal handlers left to this; every call ends by looking here."""
         while self.deferred and not _sync.owns(self.lock):
             with self.lock:
-                while self.deferred:
-                    self.deferred[0]()
-                    del self.deferred[0]  # only now: an interrupt must not lose it
+                self._settle_locked()  # a call: see `_sync.Lock`
             if self._hangs_up:
                 self._disconnect()  # what the interrupted call has connected since
+
+    def _settle_locked(self) -> None:
+        while self.deferred:
+            self.deferred[0]()
+            del self.deferred[0]  # only now: an interrupt must not lose it
 
     def register(self, broker: Broker) -> None:
         """Take a name (QB-NAME-2, 4).

@@ -358,13 +358,16 @@ class Connection(Generic[B]):
 
     def _close_deferred_locked(self) -> None:
         try:
-            while self.deferred:
-                side, error, reason = self.deferred[0]
-                self.close_locked(side, error, reason)
-                del self.deferred[0]  # only now: an interrupt must not lose it
+            self._close_each_deferred_locked()  # a call: see `_sync.Lock`
         except BaseException:
             self.recover_locked()
             raise
+
+    def _close_each_deferred_locked(self) -> None:
+        while self.deferred:
+            side, error, reason = self.deferred[0]
+            self.close_locked(side, error, reason)
+            del self.deferred[0]  # only now: an interrupt must not lose it
 
     # A signal handler may come within any operation of its own thread, too.
 

@@ -100,6 +100,7 @@ class FastMessageQueue(LockedMessageQueue):
                     pass  # nothing is here
                 if timeout == 0 or not self._slept(lane, deadline):
                     break
+                lane = self._inward  # a statement before the jump: see `_sync.Lock`
             # Still in the block: a wake-up was ours perhaps, and its message is here.
             return super().receive(timeout=remaining_s(deadline))
         except ReceiveTimeoutError:

@@ -59,15 +59,20 @@ def meet(
     # nobody can withdraw any more.
     try:
         (begin or _begin)(rdv)
-        while rdv.waiting:
-            parker = cast("_thread.LockType", rdv.parker)  # who meets here, makes one
-            if not _sync.park(parker, rdv.ended, deadline):
-                expire(rdv)
-            # else matched, withdrawn, or woken for no reason (QB-CONC-6)
+        _sleep(rdv, deadline)  # a call: see `_sync.Lock`
         return outcome(rdv, timeout)
     except BaseException:
         abandon(rdv)
         raise
+
+
+def _sleep(rdv: RdV, deadline: float | None) -> None:
+    """Sleep until a call does not wait any more, or its time is up."""
+    while rdv.waiting:
+        parker = cast("_thread.LockType", rdv.parker)  # who meets here, makes one
+        if not _sync.park(parker, rdv.ended, deadline):
+            expire(rdv)
+        # else matched, withdrawn, or woken for no reason (QB-CONC-6)
 
 
 def begin(rdv: RdV) -> None:

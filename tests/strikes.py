@@ -13,6 +13,12 @@ call into C has returned. `everywhere` goes through all of these in one call::
 
 Only the code of the library is struck, not that of the test or the interpreter; which
 packages are the library, a test may say.
+
+On CPython 3.11 a trace function counts the points (`_Tracer`), from 3.12 on
+`sys.monitoring` does (`_Monitor`): there a trace function that is set while a function
+begins is called from the next call of that function on. A trace function raises at the
+instruction after a call, `sys.monitoring` at the call itself, as the interpreter does.
+That decides whether the exception comes out of a `with` statement or past it.
 """
 
 from __future__ import annotations
@@ -24,11 +30,17 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import contextmanager
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
 import queuebroker
+from queuebroker import _sync
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import CodeType, FrameType, ModuleType
 
 __all__ = ["Blow", "everywhere", "strike"]
@@ -42,6 +54,25 @@ _LIBRARY: Final = (queuebroker,)
 # called is written in C, since a Python function has looked when it began.
 _LOOKS = frozenset({"RESUME", "JUMP_BACKWARD"})
 _CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+# Of 3.11 only: a look if the jump is made.
+_JUMPS_IF = frozenset(
+    f"POP_JUMP_BACKWARD_IF_{condition}"
+    for condition in ("TRUE", "FALSE", "NONE", "NOT_NONE")
+)
+
+# Whether the interpreter looks between `__enter__`, where that is written in C, and the
+# body of its `with` statement (CPython gh-148874, which 3.15 has mended).
+_LOOKS_IN_WITH: Final = sys.version_info[:2] == (3, 14)
+
+# Whether it looks when a jump backward was made, not before it.
+_LOOKS_AFTER_JUMP: Final = sys.version_info < (3, 13)
+
+# A `RESUME` with a larger argument stands after `yield from` or `await`: no look.
+_AFTER_YIELD: Final = 1
+
+_TOOL: Final = "tests.strikes"
+_TOOL_NUMBERS: Final = (4, 3)  # free for any kind of tool
+_sys: Any = sys  # mypy reads 3.11's, which has no `monitoring`
 
 
 def everywhere(
@@ -64,7 +95,11 @@ def everywhere(
         ) -> None:
             blows.append(strike(act, point, packages=packages))
 
-        case(blow)
+        try:
+            case(blow)
+        except BaseException as error:
+            _number_lines(error)
+            raise
         if not any(blows):
             break
     assert point > 1
@@ -83,26 +118,23 @@ def strike(
     Raises:
         AssertionError: the interrupt did not come out of the call.
     """
-    tracer = _Tracer(point, packages)
-    before = sys.gettrace()
+    points = _Points(point, packages)
     gc.disable()  # a finalizer's interrupt goes nowhere, and would not repeat itself
-    sys.settrace(tracer.enter)
     try:
-        act()
+        with _COUNTER(points).installed():
+            act()
     except KeyboardInterrupt:
-        if not tracer.struck:
+        if not points.struck:
             raise
         return True
     finally:
-        sys.settrace(before)
         gc.enable()
-        tracer.forget()
-    assert not tracer.struck, f"the interrupt at point {point} was swallowed"
+    assert not points.struck, f"the interrupt at point {point} was swallowed"
     return False
 
 
-class _Tracer:
-    """Counts the points of one thread and strikes once."""
+class _Points:
+    """The points of one call: raises `KeyboardInterrupt` at one of them."""
 
     def __init__(self, point: int, packages: Sequence[ModuleType]) -> None:
         self.struck = False
@@ -110,47 +142,251 @@ class _Tracer:
             f"{folder}{os.sep}" for each in packages for folder in each.__path__
         )
         self._left = point
-        self._last: dict[FrameType, str | None] = {}
 
-    def enter(self, frame: FrameType, _event: str, _arg: object) -> Any:
+    def cover(self, code: CodeType) -> bool:
+        """Whether this code is the library's, and not this module's."""
+        name = code.co_filename
+        return name.startswith(self._folders) and name != __file__
+
+    def reach(self) -> None:
+        """Count a point, and strike if it is the one."""
+        if not self.struck:
+            if not self._left:
+                self.struck = True
+                raise KeyboardInterrupt
+            self._left -= 1
+
+
+class _Tracer:
+    """Reaches the points of the calling thread by a trace function."""
+
+    def __init__(self, points: _Points) -> None:
+        self._points = points
+        # What a frame executed last, and where; "" if no look comes after it.
+        self._last: dict[FrameType, tuple[str, int]] = {}
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Trace the calling thread within the block."""
+        before = sys.gettrace()
+        sys.settrace(self._enter)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+            self._last.clear()  # values that only these frames hold are collected
+
+    def _enter(self, frame: FrameType, _event: str, _arg: object) -> Any:
         """Trace a Python function that begins, if it is the library's."""
         caller = frame.f_back
         # A class is called in C, which then calls its __init__.
         if caller in self._last and frame.f_code.co_name != "__init__":
-            self._last[caller] = None
-        if not frame.f_code.co_filename.startswith(self._folders):
+            self._last[caller] = "", 0
+        if not self._points.cover(frame.f_code):
             return None
-        if self.struck or _finalizes(frame):
+        if self._points.struck or _finalizes(frame):
             return None
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False
         # What traces a beginning does not trace the instruction that is the beginning.
-        self._last[frame] = "RESUME"
+        self._last[frame] = "RESUME", 0
         return self._step
-
-    def forget(self) -> None:
-        """Let go of all frames: what was theirs alone must be collected."""
-        self._last.clear()
 
     def _step(self, frame: FrameType, event: str, _arg: object) -> Any:
         if event == "return":
             self._last.pop(frame, None)
         elif event == "opcode":
-            before = self._last.get(frame)
-            self._last[frame] = _names(frame.f_code).get(frame.f_lasti)
-            if (before in _LOOKS or before in _CALLS) and not self.struck:
-                if not self._left:
-                    self.struck = True
-                    raise KeyboardInterrupt
-                self._left -= 1
+            before, at = self._last.get(frame, ("", 0))
+            name = _names(frame.f_code).get(frame.f_lasti, "")
+            self._last[frame] = name, frame.f_lasti
+            if (
+                before in _LOOKS
+                or before in _CALLS
+                or (before in _JUMPS_IF and frame.f_lasti < at)
+            ):
+                self._points.reach()
         return self._step
+
+
+class _Monitor:
+    """Reaches the points of the calling thread by `sys.monitoring`."""
+
+    def __init__(self, points: _Points) -> None:
+        self._points = points
+        self._ident = _sync.get_ident()
+        self._jumped: CodeType | None = None  # whose jump is the latest of its events
+        self._codes: dict[int, CodeType] = {}  # by id: equal ones are not the same
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Monitor all code of the library that begins within the block."""
+        monitoring = _sys.monitoring
+        events = monitoring.events
+        callbacks = {
+            events.PY_START: self._start,
+            events.PY_RESUME: self._resume,
+            events.PY_THROW: self._throw,
+            events.INSTRUCTION: self._instruction,
+            events.C_RETURN: self._return,
+        }
+        tool = next(each for each in _TOOL_NUMBERS if not monitoring.get_tool(each))
+        monitoring.use_tool_id(tool, _TOOL)
+        self._watch = functools.partial(monitoring.set_local_events, tool)
+        try:
+            for event, callback in callbacks.items():
+                monitoring.register_callback(tool, event, callback)
+            monitoring.restart_events()  # an earlier strike may have had other packages
+            monitoring.set_events(
+                tool, events.PY_START | events.PY_RESUME | events.PY_THROW
+            )
+            yield
+        finally:
+            monitoring.set_events(tool, 0)
+            for code in self._codes.values():
+                self._watch(code, 0)
+            for event in callbacks:
+                monitoring.register_callback(tool, event, None)
+            monitoring.free_tool_id(tool)
+
+    def _covers(self, code: CodeType) -> bool:
+        """Whether this code is the library's; if so its events are on from here on."""
+        if not self._points.cover(code):
+            return False
+        if id(code) not in self._codes:
+            self._codes[id(code)] = code
+            events = _sys.monitoring.events
+            # CALL stands for C_RETURN.
+            self._watch(code, events.CALL | events.INSTRUCTION)
+        return True
+
+    def _start(self, code: CodeType, _offset: int) -> object:
+        """A function begins."""
+        if not self._covers(code):
+            return _sys.monitoring.DISABLE
+        self._reach()
+        return None
+
+    def _resume(self, code: CodeType, offset: int) -> object:
+        """A generator or a coroutine goes on."""
+        if not self._covers(code):
+            return _sys.monitoring.DISABLE
+        if offset in _looks_of(code).resumes:
+            self._reach()
+        return None
+
+    def _throw(self, code: CodeType, _offset: int, _error: BaseException) -> None:
+        """An exception is thrown into a generator; the interpreter looks later."""
+        self._covers(code)
+
+    def _instruction(self, code: CodeType, offset: int) -> object:
+        """An instruction is next: the one of a look, where it is not a call's.
+
+        The event for jumps would be raised at either end of the jump, by version.
+        """
+        looks = _looks_of(code)
+        jumped, landed = offset in looks.jumps, offset in looks.landings
+        if not jumped and not landed:
+            return _sys.monitoring.DISABLE
+        if self._ident == _sync.get_ident():
+            looked = landed and self._jumped is code if _LOOKS_AFTER_JUMP else jumped
+            self._jumped = code if jumped else None
+            if looked:
+                self._reach()
+        return None
+
+    def _return(
+        self, code: CodeType, offset: int, _called: object, _arg: object
+    ) -> None:
+        """A call into C has returned."""
+        if offset in _looks_of(code).calls:
+            self._reach()
+
+    def _reach(self) -> None:
+        if self._ident == _sync.get_ident() and not _finalizes(sys._getframe(2)):
+            self._points.reach()
+
+
+_COUNTER: Final = _Monitor if sys.version_info >= (3, 12) else _Tracer
 
 
 def _finalizes(frame: FrameType | None) -> bool:
     """Whether this is within a finalizer: what is raised there goes nowhere."""
-    while frame is not None and frame.f_code.co_name != "__del__":
+    while frame is not None and frame.f_code is not strike.__code__:
+        if frame.f_code.co_name == "__del__":
+            return True
         frame = frame.f_back
-    return frame is not None
+    return False
+
+
+def _number_lines(error: BaseException) -> None:
+    """Give a line to each instruction that has none: pytest cannot show it without."""
+    chain: list[BaseException] = []
+    todo: list[BaseException | None] = [error]
+    while todo:
+        each = todo.pop()
+        if each is not None and all(each is not one for one in chain):
+            chain.append(each)
+            todo += [each.__cause__, each.__context__]
+    for each in chain:
+        steps = []
+        step = each.__traceback__
+        while step is not None:
+            steps.append(step)
+            step = step.tb_next
+        made: TracebackType | None = None
+        for step in reversed(steps):
+            line: int | None = step.tb_lineno
+            frame = step.tb_frame
+            line = frame.f_code.co_firstlineno if line is None else line
+            made = TracebackType(made, frame, step.tb_lasti, line)
+        each.__traceback__ = made
+
+
+@attrs.frozen
+class _Looks:
+    """Where the interpreter looks in a code: the offsets, by kind; from 3.12 on.
+
+    A call with a prefix is known by the offset of either.
+    landings: the instructions that jumps backward lead to.
+    """
+
+    calls: frozenset[int]
+    jumps: frozenset[int]
+    landings: frozenset[int]
+    resumes: frozenset[int]
+
+
+def _looks_of(code: CodeType) -> _Looks:
+    # By id, since the hash of a code takes its whole length; the code keeps its id.
+    if id(code) not in _known:
+        _known[id(code)] = code, _find_looks(code)
+    return _known[id(code)][1]
+
+
+_known: Final[dict[int, tuple[CodeType, _Looks]]] = {}
+
+
+def _find_looks(code: CodeType) -> _Looks:
+    calls: list[int] = []
+    jumps: list[int] = []
+    landings: list[int] = []
+    resumes: list[int] = []
+    prefixes: list[int] = []
+    before = ""
+    for each in dis.get_instructions(code):
+        if each.opname == "EXTENDED_ARG":
+            prefixes.append(each.offset)
+            continue
+        if each.opname == "JUMP_BACKWARD":
+            jumps.append(each.offset)
+            landings.append(each.argval)
+        elif each.opname == "RESUME" and (each.arg or 0) & 3 <= _AFTER_YIELD:
+            resumes.append(each.offset)
+        elif each.opname in _CALLS and (_LOOKS_IN_WITH or before != "LOAD_SPECIAL"):
+            calls += [*prefixes, each.offset]
+        before = each.opname
+        prefixes.clear()
+    return _Looks(*map(frozenset, (calls, jumps, landings, resumes)))
 
 
 @functools.cache

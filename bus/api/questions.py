@@ -170,12 +170,15 @@ class Questions:
 
         They stay open: an answer that is here already comes first.
         """
-        late: list[tuple[int, Question]] = []
         with self._lock:
-            while self._deadlines and self._deadlines[0][0] <= now:
-                number = heapq.heappop(self._deadlines)[1]
-                late.append((number, self._open[number]))
-                self._prune_locked()
+            return self._due_locked(now)  # a call: see `_sync.Lock`
+
+    def _due_locked(self, now: float) -> list[tuple[int, Question]]:
+        late: list[tuple[int, Question]] = []
+        while self._deadlines and self._deadlines[0][0] <= now:
+            number = heapq.heappop(self._deadlines)[1]
+            late.append((number, self._open[number]))
+            self._prune_locked()
         return late
 
     def _prune_locked(self) -> None:

@@ -159,12 +159,16 @@ class Incarnation:
             # One call in C: an interrupt cannot fall between taking the lock and
             # knowing that it is taken.
             taken.extend(map(self._closing.acquire, (False,)))
-            while taken == [True] and self._to_close:
-                self._to_close[0]()
-                self._to_close.popleft()
+            if taken == [True]:
+                self._take_steps()  # a call: see `_sync.Lock`
         finally:
             if taken == [True]:
                 self._closing.release()
+
+    def _take_steps(self) -> None:
+        while self._to_close:
+            self._to_close[0]()
+            self._to_close.popleft()
 
     # The steps of a close.
 

@@ -530,8 +530,7 @@ class CommThread:
         self._substitute = _sync.get_ident()
         try:
             self._let_decide(self._bypass.take(), (), (), _sync.monotonic())
-            while self._outbox and type(self._outbox[0]) is Send:
-                self._carry_out(1)
+            self._send_first()  # a call: see `_sync.Lock`
             self._host.review()
         except Exception as fault:  # noqa: BLE001 # that thread leaves the bus by it
             self._fault = fault
@@ -540,6 +539,10 @@ class CommThread:
         if self._due() or self._lines.sending or not self.joining.settled:
             self._wake()
         self._soon()  # for what is due at some time from now on
+
+    def _send_first(self) -> None:
+        while self._outbox and type(self._outbox[0]) is Send:
+            self._carry_out(1)
 
     def _let_decide(
         self,

@@ -494,9 +494,11 @@ class ThreadManager:
                     callback(message)
                 except Exception:  # noqa: BLE001 # contained (BUS-MSG-13)
                     client.raised(callback)
-                self.since = now = monotonic()
+                now = monotonic()
                 if now >= until or len(ready) > 1 or inbox.items or requests:
+                    self.since = now
                     break
+                self.since = now  # a statement before the jump: see `_sync.Lock`
         finally:
             self.callbacks += run.at - first
             account.settle(inbox.lock)

@@ -86,12 +86,15 @@ class Waker:
         try:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._opened[0])
-            while self._rung:
-                _rouse(self._rung[0])
-                self._rung.popleft()
+            self._rouse_all()  # a call: see `_sync.Lock`
         except BaseException:
             os.eventfd_write(self._opened[0], 1)
             raise
+
+    def _rouse_all(self) -> None:
+        while self._rung:
+            _rouse(self._rung[0])
+            self._rung.popleft()
 
     def __del__(self) -> None:
         # None if there was none to be had; not even a list if an interrupt struck.
@@ -143,10 +146,12 @@ class Waiter:
             future = loop.create_future()
             self._sleeping[:] = (future,)
             timer = None
-            if rest_s is not None:
-                timer = loop.call_later(rest_s, _rouse, self._sleeping)
-            self._task = asyncio.current_task(loop)
             try:
+                # Before the timer: from 3.12 on this is a call into C, after which an
+                # interrupt strikes.
+                self._task = asyncio.current_task(loop)
+                if rest_s is not None:
+                    timer = loop.call_later(rest_s, _rouse, self._sleeping)
                 await future
             finally:
                 self._task = None

@@ -268,6 +268,7 @@ class SocketMessageQueue(LockedMessageQueue):
                 expired = deadline is not None and deadline <= _sync.monotonic()
                 if not expired:
                     link.sleep(deadline)
+                outcome = PENDING  # a statement before the jump: see `_sync.Lock`
         except BaseException:
             wait.withdraw()
             raise

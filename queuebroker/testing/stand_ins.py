@@ -39,7 +39,12 @@ _EPOCH_S: Final = 1_000_000_000.0
 
 _real_lock = _thread.allocate_lock
 _real_rlock = threading.RLock
-_REAL_LOCKS: Final = (type(_real_lock()), type(_real_rlock()))
+_REAL_LOCKS: Final = (
+    type(_real_lock()),
+    type(_real_rlock()),
+    _sync.WithLock,
+    _sync.WithRLock,
+)
 _real_wait = threading.Condition.wait
 _real_wait_for = threading.Condition.wait_for
 _real_notify = threading.Condition.notify
@@ -213,6 +218,7 @@ def _sleep(seconds: float) -> None:
 # Real thing -> what stands for it, whatever it is called in a module.
 STAND_INS: Final[dict[Any, Any]] = {
     _thread.allocate_lock: _Lock,
+    _sync.Lock: _Lock,  # another one on CPython 3.14
     threading.Lock: _Lock,
     threading.RLock: _rlock,
     threading.current_thread: threads.current_thread,

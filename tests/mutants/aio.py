@@ -97,12 +97,8 @@ AIO: tuple[Mutant, ...] = (
                 "aio/waker.py",
                 "            with contextlib.suppress(BlockingIOError):\n"
                 "                os.eventfd_read(self._opened[0])\n"
-                "            while self._rung:\n"
-                "                _rouse(self._rung[0])\n"
-                "                self._rung.popleft()\n",
-                "            while self._rung:\n"
-                "                _rouse(self._rung[0])\n"
-                "                self._rung.popleft()\n"
+                "            self._rouse_all()  # a call: see `_sync.Lock`\n",
+                "            self._rouse_all()  # a call: see `_sync.Lock`\n"
                 "            with contextlib.suppress(BlockingIOError):\n"
                 "                os.eventfd_read(self._opened[0])\n",
             ),
@@ -115,8 +111,8 @@ AIO: tuple[Mutant, ...] = (
         (
             Edit(
                 "aio/waker.py",
-                "            self._task = asyncio.current_task(loop)\n",
-                "            self._task = None\n",
+                "                self._task = asyncio.current_task(loop)\n",
+                "                self._task = None\n",
             ),
         ),
     ),

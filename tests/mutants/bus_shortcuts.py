@@ -419,8 +419,8 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/comm_thread.py",
-                "            while self._outbox and type(self._outbox[0]) is Send:\n",
-                "            while self._outbox:\n",
+                "        while self._outbox and type(self._outbox[0]) is Send:\n",
+                "        while self._outbox:\n",
             ),
         ),
     ),

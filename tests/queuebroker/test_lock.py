@@ -1,0 +1,89 @@
+"""`_sync.Lock`, and `_sync.WithLock` that stands for it on CPython 3.14.
+
+A ``with`` statement on it is struck at each of its points, here as in every call of the
+library; and by a real signal while it is entered.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import tests
+from queuebroker import _sync
+from specs.clauses import clause
+from tests.strikes import everywhere
+from tests.support import Threads
+
+if TYPE_CHECKING:
+    from tests.strikes import Blow
+
+
+@pytest.fixture(params=["Lock", "WithLock"])
+def lock(request: pytest.FixtureRequest) -> Any:
+    return getattr(_sync, request.param)()
+
+
+@clause("QB-ERR-9")
+def test_a_with_statement_that_is_struck_releases_its_lock(lock: Any) -> None:
+    inside = []
+
+    def act() -> None:
+        with lock:
+            inside.append(lock.locked())
+
+    def case(struck: Blow) -> None:
+        struck(act)
+
+        assert not lock.locked()
+
+    everywhere(case, packages=[tests])
+
+    assert all(inside)
+    assert len(inside) > 1
+
+
+@clause("QB-ERR-9")
+def test_a_wait_for_a_lock_is_interrupted_and_takes_nothing(lock: Any) -> None:
+    lock.acquire()
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+        with pytest.raises(KeyboardInterrupt), lock:
+            pytest.fail("two hold it")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+    assert lock.locked()
+    lock.release()
+    with lock:
+        assert lock.locked()
+
+
+def test_the_stand_in_does_what_a_lock_does() -> None:
+    lock = _sync.WithLock()
+    order = []
+
+    def other() -> None:
+        with lock:
+            order.append("other")
+
+    with Threads() as threads:
+        with lock:
+            waiter = threads.start(other)
+            assert not lock.acquire(False)
+            assert not lock.acquire(True, 0.001)
+            order.append("this")
+        waiter.result()
+
+    assert order == ["this", "other"]
+    assert lock.acquire()
+    lock.release()
+    with pytest.raises(RuntimeError):
+        lock.release()
+    with pytest.raises(ZeroDivisionError), lock:
+        raise ZeroDivisionError
+    assert not lock.locked()

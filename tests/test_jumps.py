@@ -1,0 +1,102 @@
+"""No loop of the library has a jump back that its `with` or `try` does not cover.
+
+On CPython 3.13 and 3.14 there are such jumps (see `_sync.Lock`), and the interpreter
+looks for signals there: the exception passes a lock or a handler by. The test asks the
+compiler of the interpreter that runs it.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from pathlib import Path
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+import bus
+import queuebroker
+from specs.clauses import clause
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.skipif(
+    sys.version_info[:2] not in {(3, 13), (3, 14)},
+    reason="no other interpreter compiles such jumps",
+)
+
+# Programs and tools end with an interrupt.
+_ELSEWHERE: Final = ("bus/cli", "bus/demo", "bus/pipeline", "queuebroker/testing")
+
+# Function -> why nothing is lost there.
+_HARMLESS: Final = {
+    "Channel.read_exactly": "it handles other exceptions",
+    "CommThread._run": "no signal handler runs in that thread",
+    "Driver._turn": "no signal handler runs in that thread",
+    "PolledSleep.until": "no signal handler runs in that thread",
+    "Segment._sum_up": "a view of the map is released with its last reference",
+    "Unsent.send": "it handles other exceptions",
+}
+
+
+@clause("QB-ERR-9")
+def test_each_jump_back_is_covered_by_what_covers_its_loop() -> None:
+    found = {
+        (str(file), line): name
+        for package in (bus, queuebroker)
+        for folder in package.__path__
+        for file in Path(folder).rglob("*.py")
+        if not str(file.relative_to(Path(folder).parent)).startswith(_ELSEWHERE)
+        for name, line in _uncovered(compile(file.read_text(), str(file), "exec"))
+        if name not in _HARMLESS
+    }
+
+    assert not found
+
+
+def test_such_a_jump_is_found() -> None:
+    text = """
+def named(lock, items):
+    with lock:
+        for item in items:
+            if item:
+                print(item)
+"""
+
+    [(name, line)] = _uncovered(compile(text, "", "exec"))
+
+    assert name == "named"
+    assert line in {4, 5}
+
+
+def _uncovered(code: CodeType) -> Iterator[tuple[str, int | None]]:
+    """The function and line of each jump that leaves what covers its target."""
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _uncovered(const)
+    by_offset: dict[int, Any] = {
+        each.offset: each for each in dis.get_instructions(code)
+    }
+    entries: Any = dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]
+
+    def handler(offset: int) -> int | None:
+        return next(
+            (each.target for each in entries if each.start <= offset < each.end), None
+        )
+
+    for each in by_offset.values():
+        if each.opname == "JUMP_BACKWARD":
+            covers = handler(each.argval)
+            if (
+                covers is not None
+                and covers != handler(each.offset)
+                and by_offset[covers].opname == "PUSH_EXC_INFO"  # not a comprehension's
+            ):
+                lines = [
+                    one.positions.lineno
+                    for at, one in by_offset.items()
+                    if at <= each.offset and one.positions.lineno is not None
+                ]
+                yield code.co_qualname, lines[-1] if lines else None
