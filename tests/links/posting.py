@@ -74,8 +74,16 @@ class Remote:
         self.post(entry, salvo.commands())
 
     def notify(
-        self, source: Entry, payload: Any, question: int, trace: object, gap: int
+        self,
+        source: Entry,
+        payload: Any,
+        question: int,
+        trace: object,
+        gap: int,
+        *,
+        heard: bool,
     ) -> None:
+        assert not heard  # nobody here is among those it is for
         self.notified.append((payload, question))
         self.gaps.append((source, gap))
 

@@ -47,7 +47,7 @@ def test_answers_and_messages_go_in_the_order_in_which_they_were_given() -> None
     order: list[Any] = []
     process.remote.answer = lambda *args, **_: order.append("answer")  # type: ignore[method-assign]
     process.remote.post = lambda *args: order.append("command")  # type: ignore[method-assign]
-    process.remote.notify = lambda *args: order.append("notification")  # type: ignore[method-assign]
+    process.remote.notify = lambda *args, **_: order.append("notification")  # type: ignore[method-assign]
     process.post(1, process.host.audience)
     process.host.inbox.push(Said(process.message(2), 3, None))
     process.post(4)

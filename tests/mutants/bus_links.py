@@ -764,4 +764,28 @@ BUS_LINKS: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "L69",
+        "few long messages that were taken wait to be told, as short ones do",
+        ("BUS-RELAY-9",),
+        (
+            Edit(
+                "bus/links/extractions.py",
+                "        if not self.awaited or self._bytes >= self._bytes_max:\n",
+                "        if not self.awaited:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "L70",
+        "of a run that is read on only what was read first is told",
+        ("BUS-RELAY-9",),
+        (
+            Edit(
+                "bus/links/extractions.py",
+                "                self._read_on.append(run)\n",
+                "                pass\n",
+            ),
+        ),
+    ),
 )

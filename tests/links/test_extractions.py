@@ -1,0 +1,129 @@
+"""`Extractions`: what is not to wait until the comm thread wakes by itself."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from bus.links.extractions import Extractions
+from specs.clauses import clause
+
+if TYPE_CHECKING:
+    from bus.core.command_run import CommandRun
+    from bus.message import Incoming
+
+MESSAGES = 4
+LENGTH = 100
+
+
+class Reading:
+    """A run of ten messages of one byte, of which a task has read some."""
+
+    def __init__(self, at: int = 0) -> None:
+        self.at = at
+        self.told = 0
+        self.number = 1
+        self.receipt = object()
+        self.lengths = self
+
+    def __bool__(self) -> bool:
+        return self.at < 10
+
+    def part(self, start: int, stop: int) -> SimpleNamespace:
+        return SimpleNamespace(total=stop - start)
+
+
+def run(at: int = 0) -> CommandRun:
+    return as_run(Reading(at))
+
+
+def as_run(reading: Reading) -> CommandRun:
+    return cast("CommandRun", reading)
+
+
+def is_due(extractions: Extractions) -> bool:
+    return extractions.due
+
+
+def message(size: int) -> Incoming:
+    about = SimpleNamespace(_receipt=object(), _number=1, _size=size)
+    return cast("Incoming", about)
+
+
+@pytest.fixture
+def extractions() -> Extractions:
+    made = Extractions(MESSAGES, LENGTH)
+    made.awaited = True  # the comm thread wakes soon
+    return made
+
+
+def read(extractions: Extractions, now: float) -> list[tuple[int, int]]:
+    """Take in what was read: the first number, and how many."""
+    return [(number, count) for _, number, count, _ in extractions.take(now)]
+
+
+@clause("BUS-RELAY-9")
+def test_few_long_messages_are_not_to_wait(extractions: Extractions) -> None:
+    """As many bytes as half a window has: their sender would wait for that."""
+    extractions.note(message(LENGTH - 1))
+    assert not is_due(extractions)
+    extractions.note(message(1))
+    assert is_due(extractions)
+    extractions.take(0.0)
+    extractions.note(message(LENGTH - 1))
+    assert not is_due(extractions)
+
+
+@clause("BUS-RELAY-9")
+def test_many_messages_of_a_run_are_not_to_wait(extractions: Extractions) -> None:
+    assert not extractions.note_run(run(MESSAGES - 1))
+    assert not is_due(extractions)
+    extractions.take(0.0)
+    assert extractions.note_run(run(MESSAGES))
+    assert is_due(extractions)
+
+
+@clause("BUS-RELAY-9")
+def test_where_nobody_wakes_soon_nothing_is_to_wait(extractions: Extractions) -> None:
+    assert not is_due(extractions)
+    extractions.awaited = False
+    assert not is_due(extractions)
+    assert extractions.note_run(run())
+    assert is_due(extractions)
+    extractions.take(0.0)
+    extractions.note(message(1))
+    assert is_due(extractions)
+
+
+@clause("BUS-RELAY-9")
+def test_of_a_run_that_is_read_on_all_is_told_though_it_is_noted_once(
+    extractions: Extractions,
+) -> None:
+    """Its task notes the end, and may hang in a callback before that."""
+    reading = Reading(2)
+    extractions.note_run(as_run(reading))
+    assert read(extractions, 0.0) == [(1, 2)]
+    reading.at = 5
+    assert read(extractions, 1.0) == [(3, 3)]
+    assert read(extractions, 2.0) == []
+    reading.at = 10
+    assert read(extractions, 3.0) == [(6, 5)]
+    assert read(extractions, 4.0) == []
+
+
+@clause("BUS-RELAY-9")
+def test_what_is_being_read_is_looked_at_once_more_and_then_no_more(
+    extractions: Extractions,
+) -> None:
+    """A task that hangs tells nothing of what it has read just before."""
+    extractions.note_run(run(1))
+    extractions.take(0.0)
+    at = extractions.look_at
+    assert at is not None
+    assert 0.0 < at <= 0.01
+    extractions.take(at / 2)
+    assert extractions.look_at == at
+    extractions.take(at)
+    assert extractions.look_at is None
