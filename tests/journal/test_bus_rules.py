@@ -22,7 +22,7 @@ from bus.journal.writer import Journal
 from specs.clauses import clause
 from tests.journal.bus_by_hand import BUS_BROKEN, BUS_CLEAN, A, B, arrives, bus, sent
 from tests.journal.bus_faults import BUS_FAULTS, plant_on_bus
-from tests.journal.bus_history import clean_bus, kill_on_bus
+from tests.journal.bus_history import clean_bus, kill_on_bus, step
 from tests.journal.checking import checked, found, held, verdicts
 from tests.journal.deaths import KILLED, death
 from tests.journal.histories import Condition, History, store
@@ -124,6 +124,21 @@ def test_a_death_explains_the_loss_of_what_went_through_its_process(dead: int) -
 
     result = judged(history, {dead: KILLED})
 
+    assert verdicts(result) == held(result)
+
+
+@clause("B3")
+def test_a_process_that_only_took_a_message_out_has_a_record_of_it() -> None:
+    """It is home to neither end; it died, and the message may have died with it."""
+    taken = step(Kind.EXTRACT, A, 1, B, journal=2)
+    history = bus(*sent(1), *sent(2), *arrives(2))
+    history.journals = 3
+    history.entries += [taken, death(2, 0)]
+    history.number()
+
+    result = judged(history, {2: KILLED})
+
+    assert result.violations == ()
     assert verdicts(result) == held(result)
 
 

@@ -181,4 +181,52 @@ TRAFFIC_RULES: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "T17",
+        "what was delivered at all is not looked at",
+        ("B1",),
+        (
+            Edit(
+                _BUS,
+                "once = kinds.count(_DELIVER) == 1",
+                "once = kinds.count(_DELIVER) >= 1",
+            ),
+        ),
+    ),
+    Mutant(
+        "T18",
+        "what was delivered and only read from a link is not looked at",
+        ("B2",),
+        (
+            Edit(
+                _BUS,
+                "if once and _OUT not in kinds and _IN not in kinds:",
+                "if once and _OUT not in kinds:",
+            ),
+        ),
+    ),
+    Mutant(
+        "T19",
+        "what was delivered and only put on a link is not looked at",
+        ("B2",),
+        (
+            Edit(
+                _BUS,
+                "if once and _OUT not in kinds and _IN not in kinds:",
+                "if once and _IN not in kinds:",
+            ),
+        ),
+    ),
+    Mutant(
+        "T20",
+        "a journal that only took a message out holds no record of it",
+        ("B3",),
+        (
+            Edit(
+                _BUS,
+                "if kind != Kind.EXTRACT or steps[_LAST_JOURNAL] != step[_LAST_JOURNAL]:",
+                "if kind != Kind.EXTRACT:",
+            ),
+        ),
+    ),
 )
