@@ -61,7 +61,11 @@ class Emit(Protocol):
         depth: int = 0,
         hop: int = 0,
     ) -> None:
-        """Never block, never raise; values beyond their field saturate."""
+        """Never block, never raise; values beyond their field saturate.
+
+        `seq` and `mid` count from 1 and stay below 2**62: a record with a greater one
+        is damaged to a reader.
+        """
 
 
 @attrs.frozen(eq=False)

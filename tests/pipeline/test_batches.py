@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bus.journal.format import FIELDS, Kind, kind_name
+from bus.journal.format import COUNT_MAX, FIELDS, Kind, kind_name
 from bus.journal.reader import open_journals
 from bus.journal.writer import Journal
 from bus.pipeline import batches
@@ -56,13 +56,14 @@ def test_no_field_of_the_record_is_forgotten() -> None:
 
 
 def test_numbers_of_all_sizes_keep_their_bits(tmp_path: Path) -> None:
-    top = 2**64 - 1
+    top, most = 2**64 - 1, COUNT_MAX
     with Journal(tmp_path) as journal:
-        journal.emit(200, 255, 65535, 2**32 - 1, top, top, top, top, 0, 0, 7, 8, 255)
+        journal.emit(200, 255, 65535, 2**32 - 1, top, most, top, most, 0, 0, 7, 8, 255)
 
     (row,) = [row for row in read(tmp_path) if row["code"] == 200]
 
-    assert row["flow"] == row["seq"] == row["origin"] == row["port"] == -1
+    assert row["flow"] == row["origin"] == -1
+    assert row["seq"] == row["port"] == COUNT_MAX
     assert row["channel"] == top >> 1
     assert (row["size"], row["flags"], row["hop"]) == (2**32 - 1, 255, 255)
     assert (row["kind"], row["reason"]) == ("kind-200", "reason-65535")
