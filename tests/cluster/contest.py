@@ -31,7 +31,10 @@ __all__ = [
 
 JOURNALS: Final = "journals"
 LIMIT_S: Final = 300.0
-SMALL_EXECUTORS: Final = ("--conf", "spark.executor.memory=512m")
+SMALL_EXECUTORS: Final = (
+    *("--conf", "spark.executor.memory=512m"),
+    *("--conf", "spark.sql.shuffle.partitions=2"),
+)
 BROKEN_RULE: Final = "Q3"  # a duplicate is planted
 _CALLS: Final = 50
 
