@@ -35,6 +35,7 @@ from tests.mutants.mutant import Mutant, MutantError
 from tests.mutants.ours import OURS, WITHOUT
 from tests.mutants.receive_any import RECEIVE_ANY
 from tests.mutants.seen_elsewhere import SEEN_ELSEWHERE
+from tests.mutants.sockets import SOCKETS
 from tests.mutants.streams import STREAMS
 from tests.mutants.traffic_rules import TRAFFIC_RULES
 from tests.mutants.trial import Result, run_trial
@@ -48,6 +49,7 @@ CATALOGUE = (
     *BUS_PAYLOAD,
     *(*TRAFFIC_RULES, *JOURNALS, *BUS_MONITOR, *BUS_TRACE, *BUS_NAMES),
     *(*BUS_SHORTCUTS, *BUS_THREADS),
+    *SOCKETS,
 )
 HARD = (
     *("QB-RDV", "QB-SEND", "QB-RECV", "QB-FIFO", "QB-DISC", "QB-TIME", "QB-CONC"),

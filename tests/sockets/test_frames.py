@@ -128,12 +128,20 @@ def test_a_name_that_is_no_text_travels(name: str) -> None:
     assert decoded(frames.encode(Hello(name, 0, 0))) == Hello(name, 0, 0)
 
 
-def test_a_long_reason_is_cut_at_a_character() -> None:
-    """The text of an error may have any length; what travels has not."""
-    read = decoded(frames.encode(Goodbye(0, abnormal=True, text="é" * 5000)))
+@clause("QB-SOCK-5")
+@pytest.mark.parametrize("before", range(4))
+@pytest.mark.parametrize("character", "aé€𝄞")
+def test_a_long_reason_is_cut_at_a_character(character: str, before: int) -> None:
+    """The text of an error may have any length; what travels has not.
+
+    Half a character would make the good-bye a violation.
+    """
+    text = "a" * before + character * 5000
+    read = decoded(frames.encode(Goodbye(0, abnormal=True, text=text)))
 
     assert isinstance(read, Goodbye)
-    assert read.text == "é" * (frames.TEXT_BYTES_MAX // 2)
+    size = len(character.encode())
+    assert read.text == text[: before + (frames.TEXT_BYTES_MAX - before) // size]
 
 
 @pytest.mark.parametrize(("value", "wire"), GOLDEN, ids=lambda one: str(one)[:20])

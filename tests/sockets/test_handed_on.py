@@ -1,0 +1,145 @@
+"""Conditions with two halves, writes in part, and events of another life."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from queuebroker import _net
+from queuebroker.sockets import SocketOptions, SocketQueueBroker
+from queuebroker.sockets.frames import Messages
+from specs.clauses import clause
+from tests.sockets.certificates import identity
+from tests.sockets.support import PORT, brokers, ends, folder, meet
+from tests.support import LIMIT_S, Threads, until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from queuebroker._net import Socket
+
+MEDIA = [None, "tcp://127.0.0.1:0", "tls://localhost:0"]
+LATE_S = 5.0  # a message that is on its way comes sooner
+
+
+class Stingy:
+    """A socket that takes only a part of the first data, or nothing of it."""
+
+    def __init__(self, sound: Socket, most: int) -> None:
+        self._sound = sound
+        self._most: int | None = most
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        most, self._most = self._most, None
+        if most == 0:
+            raise BlockingIOError
+        return self._sound.send(memoryview(data)[:most], flags)
+
+    def sendmsg(self, pieces: Sequence[Any], *rest: Any) -> int:
+        most, self._most = self._most, None
+        return self._sound.sendmsg(pieces if most is None else [b""], *rest)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sound, name)
+
+
+@clause("QB-SOCK-1", "QB-SOCK-8")
+@pytest.mark.parametrize("listen", MEDIA, ids=["unix", "tcp", "tls"])
+@pytest.mark.parametrize("most", [0, 1, 500])
+@pytest.mark.parametrize("several", [False, True], ids=["one", "several"])
+def test_the_driver_goes_on_with_what_a_socket_took_in_part(
+    listen: str | None, most: int, several: bool
+) -> None:
+    """Though the sender does nothing more, and the peer says nothing."""
+    tls = {"tls": identity("localhost")} if listen and "tls" in listen else {}
+    message = bytes(range(250)) * 4
+    with ends(listen, tls, tls) as (near, far):
+        ours = near._far.link
+        ours.socket = Stingy(ours.socket, most)  # type: ignore[assignment]
+        if several:
+            near.send_many([message, message])
+            assert far.receive(timeout=LATE_S) == message
+        else:
+            near.send(message)
+        assert far.receive(timeout=LATE_S) == message
+        until(lambda: not ours.turn.blocked, "the driver has no more to write")
+
+
+@clause("QB-SOCK-9")
+def test_a_peer_that_has_said_what_it_wants_may_wait_longer_than_a_handshake() -> None:
+    """The clock of the handshake is that of peers that have not."""
+    with brokers(host={"options": SocketOptions(handshake_s=60.0)}) as (host, guest):
+        assert host.address is not None
+        inner = host._listener
+        assert inner is not None
+        with Threads() as threads:
+            connecting = threads.start(
+                lambda: guest.connect(str(host.address), PORT, required=True)
+            )
+            until(lambda: bool(inner.waiting), "it waits to be accepted")
+            (arrival,) = inner.waiting
+
+            arrival.expire_unknown()
+
+            near = host.accept(PORT, timeout=LATE_S)
+            far = connecting.result()
+        arrival.expire_unknown()  # nor does it matter once it is accepted
+        with near, far:
+            far.send(b"alive")
+            assert near.receive(timeout=LATE_S) == b"alive"
+
+
+@clause("QB-SOCK-9")
+def test_descriptors_that_come_after_a_disconnect_are_closed() -> None:
+    """The message is dropped, since nobody will receive it, and they with it."""
+    options = {"options": SocketOptions(descriptors_max=1)}
+    with ends(None, options, options) as (near, _):
+        connection = near._far
+        near.disconnect()
+        fd = os.open("/dev/null", os.O_RDONLY)
+        with connection.lock:
+            connection.link._incoming._fds.append(fd)
+            connection.hear_locked(Messages(1, [b"late"], 1))
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                os.fstat(fd)
+
+
+@clause("QB-SOCK-2")
+def test_a_broker_that_closes_leaves_the_file_of_its_successor() -> None:
+    """Its own was removed, and somebody else listens at the path by now."""
+    with folder() as place:
+        file, address = place / "x", f"ipc://{place}/x"
+        with SocketQueueBroker("guest") as guest:
+            former = SocketQueueBroker("former", listen=address)
+            file.unlink()
+            with SocketQueueBroker("heir", listen=address) as heir:
+                former.close()
+                assert _net.is_listened_at(file)
+                for end in meet(heir, guest):
+                    end.disconnect()
+            assert not file.exists()
+
+
+@clause("QB-SOCK-4")
+@pytest.mark.parametrize("how", ["receive", "several", "iteration"])
+def test_who_has_received_the_last_message_of_a_peer_that_left_lets_it_go(
+    how: str,
+) -> None:
+    """The good-bye of this end is said though nobody disconnects it."""
+    with ends() as (near, far):
+        theirs = far._far.link
+        far.send(b"last")
+        far.disconnect()
+        until(lambda: near._far.closed[1 - near._far.side], "the good-bye has come")
+        assert not theirs.closed
+        if how == "receive":
+            assert near.receive() == b"last"
+        elif how == "several":
+            assert near.receive_many(9, timeout=0) == [b"last"]
+        else:
+            with suppress(StopIteration):
+                assert next(iter(near)) == b"last"
+        until(lambda: theirs.closed, "it is let go", limit_s=LIMIT_S)
