@@ -165,3 +165,23 @@ def test_a_callback_that_stops_a_thread_does_not_wait_for_its_end(bus: Bus) -> N
 
     until(lambda: bool(waited), "the other one's callback has returned")
     assert waited == [True]
+
+
+@clause("BUS-DEREG-12")
+def test_a_thread_that_ends_waits_for_no_task_that_does_not_come(bus: Bus) -> None:
+    """Its registration fails just then: the name is taken."""
+    thread = bus.thread()
+    manager = thread._manager
+    assert manager.expect()
+
+    with Threads() as threads:
+        stopping = threads.start(thread.stop)
+        waits = manager.inbox.arrived
+        until(lambda: manager._stop_at is not None and waits.asleep, "it waits")
+        manager.expect_not()
+        try:
+            stopping.result()
+        finally:
+            manager.ask(int)  # if it was not woken, the test fails and does not hang
+
+    assert manager.ended

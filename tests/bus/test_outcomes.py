@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,13 @@ from bus import (
     UnknownTaskError,
     UnresolvedError,
 )
+from bus.api.receiver import Receiver
+from bus.threads.delivery import Answer
 from specs.clauses import clause
 from tests.bus.support import (
     NEAR,
     POLICIES,
+    Holder,
     far,
     info,
     is_there,
@@ -223,3 +227,63 @@ def test_who_asks_again_and_again_has_each_outcome_by_its_reference(bus: Bus) ->
         "silent": CommandTimeoutError.__name__,
         "nobody": UnresolvedError.__name__,
     }
+
+
+@clause("BUS-FLOW-5")
+def test_an_answer_that_was_unread_when_its_task_left_is_counted(bus: Bus) -> None:
+    here = bus.here()
+    bus.register("echo", thread=bus.thread(), on_command=lambda message: 1)
+    task = bus.register("asker", thread=here)
+    task.command("echo", on_response=unwanted)
+    until(lambda: here._manager.inbox.items, "the answer is here")
+
+    task.deregister()
+
+    assert task._receiver.late == 1
+
+
+@clause("BUS-FLOW-5", "BUS-MOVE-2")
+def test_the_time_of_a_question_is_up_where_its_task_has_moved_to(bus: Bus) -> None:
+    """The thread in which it was asked serves no more."""
+    bus.register("silent", thread=bus.thread(), on_command=lambda _: NOREPLY)
+    task = bus.register("asker", thread=bus.here())
+    outcomes: list[Response] = []
+    task.command("silent", on_response=outcomes.append, timeout=0.01)
+
+    task.move(bus.thread())
+
+    until(lambda: outcomes, "its time is up")
+    assert isinstance(outcomes[0].error, CommandTimeoutError)
+
+
+@clause("BUS-DEREG-10", "BUS-FLOW-5")
+def test_who_calls_is_told_that_the_task_left_though_the_answer_was_there(
+    bus: Bus,
+) -> None:
+    """It lay unread in the thread of the task, and went with it."""
+    bus.register("echo", thread=bus.thread(), on_command=lambda _: 1)
+    with Threads() as threads, Holder.holding(bus) as holder:
+        task = bus.register("asker", thread=holder.thread)
+        calling = threads.start(partial(task.call, "echo", timeout=None))
+        items = holder.thread._manager.inbox.items
+        until(lambda: Answer in [type(each) for each in list(items)], "it is answered")
+
+        task.deregister()
+        holder.let_go()
+
+        assert isinstance(calling.error(), UnknownTaskError)
+
+
+@clause("BUS-INIT-7")
+def test_a_task_that_may_read_just_as_it_is_to_wait_for_that_is_opened(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its registration ends between the two looks of another thread."""
+    receiver = bus.register("task", thread=bus.here())._receiver
+    looks = iter([False, True])
+    monkeypatch.setattr(Receiver, "reads", lambda _: next(looks))
+    opened: list[bool] = []
+
+    assert receiver.postponed(lambda: opened.append(True))
+
+    assert opened == [True]

@@ -163,4 +163,100 @@ BUS_THREADS: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "TH14",
+        "what is turned away takes along the gap that it would have told",
+        ("BUS-FLOW-3",),
+        (
+            Edit(
+                "bus/threads/account.py",
+                "self.miss_newest_locked(1 + message.gap)",
+                "self.miss_newest_locked(1)",
+            ),
+        ),
+    ),
+    Mutant(
+        "TH15",
+        "what was dropped behind all that is unread is told by each that follows",
+        ("BUS-FLOW-3",),
+        (
+            Edit(
+                "bus/threads/account.py",
+                "            self.behind = 0\n        else",
+                "        else",
+            ),
+        ),
+    ),
+    Mutant(
+        "TH16",
+        "who takes over unread commands is told of the last owner's gap",
+        ("BUS-FLOW-3",),
+        (
+            Edit(
+                "bus/threads/exchange.py",
+                "                item.gap = 0  # that was for this receiver\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "TH17",
+        "an answer that was unread when its task left is not counted",
+        ("BUS-FLOW-5",),
+        (
+            Edit(
+                "bus/threads/exchange.py",
+                "                client.unheard(item)\n",
+                "                pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "TH18",
+        "a thread that ends is not told that a task does not come",
+        ("BUS-DEREG-12",),
+        (
+            Edit(
+                "bus/threads/thread_manager.py",
+                "        self.ask(self.pending)  # whoever waits for it looks again\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "TH19",
+        "a task that has moved relies on the clock of its old thread",
+        ("BUS-FLOW-5",),
+        (
+            Edit(
+                "bus/api/receiver.py",
+                "        self.entry = entry\n        self._armed = None\n",
+                "        self.entry = entry\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "TH20",
+        "a task is not opened that may read just as it is to wait for that",
+        ("BUS-INIT-7",),
+        (
+            Edit(
+                "bus/api/receiver.py",
+                "        if self.reads():\n            self.release()  # just then: one of the two does it\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "TH21",
+        "who calls is not roused if the answer was unread when the task left",
+        ("BUS-DEREG-10",),
+        (
+            Edit(
+                "bus/api/receiver.py",
+                "            self._is_late(answer)\n            if question.gone is not None:\n                question.gone()",
+                "            self._is_late(answer)",
+            ),
+        ),
+    ),
 )

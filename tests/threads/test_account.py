@@ -93,3 +93,53 @@ def test_a_task_that_opens_tells_the_senders_of_what_it_turns_away() -> None:
 
     assert clerk.read == [1]
     assert [payload for payload, _ in station.sender.failures] == [2, 3]
+
+
+@clause("BUS-FLOW-3")
+def test_what_is_turned_away_hands_on_the_gap_that_it_would_have_told() -> None:
+    """It came over a link, behind others that its sender's process had dropped."""
+    account = Account(messages_max=1, bytes_max=10, overflow="drop-newest")
+    first, turned_away, last = (_notified(gap) for gap in (0, 5, 0))
+    assert account.admit_locked(first, []) is Admission.ACCEPTED
+
+    assert account.admit_locked(turned_away, []) is Admission.DROPPED
+    assert account.extract(first, _sync.Lock())
+    assert account.admit_locked(last, []) is Admission.ACCEPTED
+
+    assert (first.gap, last.gap) == (0, 6)
+
+
+@clause("BUS-FLOW-3")
+def test_what_was_dropped_behind_all_that_is_unread_is_told_once() -> None:
+    """By the next one that is accepted, whoever dropped it."""
+    account = Account(messages_max=4, bytes_max=10, overflow="drop-oldest")
+    account.miss_newest_locked(3)
+    messages = [_notified(0), _notified(0)]
+
+    for message in messages:
+        assert account.admit_locked(message, []) is Admission.ACCEPTED
+
+    assert [message.gap for message in messages] == [3, 0]
+
+
+def _notified(gap: int) -> Incoming:
+    message = Station().message("c", "m")
+    message.gap = gap
+    return message
+
+
+@clause("BUS-FLOW-3", "BUS-DEREG-8")
+def test_who_takes_over_unread_commands_is_told_of_no_gap_of_the_last_owner() -> None:
+    """The commands that were dropped were another task's to read."""
+    station = Station()
+    place = station.home
+    place.adopt()
+    _, entry = station.register("c", place, capacity=1, overflow="drop-oldest")
+    station.send("c", 1, 2, 3)
+    station.exchange.deregister(entry, final=False)
+
+    clerk, _ = station.register("c", place)
+    while place.pending():
+        place.poll(0)
+
+    assert (clerk.read, clerk.gaps) == ([3], [0])
