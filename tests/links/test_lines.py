@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
 from bus.core.wire import FRAME_BYTES_MAX
-from bus.links.lines import PORT
+from bus.links.lines import PORT, Lines
 from queuebroker import (
     BrokerClosedError,
     DisconnectedError,
+    ReceiveTimeoutError,
     RendezvousTimeoutError,
     _sync,
 )
@@ -608,6 +610,35 @@ def test_what_was_sent_before_a_loss_is_told_before_it() -> None:
         assert desk.frames(2) == [None]
 
     under_every_schedule(program)
+
+
+@clause("BUS-CHAN-5")
+def test_a_link_whose_loss_is_known_before_its_last_frame_is_looked_at_again() -> None:
+    """Nothing else wakes the owner for that link any more."""
+    sleep, queue, numbers = Mock(), Mock(remote_disconnected=True), list[int]()
+    queue.receive_many.side_effect = [ReceiveTimeoutError(0.0), [b"last"]]
+    sleep.stirred.return_value = [1]
+
+    def ask(request: Callable[[], object]) -> None:
+        request()
+
+    lines = Lines(
+        Mock(),
+        ask,
+        capacity=1,
+        timeout_s=1.0,
+        sleep=sleep,
+        refusal=lambda _: None,
+        backlog=(1, 1),
+        given_up=Mock(),
+        turned_away=Mock(),
+    )
+    lines._hand_over(queue, numbers.append)
+
+    for came in ([], [(1, b"last")]):
+        sleep.again.reset_mock()
+        assert lines.take() == came
+        sleep.again.assert_called_once_with(1)
 
 
 def test_many_frames_of_one_link_do_not_keep_others_waiting() -> None:

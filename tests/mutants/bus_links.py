@@ -287,6 +287,18 @@ BUS_LINKS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        "L101",
+        "a link of which only the loss is known yet is not looked at again",
+        ("BUS-CHAN-5",),
+        (
+            Edit(
+                "bus/links/lines.py",
+                "                if queue.remote_disconnected:\n                    self._sleep.again(number)  # something is on its way yet\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
         "L21",
         "who dials does not look at who listens",
         ("BUS-SEC-2",),
