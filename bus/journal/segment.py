@@ -74,9 +74,11 @@ class Segment:
         # Made under another name: a reader never meets a segment without a header.
         unborn = folder / f"seg-{header.segment:05d}.new"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        file = -1
+        files: list[int] = []
         try:
-            file = os.open(unborn, flags, 0o666)
+            # One call in C: an interrupt cannot fall between opening it and knowing it.
+            files.extend(map(os.open, (unborn,), (flags,), (0o666,)))
+            [file] = files
             _allocate(file, size)
             os.pwrite(file, header.pack(), 0)
             unborn.rename(self._path)
@@ -86,8 +88,8 @@ class Segment:
             self._path.unlink(missing_ok=True)
             raise
         finally:
-            if file >= 0:
-                os.close(file)
+            if files:
+                os.close(files[0])
         self._seal: Seal | None = None
         self._view = memoryview(self._map)
         draw = zip(

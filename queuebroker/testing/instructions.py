@@ -19,20 +19,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Instruction", "looks_of", "nested", "points_of"]
 
-# Why an instruction need be no switch point -> those of CPython 3.11 to 3.13. A value
+# Why an instruction need be no switch point -> those of CPython 3.11 to 3.15. A value
 # that one of them drops may be finalized; a finalizer in Python is a function of its
 # own, with switch points if it is named.
 _LOCAL: Final[Mapping[str, str]] = {
     "marks a place, and does nothing": (
         "CACHE NOP RESUME PRECALL KW_NAMES EXTENDED_ARG JUMP_FORWARD JUMP_BACKWARD"
-        " JUMP_BACKWARD_NO_INTERRUPT END_FOR END_SEND"
+        " JUMP_BACKWARD_NO_INTERRUPT END_FOR END_SEND NOT_TAKEN"
     ),
     "moves references between the variables and the stack of its own frame": (
         "LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_AND_CLEAR LOAD_FAST_LOAD_FAST STORE_FAST"
         " STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST DELETE_FAST COPY SWAP POP_TOP"
-        " PUSH_NULL"
+        " PUSH_NULL LOAD_FAST_BORROW LOAD_FAST_BORROW_LOAD_FAST_BORROW POP_ITER"
     ),
-    "loads what never changes": "LOAD_CONST LOAD_ASSERTION_ERROR LOAD_BUILD_CLASS",
+    "loads what never changes": (
+        "LOAD_CONST LOAD_ASSERTION_ERROR LOAD_BUILD_CLASS LOAD_SMALL_INT"
+        " LOAD_COMMON_CONSTANT"
+    ),
     "makes something that nobody else knows yet, of what is on its stack": (
         "MAKE_CELL COPY_FREE_VARS LOAD_CLOSURE MAKE_FUNCTION SET_FUNCTION_ATTRIBUTE"
         " BUILD_TUPLE BUILD_LIST BUILD_SET BUILD_MAP BUILD_CONST_KEY_MAP BUILD_STRING"

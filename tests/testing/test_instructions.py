@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -75,6 +76,30 @@ def test_what_others_could_notice_is_one(text: str, touched: list[str]) -> None:
     assert set(found) == set(touched)
     if "*" not in touched:
         assert found == touched
+
+
+@pytest.mark.parametrize(
+    ("text", "on_3_11"),
+    [
+        ("a.b += 1", 3),
+        ("a.b = c.d", 2),
+        ("a.b(c)", 2),
+        ("a[b] = a[c]", 2),
+        ("if a in b: a.c = 1", 2),
+        ("for a in b: a.c = 1", 3),
+        ("with a: b.c = 1", 5),
+        ("return [a.b for a in b]", 2),
+        ("return a.b if a.c else len(b)", 5),
+        ("try:\n  a.b()\nexcept ValueError:\n  a.c = 1", 4),
+    ],
+)
+def test_no_version_has_fewer_switch_points_in_a_line(text: str, on_3_11: int) -> None:
+    """From 3.12 on a comprehension is part of its function, with its loop."""
+    found = len(_variables(text))
+
+    assert found >= on_3_11
+    if sys.version_info < (3, 12):
+        assert found == on_3_11
 
 
 def test_only_what_is_not_a_bool_already_is_asked_whether_it_is_true() -> None:
