@@ -14,7 +14,7 @@ from bus.demo.plant import FAULTS, plant
 from bus.journal.checker import CheckResult, check
 from bus.journal.format import Kind
 from bus.journal.reader import open_journals
-from bus.journal.rules import RULES, Verdict
+from bus.journal.rules import Verdict
 from bus.journal.writer import Journal
 from queuebroker import Broker, BrokerManager, DisconnectedQueueError, QueueBroker
 from specs.clauses import clause
@@ -35,7 +35,7 @@ def judged(folder: Path) -> CheckResult:
 
 def held(result: CheckResult) -> bool:
     verdicts = {each.rule: each.verdict for each in result.verdicts}
-    return verdicts == dict.fromkeys(RULES, Verdict.PASS)
+    return set(verdicts.values()) <= {Verdict.PASS, Verdict.NOTHING}
 
 
 def pair(manager: BrokerManager) -> tuple[MessageQueue, MessageQueue]:
