@@ -128,4 +128,16 @@ AIO: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "A10",
+        "an accept that is closed while it waits stays on the list",
+        ("QB-PY-11", "QB-RDV-11"),
+        (
+            Edit(
+                "aio/waiting.py",
+                "    if rdv.waiting or not isinstance(error, GeneratorExit):\n",
+                "    if not isinstance(error, GeneratorExit):\n",
+            ),
+        ),
+    ),
 )
