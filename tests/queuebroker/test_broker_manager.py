@@ -191,10 +191,14 @@ except RendezvousTimeoutError:
 """
 
 
+# From 3.12 on os.fork warns of threads, rightly; as an error it keeps 3.15 from it.
+_FORK = "ignore:This process:DeprecationWarning"
+
+
 def _end_of(program: str) -> tuple[int, bytes]:
     """Run a program with warnings as errors: its exit code and its complaints."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
+        [sys.executable, "-W", "error", "-W", _FORK, "-c", program],
         capture_output=True,
         timeout=60,
         check=False,
