@@ -10,18 +10,23 @@ import pytest
 from bus import (
     NOREPLY,
     Bus,
+    BusyError,
     UnknownTaskError,
+    open_bus,
 )
+from bus.threads.exchange import Exchange
 from specs.clauses import clause
 from tests.bus.support import (
     Holder,
     memory_bus,
     unbalanced,
+    unwanted,
 )
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from bus import BusThread, Incoming
 
@@ -185,3 +190,53 @@ def test_a_thread_that_ends_waits_for_no_task_that_does_not_come(bus: Bus) -> No
             manager.ask(int)  # if it was not woken, the test fails and does not hang
 
     assert manager.ended
+
+
+@clause("BUS-DEREG-12")
+def test_to_close_a_bus_again_leaves_its_successor_alone(
+    own_run_directory: Path,
+) -> None:
+    """The process is on the bus of that name again; it could join it a third time."""
+    assert own_run_directory is not None
+    first = open_bus()
+    first.close()
+    with open_bus():
+        first.close()
+
+        with pytest.raises(BusyError, match="which this process has joined"):
+            open_bus()
+
+
+@clause("BUS-INIT-7")
+def test_a_task_is_hosted_by_a_new_default_thread_once_that_is_stopped(
+    bus: Bus,
+) -> None:
+    bus.register("one", on_command=lambda _: None).thread.stop()
+
+    bus.register("echo", on_command=lambda message: message.payload)
+
+    assert bus.call("echo", 1) == 1
+
+
+@clause("BUS-DEREG-10")
+@pytest.mark.parametrize("what", ["subscribe", "watch"])
+def test_a_task_that_leaves_as_it_begins_to_hear_others_hears_nobody(
+    bus: Bus, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its departure has ended all that it heard, but for what was not yet known."""
+    task = bus.register("task", thread=bus.here())
+    way = "tell" if what == "subscribe" else "decide"
+    original = getattr(Exchange, way)
+
+    def leaves_first(exchange: Exchange, event: Callable[[], Any]) -> None:
+        monkeypatch.setattr(Exchange, way, original)
+        task.deregister()
+        original(exchange, event)
+
+    monkeypatch.setattr(Exchange, way, leaves_first)
+    interest = getattr(task, what)("**", unwanted)
+
+    assert not interest.active
+    manager = bus._exchange.manager
+    kept = manager.watches if what == "watch" else manager.subscriptions
+    assert kept.of(task._entry) == []

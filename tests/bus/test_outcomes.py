@@ -235,7 +235,7 @@ def test_an_answer_that_was_unread_when_its_task_left_is_counted(bus: Bus) -> No
     bus.register("echo", thread=bus.thread(), on_command=lambda message: 1)
     task = bus.register("asker", thread=here)
     task.command("echo", on_response=unwanted)
-    until(lambda: here._manager.inbox.items, "the answer is here")
+    until(lambda: bool(here._manager.inbox.items), "the answer is here")
 
     task.deregister()
 
@@ -252,7 +252,7 @@ def test_the_time_of_a_question_is_up_where_its_task_has_moved_to(bus: Bus) -> N
 
     task.move(bus.thread())
 
-    until(lambda: outcomes, "its time is up")
+    until(lambda: bool(outcomes), "its time is up")
     assert isinstance(outcomes[0].error, CommandTimeoutError)
 
 

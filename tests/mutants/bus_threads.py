@@ -259,4 +259,40 @@ BUS_THREADS: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "TH22",
+        "to close a bus again takes away the next one of its name",
+        ("BUS-DEREG-12",),
+        (
+            Edit(
+                "bus/api/bus.py",
+                "        if self._others.get(self.name) is self:\n",
+                "        if self.name in self._others:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "TH23",
+        "a subscription outlives its task that left just then",
+        ("BUS-DEREG-10",),
+        (
+            Edit(
+                "bus/api/subscription.py",
+                "        self._exchange.tell(lambda: self._exchange.manager.subscribe(self))\n        if self.entry.place is None:\n            self.cancel()\n",
+                "        self._exchange.tell(lambda: self._exchange.manager.subscribe(self))\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "TH24",
+        "a watch outlives its task that left just then",
+        ("BUS-DEREG-10",),
+        (
+            Edit(
+                "bus/api/subscription.py",
+                "        self._exchange.decide(lambda: self._exchange.manager.watch(self))\n        if self.entry.place is None:\n            self.cancel()\n",
+                "        self._exchange.decide(lambda: self._exchange.manager.watch(self))\n",
+            ),
+        ),
+    ),
 )
