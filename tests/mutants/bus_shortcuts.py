@@ -514,9 +514,9 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         ("BUS-ROUTE-4", "BUS-MSG-11"),
         (
             Edit(
-                "bus/threads/exchange.py",
-                " and place.running is None and not place.waiting:\n",
-                " and place.running is None:\n",
+                "bus/threads/thread_manager.py",
+                "            and self.running is None\n            and not self.waiting\n",
+                "            and self.running is None\n",
             ),
         ),
     ),
