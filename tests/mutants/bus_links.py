@@ -287,6 +287,18 @@ BUS_LINKS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        "L102",
+        "how many warnings were left out is said again in each later minute",
+        ("BUS-SEC-10",),
+        (
+            Edit(
+                "bus/links/complaints.py",
+                "self._since, self._told, self._left_out = now, 0, 0",
+                "self._since, self._told = now, 0",
+            ),
+        ),
+    ),
+    Mutant(
         "L101",
         "a link of which only the loss is known yet is not looked at again",
         ("BUS-CHAN-5",),

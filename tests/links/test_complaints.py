@@ -1,0 +1,49 @@
+"""`Complaints`: how many lines the log has, whatever others do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bus.links.complaints import Complaints
+from specs.clauses import clause
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what the log has got since the last look."""
+    words = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    return words
+
+
+@clause("BUS-SEC-10")
+def test_what_was_left_out_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """At the first warning of a later minute, and not of each that follows."""
+    complaints = Complaints()
+    for _ in range(23):
+        complaints.note("bad")
+    complaints.tell(0.0)
+    assert told(caplog) == ["bad"] * 20
+
+    for now in (61.0, 122.0):
+        complaints.note("worse")
+        complaints.tell(now)
+
+    left_out = "3 more such warnings were left out"
+    assert told(caplog) == [left_out, "worse", "worse"]
+
+
+@clause("BUS-SEC-10")
+def test_an_error_in_this_process_is_told_however_much_was_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    complaints = Complaints()
+    for _ in range(21):
+        complaints.note("bad")
+    complaints.report("ours")
+
+    complaints.tell(0.0)
+
+    assert told(caplog) == [*["bad"] * 20, "ours"]
