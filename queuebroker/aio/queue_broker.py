@@ -65,7 +65,7 @@ class QueueBroker:
         )
 
     @property
-    def broker(self) -> plain.QueueBroker | SocketQueueBroker:
+    def broker(self) -> plain.QueueBroker:
         """The broker itself, for threads."""
         return self._plain
 

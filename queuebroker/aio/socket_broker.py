@@ -40,8 +40,8 @@ class SocketQueueBroker(QueueBroker):
     _far: sockets.SocketQueueBroker
 
     @property
-    def broker(self) -> sockets.SocketQueueBroker:
-        """The broker itself, for threads."""
+    def broker(self) -> sockets.SocketQueueBroker:  # type: ignore[override]
+        """The broker itself, for threads; of its own kind, with the same methods."""
         return self._far
 
     @property
