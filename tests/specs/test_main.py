@@ -16,7 +16,7 @@ from specs.coverage import weigh
 PROJECT = Path(__file__).parents[2]
 
 # It is run on every commit by hand: whoever must wait for it stops running it.
-LIMIT_S = 5
+LIMIT_S = 60
 
 PAGE = (
     "* **QB-X-1** One | rule. *Source: ours.*\n"
