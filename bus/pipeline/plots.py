@@ -13,7 +13,13 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
+from matplotlib.ticker import (
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    PercentFormatter,
+)
 
 from bus.pipeline import svg
 from bus.pipeline.wording import count, duration, moment, short, size
@@ -238,6 +244,7 @@ def drops(rows: Sequence[Row], axis: TimeAxis) -> str:
             for at_us, height in heights.items():
                 below[at_us] = below.get(at_us, 0) + height
         axis.finish(axes)
+        axes.yaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda one, _: count(one)))
         axes.set_ylabel("messages")
         _legend(axes)
@@ -357,11 +364,14 @@ def _durations(axis: Axis) -> None:
 
 
 def _legend(axes: Axes) -> None:
-    """Above the figure, where long names cost no width."""
+    """Draw the legend above the figure, in as many columns as its width allows."""
     narrow = svg.is_narrow(axes)
     style: Row = {"handlelength": 2.4 if narrow else 3.2, "columnspacing": 1.6}
     if narrow:
         style |= {"fontsize": 8.5, "columnspacing": 1.0}
-    svg.figure_of(axes).legend(
-        loc="outside upper left", ncols=2 if narrow else 3, **style
-    )
+    figure = svg.figure_of(axes)
+    for columns in range(2 if narrow else 3, 0, -1):
+        legend = figure.legend(loc="outside upper left", ncols=columns, **style)
+        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()

@@ -111,13 +111,19 @@ def _about(folder: OutFolder, journals: Sequence[Row]) -> Row:
         "programs": distinct(Path(row.get("program") or "").name for row in journals),
         "machines": distinct(row.get("machine") for row in journals),
         "processes": distinct(map(process_name, journals)),
-        "command": run.get("command"),
+        "command": _as_typed(run.get("command") or ""),
         "judged": run.get("started"),
         "versions": ", ".join(f"{name} {it}" for name, it in versions if it),
         "Spark on": run.get("master"),
         "settings": ", ".join(f"{name}={value}" for name, value in settings),
     }
     return {name: printable(fact) for name, fact in facts.items() if fact}
+
+
+def _as_typed(command: str) -> str:
+    """Return a command with its program's name in the place of its path."""
+    program, space, rest = command.partition(" ")
+    return Path(program).name + space + rest
 
 
 def process_name(journal: Row) -> str:

@@ -19,6 +19,7 @@ from rich.text import Text
 HERE = Path(__file__).parent
 COLUMNS, LINES = 100, 46
 LIMIT_S = 180
+HOME = "/home/you"  # in the place of the temporary folder
 
 # Rich's own template fetches its font from the web; a monospaced one is there already.
 TEMPLATE = """\
@@ -94,7 +95,7 @@ def main() -> None:
         out = Path(folder, "bus-demo")
         bus = Path(sys.executable).with_name("bus")
         screen = run_in_terminal(f"cd {folder} && {bus} demo")
-        draw_terminal(screen, HERE / "demo.svg")
+        draw_terminal(screen.replace(folder, HOME), HERE / "demo.svg")
         photograph(out / "report.html", HERE / "report.png")
 
 

@@ -283,7 +283,7 @@ def test_a_violation_is_a_mark_where_its_journal_has_a_clock(tmp_path: Path) -> 
 
 def test_what_the_report_is_about_is_told(tmp_path: Path) -> None:
     about = {
-        "command": "bus pipeline all --journals x",
+        "command": "/opt/env/bin/bus pipeline all --journals x",
         "started": "2026-01-01",
         "master": "spark://far:7077",
         "settings": {"spark.a": "<b>"},
