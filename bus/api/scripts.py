@@ -33,6 +33,7 @@ __all__ = ["Scripts"]
 _REMEDIES: Final = {
     "call": "Task.command(on_response=)",
     "listen": "Task.subscribe, whose callback gets the notifications",
+    "wait for a subscription": "subscribe without wait=True",
     "wait_for": "Task.watch, whose callback is told when the name appears",
 }
 

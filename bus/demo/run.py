@@ -106,18 +106,18 @@ def _demo_bus(journal: Journal) -> Iterator[Bus]:
                 " wait for it, or set BUS_RUN_DIR to another directory"
             ) from None
         if isinstance(error, (ValueError, OSError)):
-            fact = _fact(error)
-            msg = f"cannot open bus {BUS!r}: {fact}; name another by BUS_RUN_DIR"
-            raise DemoError(msg) from None
+            raise DemoError(f"cannot open bus {BUS!r}: {_fact(error)}") from None
         raise
     with bus:
         yield bus
 
 
 def _fact(error: ValueError | OSError) -> str:
-    if isinstance(error, OSError) and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
+    if not isinstance(error, OSError):
+        return str(error)
+    if error.filename:
+        return f"{error.filename}: {error.strerror}; name another by BUS_RUN_DIR"
+    return str(error.strerror)  # by `RunDirectory`, with the remedy
 
 
 def _discard(journal: Journal) -> None:

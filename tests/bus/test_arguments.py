@@ -215,7 +215,7 @@ def test_only_its_own_thread_serves_a_thread(bus: Bus) -> None:
     thread = bus.thread()
     task = bus.register("task", thread=thread, on_command=ok)
     for act in (thread.poll, thread.run, task.receive):
-        with pytest.raises(RuntimeError, match="not in thread"):
+        with pytest.raises(RuntimeError, match="only the thread that serves"):
             act()
     mine = bus.register("mine", thread=bus.here(), on_command=ok)
     with pytest.raises(RuntimeError, match="its commands go to a callback"):

@@ -297,8 +297,9 @@ def test_where_no_run_directory_can_be_made_the_setting_is_named(
 
     assert (ran.exit_code, ran.stderr) == (
         4,
-        f"bus: cannot open bus 'demo': {place}: No such file or directory; name"
-        " another by BUS_RUN_DIR\n",
+        f"bus: cannot open bus 'demo': cannot make the run directory {place} of"
+        " bus 'demo': No such file or directory; set BUS_RUN_DIR, or"
+        " BusConfig(run_directory=...), to a folder that can be written\n",
     )
 
 

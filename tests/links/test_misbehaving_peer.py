@@ -45,7 +45,7 @@ ROWS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "socket file": (
         "test_a_directory_that_others_may_write_to_is_refused",
-        "tests.links.test_real:test_sockets_are_named_after_bus_and_process_and_go_with_them",
+        "tests.links.test_real:test_sockets_are_named_after_bus_and_role_and_go_with_their_processes",
         "tests.links.test_real:test_another_user_is_kept_out",
         "tests.links.test_run_directory:test_one_that_others_can_enter_or_write_to_is_refused",
     ),
