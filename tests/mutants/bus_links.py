@@ -239,9 +239,9 @@ BUS_LINKS: tuple[Mutant, ...] = (
         ("BUS-DEREG-2",),
         (
             Edit(
-                "bus/core/process_manager.py",
-                "        if self.far.pop(number, None) is None:\n            return []\n        return self._presence(address, here=False)\n",
-                "        self.far.pop(number, None)\n        return []\n",
+                "bus/core/far_tasks.py",
+                "            if action.watch not in untold\n        ]\n\n    def lost(",
+                "            if False\n        ]\n\n    def lost(",
             ),
         ),
     ),

@@ -192,8 +192,8 @@ BUS_NAMES: tuple[Mutant, ...] = (
             ),
             Edit(
                 "bus/core/listening.py",
-                "        if peer is None or not peer.rights.may_hear(task.name):\n            return\n",
-                "        if peer is None:\n            return\n",
+                "        if peer is not None and not peer.rights.may_hear(task.name):\n",
+                "        if False:\n",
             ),
             Edit(
                 "bus/core/listening.py",

@@ -503,8 +503,8 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/thread_manager.py",
-                "            and not self.waiting\n",
-                "",
+                "            and not self.inbox.items\n            and not self.waiting\n",
+                "            and not self.inbox.items\n",
             ),
         ),
     ),
