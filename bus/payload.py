@@ -190,7 +190,10 @@ def _text(value: str, path: _Path) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        fact = f"str holds a lone surrogate: at {error.start}"
+        fact = (
+            f"str holds a lone surrogate: at {error.start}; send it as bytes, "
+            "value.encode(errors='surrogatepass')"
+        )
         raise PayloadError(_words(path), fact) from None
     return text
 

@@ -82,6 +82,10 @@ TlsContext = ssl.SSLContext
 TlsSocket = ssl.SSLSocket
 TlsError = ssl.SSLError
 refuse_green_threads()  # they take `epoll` away
+if not hasattr(select, "epoll"):
+    raise ImportError(
+        "a bus and queuebroker.sockets need Linux: there is no epoll here"
+    )
 Poller = select.epoll
 Process = subprocess.Popen
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING, Final
 
@@ -55,7 +56,7 @@ def open_bus(
         VersionMismatchError: the master speaks no version of the protocol that this
           process does.
         MachineNameConflictError: another machine has that name (BUS-DISC-8).
-        OSError: there can be no run directory.
+        OSError: there can be no run directory, or no descriptor is left.
     """
     check_bus_name(name)
     check_instance("role", role, Role)
@@ -79,6 +80,15 @@ def open_bus(
     call_at_exit(bus.close)
     try:
         bus._join()
+    except OSError as error:
+        bus.close()
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        raise OSError(
+            error.errno,
+            f"cannot open bus {name!r}: {error.strerror}; let this process open more"
+            " files (ulimit -n), or close some",
+        ) from error
     except BaseException:
         bus.close()
         raise

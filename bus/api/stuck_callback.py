@@ -59,11 +59,20 @@ def _place(ident: int | None) -> tuple[str, str]:
     frame: FrameType | None = sys._current_frames().get(ident or 0)
     if frame is None:
         return "a callback", ""
-    code = frame.f_code
-    stands = f"; it stands at {code.co_filename}:{frame.f_lineno} in {code.co_qualname}"
+    innermost = frame
+    stands = f"; it stands at {_line(innermost)}"
     while frame is not None:
         caller = frame.f_back
         if caller is not None and caller.f_globals.get("__name__") in _CALLERS:
+            if frame is not innermost:
+                stands = (
+                    f"; it stands at {_line(frame)}, in a call to {_line(innermost)}"
+                )
             return frame.f_code.co_qualname, stands
         frame = caller
     return "a callback", stands
+
+
+def _line(frame: FrameType) -> str:
+    code = frame.f_code
+    return f"{code.co_filename}:{frame.f_lineno} in {code.co_qualname}"

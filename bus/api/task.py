@@ -22,6 +22,7 @@ from bus.api.arguments import (
 from bus.api.awaited import AwaitedAnswer, AwaitedWord
 from bus.api.questions import Question
 from bus.api.subscription import Subscription, Watch
+from bus.api.unanswered import why_unread
 from bus.errors import (
     BusFullError,
     CommandTimeoutError,
@@ -435,6 +436,9 @@ class Task:
         assert question is not None
         error = question.time_is_up()
         assert error is not None
+        if isinstance(error, CommandTimeoutError) and not error.why:
+            why = why_unread(self._entry)
+            raise CommandTimeoutError(error.name, error.timeout_s, why)
         raise error
 
     def respond(

@@ -1,4 +1,7 @@
-"""`why_unanswered`: why a command has no answer yet, as far as this process sees it."""
+"""`why_unanswered`, `why_unread`: why a caller has no answer yet.
+
+As far as this process sees it.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 from queuebroker import _sync
 
 if TYPE_CHECKING:
+    from bus.core.routing_table import Entry
     from bus.message import Incoming
     from bus.threads.thread_manager import ThreadManager
 
-__all__ = ["why_unanswered"]
+__all__ = ["why_unanswered", "why_unread"]
 
 _BUSY_S: Final = 0.05  # for so long a callback may run that is not worth mentioning
 
@@ -42,3 +46,15 @@ def why_unanswered(message: Incoming) -> str:
     if not entry.box.client.has_callback:
         return "it has no callback; register it with on_command="
     return ""
+
+
+def why_unread(asker: Entry) -> str:
+    """Return why a task cannot read its answer, and the remedy; empty if it can."""
+    place: ThreadManager | None = asker.place
+    if place is None or place.driving.locked():
+        return ""
+    return (
+        f"an answer to task {asker.name!r} is read in its thread {place.name!r}, which"
+        " is not being served; call run() or poll() there, or register the task with"
+        " thread=bus.thread()"
+    )

@@ -94,7 +94,9 @@ def _heard(subscription: Mapping[str, Any]) -> str:
     # A process of an earlier version does not tell what it has missed.
     missed = subscription.get("missed", 0)
     dropped = books["dropped"] + books["turned_away"] + missed
-    return f"hears {subscription['to']}" + (f" ({dropped} dropped)" if dropped else "")
+    counts = {"unread": books["unread"], "dropped": dropped}
+    parts = [f"{count} {kind}" for kind, count in counts.items() if count]
+    return f"hears {subscription['to']}" + (f" ({', '.join(parts)})" if parts else "")
 
 
 @click.command("list")

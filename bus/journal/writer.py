@@ -241,6 +241,8 @@ class Journal:
                 f"make room for 2 segments of {room:,} bytes, or give Journal"
                 " a smaller segment_bytes= or another directory"
             )
+        elif error.errno in (errno.EMFILE, errno.ENFILE):
+            remedy = "let this process open more files (ulimit -n)"
         elif error.errno == errno.EAGAIN:
             remedy = "let this process start one more thread"
         where = f" ({error.filename})" if error.filename else ""

@@ -161,6 +161,7 @@ class SocketQueueBroker:
                 socket = _net.listen_tcp(address.host, address.port, backlog=backlog)
         except OSError as error:
             if not _net.is_in_use(error):
+                error.filename = error.filename or str(address)
                 raise
             msg = f"cannot listen at {address}: the address is in use"
             raise BrokerNameInUseError(msg) from None

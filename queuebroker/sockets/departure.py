@@ -49,7 +49,6 @@ _NOBODY: Final = frozenset(
 )
 # The errors of a connection that the other side has ended.
 _ENDED: Final = frozenset((errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED))
-_DENIED: Final = (errno.EACCES, errno.EPERM)
 # The kernel has no room for one more connect: how long until it is asked again.
 RETRY_S: Final = 0.002
 
@@ -285,7 +284,8 @@ class Departure:
     def _fail(self, error: OSError) -> None:
         """Tell an address where nobody listens from an error of this process.
 
-        The latter is raised as it is: it says nothing of who may listen there.
+        The latter is raised as it is, with the address added: it does not tell
+        whether a broker listens there.
         """
         if _net.is_no_tls(error):
             self._fail_at_stranger(error)
@@ -302,18 +302,16 @@ class Departure:
             self.cause, reason = error, Reason.UNKNOWN_BROKER
         elif error.errno in _ENDED:
             self.cause = error
-        elif error.errno in _DENIED:
-            address = str(self._address)
-            self.error = PermissionError(error.errno, error.strerror, address)
         else:
+            error.filename = error.filename or str(self._address)
             self.error = error
         self._withdraw(reason)
 
     def _fail_at_stranger(self, error: Exception) -> None:
         """End the call: what listens there speaks another protocol."""
         self.error = ProtocolError(
-            f"cannot connect to {self._address}: something answers there, but no"
-            f" broker: {error}"
+            f"cannot connect to {str(self._address)!r}: something answers there, but"
+            f" no broker: {error}"
         )
         self.error.__cause__ = error
         self._withdraw(Reason.BROKER_CLOSED)

@@ -441,4 +441,4 @@ class Arrival:
 def refused(reason: Refusal, text: str, address: str) -> NotAdmittedError:
     """Return the exception for a peer that was not admitted."""
     why = text or reason.name.lower().replace("_", " ")
-    return NotAdmittedError(f"cannot connect to {address}: not admitted: {why}")
+    return NotAdmittedError(f"cannot connect to {address!r}: not admitted: {why}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -119,7 +120,10 @@ def test_a_callback_that_keeps_a_thread_from_ending_is_named(
         "bus 'bus1' waits for thread 'holder' to end: Holder._hold of task 'holder'"
         " has not returned for"
     )
-    assert "threading.py:" in said  # it stands in the wait of an `Event`
+    # Its own line first, then that of the innermost call, the wait of an `Event`.
+    assert re.search(
+        r"at \S+\.py:\d+ in Holder\._hold, in a call to \S+threading", said
+    )
 
 
 @clause("BUS-DEREG-12")
@@ -183,6 +187,29 @@ def test_a_call_to_a_task_whose_thread_does_not_serve_names_the_remedy(
         error = threads.start(partial(bus.call, "task", timeout=0.01)).error()
 
     assert "its thread 'mine' is not being served; call run() or poll()" in str(error)
+
+
+@clause("BUS-FLOW-5")
+def test_a_call_of_a_task_whose_own_thread_does_not_serve_names_the_remedy(
+    bus: Bus,
+) -> None:
+    """The answer arrives, in a thread that does not read it."""
+    answered = Event()
+
+    def answer(_: object) -> None:
+        answered.set()
+
+    bus.register("task", thread=bus.thread(), on_command=answer)
+    asker = bus.register("asker", thread=bus.here("mine"))
+    with Threads() as threads:
+        error = threads.start(partial(asker.call, "task", timeout=0.2)).error()
+
+    assert answered.is_set()
+    assert str(error) == (
+        "no answer from 'task': waited for 0.2 s: an answer to task 'asker' is read in"
+        " its thread 'mine', which is not being served; call run() or poll() there, or"
+        " register the task with thread=bus.thread()"
+    )
 
 
 @clause("BUS-FLOW-5")

@@ -260,6 +260,10 @@ AS_BYTES = "; send its bytes, memoryview(value), with its shape and item type be
 FAR = " is outside -2**63 to 2**64 - 1: it has {} bits; send it as a str, or as bytes"
 COPY = "; send bytes(view)"
 PAIRS = "; convert it, or send pairs"
+SURROGATE = (
+    "str holds a lone surrogate: at {}; send it as bytes,"
+    " value.encode(errors='surrogatepass')"
+)
 STRIDED = "; send its bytes, value.tobytes(), with its shape and item type beside"
 
 
@@ -283,8 +287,8 @@ STRIDED = "; send its bytes, value.tobytes(), with its shape and item type besid
         (-(2**63) - 1, "payload: int" + FAR.format(64)),
         (10**9999, "payload: int" + FAR.format(33216)),
         (Whole(2**64), "payload: int" + FAR.format(65)),
-        ({"a": ["ok", "x\udc80"]}, "payload['a'][1]: str holds a lone surrogate: at 1"),
-        ({"\ud800": 1}, "payload['\\ud800']: str holds a lone surrogate: at 0"),
+        ({"a": ["ok", "x\udc80"]}, "payload['a'][1]: " + SURROGATE.format(1)),
+        ({"\ud800": 1}, "payload['\\ud800']: " + SURROGATE.format(0)),
         ({1: 2}, "payload: keys must be str, got int" + PAIRS),
         ([{b"k": 2}], "payload[0]: keys must be str, got bytes" + PAIRS),
         ({None: 2}, "payload: keys must be str, got NoneType" + PAIRS),

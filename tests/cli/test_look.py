@@ -62,9 +62,11 @@ def test_a_tree_shows_what_was_lost_on_the_way_to_others() -> None:
         (0, {}, "hears s/*"),
         (2, {}, "hears s/* (2 dropped)"),
         (2, {"dropped": 3, "turned_away": 4}, "hears s/* (9 dropped)"),
+        (0, {"unread": 5}, "hears s/* (5 unread)"),
+        (1, {"unread": 5}, "hears s/* (5 unread, 1 dropped)"),
     ],
 )
-def test_a_tree_shows_what_a_task_did_not_hear(
+def test_a_tree_shows_what_a_task_has_not_read_or_not_received(
     missed: int, drops: dict[str, int], words: str
 ) -> None:
     """Also what was dropped in the process of its notifier, as a gap has told."""

@@ -116,7 +116,8 @@ def test_what_cannot_be_sent_is_one_line(name: str) -> None:
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        "bus: cannot send payload: str holds a lone surrogate: at 0\n"
+        "bus: cannot send payload: str holds a lone surrogate: at 0; send it as bytes,"
+        " value.encode(errors='surrogatepass')\n"
     )
 
 

@@ -287,6 +287,25 @@ def test_a_kernel_limit_on_file_size_is_an_error_at_opening(tmp_path: Path) -> N
     )
 
 
+def test_a_process_without_descriptors_is_told_to_open_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said to choose another folder, which mends nothing."""
+
+    def none_left(_file: int, _offset: int, _length: int) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr("os.posix_fallocate", none_left)
+
+    with pytest.raises(OSError, match="Too many open files") as failed:
+        Journal(tmp_path)
+
+    assert failed.value.strerror == (
+        f"cannot record in '{tmp_path}': Too many open files; let this process open"
+        " more files (ulimit -n)"
+    )
+
+
 def test_a_folder_that_cannot_be_is_named_with_the_setting(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -489,9 +490,14 @@ def test_who_fails_to_open_a_bus_leaves_nothing(
             "thread": (Lines, "_help"),
         }[at]
         patch.setattr(where, what, fails)
-        with pytest.raises(OSError, match="Too many open files"):
+        with pytest.raises(OSError, match="Too many open files") as caught:
             open_bus()
 
+    assert caught.value.errno == errno.EMFILE
+    assert caught.value.strerror == (
+        "cannot open bus 'bus1': Too many open files; let this process open more files"
+        " (ulimit -n), or close some"
+    )
     assert {*names(own_run_directory / "bus1")} <= {"lock"}
     with open_bus(role=Role.MASTER) as bus:
         assert comm_of(bus).remote.stands

@@ -76,3 +76,17 @@ def test_an_import_in_a_patched_process_says_what_is_not_supported() -> None:
         " threading, select in this process, and both need the threads and sockets of"
         " the system; use them in a process that gevent has not patched"
     )
+
+
+def test_an_import_where_there_is_no_epoll_says_that_it_needs_linux() -> None:
+    """Without it, too, it said that it cannot import the name `open_bus`."""
+    exit_code, _, complaints = run("""
+        import select
+        del select.epoll
+        from bus import open_bus
+    """)
+
+    assert exit_code == 1
+    assert complaints.splitlines()[-1] == (
+        "ImportError: a bus and queuebroker.sockets need Linux: there is no epoll here"
+    )

@@ -88,6 +88,7 @@ def test_an_error_of_this_machine_is_raised_as_it_is(
     with pytest.raises(OSError, match="Errno") as caught:
         guest.connect(address, PORT, required=required)
     assert errno.errorcode[caught.value.errno or 0] == name
+    assert str(caught.value).endswith(f": {address!r}")
     assert not isinstance(caught.value, UnknownBrokerError)
 
 
@@ -131,8 +132,13 @@ def test_a_host_that_does_not_resolve_is_told_as_the_system_does(
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    with pytest.raises(socket.gaierror, match="not known"):
+    with pytest.raises(socket.gaierror, match=r"not known: 'tcp://nobody\.invalid:1'"):
         guest.connect("tcp://nobody.invalid:1", PORT)
+
+
+def test_an_address_that_cannot_be_listened_at_is_named() -> None:
+    with pytest.raises(OSError, match=r": 'tcp://192\.0\.2\.1:1'$"):
+        SocketQueueBroker("host", listen="tcp://192.0.2.1:1")
 
 
 @pytest.mark.parametrize("host", [".x", "a..b", "x" * 64])
@@ -159,7 +165,9 @@ def test_what_answers_there_may_be_no_broker(scheme: str) -> None:
             made.sendall(b"220 mail.example\r\n")
             error = connecting.error()
     assert isinstance(error, ProtocolError)
-    assert f"connect to {address}: something answers there, but no broker" in str(error)
+    assert f"connect to {address!r}: something answers there, but no broker" in str(
+        error
+    )
     assert error.__cause__ is not None
 
 
