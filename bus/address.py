@@ -38,12 +38,12 @@ _MODULE: Final = r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}"
 _MODULE_WITH_STARS: Final = r"[A-Za-z0-9_*][A-Za-z0-9_*./-]{0,127}"
 _BUS: Final = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,31}"
 
-# The same for people.
+# The same patterns in words.
 _IN_WORDS: Final = {
-    _MACHINE: "use letters, digits and . - only, 63 at most, no . or - in front",
-    _MODULE: "use letters, digits and _ . / - only, 128 at most, no . / - in front",
-    _MODULE_WITH_STARS: "use letters, digits and _ * . / - only, 128 at most",
-    _BUS: "use letters, digits and _ - only, 32 at most, no - in front",
+    _MACHINE: "use at most 63 letters, digits, . and -; begin with no . or -",
+    _MODULE: "use at most 128 letters, digits, _ . / and -; begin with no . / or -",
+    _MODULE_WITH_STARS: "use at most 128 letters, digits, _ * . / and -",
+    _BUS: "use at most 32 letters, digits, _ and -; begin with no -",
 }
 
 # A program writes few addresses and sends to them often; one that makes up names, say
@@ -64,7 +64,7 @@ def check_machine_name(name: str) -> None:
 def check_module_name(name: str, *, stars: bool = False, what: str = "module") -> None:
     """Raise unless ``name`` is a legal name of a module (BUS-NAME-6).
 
-    what: of what it is the name, for the error: of a process by the same rule.
+    what: the kind of name, for the error; process names follow the same rule.
     stars: let ``*`` stand wherever ``_`` may, as in a pattern of names.
 
     Raises:
@@ -90,8 +90,8 @@ def check_bus_name(name: str) -> None:
 def fresh_name(prefix: str) -> str:
     """Return a name that no living process on this machine has chosen.
 
-    Not made of the process id: processes of two containers that share a run directory
-    may have the same id (BUS-ENT-16). 44 random bits follow the prefix.
+    44 random bits follow the prefix. It does not contain the process id: processes of
+    two containers that share a run directory may have the same id (BUS-ENT-16).
     """
     return f"{prefix}{int.from_bytes(os.urandom(6)) >> 4:011x}"
 

@@ -1,9 +1,9 @@
-"""`call_at_exit`: close at the end of a process what its program has left open.
+"""`call_at_exit`: close the buses and journals that a program has left open.
 
 The last registered function runs first, as in `atexit`, so that a bus is closed before
-the journal that records it. Python has joined the program's own threads by then, but
-for daemons; so the threads of a bus are daemons, or the end would wait for them, and
-they for the end.
+the journal that records it. By then Python has joined all non-daemon threads. So the
+threads of a bus are daemons: otherwise Python would wait for them, and they for the
+close.
 
 A child that `multiprocessing` has started by a fork ends without `atexit`: the
 finalizers of that module stand in for it there.
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["call_at_exit", "do_not_call_at_exit"]
 
-# What a child of `multiprocessing` calls: in which process, and its finalizer.
+# Function -> the process that registered it, and its `multiprocessing` finalizer.
 _finalizers: dict[Callable[[], object], tuple[int, Callable[[], object]]] = {}
-_PRIORITY = 0  # any number: one without is not called in a child
+_PRIORITY = 0  # any number: without one, a child does not call it
 
 
 def call_at_exit(function: Callable[[], object]) -> None:
-    """Call a function when this process ends in order, before what was registered."""
+    """Call a function when this process ends in order, before earlier ones."""
     atexit.register(function)
     process = sys.modules.get("multiprocessing.process")
     util = sys.modules.get("multiprocessing.util")
@@ -40,5 +40,5 @@ def do_not_call_at_exit(function: Callable[[], object]) -> None:
     """Take back `call_at_exit`; does nothing for a function that is not registered."""
     atexit.unregister(function)
     pid, cancel = _finalizers.pop(function, (0, int))
-    if pid == os.getpid():  # a child has none of its parent's
+    if pid == os.getpid():  # a child has none of its parent's finalizers
         cancel()

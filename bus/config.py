@@ -66,7 +66,7 @@ def _within(_: BusConfig, field: attrs.Attribute[Any], value: Any) -> None:
     least, most = field.metadata["least"], field.metadata["most"]
     if not whole and value > sys.float_info.max and value != math.inf:
         raise ValueError(f"{field.name} must be a float, or math.inf for ever")
-    if not value >= least:  # NaN is not either
+    if not value >= least:  # false for NaN, too
         raise ValueError(f"{field.name} must be >= {least}, got {value}")
     if value > most:
         raise ValueError(f"{field.name} must be <= {most}, got {value}")
@@ -178,7 +178,7 @@ class BusConfig:
     stuck_callback_s: float = _period(
         5.0,
         "BUS-DEREG-12",
-        "How long a callback may hold up the end of its thread unnamed.",
+        "How long a callback may delay the end of its thread before the log names it.",
     )
 
     # Memory.

@@ -158,7 +158,7 @@ class AlreadyAnsweredError(BusError):
     def __init__(self, name: str) -> None:
         super().__init__(
             f"cannot respond: the message was answered before: by {name!r}; "
-            f"where the callback answers by itself let it return NOREPLY"
+            f"if the callback calls respond itself, let it return NOREPLY"
         )
         self.name: str = name
 
@@ -283,7 +283,7 @@ class UnresolvedError(BusError):
 
     name: the addressee, as it was written.
     waited_s: how long the message waited, in seconds.
-    elsewhere: whether the name is one of another machine.
+    elsewhere: whether the name belongs to another machine.
     """
 
     def __init__(self, name: str, waited_s: float, *, elsewhere: bool = False) -> None:
@@ -406,8 +406,8 @@ class CommandTimeoutError(BusError, TimeoutError):
 
     name: the addressee.
     timeout_s: how long the caller waited, in seconds.
-    why: the cause and its remedy, if the addressee is in this process and that can be
-      seen; else empty.
+    why: the cause and its remedy, if the addressee is in this process and the cause is
+      visible; else empty.
     """
 
     def __init__(self, name: str, timeout_s: float, why: str = "") -> None:

@@ -106,7 +106,7 @@ class Inspector:
             self._thread.start()
         except RuntimeError:  # the system has no thread left
             self._thread = None
-            # Nobody else lets the task leave, which a close would wait for.
+            # Deregister the task here: a close would wait for it for ever.
             self._manager.stop(_sync.monotonic())
             self._serve()
             raise

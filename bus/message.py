@@ -2,7 +2,7 @@
 
 A message is made once for each addressee, by its sender, and is itself what the
 addressee's callback gets. Fields that begin with an underscore belong to the bus; the
-rest is the user's to read.
+user may read the rest.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Incoming(msgspec.Struct, eq=False):
     """A command or a notification, as its callback gets it (BUS-MSG-3).
 
     kind: `Kind.COMMAND` or `Kind.NOTIFICATION`.
-    payload: what was sent: lists arrive as tuples, maps as dicts. A dict is the
-      receiver's own; to change it changes nothing for the sender or other receivers.
+    payload: the payload that was sent: lists arrive as tuples, maps as dicts. A dict is
+      the receiver's own; a change of it does not affect the sender or other receivers.
     reference: what the receiver gave along with its callback.
     gap: how many notifications were dropped between the last one and this (BUS-FLOW-3).
     subscriptions: those that this notification answers to, in the order they were made

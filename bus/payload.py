@@ -1,12 +1,12 @@
 """What a message can carry: copied at the sender, the same types at every distance.
 
-`freeze` is the one gate (BUS-MSG-16): what it returns the sender cannot change, and it
-is what `decode` makes of its encoding anywhere else. So nothing behind the gate asks
-for types again. It knows no message and no bus; limits and encoders come in as
+`freeze` is the one gate (BUS-MSG-16): the sender cannot change the payload that it
+returns, and `decode` returns an equal one anywhere else. So no code behind the gate
+checks types again. It depends on no message and no bus; limits and encoders are
 arguments.
 
-A receiver may change the dicts of its payload. So each receiver has its own: the only
-one gets what `freeze` or `decode` has made, each of several an `own_copy`.
+A receiver may change the dicts of its payload. So each receiver has its own: a single
+one gets the result of `freeze` or `decode`, each of several an `own_copy`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
     "size_of",
 ]
 
-# What may be sent, and what is received: there tuples and dicts only.
+# The types that may be sent; a receiver gets only tuples and dicts of the containers.
 Payload: TypeAlias = (
     bool | int | float | str | bytes | Sequence["Payload"] | Mapping[str, "Payload"]
 ) | None
@@ -70,7 +70,7 @@ _ROOT: Final[_Path] = ()
 
 
 def freeze(payload: Any, encoders: Encoders = _NO_ENCODERS) -> Payload:
-    """Return what the receiver of ``payload`` gets, whatever its sender changes later.
+    """Return the payload for the receiver; later changes by the sender have no effect.
 
     Bytes, numbers and text are returned as they are; lists and tuples as tuples, string
     keyed maps as new dicts, `bytearray` and `memoryview` as bytes. A tuple that holds
@@ -141,7 +141,7 @@ def _frozen(value: Any, path: _Path, depth: int, encoders: Encoders) -> Payload:
 
 
 def _remedy(value: Any) -> str:
-    """Say how what is in a value of an unknown type can be sent."""
+    """Return how to send the content of a value of an unknown type."""
     try:
         with memoryview(value) as view:
             scalar, contiguous = view.ndim == 0, view.c_contiguous
@@ -150,8 +150,8 @@ def _remedy(value: Any) -> str:
     if scalar:
         return "send the Python number: value.item()"
     if contiguous:
-        return "send its bytes, memoryview(value), with its shape and item type beside"
-    return "send its bytes, value.tobytes(), with its shape and item type beside"
+        return "send its bytes, memoryview(value), together with shape and item type"
+    return "send its bytes, value.tobytes(), together with shape and item type"
 
 
 def _encoded(value: Any, path: _Path, encoders: Encoders) -> Any:
@@ -256,9 +256,9 @@ def _frozen_map(
 
 
 def own_copy(frozen: Payload) -> Payload:
-    """Return a frozen payload for one more receiver: its dicts are no one else's.
+    """Return a frozen payload for one more receiver, with its own dicts.
 
-    What holds no dict is returned as it is: it cannot be changed.
+    A payload without a dict is returned as it is, since it cannot change.
     """
     kind = type(frozen)
     if kind is dict:
@@ -361,7 +361,7 @@ def decode(data: bytes | memoryview) -> Payload:
 
 
 def _sealed(value: Any, depth: int) -> Payload:
-    """Make tuples of what was decoded; refuse what `freeze` would never have made."""
+    """Turn decoded lists into tuples; refuse a value that `freeze` never makes."""
     kind = type(value)
     if kind in _PLAIN:
         return value  # type: ignore[no-any-return]  # one of the plain types

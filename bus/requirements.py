@@ -1,7 +1,7 @@
-"""Whether the packages that this one needs are installed, in versions that will do.
+"""Whether the packages that this one needs are installed in fitting versions.
 
-The metadata of the distribution is the only list of versions. Where there is none, as
-in a zip file that was sent to a cluster, nothing is said against any version.
+The metadata of the distribution is the only list of versions. Without metadata, as in a
+zip file that was sent to a cluster, every version passes.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _EXTRA: Final = re.compile(r"extra\s*==\s*['\"]([\w.-]+)['\"]")
 class Requirement:
     """One package.
 
-    needed: as the metadata has it, such as ``>=2.2,<3``; "" for any version.
+    needed: as in the metadata, such as ``>=2.2,<3``; "" for any version.
     found: the installed version, None if none is.
-    extra: which extra asks for it, "" if every bus does.
+    extra: the extra that needs it, "" if every bus does.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Requirement:
 
     @property
     def fits(self) -> bool:
-        """Whether a version is installed, and one that will do."""
+        """Whether a fitting version is installed."""
         return self.found is not None and all(
             _holds(self.found, operator, bound)
             for operator, bound in _CLAUSE.findall(self.needed)
@@ -48,19 +48,19 @@ class Requirement:
 
     @property
     def remedy(self) -> str:
-        """The command that installs a version that will do."""
+        """The command that installs a fitting version."""
         if self.extra:
             return f'pip install "{DISTRIBUTION}[{self.extra}]"'
         return f'pip install "{self.name}{self.needed}"'
 
     def __str__(self) -> str:
-        """Say what is found and what is needed."""
+        """Return the versions found and needed."""
         found = "none" if self.found is None else self.found
         return f"{self.name} {found} found, {self.needed or 'any version'} needed"
 
 
 def requirements(*extras: str) -> list[Requirement]:
-    """Return what every bus needs, then what some extras need."""
+    """Return the packages that every bus needs, then those of some extras."""
     try:
         lines = importlib.metadata.requires(DISTRIBUTION) or []
     except importlib.metadata.PackageNotFoundError:
@@ -83,14 +83,14 @@ def requirements(*extras: str) -> list[Requirement]:
 
 
 def unfit(*extras: str) -> list[Requirement]:
-    """Return those that are installed in a version that will not do."""
+    """Return those that are installed in an unfit version."""
     return [each for each in requirements(*extras) if each.found and not each.fits]
 
 
 def explain(error: Exception) -> None:
-    """Raise ImportError if a package of another version is why an import failed.
+    """Raise ImportError if an unfit package version made an import fail.
 
-    error: what the import of one of our own modules raised.
+    error: the exception that the import of a module of this package raised.
     """
     if found := unfit():
         lines = "; ".join(f"{each}: {each.remedy}" for each in found)
@@ -98,7 +98,7 @@ def explain(error: Exception) -> None:
 
 
 def version_of_us() -> str | None:
-    """Return the version of the distribution, None where there is no metadata."""
+    """Return the version of the distribution, None without metadata."""
     return _found(DISTRIBUTION)
 
 
@@ -110,7 +110,7 @@ def _found(name: str) -> str | None:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The numbers at the start of a version; what follows them is not compared."""
+    """The numbers at the start of a version; the rest is not compared."""
     start = re.match(r"\d+(?:\.\d+)*", version)
     numbers = [int(each) for each in start[0].split(".")] if start else []
     while numbers and numbers[-1] == 0:

@@ -1,8 +1,8 @@
-"""`refuse_green_threads`: name what a monkey patch of gevent or eventlet breaks.
+"""`refuse_green_threads`: refuse a process that gevent or eventlet has patched.
 
-Both replace threads, sockets and polling by their own in the whole process. A thread
-that waits in a real `epoll`, or a lock that a real thread has to release, then stops
-every greenlet of the process for ever.
+Both replace threads, sockets and polling with their own in the whole process. A thread
+that waits in a real `epoll`, or for a lock that a real thread has to release, then
+blocks every greenlet of the process for ever.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 __all__ = ["refuse_green_threads"]
 
-# By library: the module that patches, its question, and the patches that matter.
+# By library: the module that patches, its query, and the patches that matter.
 _PATCHERS: Final = {
     "gevent": (
         *("gevent.monkey", "is_module_patched"),
@@ -29,10 +29,10 @@ def refuse_green_threads() -> None:
     """Raise if threads, sockets or polling of this process were replaced.
 
     Raises:
-        RuntimeError: by which library, and what to do.
+        RuntimeError: the text names the library and the remedy.
     """
     for library, (patcher, question, names) in _PATCHERS.items():
-        # Not imported: a process that has not loaded it is not patched by it.
+        # Do not import it: a library that is not loaded has patched nothing.
         is_patched = getattr(sys.modules.get(patcher), question, None)
         replaced = [name for name in names if is_patched and is_patched(name)]
         if replaced:

@@ -106,9 +106,9 @@ PATH_BYTES_MAX: Final = 107
 _PATIENCE: Final = struct.pack("@ll", 0, 2_000)
 _PATIENCE_MAX_S: Final = 12e-3
 _BELL: Final = os.EFD_CLOEXEC | os.EFD_NONBLOCK
-# The other side has ended the connection, in order or not.
+# The peer has ended the connection, in order or not.
 TLS_ENDED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
-# What OpenSSL says of an answer that is no TLS.
+# The reasons that OpenSSL gives for an answer that is not TLS.
 _NO_TLS: Final = (
     *("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"),
     *("HTTP_REQUEST", "UNKNOWN_PROTOCOL", "UNSUPPORTED_PROTOCOL"),
@@ -117,7 +117,7 @@ _CREDENTIALS: Final = struct.Struct("3i")
 _FDS: Final = array.array("i")
 # The largest number that the system takes for a timeout in milliseconds, or a backlog.
 _INT_MAX: Final = 2**31 - 1
-# The longest wait that `Poller.poll` can be asked for, in seconds.
+# The longest timeout that `Poller.poll` accepts, in seconds.
 POLL_S_MAX: Final = float(_INT_MAX // 1000)
 # What may wait for a reader on this machine, over TCP and over UNIX sockets. The kernel
 # sets aside twice what it is asked for, but no more than its administrator lets it
@@ -264,7 +264,7 @@ def dial_ipc(path: Path) -> Socket:
 
 
 def is_numeric(host: str) -> bool:
-    """Whether a host is given by its number, so that nobody need be asked for it."""
+    """Whether a host is numeric, so that it needs no name look-up."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with contextlib.suppress(OSError):
             socket.inet_pton(family, host.partition("%")[0])
@@ -273,10 +273,10 @@ def is_numeric(host: str) -> bool:
 
 
 def look_up(host: str, port: int) -> str:
-    """Return the number of a host; this may take as long as the network does.
+    """Return the numeric address of a host; may block as long as the network takes.
 
     Raises:
-        OSError: there is no such host.
+        OSError: the host name does not resolve.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     number: str = str(found[0][4][0])
@@ -305,7 +305,7 @@ def dial_tcp(host: str, port: int) -> Socket:
 
 
 def wait_to_read(descriptor: int, timeout_s: float) -> None:
-    """Wait until a descriptor is readable, or time is up; needs no other descriptor."""
+    """Wait until a descriptor is readable or the time is up; opens no descriptor."""
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     poller.poll(min(timeout_s * 1000, _INT_MAX))
@@ -586,7 +586,7 @@ def common_name(secured: TlsSocket) -> str | None:
 
 
 def is_no_tls(error: OSError) -> bool:
-    """Whether a handshake failed since the other side speaks something else."""
+    """Whether a handshake failed because the peer does not speak TLS."""
     return isinstance(error, ssl.SSLError) and error.reason in _NO_TLS
 
 

@@ -47,11 +47,11 @@ __all__ = [
 class WithLock:
     """A mutex that an interrupt cannot leave taken by ``with``, for CPython 3.14.
 
-    There the interpreter looks for signals when an ``__enter__`` that is written in C
-    has returned, before the ``with`` statement covers its body (CPython gh-148874): the
-    exception passes ``__exit__`` by. It does not look when a function in Python
-    returns, nor when an iterator in C has given its next item: `__enter__` is the one,
-    and takes the lock by the other. ``__exit__`` is the C lock's own.
+    There the interpreter checks for signals when an ``__enter__`` that is written in C
+    has returned, before the ``with`` statement covers its body (CPython gh-148874), so
+    the exception bypasses ``__exit__``. It does not check when a Python function
+    returns, nor when a C iterator has given its next item. So `__enter__` is a Python
+    function that takes the lock by such an iterator. ``__exit__`` is the C lock's own.
     """
 
     __slots__ = ("__exit__", "__weakref__", "_take", "acquire", "locked", "release")
@@ -67,7 +67,7 @@ class WithLock:
         self._take = iter(lock.acquire, None)
 
     def __enter__(self) -> bool:
-        # Neither a call nor a jump from where the lock is taken on.
+        # No call and no jump once the lock is taken.
         taken: bool
         for taken in self._take:
             return taken
@@ -75,7 +75,7 @@ class WithLock:
 
 
 class WithRLock(WithLock):
-    """The same of a lock that its owner may take again."""
+    """A `WithLock` that its owner may take again."""
 
     __slots__ = ("_is_owned",)
 
@@ -87,17 +87,17 @@ class WithRLock(WithLock):
 
 # The bare C lock: `with` on it cannot be torn by a signal, which a Python wrapper's
 # `__enter__` can (the interrupt strikes after the lock is taken, before it is known).
-# On 3.14 it can; 3.15 is mended.
+# On 3.14 a signal can tear the C lock's `with` as well; 3.15 has the fix.
 #
-# On 3.13 and 3.14 a `with` or a `try` does not cover the jump back of a loop if a
+# On 3.13 and 3.14 a `with` or a `try` does not cover the backward jump of a loop if a
 # condition decides on that jump (`while condition:`, or an `if` that ends the body),
-# and the interpreter looks for signals there. So where an interrupt must not pass a
-# lock or a handler by, the loop is in a function of its own, or its body ends with a
+# and the interpreter checks for signals there. So if an interrupt must not bypass a
+# lock or a handler, the loop is in a separate function, or its body ends with a
 # plain statement. tests/test_jumps.py finds such places.
 _TORN: Final = sys.version_info[:2] == (3, 14)
 Lock = cast("Any", WithLock) if _TORN else _thread.allocate_lock
 # The lock of a state that a signal handler may use: the handler runs in the thread that
-# it interrupts, perhaps while that thread holds the lock (QB-CONC-10). C code as well.
+# it interrupts, perhaps while that thread holds the lock (QB-CONC-10). Also C code.
 RLock = cast("type[_thread.RLock]", WithRLock) if _TORN else _thread.RLock
 Thread = threading.Thread
 get_ident = _thread.get_ident
@@ -116,14 +116,14 @@ WAIT_S_MAX = threading.TIMEOUT_MAX
 # put a thread to sleep and to wake it on another processor.
 GLANCE_S = 2e-5
 
-# How often the end of the program looks whom it waits for, in seconds.
+# Interval between two checks for threads that delay the end of the program, in seconds.
 EXIT_LOOK_S = 0.05
 
 
 def join(thread: threading.Thread, seconds: float) -> bool:
     """Wait for a thread; return whether it has ended.
 
-    A seam of the explorer's, for which a task that waits in vain has no second chance.
+    The explorer replaces it: there a task whose wait can never end is a deadlock.
     """
     thread.join(seconds)
     return not thread.is_alive()
@@ -132,7 +132,7 @@ def join(thread: threading.Thread, seconds: float) -> bool:
 def at_exit_of_main(look: Callable[[float], bool]) -> None:
     """Call ``look(waited_s)`` while the end of the program waits for other threads.
 
-    Every `EXIT_LOOK_S` seconds, in a daemon thread, until it returns false.
+    A daemon thread calls it every `EXIT_LOOK_S` seconds, until it returns false.
     """
 
     def watch() -> None:
@@ -157,7 +157,7 @@ def may_be_struck() -> bool:
 
 def owns(lock: _thread.RLock) -> bool:
     """Whether the calling thread holds ``lock``, which only that thread can change."""
-    # As `Condition` asks. A lock that a user gave to a buffer may not know.
+    # As `Condition` does. A user's own lock for a buffer may lack this method.
     owned: Callable[[], bool] | None = getattr(lock, "_is_owned", None)
     return owned is not None and owned()
 
@@ -185,8 +185,8 @@ def park(
 
     ``predicate`` says what the caller sleeps for. It is not called here: it is what
     the explorer evaluates when everybody sleeps, without any lock, so it must only
-    read. ``deadline`` is a point on `monotonic` in seconds, None for never; however
-    far away, since the wait is made in slices of what the platform takes.
+    read. ``deadline`` is a point on `monotonic` in seconds, None for never. It may be
+    any distance away, since the wait is made in slices that the platform accepts.
 
     True when woken (the lock is taken again), False when the deadline passed first.
     """

@@ -133,8 +133,8 @@ def positive(what: str, value: object, most: int | None = None) -> int:
 def seconds(what: str, value: object) -> float:
     """Return a number of seconds that is a setting: at least 0, infinity included.
 
-    An int above all floats is refused: the next sum with
-    it would raise an error far from here.
+    An int above all floats is refused: the next sum with it would raise an error far
+    from here.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise wrong_type(what, "a number of seconds", value)

@@ -163,8 +163,8 @@ class Broker:
         """Wait for an accept at the named broker and port; return this side's end.
 
         If no live broker has that name, it returns None at once, whatever the timeout.
-        Give ``required=True`` where the result is used: it raises `UnknownBrokerError`
-        instead, and the type has no None in it.
+        Give ``required=True`` where the result is used: the call then raises
+        `UnknownBrokerError` instead, and its type excludes None.
 
         Raises:
             UnknownBrokerError: instead of returning None, with ``required``.
@@ -232,7 +232,7 @@ class Broker:
             self._open = False
             return
         if _sync.owns(self.manager.lock):
-            self._open = False  # at once; the rest when the interrupted call ends
+            self._open = False  # the interrupted call does the rest when it ends
         self.manager.leave(self.close_locked)
 
     def close_locked(self) -> None:

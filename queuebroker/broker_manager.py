@@ -61,7 +61,8 @@ class BrokerManager:
         if observer is not None:
             check_callable("observer", observer)
         self.lock: _thread.RLock = _sync.RLock()
-        # What a signal handler closes that interrupted its own thread under the lock.
+        # Closes put off by a signal handler that interrupted its own thread under the
+        # lock.
         self.deferred: list[Callable[[], object]] = []
         self.watch: Watch | None = None if observer is None else Watch(observer)
         self._brokers: dict[str, Broker] = {}
@@ -114,7 +115,7 @@ class BrokerManager:
             return
         self._hangs_up = self._hangs_up or disconnect
         if _sync.owns(self.lock):
-            self._closed = True  # at once; the rest when the interrupted call ends
+            self._closed = True  # the interrupted call does the rest when it ends
         self.leave(self._close_locked)
         if disconnect:
             self._disconnect()
@@ -147,7 +148,7 @@ class BrokerManager:
             raise BrokerClosedError(msg)
 
     def check_not_within(self, act: str) -> None:
-        """Refuse a signal handler's call in the middle of a call of its own thread.
+        """Refuse a signal handler's call inside a call of its own thread.
 
         Raises:
             RuntimeError: the calling thread holds the lock already.
@@ -155,8 +156,8 @@ class BrokerManager:
         if _sync.owns(self.lock):
             msg = (
                 f"cannot {act}: this signal handler interrupted a call on the same"
-                f" BrokerManager; set a flag, or put it into a queue.SimpleQueue that"
-                f" another thread reads"
+                f" BrokerManager; set a flag, or put the event into a queue.SimpleQueue"
+                f" that another thread reads"
             )
             raise RuntimeError(msg)
 
@@ -172,8 +173,8 @@ class BrokerManager:
     def leave(self, close: Callable[[], object]) -> None:
         """Close something under the lock; ``close`` may be repeated.
 
-        A signal handler that interrupted its own thread under the lock leaves it to the
-        end of the interrupted call (QB-CONC-10).
+        If a signal handler interrupted its own thread under the lock, the interrupted
+        call does it when it ends (QB-CONC-10).
         """
         if _sync.owns(self.lock):
             self.deferred.append(close)
@@ -181,12 +182,12 @@ class BrokerManager:
             self.critical(close)
 
     def settle(self) -> None:
-        """Do what signal handlers left to this; every call ends by looking here."""
+        """Do the closes that signal handlers put off; every call ends with this."""
         while self.deferred and not _sync.owns(self.lock):
             with self.lock:
                 self._settle_locked()  # a call: see `_sync.Lock`
             if self._hangs_up:
-                self._disconnect()  # what the interrupted call has connected since
+                self._disconnect()  # connections that the interrupted call made since
 
     def _settle_locked(self) -> None:
         while self.deferred:

@@ -79,7 +79,7 @@ class Channel(End[Connection[CircularBuffer]]):
                 count = flow.buffer.write_locked(part)
                 if count or not part:
                     break
-                # A signal handler has written, or hung up, since the look.
+                # A signal handler has written or hung up since the check.
                 verdict = connection.send_verdict(side, waited=waited)
             if verdict is Verdict.WAIT:
                 waited = True
@@ -148,7 +148,7 @@ class Channel(End[Connection[CircularBuffer]]):
                 count = flow.buffer.read_locked(part)
                 if count or not part:
                     break
-                # A signal handler has read, or hung up, since the look.
+                # A signal handler has read or hung up since the check.
                 verdict = connection.receive_verdict(side)
             if verdict is Verdict.WAIT and not part:
                 return Verdict.DO

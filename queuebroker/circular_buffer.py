@@ -43,8 +43,7 @@ class CircularBufferQueue(Generic[M]):
     An interrupt strikes only where a call has returned. So each change below makes its
     one call where nothing is half done, and there is nothing to repair (QB-ERR-9). A
     signal handler may use the buffer at the same points, while its thread holds the
-    lock (QB-CONC-10). So between the check that permits a change and the change there
-    is no call.
+    lock (QB-CONC-10). So no call comes between a change and the check that permits it.
 
     Raises:
         ValueError: capacity below 1.
@@ -67,7 +66,7 @@ class CircularBufferQueue(Generic[M]):
         self.capacity: int = positive("capacity", capacity)
         self.lock: _thread.RLock = _sync.RLock() if lock is None else lock
         self.ended: bool = False  # nothing is stored any more
-        self._stored: int = 0  # how often something was stored by `push_locked`
+        self._stored: int = 0  # how many times `push_locked` has stored a message
         self._messages: deque[M] = deque()
         self._pulled: int = 0
         self.discarded: int = 0  # removed without being pulled
@@ -133,7 +132,7 @@ class CircularBufferQueue(Generic[M]):
             if self.full():
                 return False
             if stored == self._stored and not self.ended:
-                # No call since the check: a signal handler may store, or hang up.
+                # No call since the check: a signal handler may store or hang up.
                 self._stored = stored + 1
                 self._messages.append(message)
                 self.wake_locked()

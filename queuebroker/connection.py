@@ -155,11 +155,11 @@ class Connection(Generic[B]):
         self.number: int = next(_numbers)
         # Where it is kept while one of its sides is open, if anywhere.
         self.registry: dict[int, Connection[Any]] | None = None
-        # Sides whose finalizer found the lock taken, perhaps by its own thread, or that
-        # a signal handler closes which interrupted its own thread.
+        # Sides to close whose finalizer found the lock taken, perhaps by its own
+        # thread, or whose signal handler had interrupted its own thread.
         self.deferred: list[Deferred] = []
-        # Whether a signal handler that interrupted its own thread in here has to wait,
-        # which it cannot: an observer is told in the true order (QB-CONC-10).
+        # Whether a signal handler that interrupted its own thread in here would have to
+        # wait, which it cannot: an observer gets the true order (QB-CONC-10).
         self.sole: bool = watch is not None
 
     # Reading, with the lock or without.
@@ -193,7 +193,7 @@ class Connection(Generic[B]):
         while True:
             status = self.status(side)
             verdict = RECEIVE[status, not self.flows[side].buffer.empty()]
-            # A signal handler may have hung up between the two looks, and discarded.
+            # A signal handler may have hung up between the two reads, and discarded.
             if verdict is not Verdict.WAIT or status is self.status(side):
                 return verdict
 
@@ -222,9 +222,9 @@ class Connection(Generic[B]):
         self.hung_up[side] = True
 
     def flag_closed_locked(self, side: Side, error: BaseException | None) -> None:
-        """Let nothing be stored any more, and the tables say that a side is closed."""
+        """Stop all further stores, and mark a side as closed in the tables."""
         one, other = self.flows
-        # No call from here on: a signal handler sees all of it or nothing.
+        # No call from here on: a signal handler sees all of the change or nothing.
         if not self.closed[side]:
             one.buffer.ended = other.buffer.ended = True
             self.errors[side] = error
@@ -290,15 +290,15 @@ class Connection(Generic[B]):
                     raise
 
     def read(self, look: Callable[[], T]) -> T:
-        """Return what ``look`` returns, read at one instant: twice the same.
+        """Return the result of ``look`` as of one instant: two reads must agree.
 
-        A signal handler may use the connection in the middle of a look.
+        A signal handler may use the connection in the middle of a read.
         """
         within = self.watch is None and _sync.owns(self.lock)
 
         def agreed() -> T:
             if within and True in self.closed:
-                # Perhaps it interrupted the disconnect, which goes on afterwards.
+                # The handler may have interrupted the disconnect, which goes on later.
                 for flow, closed in zip(self.flows, self.closed, strict=True):
                     if closed:
                         flow.buffer.discard_locked()
@@ -333,8 +333,8 @@ class Connection(Generic[B]):
         may be in an observer which waits for a lock that this thread holds.
         """
         self.deferred.append((side, None, Reason.COLLECTED))
-        # Within its own thread's operation it does nothing more: the collector may run
-        # where no signal handler can, in the middle of a change.
+        # Within an operation of its own thread it does no more than that: the collector
+        # may run where no signal handler can, in the middle of a change.
         while self.deferred and not _sync.owns(self.lock):
             taken: list[bool] = []
             try:
@@ -351,7 +351,7 @@ class Connection(Generic[B]):
 
     def settle(self) -> None:
         """Close what finalizers left behind; every operation ends by looking here."""
-        # Who holds the lock has interrupted an operation, whose end this is left to.
+        # If this thread holds the lock, the interrupted operation does this at its end.
         while self.deferred and not _sync.owns(self.lock):
             with self.lock:
                 self._close_deferred_locked()
@@ -369,7 +369,7 @@ class Connection(Generic[B]):
             self.close_locked(side, error, reason)
             del self.deferred[0]  # only now: an interrupt must not lose it
 
-    # A signal handler may come within any operation of its own thread, too.
+    # A signal handler, too, may run within any operation of its own thread.
 
     def disconnect(
         self, side: Side, error: BaseException | None, reason: Reason
@@ -381,7 +381,7 @@ class Connection(Generic[B]):
             self.critical(partial(self.close_locked, side, error, reason))
 
     def check_not_within(self, act: str) -> None:
-        """Refuse a signal handler's call in the middle of an operation of its thread.
+        """Refuse a signal handler's call inside an operation of its own thread.
 
         For connections that are `sole`, before an operation that changes them.
 
@@ -392,7 +392,7 @@ class Connection(Generic[B]):
             msg = (
                 f"cannot {act}: this signal handler interrupted a call on the same"
                 f" connection, which is observed or between processes; set a flag, or"
-                f" put it into a queue.SimpleQueue that another thread reads"
+                f" put the event into a queue.SimpleQueue that another thread reads"
             )
             raise RuntimeError(msg)
 

@@ -233,7 +233,7 @@ class End(Generic[C]):
         """
         connection = self._connection
         deadline = deadline_after(timeout)
-        # As `_sync.owns`, which would be a call more for each message.
+        # As `_sync.owns`, which would cost one more call for each message.
         if connection.sole and connection.lock._is_owned():  # type: ignore[attr-defined]
             connection.check_not_within("send" if sends else "receive")
         verdict = connection.critical(partial(attempt, 0))

@@ -215,7 +215,7 @@ class Lane(CircularBufferQueue[Message]):
         return oldest
 
     def pull_only_locked(self, only: Message) -> bool:
-        """As of any buffer; only of a lane that is shut."""
+        """Remove one message if it is the oldest; only for a lane that is shut."""
         if not self.open:
             return super().pull_only_locked(only)
         if not self._messages or self._messages[0] is not only:

@@ -97,7 +97,7 @@ class LaneConnection(QueueConnection):
         while not self.closed[side]:
             made = self._made
             if not made:
-                # No call since the look: a signal handler may make lanes, and send.
+                # No call since the check: a signal handler may make lanes, and send.
                 self.errors[side] = error
                 self.closed[side] = True
                 return
@@ -203,8 +203,8 @@ class LaneConnection(QueueConnection):
             lane.look_from_now_on_locked()
 
         if _sync.owns(self.lock):
-            # In a signal handler, which nobody can wake: who would do so waits for the
-            # lock that its thread holds. Those under way need no lock to be done.
+            # No thread can wake a signal handler: the waking thread would wait for the
+            # lock that the handler's thread holds. Operations under way need no lock.
             while (verdict := attempt(0)) is Verdict.WAIT and not settled():
                 _sync.glance(settled)
             return verdict

@@ -67,9 +67,9 @@ def meet(
 
 
 def _sleep(rdv: RdV, deadline: float | None) -> None:
-    """Sleep until a call does not wait any more, or its time is up."""
+    """Sleep until a call no longer waits, or its time is up."""
     while rdv.waiting:
-        parker = cast("_thread.LockType", rdv.parker)  # who meets here, makes one
+        parker = cast("_thread.LockType", rdv.parker)  # `meet` has made one
         if not _sync.park(parker, rdv.ended, deadline):
             expire(rdv)
         # else matched, withdrawn, or woken for no reason (QB-CONC-6)

@@ -138,7 +138,7 @@ class WaitList:
 
 
 def _released(parker: Parker) -> bool:
-    """Release a parker; False if a signal handler, run meanwhile, was faster."""
+    """Release a parker; return False if a signal handler has done it meanwhile."""
     try:
         parker.release()
     except RuntimeError:
@@ -258,7 +258,7 @@ def taken_lock() -> _thread.LockType:
 
 
 def check_may_wait(lock: _thread.RLock) -> None:
-    """Refuse to sleep while this thread holds the lock of what it would wait for.
+    """Refuse to sleep while this thread holds the lock of the object it waits for.
 
     Raises:
         RuntimeError: a signal handler interrupted its own thread inside that lock.

@@ -42,7 +42,7 @@ class QueueConnection(Connection[Messages]):
                 return verdict
             if not self.flows[peer].buffer.ended:
                 return Verdict.WAIT  # somebody without the lock took the last slot
-            # A signal handler has hung up since the look into the table.
+            # A signal handler has hung up since this read the table.
             verdict = self.send_verdict(side, waited=waited)
         if verdict is Verdict.DROP:
             self.flows[peer].half += 1
@@ -71,9 +71,10 @@ class QueueConnection(Connection[Messages]):
     def take_locked(
         self, side: Side, waited_ns: int, only: Message | None = None
     ) -> bytes | None:
-        """Remove the oldest message for ``side``; None if there is none after all.
+        """Remove and return the oldest message for ``side``, or None.
 
-        only: what `head_locked` has returned; None also if that is not the oldest now.
+        only: the message that `head_locked` returned; if it is no longer the oldest,
+          nothing is removed.
         """
         buffer = self.flows[side].buffer
         item = only
@@ -146,5 +147,5 @@ class QueueConnection(Connection[Messages]):
                 )
 
     def head_locked(self, side: Side) -> Message | None:
-        """Return the oldest message for ``side``, which stays; None without one."""
+        """Return the oldest message for ``side`` and keep it; None without one."""
         return self.flows[side].buffer.peek_locked()

@@ -22,7 +22,7 @@ __all__ = ["Reception", "Take"]
 T = TypeVar("T")
 
 # Done under the lock once something is here: which side, and how long it has waited.
-# None stands for nothing, where somebody without the lock was faster.
+# None stands for no message: a thread without the lock, or a handler, was faster.
 Take = Callable[["Side", int], T | None]
 
 # How a receive that had to wait ended; None is an exception that struck.
@@ -70,7 +70,7 @@ class Reception(Generic[T]):
             self.taken = self._take(side, waited_ns)
             if self.taken is not None:
                 return verdict
-            # Somebody without the lock was faster, or a signal handler; or one hung up.
+            # A thread without the lock, or a signal handler, was faster, or hung up.
             verdict = connection.receive_verdict(side)
         if verdict is Verdict.REFUSE:
             connection.see_close_locked(side)

@@ -263,7 +263,7 @@ class RdVMap:
         """Return how many wait in a state, by port (QB-BOOK-2)."""
         counts: dict[int, int] = {}
         for (of_kind, port), waiting in self._waiting.items():
-            # Each by itself: a signal handler may look in the middle of a match.
+            # One at a time: a signal handler may read these in the middle of a match.
             if of_kind is kind and (
                 count := sum(rdv.state is state for rdv in waiting)
             ):

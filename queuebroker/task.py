@@ -34,13 +34,13 @@ class Task:
         target: called in the thread with ``args``.
         name: of the thread, by default the broker's.
         daemon: whether the interpreter may exit while it runs.
-        warn_after: seconds after which `join`, or the end of the program, logs for what
-            a task is waited for; None for never.
+        warn_after: seconds after which `join`, or the end of the program, logs on which
+            queue the task is blocked; None for never.
 
     Raises:
-        TypeError, ValueError: ``broker`` is none, or the face of one for coroutines;
-            ``target`` cannot be called, or is a coroutine function, which would run
-            nothing; ``warn_after`` is no number >= 0.
+        TypeError, ValueError: ``broker`` is not a broker, or is the face of one for
+            coroutines; ``target`` cannot be called, or is a coroutine function, which
+            would run nothing; ``warn_after`` is not a number >= 0.
     """
 
     __slots__ = (
@@ -93,8 +93,8 @@ class Task:
     def exception(self) -> BaseException | None:
         """The exception that ended ``target``; None if it returned, or still runs.
 
-        The frames of its traceback have no local variables: a queue that ``target`` had
-        not disconnected would stay connected for as long as the task is kept.
+        The frames of its traceback keep no local variables: a queue that ``target`` had
+        not disconnected would stay connected for as long as the task exists.
         """
         return self._exception
 
@@ -102,9 +102,9 @@ class Task:
         """Wait until the thread has ended, for ``timeout`` seconds at most.
 
         When time is up it returns, and `is_alive` is true. An exception that ended the
-        thread is in `exception`; `threading.excepthook` has printed its traceback. A
-        task that has not ended after ``warn_after`` seconds is logged, with the queue
-        for which it waits.
+        thread is in `exception`; `threading.excepthook` has printed its traceback. If
+        the task has not ended after ``warn_after`` seconds, the log names the queue on
+        which the task is blocked.
 
         check: raise the exception that ended the thread.
 
@@ -142,23 +142,25 @@ class Task:
         finally:
             _running.pop(ident, None)
 
-    def _warn(self, who: str) -> None:
+    def _warn(self, waiting: str) -> None:
         # Imported here, as in `queuebroker.observer`.
         import logging  # noqa: PLC0415
 
         where = _waits_for(self._thread.ident)
-        logging.getLogger("queuebroker").warning("%s %r, which %s", who, self, where)
+        logging.getLogger("queuebroker").warning(
+            "%s %r, which %s", waiting, self, where
+        )
 
 
 # Tasks that keep the interpreter from exiting, by thread.
 _running: Final[dict[int | None, Task]] = {}
 
-# Whether the end of the program is watched; a list, because its append is atomic.
+# Holds an item once the end of the program is watched; a list's append is atomic.
 _watched: Final[list[bool]] = []
 
 
 def _watch_exit() -> None:
-    """Let the end of the program log which tasks it waits for."""
+    """Make the end of the program log the tasks for which it waits."""
     if not _watched:
         _watched.append(True)
         _sync.at_exit_of_main(_warn_of_running)
@@ -175,12 +177,12 @@ def _warn_of_running(waited_s: float) -> bool:
             left = True
         else:
             _running.pop(task._thread.ident, None)
-            task._warn(f"the program has waited {slow_s} s, to end, for")
+            task._warn(f"the end of the program has waited {slow_s} s for")
     return left
 
 
 def _forget_locals(error: BaseException | None) -> None:
-    """Let go of what the frames of an exception, and of its causes, hold."""
+    """Clear the frames of an exception and of its causes."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -193,14 +195,14 @@ def _forget_locals(error: BaseException | None) -> None:
 
 
 def _waits_for(ident: int | None) -> str:
-    """Say for which queue or broker a thread waits, and where that was made."""
+    """Describe the queue or broker on which a thread is blocked, and its origin."""
     frame = None if ident is None else sys._current_frames().get(ident)
     code = ""
     while frame is not None:
         owner = frame.f_locals.get("self")
         if isinstance(owner, (End, Broker, QueueBroker)):
             act, found = frame.f_code.co_name, owner
-            # The outermost call on it: that of the user.
+            # The outermost call on it is the user's.
             back = frame.f_back
             while back is not None and back.f_locals.get("self") is found:
                 act, back = back.f_code.co_name, back.f_back
@@ -216,7 +218,7 @@ def _place(frame: FrameType) -> str:
 
 
 def _made_at(made: object) -> str:
-    """Say where something was made, if the interpreter keeps that: -X tracemalloc."""
+    """Describe where an object was made, if -X tracemalloc has recorded it."""
     tracemalloc = sys.modules.get("tracemalloc")
     if tracemalloc is None or not tracemalloc.is_tracing():
         return "; run with -X tracemalloc=25 to see where that was made"

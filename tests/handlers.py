@@ -40,12 +40,12 @@ _FOLDERS: Final = tuple(f"{folder}{os.sep}" for folder in queuebroker.__path__)
 # After these the interpreter runs handlers; see `tests.strikes`.
 _LOOKS = frozenset({"RESUME", "JUMP_BACKWARD", "CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 
-# Of `sys.monitoring`: one that no tool of this machine's uses.
+# A tool id of `sys.monitoring` that no other tool here uses.
 _TOOL: Final = 4
 
 
 def everywhere_handled(case: Callable[[Interruption], None]) -> int:
-    """Run a case again and again, each time with the handler one point later.
+    """Run a case repeatedly, each time with the handler one point later.
 
     The last time the call ends before its handler runs; return how many points there
     were, which must be several.
@@ -110,7 +110,7 @@ class _Handling:
             monitoring.restart_events()
 
     def forget(self) -> None:
-        """Let go of all frames: what was theirs alone must be collected."""
+        """Release all frames, so that their own objects are collected."""
         self._last.clear()
 
     def _enter(self, frame: FrameType, _event: str, _arg: object) -> Any:

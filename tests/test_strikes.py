@@ -1,4 +1,4 @@
-"""The kit that strikes: how many points it finds, and where, on each interpreter."""
+"""The interrupt kit: how many points it finds, and where, on each interpreter."""
 
 from __future__ import annotations
 

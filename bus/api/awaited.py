@@ -64,9 +64,9 @@ class AwaitedAnswer:
 
 
 class AwaitedWord(AwaitedAnswer):
-    """A word without content: that something has come about.
+    """A signal without content.
 
-    said: whether it was.
+    said: whether it was given.
     """
 
     __slots__ = ("said",)
@@ -76,11 +76,11 @@ class AwaitedWord(AwaitedAnswer):
         self.said: bool = False
 
     def over(self) -> bool:
-        """Whether nothing is to be waited for any more."""
+        """Whether the wait is over."""
         return self.said or super().over()
 
     def say(self) -> None:
-        """Say it, in any thread."""
+        """Give the signal; callable in any thread."""
         self.said = True
         self.rouse()
 

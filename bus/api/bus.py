@@ -157,8 +157,8 @@ class Bus:
         self._closed: bool = False
         # The `BusThread` that belongs to the calling thread.
         self._mine: Final = _sync.Local()
-        # Noted by finalizers, which may take no lock, for `_bury`: threads that have
-        # died without a word, and the tasks of iterators that were dropped.
+        # Finalizers, which may take no lock, append here for `_bury`: threads that have
+        # ended without deregistering, and the tasks of dropped iterators.
         self._orphans: Final[deque[BusThread]] = deque()
         self._dropped: Final[deque[Task]] = deque()
         self._scripts: Final = Scripts(self)
@@ -352,7 +352,7 @@ class Bus:
         wait: bool = False,
         timeout: float | Unset | None = UNSET,
     ) -> Subscription:
-        """Hear what a task notifies, in the bus's default thread.
+        """Receive the notifications of a task, in the bus's default thread.
 
         wait, timeout: as in `Task.subscribe`.
         """
@@ -365,18 +365,19 @@ class Bus:
         timeout: float | None = None,
         wait: bool = False,
     ) -> Iterator[Incoming]:
-        """Iterate over what a task notifies, waiting for each in the calling thread.
+        """Iterate over the notifications of a task; the calling thread waits for each.
 
-        The iteration ends when the bus is closed, or the thread stopped, after the
-        notifications that were unread (BUS-DEREG-12). The iterator has a method
-        ``close``; to drop the iterator does the same a little later.
+        If the bus is closed, or the thread stopped, the iteration ends after the unread
+        notifications (BUS-DEREG-12). The iterator has a method ``close``; dropping the
+        iterator does the same a little later.
 
         timeout: end when nothing came for so many seconds; None waits for ever.
-        wait: return only when every process has learned of it, as `Task.subscribe`.
+        wait: return only when every process has learned of the subscription, as
+          `Task.subscribe` does.
 
         Raises:
-            CommandTimeoutError: with ``wait``: not all have, in
-              `BusConfig.command_timeout_s`.
+            CommandTimeoutError: with ``wait``, if a process has not learned of it
+              within `BusConfig.command_timeout_s`.
             RuntimeError: within a callback.
         """
         return self._scripts.listen(to, timeout, wait=wait)
@@ -436,7 +437,7 @@ class Bus:
             if not self._in_callback():
                 comm.join()
         self._exchange.failures.flush()
-        # Else the end of the program waits for what was not waited for here.
+        # Else the end of the program would wait for the threads not joined here.
         if not self._in_callback():
             do_not_call_at_exit(self.close)
 
@@ -577,7 +578,7 @@ class Bus:
             self._lives_in_this_thread(thread)
             thread._serve_to_the_end()
 
-        # A daemon: the end of the program does not wait for it, but closes the bus.
+        # A daemon: the end of the program closes the bus instead of waiting for it.
         thread._thread = _sync.Thread(
             target=serve, name=f"{self.name} {name}", daemon=True
         )
@@ -589,7 +590,7 @@ class Bus:
         self._mine.pulse = _Pulse(thread, self._orphans)
 
     def _bury(self) -> None:
-        """Let those tasks leave that finalizers have noted.
+        """Deregister the tasks that finalizers have noted.
 
         Their plain thread has ended (BUS-DEREG-9), or their iterator was dropped.
         """

@@ -207,7 +207,7 @@ class BusThread:
         if self._bus._in_callback():
             msg = (
                 f"cannot {act} within a callback: a thread that serves tasks does not"
-                " wait; return from the callback, or let another thread do it"
+                " wait; return from the callback, or do it in another thread"
             )
             raise RuntimeError(msg)
         if not self._manager.owned():

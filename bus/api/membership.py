@@ -37,9 +37,9 @@ def open_bus(
 
     role: whether this process may route for its machine (BUS-INIT-1). By default the
       first does, and when it has gone, another one.
-    process, machine: what this process and its machine are called. By default the
-      process gets a name that no other has, and the machine that of its host. Processes
-      with one machine name are on one machine.
+    process, machine: the names of this process and its machine. By default the process
+      gets a name that no other has, and the machine the name of its host. Processes
+      with the same machine name are on one machine.
     journal: where it is recorded what becomes of each message in this process; open
       until the bus is closed. Recording costs some microseconds a message, and commands
       to other processes travel one by one.
@@ -56,7 +56,7 @@ def open_bus(
         VersionMismatchError: the master speaks no version of the protocol that this
           process does.
         MachineNameConflictError: another machine has that name (BUS-DISC-8).
-        OSError: there can be no run directory, or no descriptor is left.
+        OSError: the run directory cannot be made, or no descriptor is left.
     """
     check_bus_name(name)
     check_instance("role", role, Role)
@@ -76,7 +76,7 @@ def open_bus(
     bus._others = _joined
     if _joined.setdefault(name, bus) is not bus:
         raise _joined_already(name)
-    # Registered after its journal, and so called before (OPEN-21).
+    # Registered after the journal's function, and so called before it (OPEN-21).
     call_at_exit(bus.close)
     try:
         bus._join()
@@ -98,7 +98,7 @@ def open_bus(
 def _joined_already(name: str) -> BusyError:
     return BusyError(
         f"bus {name!r}, which this process has joined; use the Bus that open_bus has "
-        f"returned, or close that first"
+        f"returned, or close it first"
     )
 
 

@@ -1,9 +1,9 @@
-"""`NotificationIterator`: what `Bus.listen` returns.
+"""`NotificationIterator`: the iterator that `Bus.listen` returns.
 
-A class, and no generator: the garbage collector closes a generator in any thread, at
-any allocation, and what its ``finally`` does would take locks that this thread may hold
-already. A dropped iterator only leaves a note here; the next call, or the thread that
-hosts its task, deregisters the task.
+It is a class, not a generator: the garbage collector closes a generator in any thread,
+at any allocation, and its ``finally`` would take locks that this thread may hold
+already. The finalizer here only leaves a note; the next call, or the thread that hosts
+the task, deregisters it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["NotificationIterator"]
 class _Unread:
     """The notifications that an iterator has received and not yet returned.
 
-    It is what the subscription keeps alive; the iterator itself can be collected.
+    The subscription refers to this object only, so the iterator can be collected.
 
     dropped: whether the iterator was collected.
     """
@@ -41,7 +41,7 @@ class _Unread:
         self.dropped: bool = False
 
     def receive(self, message: Incoming) -> None:
-        """Keep a notification; the callback of the subscription."""
+        """Append a notification; the callback of the subscription."""
         if self.dropped:
             self.task.deregister()
         else:
@@ -49,10 +49,10 @@ class _Unread:
 
 
 class NotificationIterator:
-    """An iterator over notifications, which serves the thread that made it meanwhile.
+    """An iterator over notifications; while it waits, it serves its thread.
 
-    It ends when nothing came for ``timeout`` seconds, when it is closed, and when the
-    bus is closed, or its thread stopped: then after all that was unread by that time.
+    It ends when nothing came for ``timeout`` seconds, or when it is closed. If the bus
+    is closed, or the thread stopped, it ends after the notifications unread by then.
     """
 
     __slots__ = ("_bus", "_messages", "_open", "_task", "_timeout", "_unread")
@@ -106,7 +106,7 @@ class NotificationIterator:
         raise StopIteration
 
     def close(self) -> None:
-        """Hear no more, and drop what is unread; harmless if it is closed."""
+        """Unsubscribe and drop the unread notifications; idempotent."""
         self._open = False
         self._messages.clear()
         self._task.deregister()
@@ -120,17 +120,17 @@ class NotificationIterator:
         return thread
 
     def _wait(self, thread: BusThread) -> None:
-        """Serve the thread until a notification is here, or none will be."""
+        """Serve the thread until a notification has come, or none can come."""
         messages, entry = self._messages, self._task._entry
         try:
             thread._serve_until(
                 lambda: messages or entry.place is None, deadline_after(self._timeout)
             )
-        except UnknownTaskError:  # it is stopped; what is unread may still be served
+        except UnknownTaskError:  # it is stopped; unread ones may still be served
             thread._see_it_stop()
 
     def __del__(self) -> None:
         if self._open:
-            # No more than that: this may strike while its thread holds any lock.
+            # No more than that: this may run while its thread holds any lock.
             self._unread.dropped = True
             self._bus._dropped.append(self._task)

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Scripts"]
 
-# What a callback does in place of waiting.
+# The remedies: the call that a callback makes instead of waiting.
 _REMEDIES: Final = {
     "call": "Task.command(on_response=)",
     "listen": "Task.subscribe, whose callback gets the notifications",
     "wait for a subscription": "subscribe without wait=True",
-    "wait_for": "Task.watch, whose callback is told when the name appears",
+    "wait_for": "Task.watch, whose callback is called when the name appears",
 }
 
 

@@ -67,8 +67,8 @@ class SubscriptionInfo:
     notifications: the books of what came for it.
     gap: how many were dropped of which neither one that was extracted tells, nor one
       that is unread (BUS-FLOW-3).
-    missed: how many were dropped before they came to this process, by the gaps of those
-      that came; in no other book here.
+    missed: notifications dropped before they reached this process, as later ones report
+      by their gaps; no other counter here includes them.
     """
 
     specification: Specification
@@ -86,7 +86,7 @@ class TaskInfo:
     questions: how many answers it waits for.
     failures: callbacks that raised. late: answers that nobody waited for any more.
     unasked: answers it gave that nobody wanted. undelivered: what it sent, nobody got.
-    unheard: notifications it sent when nobody had subscribed to it (BUS-FLOW-8).
+    unheard: notifications that it sent without a subscriber (BUS-FLOW-8).
     """
 
     address: Address

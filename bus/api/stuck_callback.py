@@ -1,6 +1,6 @@
-"""`StuckCallback`: names the callback that keeps a thread from ending.
+"""`StuckCallback`: logs the callback that keeps a thread from ending.
 
-As asyncio does in debug mode: a program that does not end says where it stands.
+As asyncio does in debug mode: the log of a program that does not end shows the cause.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _CALLERS: Final = ("bus.api.receiver", thread_manager.__name__)
 
 
 class StuckCallback:
-    """Watches a thread that is to end; `look` logs, once each, what holds it up."""
+    """Watches a thread that is to end; `look` logs a callback that delays it, once."""
 
     __slots__ = ("_bus", "_manager", "_warned", "after_s")
 
     def __init__(self, manager: ThreadManager, bus: str, after_s: float) -> None:
         self._manager: Final = manager
         self._bus: Final = bus
-        # How long to wait between two looks, and how long a callback may take.
+        # The interval between two checks, and the time that a callback may take.
         self.after_s: Final = min(after_s, _sync.WAIT_S_MAX)
         self._warned: float | None = None
 
@@ -55,19 +55,17 @@ class StuckCallback:
 
 
 def _place(ident: int | None) -> tuple[str, str]:
-    """Return the callback that a thread is in, and where in it the thread stands."""
+    """Return the callback that a thread runs, and the line that it executes."""
     frame: FrameType | None = sys._current_frames().get(ident or 0)
     if frame is None:
         return "a callback", ""
     innermost = frame
-    stands = f"; it stands at {_line(innermost)}"
+    stands = f"; it is at {_line(innermost)}"
     while frame is not None:
         caller = frame.f_back
         if caller is not None and caller.f_globals.get("__name__") in _CALLERS:
             if frame is not innermost:
-                stands = (
-                    f"; it stands at {_line(frame)}, in a call to {_line(innermost)}"
-                )
+                stands = f"; it is at {_line(frame)}, in a call to {_line(innermost)}"
             return frame.f_code.co_qualname, stands
         frame = caller
     return "a callback", stands

@@ -62,10 +62,10 @@ class Subscription:
 
     @property
     def dropped(self) -> int:
-        """How many notifications were dropped since something could not keep up.
+        """How many notifications were dropped for lack of room.
 
-        The task itself, or what lies between its process and that of a notifier: these
-        count once a later notification has told of them by its ``gap``.
+        Drops in this process count at once. Drops in the notifier's process, or on the
+        way, count once a later notification has reported them by its ``gap``.
         """
         account = self._account
         return account.dropped + account.turned_away + account.missed

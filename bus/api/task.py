@@ -315,8 +315,8 @@ class Task:
             to_come -= 1
             message = Incoming(
                 kind=Kind.COMMAND,
-                # The last one gets what the others are copied from, not the first: it
-                # might change that in its thread meanwhile.
+                # The last receiver gets the original and the others get copies. The
+                # first might change the original in its thread meanwhile.
                 payload=own_copy(frozen) if to_come else frozen,
                 wants_reply=on_response is not None,
                 _source=self._entry,
@@ -464,9 +464,9 @@ class Task:
         on_response: called for each that answers within ``timeout`` seconds, then once
           more, ``final``, with how many did (BUS-MSG-9).
 
-        It goes to those that have subscribed by now, as far as this process knows. If
-        there are none nobody gets it, and `TaskInfo.unheard` counts it. A subscriber
-        that must not miss the first one subscribes with ``wait=True``, then says so.
+        The notification goes to the subscribers that this process knows by now. If
+        there are none, it is dropped and `TaskInfo.unheard` counts it. A subscriber
+        that must not miss the first one subscribes with ``wait=True``, then signals.
 
         Raises:
             BusFullError: a subscriber has no room, and its policy is that this is told;
@@ -514,7 +514,7 @@ class Task:
             message = Incoming(
                 kind=Kind.NOTIFICATION,
                 payload=frozen,
-                # Of a task here that hears it: so the comm thread knows of one.
+                # A task here has got it: the comm thread must know that.
                 subscriptions=audience[0].subscriptions if audience else (),
                 wants_reply=on_response is not None,
                 _source=self._entry,
@@ -556,17 +556,18 @@ class Task:
         overflow: what happens to notifications that find ``capacity`` unread ones here
           (BUS-FLOW-6); the default bound is `BusConfig.task_fifo_messages`. Who is cut
           off by the policy ``disconnect`` sees that `Subscription.active` is False.
-        wait: return only when every process that is on the bus has learned of the
-          subscription; not within a callback. This subscriber gets each notification
-          that one of their tasks sends from then on. Without it notifications that a
-          task of another process sends just after this call may not reach it, and no
-          gap tells of them: nothing of a notifier is owed before it is heard.
-        timeout: for how many seconds to wait; `BusConfig.command_timeout_s` by default,
-          None for ever. A process that is stopped keeps this waiting.
+        wait: return only when every process on the bus has learned of the subscription;
+          not within a callback. The subscriber gets each notification that a task of
+          these processes sends from then on. Without ``wait`` it may miss notifications
+          that a task of another process sends just after this call. No gap counts them,
+          since that process has not learned of the subscription yet.
+        timeout: how many seconds to wait; `BusConfig.command_timeout_s` by default,
+          None for ever. While a process is stopped, the call waits for it.
 
         Raises:
             NotJoinedError, UnknownTaskError: as `command`.
-            CommandTimeoutError: not all have learned of it in time; it is cancelled.
+            CommandTimeoutError: a process has not learned of the subscription in time;
+              the subscription is cancelled.
             RuntimeError: ``wait`` within a callback, whose thread may have to answer.
         """
         check_callback("callback", callback)
@@ -620,7 +621,7 @@ class Task:
                 assert timeout is not None
                 raise CommandTimeoutError(str(subscription.specification), timeout)
             if not awaited.said:
-                self._bus._check()  # if it was closed, that is what to tell
+                self._bus._check()  # a closed bus is the error to raise
                 if awaited.over():
                     raise UnknownTaskError(self._entry.name)
         except BaseException:

@@ -1,7 +1,4 @@
-"""`why_unanswered`, `why_unread`: why a caller has no answer yet.
-
-As far as this process sees it.
-"""
+"""`why_unanswered`, `why_unread`: why a caller has no answer, as seen from here."""
 
 from __future__ import annotations
 
@@ -16,14 +13,14 @@ if TYPE_CHECKING:
 
 __all__ = ["why_unanswered", "why_unread"]
 
-_BUSY_S: Final = 0.05  # for so long a callback may run that is not worth mentioning
+_BUSY_S: Final = 0.05  # a callback that has run for less is not worth a mention
 
 
 def why_unanswered(message: Incoming) -> str:
-    """Return what keeps a task of this process from answering, and the remedy.
+    """Return the reason why a task of this process does not answer, and the remedy.
 
-    Empty if the task is in another process, or nothing can be seen. A look, in any
-    thread and without a lock.
+    Empty if the task is in another process, or no reason is visible. It may be called
+    in any thread and takes no lock.
     """
     entry = message._to
     place: ThreadManager | None = None if entry is None else entry.place

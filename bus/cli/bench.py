@@ -122,7 +122,7 @@ def _own(target: Target, folder: str) -> Bus:
             config=BusConfig(run_directory=folder),
         )
     except ValueError as error:
-        fact = error.__context__ or error  # not the remedy: TMPDIR is what counts here
+        fact = error.__context__ or error  # without its remedy: here TMPDIR decides
         fail(f"{fact}; set TMPDIR to a shorter path", FORBIDDEN)
 
 

@@ -163,7 +163,7 @@ def _java(_: Target) -> Finding:
 
 
 def _packages() -> list[Finding]:
-    """Each package that this one or its extras need: found and needed."""
+    """List each needed package with the version found and the version needed."""
     findings = []
     for each in requirements(*_EXTRAS):
         state = OK if each.fits else WARN if each.extra else FAIL

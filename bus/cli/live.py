@@ -229,7 +229,7 @@ def joined(target: Target, *, patient: bool = False) -> Iterator[Bus]:
             config=config,
         )
     except ValueError as error:
-        fail(str(error), FORBIDDEN)  # it says what to do
+        fail(str(error), FORBIDDEN)  # its text has the remedy
     except AccessDeniedError as error:
         if target.machine is None and error.fact.startswith("machine "):
             fail(f"{error}; --machine says what it is called")
@@ -248,7 +248,7 @@ def served(target: Target) -> bool:
         _no_place(target, error)
     except OSError as error:
         if error.filename is None:
-            fail(str(error.strerror), FORBIDDEN)  # by `RunDirectory`, with the remedy
+            fail(str(error.strerror), FORBIDDEN)  # from `RunDirectory`, with the remedy
         fact = f"{error.filename or run_base()}: {error.strerror}"
         where = f"there can be no bus {target.bus!r}: {fact}"
         fail(f"{where}; {remedy(target, error)}", FORBIDDEN)

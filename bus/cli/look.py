@@ -91,7 +91,7 @@ def _task_line(task: Mapping[str, Any]) -> str:
 
 def _heard(subscription: Mapping[str, Any]) -> str:
     books = subscription["notifications"]
-    # A process of an earlier version does not tell what it has missed.
+    # A process of an earlier version does not report `missed`.
     missed = subscription.get("missed", 0)
     dropped = books["dropped"] + books["turned_away"] + missed
     counts = {"unread": books["unread"], "dropped": dropped}

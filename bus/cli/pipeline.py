@@ -37,7 +37,7 @@ _out = click.option(
 _master = click.option(
     "--master",
     metavar="URL",
-    help="Where Spark runs.  [default: as spark-submit was told, else local[*]]",
+    help="Where Spark runs.  [default: that of spark-submit, else local[*]]",
 )
 
 
@@ -48,7 +48,7 @@ def _settings(
     for one in given:
         name, equals, value = one.partition("=")
         if not equals or not name.startswith("spark."):
-            msg = f"{one!r} is no setting of Spark: write spark.NAME=VALUE"
+            msg = f"{one!r} is not a Spark setting: write spark.NAME=VALUE"
             raise click.BadParameter(msg)
         settings[name] = value
     return settings
@@ -60,7 +60,7 @@ _conf = click.option(
     multiple=True,
     metavar="KEY=VALUE",
     callback=_settings,
-    help="A setting of Spark, as often as needed; none of ours replaces it.",
+    help="A Spark setting; may be repeated. It overrides the defaults of this command.",
 )
 
 

@@ -36,13 +36,13 @@ def route_on_bus(sender: str, receiver: str) -> str:
 
 
 def wall_text(wall_ns: int) -> str:
-    """A wall clock in UTC, to the microsecond; "?" if it is unknown or no date."""
+    """A wall clock in UTC, to the microsecond; "?" if it is unknown or not a date."""
     if not wall_ns:
         return "?"
     seconds, rest_ns = divmod(wall_ns, 10**9)
     try:
         at = dt.datetime.fromtimestamp(seconds, dt.UTC)
-    except (ValueError, OverflowError):  # no year of the calendar: a damaged clock
+    except (ValueError, OverflowError):  # outside the calendar: a damaged clock
         return "?"
     return f"{at:%Y-%m-%dT%H:%M:%S}.{rest_ns // 1000:06d}Z"
 

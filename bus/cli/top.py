@@ -41,9 +41,9 @@ _HEAD: Final = (
 class _Row:
     """One process.
 
-    messages: commands and notifications that callbacks got, since its tasks came.
-    notified: notifications that its tasks have sent, each once, whoever hears it.
-    heard: those of messages that are notifications.
+    messages: commands and notifications that callbacks got since its tasks registered.
+    notified: notifications that its tasks have sent, each counted once.
+    heard: the notifications among messages.
     per_s, notified_per_s, heard_per_s: since the last look, None at the first.
     dropped: for newer ones. expired: too late. turned_away: for lack of room.
     nobody: no one had the name in time. in_doubt: to a process that was lost.

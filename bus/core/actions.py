@@ -133,7 +133,7 @@ class Confirm:
 
 @attrs.frozen
 class Settled:
-    """Call what a thread left to be told that its request is confirmed."""
+    """Call the function that a thread left for the confirmation of its request."""
 
     tell: Callable[[], object]
 

@@ -1,9 +1,9 @@
-"""`Confirmations`: whether a subscription has come to every process that it goes to.
+"""`Confirmations`: whether a subscription has reached all processes that it goes to.
 
-The asker puts a number into SUBSCRIBE. A process that gets one answers with a PONG of
-that number, once every process that it has passed the subscription on to has done so.
-A link keeps the order of what is said on it: so the asker knows by then all tasks that
-answer the subscription, and each of their processes sends it what they notify.
+The subscriber's process puts a number into SUBSCRIBE. A process that gets it answers
+with a PONG of that number, once every process to which it has passed the subscription
+on has done so. A link keeps the order of its frames. So by then the subscriber's
+process knows all matching tasks, and their processes send it their notifications.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Confirmations"]
 
-# For others to join a new master, which they look for at least once a second.
+# The time for others to join a new master, for which they look once a second or more.
 _JOIN_S: Final = 1.0
 
 
@@ -31,9 +31,9 @@ _JOIN_S: Final = 1.0
 class _Confirmation:
     """One subscription that is to be confirmed.
 
-    settled: called once it is. own: whether this process asks.
-    numbers: of the processes that have not confirmed it, by what they are to answer.
-    waits: whether it was passed on to nobody yet, since the master is lost.
+    settled: called once it is. own: whether the subscriber is in this process.
+    numbers: the processes that have not confirmed it, by the number of their PONG.
+    waits: whether it is not passed on yet, since the master is lost.
     """
 
     own: bool
@@ -45,8 +45,8 @@ class _Confirmation:
 class Confirmations:
     """The subscriptions of this process and of others that are to be confirmed.
 
-    A process that takes the place of a lost master confirms nothing before the others
-    had the time to join it.
+    A process that takes the place of a lost master confirms nothing until the others
+    have had time to join it.
     """
 
     __slots__ = ("_lost_master", "_neighbours", "_open", "_until")
@@ -63,9 +63,9 @@ class Confirmations:
     def begin(
         self, request: RequestId, settled: Callable[[], object], *, own: bool
     ) -> None:
-        """Let something be called once a request is confirmed; pass it on after this.
+        """Call a function once a request is confirmed; pass the request on after this.
 
-        Of another process the last call counts, since that has repeated the request.
+        For another process the last call counts, since it has repeated the request.
         """
         confirmation = self._open.get(request)
         if confirmation is None or not own:
@@ -73,7 +73,7 @@ class Confirmations:
         confirmation.settled.append(settled)
 
     def number(self, request: RequestId, way: Peer) -> int:
-        """Return what a process is to answer to a request; 0 for nothing."""
+        """Return the number of the PONG that a process owes for a request, or 0."""
         confirmation = self._open.get(request)
         if confirmation is None:
             return 0
@@ -83,7 +83,7 @@ class Confirmations:
         return number
 
     def passed_on(self, request: RequestId) -> None:
-        """Note that a request was passed on to all that it goes to now."""
+        """Note that a request was passed on to all its present destinations."""
         confirmation = self._open.get(request)
         if confirmation is None:
             return
@@ -93,20 +93,20 @@ class Confirmations:
         self._review(request, confirmation)
 
     def forget(self, request: RequestId) -> None:
-        """Keep nothing of a request that is over."""
+        """Drop the state of a request that is over."""
         self._open.pop(request, None)
 
     # Other processes.
 
     def answered(self, peer: Peer, number: int) -> None:
-        """Note that a process has confirmed what that number stands for."""
+        """Note that a process has sent the PONG of a number."""
         for request, confirmation in list(self._open.items()):
             if confirmation.numbers.get(number) is peer:
                 del confirmation.numbers[number]
                 self._review(request, confirmation)
 
     def unanswered(self, peer: Peer) -> list[tuple[RequestId, int]]:
-        """Return what a process is to confirm, and has not."""
+        """Return the requests that a process has yet to confirm, with their numbers."""
         return [
             (request, number)
             for request, confirmation in self._open.items()
@@ -120,7 +120,7 @@ class Confirmations:
             self._lost_master = False
 
     def lost(self, peer: Peer, is_known: Callable[[RequestId], object]) -> None:
-        """Wait for a lost process no more; a slave that asks waits for a new master."""
+        """Stop waiting for a lost process; a slave's requests wait for a new master."""
         if peer.joined and not self._neighbours.is_master:
             self._lost_master = True
         for request in [each for each in self._open if not is_known(each)]:
@@ -144,7 +144,7 @@ class Confirmations:
     # Time.
 
     def review(self, now: float) -> None:
-        """Give the others time to join this process, which is master now."""
+        """If this process is now master, give the others time to join it."""
         if self._lost_master and self._neighbours.is_master:
             self._lost_master, self._until = False, now + _JOIN_S
             for confirmation in self._open.values():
@@ -155,7 +155,7 @@ class Confirmations:
         return self._until
 
     def tick(self, now: float) -> None:
-        """Wait no more for processes that have not joined this one."""
+        """Stop waiting for processes that have not joined this one."""
         self.review(now)
         if self._until is not None and self._until <= now:
             self._until = None

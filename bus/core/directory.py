@@ -48,8 +48,8 @@ class Directory:
         self.users: Final = UserTable()
         self.verdicts: Final = Verdicts(neighbours)
         self._since_ns: Final[dict[RegistrationId, int]] = {}
-        # Whether a new master is there to which the others come with what they have,
-        # and when those that did not come are taken to be gone, in seconds.
+        # Whether there is a new master to which the others announce their tasks, and
+        # when tasks that were not announced count as gone, in seconds.
         self._sweeps = False
         self._sweep_at: float | None = None
 
@@ -89,9 +89,10 @@ class Directory:
             self._sweeps = True
 
     def lost(self, peer: Peer) -> None:
-        """Say in the place of a process that its tasks are gone (BUS-DEREG-9).
+        """Announce on behalf of a lost process that its tasks are gone (BUS-DEREG-9).
 
-        A master, or another machine's, says no more that tasks are gone which it knew.
+        A lost master, also that of another machine, can no longer announce departures,
+        so the tasks that it announced are in doubt.
         """
         abroad = peer.machine != self._neighbours.me.machine
         if abroad or not self._neighbours.is_master:
@@ -124,7 +125,7 @@ class Directory:
         return self._sweep_at
 
     def tick(self, now: float) -> None:
-        """Take tasks to be gone that were not confirmed in time (BUS-DEREG-2)."""
+        """Drop the tasks that were not confirmed in time (BUS-DEREG-2)."""
         self.review(now)
         if self._sweep_at is None or self._sweep_at > now:
             return

@@ -1,11 +1,11 @@
 """`FarTasks`: the public tasks of other processes, as the watches of this one see them.
 
-A watch sees addresses, not registrations: two registrations of one name may be known at
-once, since the news of the two travel on different ways (BUS-DEREG-7). A watch is told
-that an address is here with the first of them, and that it is gone with the last.
+A watch sees addresses, not registrations. Two registrations of one name may be known
+at once, since their announcements travel on different routes (BUS-DEREG-7). A watch
+reports an address as present with the first of them, and as gone with the last.
 
-If the process that passes on departures is lost, each task is in doubt until it is
-confirmed by its own process (BUS-DEREG-2).
+If the process that passes on departures is lost, each task is in doubt until its own
+process confirms it (BUS-DEREG-2).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _FarTask:
 
 
 class FarTasks:
-    """Which public tasks of other processes are here, and which watch was told of each.
+    """The public tasks of other processes, and the watches that know of each.
 
     Args:
         machine: the machine of this process.
@@ -68,13 +68,13 @@ class FarTasks:
     # Tasks of this process.
 
     def registered(self, address: Address) -> list[Tell]:
-        """Tell the watches of a task of this process."""
+        """Report a task of this process to the watches."""
         if address in self._by_address:
             return self._tell_untold(address)
         return self._presence(address, here=True)
 
     def left(self, address: Address) -> list[Tell]:
-        """Tell the watches that a task of this process is gone."""
+        """Report to the watches that a task of this process is gone."""
         if address in self._by_address:
             return []
         return self._presence(address, here=False)
@@ -84,7 +84,7 @@ class FarTasks:
     def appeared(
         self, number: RegistrationId, address: Address, incarnation: int
     ) -> list[Tell]:
-        """Note that a process confirms a task; tell the watches that do not know it."""
+        """Note that a process confirms a task; report it to watches that lack it."""
         known = self._tasks.get(number)
         if known is not None:
             known.doubtful = False
@@ -97,7 +97,7 @@ class FarTasks:
         return self._presence(address, here=True)
 
     def disappeared(self, number: RegistrationId) -> list[Tell]:
-        """Note that a task is gone; tell watches if no other has its address."""
+        """Note that a task is gone; report it if no other task has its address."""
         task = self._tasks.pop(number, None)
         if task is None:
             return []
@@ -117,7 +117,7 @@ class FarTasks:
         ]
 
     def lost(self, key: tuple[str, str], incarnation: int) -> list[Tell]:
-        """Note that a life of a process is over; a later life may be known already."""
+        """Note that a life of a process is over; a later one may be known already."""
         return self._remove(
             lambda number, task: (
                 (number.machine, number.process) == key
@@ -128,7 +128,7 @@ class FarTasks:
     # A lost master.
 
     def doubt(self, machine: str | None) -> None:
-        """Doubt all tasks of a machine, or of all, until they are confirmed."""
+        """Mark the tasks of one machine, or of all, as in doubt until confirmed."""
         for number, task in self._tasks.items():
             if machine in {None, number.machine}:
                 task.doubtful = True
@@ -139,7 +139,7 @@ class FarTasks:
         return any(task.doubtful for task in self._tasks.values())
 
     def sweep(self, is_covered: Callable[[str], bool]) -> list[Tell]:
-        """Remove the tasks in doubt of those machines that could confirm them."""
+        """Remove the tasks in doubt of the machines that could have confirmed them."""
         return self._remove(
             lambda number, task: task.doubtful and is_covered(number.machine)
         )
@@ -153,10 +153,11 @@ class FarTasks:
     # Watches.
 
     def seen_by(self, watch: Interest) -> list[Address]:
-        """Return the addresses that a new watch is told of now.
+        """Return the addresses that a new watch reports now.
 
-        It is told of a task in doubt when that is confirmed, unless a relay of the task
-        is here: then the process of the task says on its own link when the task leaves.
+        It reports a task in doubt once that is confirmed. If this process has a relay
+        of the task, it reports the task now: the task's process announces the departure
+        on its own link.
         """
         seen = []
         machine, specification = self._watches.machine_of(watch), watch.specification
@@ -172,7 +173,7 @@ class FarTasks:
         return seen
 
     def unwatched(self, watch: Interest) -> None:
-        """Keep nothing of a watch that has ended."""
+        """Drop the state of a watch that has ended."""
         for address, watches in list(self._untold.items()):
             if watch in watches:
                 watches.remove(watch)

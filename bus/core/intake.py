@@ -239,7 +239,7 @@ class Intake:
                 relay.users.add(each.entry)  # its answer goes there, however late
             incoming = Incoming(
                 kind=Kind.NOTIFICATION,
-                # None of them is posted before all are made.
+                # Post none of them before all are made.
                 payload=own_copy(payload) if place else payload,
                 subscriptions=each.subscriptions,
                 gap=gap,

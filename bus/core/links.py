@@ -313,7 +313,7 @@ class Links:
         if kind is LinkKind.DATA:
             peer = self._neighbours.peers.get(key)
             if peer is None or not peer.dialling:
-                return  # an earlier life was dialled, which was given up meanwhile
+                return  # the dial was to an earlier life, given up meanwhile
             peer.dialling = False
             if peer.session.link is None:
                 if not peer.bound:

@@ -109,9 +109,10 @@ class Listening:
                 self._disuse.unheard(machine, pattern)
 
     def confirm(self, interest: Interest, settled: Callable[[], object]) -> None:
-        """Let something be called once all have learned of a subscription (BUS-MSG-18).
+        """Call a function once all have learned of a subscription (BUS-MSG-18).
 
-        It is said again, to all that it goes to: so the answers come before that, too.
+        The subscription is sent again to all its destinations, so that the answers to
+        it come before the confirmation, too.
         """
         machine = self._manager.subscriptions.machine_of(interest)
         request = self.own[machine, interest.specification.pattern, False]
@@ -121,7 +122,7 @@ class Listening:
         self._confirmations.passed_on(request.frame.id)
 
     def ponged(self, peer: Peer, number: int) -> None:
-        """Note that a process has confirmed a subscription, if it has."""
+        """Note the confirmation of a subscription, if the number stands for one."""
         self._confirmations.answered(peer, number)
 
     def registered(self, task: Entry, now: float) -> None:
@@ -251,7 +252,7 @@ class Listening:
             known = self._relays.known(task)
             peer.announce(known, known.relay)
         for number, confirm in self._confirmations.unanswered(peer):
-            # That it was confirmed may have been said on the link that was lost.
+            # The confirmation may have been on the link that was lost.
             request = self.ledger.get(number)
             assert request is not None
             peer.session.tell(replace(_passed_on(request), confirm=confirm))
@@ -264,26 +265,26 @@ class Listening:
                 self.ledger.spread(request, [peer], self._said)
 
     def lost(self, peer: Peer, now: float) -> None:
-        """Forget what a process asked; keep what it passed on for one that hears.
+        """Drop the requests of a lost process; adopt subscriptions that it passed on.
 
-        The asker is asked at once whether it still subscribes: it may have taken that
-        back, and the lost process may not have passed this on.
+        The check whether the asker still subscribes follows at once: it may have
+        cancelled, and the lost process may not have passed the cancellation on.
         """
         for request in self.ledger.lose(peer, self._heir):
             self._confirm(request, now)
         self._confirmations.lost(peer, self.ledger.get)
 
     def _heir(self, request: Request[Subscribe]) -> Peer | None:
-        """Return the asker of a subscription if it hears a task of this process."""
+        """Return the asker of a subscription if a task of this process matches it."""
         asker = self._neighbours.peers.get(request.asker)
         if asker is None or request.frame.presence:
-            return None  # who is here is told by way of masters alone
+            return None  # only masters pass on the presence of tasks
         if asker.session.incarnation != request.frame.subscriber.incarnation:
             return None
         return asker if self._heard(request, asker) else None
 
     def _heard(self, request: Request[Subscribe], asker: Peer) -> Entry | None:
-        """Return a task of this process that a request means, if there is one."""
+        """Return a task of this process that matches a request, or None."""
         return next(
             (
                 task
@@ -296,9 +297,9 @@ class Listening:
         )
 
     def _confirm(self, request: Request[Subscribe], now: float) -> None:
-        """Ask the asker of an adopted request whether it still subscribes.
+        """Check whether the asker of an adopted request still subscribes.
 
-        An answer to a request that it does not know any more it refuses.
+        If the asker no longer has the request, it refuses this repeated answer.
         """
         assert request.origin is not None
         task = self._heard(request, request.origin)
@@ -308,7 +309,7 @@ class Listening:
             self._answer(request, task, now)
 
     def refused(self, peer: Peer, number: RequestId) -> None:
-        """Forget an adopted request that its asker does not know any more."""
+        """Drop an adopted request that its asker no longer has."""
         request = self.ledger.get(number)
         if request is not None and request.adopted and request.origin is peer:
             self.ledger.end(request)
@@ -316,7 +317,7 @@ class Listening:
     # Time.
 
     def review(self, now: float) -> None:
-        """Note when to ask next about the requests that were adopted."""
+        """Note when to check the adopted requests next."""
         self._confirmations.review(now)
         if not any(request.adopted for request in self.ledger.all()):
             self._confirm_at = None
@@ -329,10 +330,10 @@ class Listening:
         return min((at for at in times if at is not None), default=None)
 
     def tick(self, now: float) -> None:
-        """Ask again about the adopted requests, until a master passes them on anew.
+        """Check the adopted requests again, until a master passes them on anew.
 
-        The answer to the first question does not settle it: the asker may take the
-        subscription back before it learns that its master is lost.
+        One check is not enough: the asker may cancel the subscription before it learns
+        that its master is lost.
         """
         self._confirmations.tick(now)
         if self._confirm_at is not None and self._confirm_at <= now:
@@ -373,8 +374,8 @@ class Listening:
         user = frame.subscriber.user
         peer: Peer | None
         if frame.presence:
-            # Nothing is sent to a watch, so its process makes no link. To wait for one
-            # would be to give that process up in the end, with its tasks.
+            # No messages go to a watch, so its process makes no link. A wait for one
+            # would end by giving that process up, with its tasks.
             peer = self._neighbours.peers.get(asker)
             if peer is not None and peer.is_told_to_be_other(user):
                 peer = None
@@ -403,6 +404,6 @@ class Listening:
 
 
 def _passed_on(request: Request[Subscribe]) -> Subscribe:
-    """Return a request as it is passed on, by one link more than it has come."""
+    """Return a request as this process passes it on, with one hop fewer."""
     frame = request.frame
     return frame if request.origin is None else replace(frame, hops=frame.hops - 1)

@@ -218,7 +218,7 @@ class Neighbourhood:
     def confirm(
         self, interest: Interest, settled: Callable[[], object]
     ) -> list[Action]:
-        """Let something be called once all processes have learned of a subscription."""
+        """Call a function once all processes have learned of a subscription."""
         self.listening.confirm(interest, settled)
         return self._drained()
 
@@ -260,9 +260,9 @@ class Neighbourhood:
         *,
         heard: bool = True,
     ) -> None:
-        """Send a notification to all processes where somebody hears its sender.
+        """Send a notification to all processes that have a subscriber to its sender.
 
-        heard: whether any task of this process has heard it.
+        heard: whether a subscriber in this process has got it.
         """
         hearers = self.listening.hearers(source)
         if not (hearers or heard):
@@ -564,21 +564,21 @@ class Neighbourhood:
 
     def lose(self, peer: Peer, now: float) -> None:
         """Give a process up: whoever comes back under its name is another one."""
-        # Of one to which there never was a link only the master knows whether it lives.
+        # Without a link so far, only the master knows whether the process lives.
         if peer.bound and self._lose_tasks(peer):
             self._repeat_at = now + _REPEAT_S
         self.part(peer, now)
 
     def _lose_tasks(self, peer: Peer) -> bool:
-        """Tell watches that the tasks of a lost process are gone; whether any was."""
+        """Report the tasks of a lost process as gone; return whether there were any."""
         gone = self.manager.far.lost(peer.key, peer.session.incarnation)
         self.neighbours.todo += gone
         return bool(gone)
 
     def part(self, peer: Peer, now: float) -> None:
-        """Forget a process that is lost, or with which nothing is to be exchanged.
+        """Drop a process that is lost, or whose link is idle.
 
-        What is known of its tasks by way of the master holds in the second case.
+        If its link is idle, the tasks that the master has announced stay known.
         """
         link = self.links.by_number.get(peer.session.link or 0)
         if link is not None:

@@ -36,8 +36,8 @@ class Neighbours:
     addresses: where it listens, for its own machine and for others.
     peers: all that are known, by machine and name.
     todo: what is to be done, in order.
-    lose: gives a process up; part: forgets one that lives and needs no link. The
-      `Neighbourhood` gives both, since it has all that is known of a process.
+    lose: gives a process up; part: drops one that lives and needs no link. The
+      `Neighbourhood` provides both, since it has the whole state of a process.
     complain: takes a line about what another process did wrong.
     witness: who is told what happens here; None if nothing is recorded.
     books: what became of all messages for others, also for those that are lost.

@@ -52,7 +52,7 @@ class ProcessManager:
 
     Attributes:
         remote: what is decided about other processes; None while there are none.
-        far: the public tasks of other processes that are known here.
+        far: the known public tasks of other processes.
 
     Invariants:
     I1. whoever is in the table is not leaving; who is in ``_unopened`` is in it.
@@ -281,9 +281,9 @@ class ProcessManager:
     def confirm(
         self, subscription: Interest, settled: Callable[[], object]
     ) -> list[Action]:
-        """Let something be called once all processes have learned of a subscription.
+        """Call a function once all processes have learned of a subscription.
 
-        That is at once if there are no others, or the subscription has ended.
+        That is at once if there are no others, or if the subscription has ended.
         """
         if self.remote is None or subscription not in self.subscriptions.of(
             subscription.entry
@@ -338,6 +338,6 @@ class ProcessManager:
 
 
 def _unresolved(name: str, waited_s: float) -> UnresolvedError:
-    # A name by which a message looks for its addressee has no machine but another one.
+    # The name of an addressee contains a machine only if that is another machine.
     elsewhere = name.startswith("ism://")
     return UnresolvedError(name, waited_s, elsewhere=elsewhere)

@@ -37,8 +37,8 @@ class Request(Generic[Asked]):
     deadline: when it is forgotten, in seconds; None for not before it is taken back.
     went: to whom it was passed on; lost: of a search of this process, to whom it was,
       and who was given up since.
-    adopted: whether the process that passed it on is lost, and the asker is not: it
-      stands for the asker, is passed on to nobody, and ends as `Listening.tick` says.
+    adopted: whether the process that passed it on is lost, and the asker is not. It is
+      kept on behalf of the asker, is not passed on, and ends as in `Listening.tick`.
     """
 
     frame: Asked
@@ -116,9 +116,9 @@ class Requests(Generic[Asked]):
         ways: Iterable[Peer],
         said: Callable[[Asked, Peer], Asked] = lambda frame, _: frame,
     ) -> None:
-        """Pass one on, by ways that it has not gone, if it may go further (OPEN-9).
+        """Pass a request on by new ways, if it may go further (OPEN-9).
 
-        said: returns how it is said to one of these.
+        said: returns the frame for one of these ways.
         """
         frame = request.frame
         if request.origin is not None:
@@ -143,10 +143,11 @@ class Requests(Generic[Asked]):
     def lose(
         self, peer: Peer, heir: Callable[[Request[Asked]], Peer | None] = lambda _: None
     ) -> list[Request[Asked]]:
-        """Forget that a lost process was asked, and end the requests it passed on.
+        """Remove a lost process from all requests; end those that it passed on.
 
-        heir: returns the asker of a request that is kept without the lost process
-          (BUS-RELAY-8), else None. The requests that are kept so are returned.
+        Return the requests that are adopted instead (BUS-RELAY-8).
+
+        heir: returns the asker of a request to adopt, None for one to end.
         """
         adopted = []
         for request in self.all():

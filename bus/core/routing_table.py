@@ -79,7 +79,7 @@ class Entry:
     table: that of its process and bus, while it can be found.
     relay: the number by which other processes know a task of this one, 0 before any
       does.
-    unheard: how many notifications it has sent that nobody heard (BUS-FLOW-8).
+    unheard: how many notifications it has sent without a subscriber (BUS-FLOW-8).
     overflow: what becomes of commands that it has no room for (BUS-FLOW-6).
     order: exchanged after each thing that the task has sent to others and that nothing
       it sends later may overtake, and when it may not send any more; a burst that was

@@ -396,8 +396,8 @@ def milliseconds_left(deadline: float | None, now: float) -> int:
     if deadline is None:
         return NO_DEADLINE
     left_ms = (deadline - now) * 1000
-    # For more than seven weeks a frame has no number: where it waits, it then waits
-    # for ever, and the process that set the deadline keeps it.
+    # A frame has no number for more than seven weeks: the message then waits for ever
+    # at the receiver, and the process that set the deadline enforces it.
     return NO_DEADLINE if left_ms >= NO_DEADLINE else max(0, int(left_ms))
 
 

@@ -108,7 +108,7 @@ class Tidings:
                     self._check_own(peer, frame.task.id)
                     relay = self._relays.add_relay(peer, frame.task, now)
                     if not self._is_heard(relay):
-                        # It has adopted the request, and nobody else takes that back.
+                        # It has adopted the request; only this refusal ends that.
                         error = Error(reason=Reason.CLOSING, request=frame.search)
                         peer.session.tell(error)
             case Unrelay():
@@ -156,7 +156,7 @@ class Tidings:
                 pass
 
     def _is_heard(self, relay: Relay | None) -> bool:
-        """Whether a task is heard here by a request that no master can pass on yet."""
+        """Whether a request here matches a task, and no master can pass it on yet."""
         neighbours = self._neighbours
         stands = neighbours.is_master or neighbours.master() is not None
         return not stands and relay is not None and bool(self._relays.audience(relay))

@@ -4,8 +4,8 @@ Rules B1, B2, B3 and B5. A message may pass through any journal, and they are re
 after the other: all but the order within one journal is judged at the end. The
 predicates are those of `bus.journal.rules`, in its terms.
 
-Until then the records of a message are kept packed, 22 bytes each, and a message with
-nothing to find in it is never unpacked: objects would take ten times the memory.
+Until then this keeps the records of a message packed, 22 bytes each, and unpacks only
+messages that may break a rule: objects would take ten times the memory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SORT: Final = int(Flag.MULTICAST | Flag.ANSWER)
 
 _DELIVER, _OUT, _IN = int(Kind.DELIVER), int(Kind.RELAY_OUT), int(Kind.RELAY_IN)
 
-# A record of a message: its kind, hop, journal (by its place in a list), n and mono.
+# A record of a message: its kind, hop, journal (as a list index), n and mono.
 _STEP: Final = struct.Struct("<BBIqq")
 _KINDS_OF: Final = slice(None, None, _STEP.size)
 _LAST_JOURNAL: Final = slice(2 - _STEP.size, 6 - _STEP.size)
@@ -106,7 +106,7 @@ class BusTraffic:
         self._lines: dict[_Line, Line] = {}
         self._homes: dict[int, set[int]] = {}
         self._left: set[int] = set()
-        # Journals of the bus, each with its place in the order of their first records.
+        # Journals of the bus, each with its index in the order of their first records.
         self._journals: dict[int, int] = {}
         self._findings: list[Finding] = []
 
@@ -187,7 +187,7 @@ class BusTraffic:
         step = _STEP.pack(
             kind, record.hop, self._journals[journal], record.n, record.mono
         )
-        # That it was taken out tells nothing but that this journal has a record of it.
+        # An EXTRACT only shows that this journal has a record of the message.
         if kind != Kind.EXTRACT or steps[_LAST_JOURNAL] != step[_LAST_JOURNAL]:
             line.steps[mid] = steps + step
         if kind == Kind.DELIVER:
@@ -202,7 +202,7 @@ class BusTraffic:
             line.arrived = max(line.arrived, mid)
 
     def _suspects(self) -> Iterator[tuple[_Key, Line, Message]]:
-        """All messages but those that were delivered once and put on no link."""
+        """All messages except those that were delivered once and put on no link."""
         journals = list(self._journals)
         for (origin, sort, destination), line in self._lines.items():
             for mid, steps in line.steps.items():

@@ -31,7 +31,7 @@ HEADER_BYTES: Final = 4096
 SEAL_OFFSET: Final = 512
 LOST_OFFSET: Final = 1024
 LOST: Final = struct.Struct("<Q")
-# No process loses as many, and what is damaged may say any number.
+# No process loses as many records; a damaged header may contain any number.
 LOST_MAX: Final = 2**62
 # Of record numbers and of segments: the largest that a signed column holds.
 NUMBER_MAX: Final = 2**63 - 1
@@ -156,7 +156,7 @@ class SegmentHeader:
             msg = f"record version {version} of {size} bytes is not known here"
             raise ValueError(msg)
         if segment > SEGMENT_MAX or first_n + slots > NUMBER_MAX:
-            msg = f"segment {segment} of records from {first_n} on cannot be"
+            msg = f"segment number {segment} or record number {first_n} is too large"
             raise ValueError(msg)
         (lost,) = LOST.unpack_from(buffer, LOST_OFFSET)
         seal, seal_flaw = None, ""

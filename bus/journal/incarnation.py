@@ -107,7 +107,7 @@ class Incarnation:
         )
 
     def _start(self) -> None:
-        """Start the housekeeper; OSError if there can be no thread now."""
+        """Start the housekeeper; OSError if the thread cannot be started."""
         try:
             self._housekeeper.start()
         except RuntimeError as error:
@@ -197,7 +197,7 @@ class Incarnation:
         _write(self._last[0], Kind.CLOSE)
 
     def _tell_unnamed(self) -> None:
-        """Log once that names could not be written: the recorder must not log."""
+        """Log once that names could not be written; the recorder must not log."""
         if self.meta.unwritten and not self._told_unnamed:
             self._told_unnamed = True
             _log.warning(

@@ -145,7 +145,7 @@ class StoredJournal:
             return
         if self.meta.wall:
             self._anchor(self.meta.mono, self.meta.wall)
-        if self._unread_lines in self.problems:  # of an earlier reading
+        if self._unread_lines in self.problems:  # from an earlier read
             self.problems.remove(self._unread_lines)
         if self.meta.unreadable:
             self._unread_lines = self._about_lines(self.meta.unreadable)
@@ -229,7 +229,7 @@ class StoredJournal:
         return segment
 
     def _about_lines(self, numbers: list[int]) -> str:
-        """Tell how many lines of the side file could not be read, and which."""
+        """Describe how many lines of the side file are unreadable, and which."""
         which = ", ".join(map(str, numbers[:LINES_NAMED_MAX]))
         if len(numbers) > LINES_NAMED_MAX:
             which += ", ..."

@@ -63,8 +63,8 @@ class Emit(Protocol):
     ) -> None:
         """Never block, never raise; values beyond their field saturate.
 
-        `seq` and `mid` count from 1 and stay below 2**62: a record with a greater one
-        is damaged to a reader.
+        `seq` and `mid` count from 1 and stay below 2**62: a reader regards a record
+        with a greater one as damaged.
         """
 
 

@@ -22,10 +22,10 @@ Terms, in the names of the record's fields, with *port* for `mid`:
   a death in another journal of the same boot, of the process and the machine that its
   meta file names, whose `mono` is not below the greatest in its records. It has *ended*
   if it is closed or died.
-* A journal has *not begun* if it has no records, lost and damaged are 0, it has one
-  segment, which is its segment 0, has no seal and no slot but the first that is not
-  empty, and its meta file has a line at most, which names nothing. The first record,
-  OPEN, is written before any operation can be recorded, so that none can be missing.
+* A journal has *not begun* if it has no records; lost and damaged are 0; its only
+  segment is segment 0, without a seal, and all slots after the first are empty; and
+  its meta file has at most one line, which names nothing. The first record, OPEN,
+  precedes every record of an operation, so that none can be missing.
 * A journal is *lossy* if it has begun and has no records, or first > 0, or gaps, lost
   or damaged > 0.
   It is *complete* if it has ended and is not lossy, and *conclusive* if it is complete
@@ -50,8 +50,8 @@ been written yet. One of a message of the bus is FAIL if all journals of the bus
 conclusive, since it may pass through any, and both its `origin` and its `flow` have a
 home, else UNKNOWN. J1's own are FAIL if the journal is damaged, else UNKNOWN. A rule's
 verdict is FAIL if any of its would-be violations is FAIL; else UNKNOWN if any is
-UNKNOWN or any journal is lossy (what was lost may have broken it); else NOTHING if
-the rule was held against nothing (`RuleVerdict.checked` is 0); else PASS.
+UNKNOWN or any journal is lossy (a lost record may have broken it); else NOTHING if
+the rule checked no item (`RuleVerdict.checked` is 0); else PASS.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ SORTS: Final = MappingProxyType(
 
 
 class Verdict(enum.StrEnum):
-    """What can be said of a rule after reading the journals.
+    """The verdict on a rule after reading the journals.
 
-    NOTHING: the journals are whole and hold nothing that the rule speaks of, so that
-      it was held against nothing and proves nothing.
+    NOTHING: the journals are whole and hold no record to which the rule applies, so it
+      proves nothing.
     """
 
     PASS = "PASS"  # noqa: S105 - a verdict, not a password
@@ -233,7 +233,7 @@ _ALL: Final = (
         ),
         cases={
             "damaged": "{damaged} segments contradict themselves",
-            "unbegun": "its process had not begun to record: it lives, or died before",
+            "unbegun": "its process had not begun to record: it runs, or died before",
             "empty": "it holds no record",
             "lost": "{lost} records could not be written",
             "gaps": "{gaps} records are missing between {first} and {last}",

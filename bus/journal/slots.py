@@ -20,7 +20,7 @@ __all__ = ["impossible_slots", "invalid_slots", "marks"]
 # Long enough to be fast, short enough that other threads do not starve.
 _CHUNK_SLOTS: Final = 4096
 
-# Where the topmost byte of a field stands in a record, and its values that can be. The
+# The offset of the top byte of a field in a record, and its possible values. The
 # difference of two times between -2**61 and 2**61 fits 64 bits with room to add to it.
 _TIMES: Final = bytes((*range(0x20), *range(0xE0, 0x100)))
 _COUNTS: Final = bytes(range(0x40))  # `seq` and `mid` are below COUNT_MAX
@@ -50,12 +50,12 @@ def invalid_slots(slots: memoryview, first_n: int, count: int) -> list[int]:
 
 
 def impossible_slots(slots: memoryview, first_n: int, count: int) -> list[int]:
-    """Which of the first ``count`` slots hold numbers that no writer writes.
+    """Return which of the first ``count`` slots hold impossible numbers.
 
     A slot with the mark of its record may still be damaged, and a segment without a
-    seal has no checksum that says so. The number of the record is that of the slot;
-    times, message numbers and ports are held to what later steps can compute with. All
-    of it in C, as above.
+    seal has no checksum to detect it. The record number must be that of the slot;
+    times, message numbers and ports must be within the range of later computations.
+    All of this runs in C, as above.
     """
     body = slots[: count * RECORD_BYTES]
     impossible: set[int] = set()

@@ -1,9 +1,9 @@
 """`StoredMeta`: the side file of a journal as it is found.
 
-A line that cannot be read is passed over, and its number is kept: a full disk or a
-power cut may have left a part of one, and the names in it are then unknown, no more.
-Every value is held to the bounds that the writer keeps, so that no later step, be it
-Arrow's 64-bit columns or the calendar, meets a number that it cannot hold.
+The reader skips an unreadable line and keeps its number: a full disk or a power cut may
+have left a partial line. Only the names in that line are then unknown. The reader
+enforces the writer's bounds on every value, so that no later step, such as Arrow's
+64-bit columns or the calendar, gets a number that it cannot hold.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PID_MAX: Final = 2**31 - 1
 _NAME_MAX: Final = 2**32 - 1  # `task` and `peer` of a record
 _CLOCK_MAX: Final = 2**63 - 1
 
-# A line of thousands of brackets ends the parser by RecursionError.
+# A line of thousands of brackets makes the parser raise RecursionError.
 _UNREADABLE: Final = (ValueError, KeyError, TypeError, RecursionError)
 
 
@@ -56,7 +56,7 @@ class StoredMeta:
 
     @property
     def silent(self) -> bool:
-        """Whether it says at most whose journal it is, and names nobody."""
+        """Whether it has at most the line of the journal's owner, and no names."""
         named = len(self.names) > 1 or len(self.threads) > 1
         return not named and not self.late and self.unreadable in ([], [1])
 
@@ -78,7 +78,7 @@ def read_meta(folder: Path) -> StoredMeta:
 def _take_in(meta: StoredMeta, line: dict[str, Any]) -> None:
     match line["is"]:
         case "journal":
-            # The line is taken in whole or not at all.
+            # Accept the line whole or not at all.
             journal = _bounded(int(_text(line["journal"]), 16), 0, _JOURNAL_MAX)
             machine, program = _text(line["machine"]), _text(line["program"])
             pid = _bounded(line["pid"], 0, _PID_MAX)

@@ -54,8 +54,8 @@ class StoredSegment:
 
     body: its used slots. An open segment is used up to its last slot that is not
       empty.
-    invalid: the slots among them that do not hold their record, or hold numbers that no
-      writer writes: holes.
+    invalid: the slots among them that do not hold their record, or hold impossible
+      numbers; each counts as a hole.
     flaws: how it contradicts itself, one text each, with the byte.
     """
 
@@ -97,9 +97,9 @@ class StoredSegment:
 
     @property
     def blank(self) -> bool:
-        """Whether it is as it was made: the first of a journal, without a record.
+        """Whether it is the first segment of a journal and holds no record.
 
-        Its writer may have died in the midst of the first record, OPEN.
+        Its writer may have died while writing the first record, OPEN.
         """
         made = self.header.segment == 0 and self.header.seal is None and not self.lost
         return made and self.used <= 1 and not self.count and not self.flaws
@@ -153,8 +153,8 @@ def read_segment(path: Path, journal: int | None = None) -> StoredSegment:
     journal: the number of the journal it must belong to; None for any.
 
     Raises:
-        JournalError: it is no segment, its header is damaged, or it is another's or
-          another one than its name says.
+        JournalError: it is not a segment, its header is damaged, or the header names
+          another journal or another segment number than its file name.
         OSError: it cannot be read; FileNotFoundError if it is gone.
     """
     with _open(path) as file:
@@ -165,11 +165,12 @@ def read_segment(path: Path, journal: int | None = None) -> StoredSegment:
         if journal is not None and header.journal != journal:
             whose = f"{hex64(header.journal)}, not {hex64(journal)}"
             raise JournalError(f"cannot read {path}: it belongs to journal {whose}")
-        # Records are read in the order of the names: a file under another one's name
+        # Records are read in the order of the file names: a file under another's name
         # would put them out of order.
         named = SEGMENT_NAME.fullmatch(path.name)
         if named and int(named[1]) != header.segment:
-            raise JournalError(f"cannot read {path}: it is segment {header.segment}")
+            msg = f"cannot read {path}: its header is of segment {header.segment}"
+            raise JournalError(msg)
         # Never ask for more than there is: it would be allocated first.
         file_bytes = os.fstat(file.fileno()).st_size
         body = file.read(min(header.slots * RECORD_BYTES, file_bytes))

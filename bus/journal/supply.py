@@ -190,7 +190,7 @@ class Supply:
         except OSError as error:
             if not self.short:
                 _log.warning(
-                    "cannot make a journal segment in %s: %s; what finds no room is"
+                    "cannot make a journal segment in %s: %s; records without room are"
                     " counted as lost until there is room again",
                     self._folder,
                     error,

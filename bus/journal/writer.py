@@ -73,8 +73,8 @@ class Journal:
     emit: writes any record; what `observe` does for the queues' operations.
 
     It is open until `close`, or until the program ends in order. A forked child that
-    goes on recording opens a folder of its own. Raises OSError, with the folder and the
-    setting in its text, if the first segment cannot be made; later trouble is logged
+    goes on recording opens its own folder. If the first segment cannot be made, it
+    raises OSError with the folder and the setting in its text; later errors are logged
     once, and counted.
 
     Lock: ``_lock`` guards the making of an incarnation in a forked child.
@@ -233,7 +233,7 @@ class Journal:
         )
 
     def _explained(self, error: OSError) -> OSError:
-        """Return the error with the folder, the reason and the remedy in its text."""
+        """Return an error whose text has the folder, the reason and the remedy."""
         room = self._slots * RECORD_BYTES + HEADER_BYTES
         remedy = "give Journal(directory=...) a folder that this process can write to"
         if error.errno in _NO_ROOM:

@@ -83,7 +83,7 @@ class Arrivals:
     def _deliver(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         if messages[0].kind is Kind.NOTIFICATION:  # so all are
             for each in messages:
-                # Here, and once: later it may tell of drops in this process as well.
+                # Here, and once: later the gap may include drops in this process.
                 if each.gap:
                     _account(each).missed += each.gap
         held = self._held.get(entry)

@@ -176,7 +176,7 @@ class Lines:
                     why = f"{address}: {getattr(error, 'strerror', error)}"
                     continue
                 except Exception as error:  # noqa: BLE001 # of this process, such as
-                    # no descriptor left: another time, maybe.
+                    # a lack of descriptors: a later dial may succeed.
                     words = f"cannot connect to {address}: {error}"
                     self._ask(partial(self._turned_away, words))
                     continue

@@ -97,7 +97,7 @@ class MemoryNetwork:
                 broker = self._broker(f"{machine}/{process}", comm)
                 comm.start(broker, list if master else comm.remote.dial_master)
             except BaseException:
-                # The name of a process that nobody serves must not stay taken.
+                # The name of a process without a thread must not stay taken.
                 if comm.forestall():
                     del others[process]
                 raise

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["ELSEWHERE", "RunDirectory", "run_base"]
 
 _ENVIRONMENT: Final = "BUS_RUN_DIR"
-# What a program can do where there can be no run directory.
+# The start of the remedy if the run directory cannot be used.
 ELSEWHERE: Final = f"set {_ENVIRONMENT}, or BusConfig(run_directory=...), to "
 _GUESTS: Final = "guests"
 # The longest name of a socket there.
@@ -104,12 +104,12 @@ class RunDirectory:
         except (FileExistsError, NotADirectoryError):
             raise self._denied(f"{directory} is no directory") from None
         except OSError as error:
-            # By its number it is of the same type. Not with a file name: that would
-            # stand behind the remedy.
+            # The number gives it the same type. No file name: Python would append it
+            # after the remedy.
             raise OSError(
                 error.errno,
                 f"cannot make the run directory {directory} of bus {self._bus!r}: "
-                f"{error.strerror}; {ELSEWHERE}a folder that can be written",
+                f"{error.strerror}; {ELSEWHERE}a writable folder",
             ) from None
         if not stat.S_ISDIR(about.st_mode):
             raise self._denied(f"{directory} is no directory")

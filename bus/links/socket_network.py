@@ -208,10 +208,9 @@ class SocketNetwork:
 
 
 def _run_directory(bus: str, config: BusConfig) -> RunDirectory:
-    """Return where processes meet; an error says which setting means another place.
+    """Return the run directory; an error names the setting for another one.
 
-    The verbs of the command line look at a run directory before they join, and say more
-    exactly what to do.
+    The commands check a run directory before they join, and give a more exact remedy.
     """
     try:
         return RunDirectory(bus, config.access, config.run_directory)

@@ -38,7 +38,7 @@ def ingest(spark: SparkSession, journals: Path, out: OutFolder) -> None:
         JournalError: there is no journal, or a folder cannot be read.
         PipelineError: an executor does not find the journals, or the results.
     """
-    # Listed once: which files there are must not differ between the two tables.
+    # List them once: both tables must be made from the same files.
     shares = Share.list_all(journals)
     folders = dict.fromkeys(share.folder for share in shares)
     check_reach(spark, [str(out.path), *folders])
@@ -53,7 +53,7 @@ def _read(
     read: Callable[[Share], Iterator[pa.RecordBatch]],
     columns: tuple[Column, ...],
 ) -> DataFrame:
-    """Rows from shares, those of one task in one task."""
+    """Read rows from shares; each group of shares is one task of Spark."""
 
     def rows(places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in places:

@@ -1,9 +1,9 @@
 """Silver, of the bus: events -> transfers, lines, suspects.
 
 A transfer is one message for one destination: counts, minima and maxima only, so that
-Spark can hash instead of sort. That is enough to see that a message went its way as it
-should. The few that did not are suspects, and of those alone each record is listed. A
-line is what one task sends another, as a flow is of a channel.
+Spark can hash instead of sort. That is enough to show that a message took a regular
+route. The few others are suspects, and only their records are listed. A line is the
+traffic from one task to another, as a flow is that of a channel.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 LINE: Final = ("origin", "sort", "destination")
 MESSAGE: Final = (*LINE, "mid")
 
-# The way from one process to another has one link, between two machines three.
+# Between two processes of one machine there is one link, between two machines three.
 HOPS_TIMED: Final = 3
 
 _ACCEPTS: Final = (Kind.COMMAND, Kind.RESPOND, Kind.NOTIFY)
@@ -71,8 +71,8 @@ def is_answer() -> Column:
 def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> DataFrame:
     """One row for each (origin, sort, mid, destination): how it went, and how sure.
 
-    `struck` is that of `bus.journal.rules`; `settled`: what is not there did not
-    happen; `ended`: all journals of the bus have; `left`: its destination did.
+    `struck` is that of `bus.journal.rules`; `settled`: no record of it is missing;
+    `ended`: all journals of the bus have ended; `left`: its destination left.
     `suspect`: it may break B1, B2 or B3, see `suspects`.
     `latency_ns` is from the first accept to the first delivery, `to_link_ns` and
     `from_link_ns` the parts of it before the first and after the last link, `hop_1_ns`
@@ -114,7 +114,7 @@ def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> Dat
         ]
     if died := any_died(journals):
         facts.append(F.max("is_dead").alias("passed_dead"))
-    # Shuffled as they are: the few records of a message lie in different journals.
+    # Shuffled without a partial sum: the records of a message are in many journals.
     rows = (
         steps(events)
         .join(F.broadcast(_clocks(journals)), "journal")
@@ -157,8 +157,8 @@ def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> Dat
 def lines(transfers: DataFrame) -> DataFrame:
     """One row for each line: how many messages, how far, how much.
 
-    `line_delivered`, `line_arrived`: the greatest `mid` that was delivered, was read
-    from a link.
+    `line_delivered`, `line_arrived`: the greatest `mid` that was delivered, or was
+    read from a link.
     """
     delivered, arrived = F.col("deliveries") > 0, F.col("intos") > 0
     accepted = F.col("accepts") > 0
@@ -179,8 +179,8 @@ def lines(transfers: DataFrame) -> DataFrame:
 def suspects(events: DataFrame, transfers: DataFrame) -> DataFrame:
     """The suspects among the transfers, with their records and those of their lines.
 
-    `accepted`: the first place of an accept; `delivered`: all deliveries; `out`,
-    `into`: what was put on links, was read from them.
+    `accepted`: the place of the first accept; `delivered`: all deliveries; `out`,
+    `into`: all writes to links and reads from them.
     """
     chosen = transfers.where("suspect")
     place = F.struct("journal", "n", "mono")
@@ -203,10 +203,10 @@ def suspects(events: DataFrame, transfers: DataFrame) -> DataFrame:
 
 
 def _suspect() -> Column:
-    """Whether B1, B2 or B3 may be broken; what is not suspect keeps all three.
+    """Whether B1, B2 or B3 may be broken; all other transfers keep all three.
 
-    Of B2, a message is above suspicion if it was on no link, or on one: put on it in
-    one place, read from it in another, under one hop.
+    For B2, a message is regular if it was on no link, or on one: written to it in one
+    place, read from it in another, under one hop.
     """
     repeated = F.col("deliveries") > 1
     lost = F.expr("accepts > 0 AND deliveries = 0 AND explains = 0") & ~F.col("struck")
@@ -254,10 +254,10 @@ def _whole(tallies: DataFrame, journals: DataFrame) -> DataFrame:
 
 
 def _tasks(tallies: DataFrame, journals: DataFrame) -> DataFrame:
-    """Each registration: has it a home, did one die, its name, whether it left."""
+    """Each registration: whether it has a home, whether one died, its name, its end."""
     registers = is_kind(Kind.REGISTER)
     both = tallies.where(registers | is_kind(Kind.DEREGISTER))
-    # A process is registered without a name, for notifications on their way.
+    # A process has a registration without a name, for notifications on their way.
     of_process = F.concat(F.lit("process "), F.coalesce("name", F.lit("?")))
     name = F.coalesce("task", of_process)
     return (
@@ -273,7 +273,7 @@ def _tasks(tallies: DataFrame, journals: DataFrame) -> DataFrame:
 
 
 def _true(name: str) -> Column:
-    """Where it is not known, no."""
+    """The column, false where it is null."""
     return F.coalesce(F.col(name), F.lit(False))
 
 

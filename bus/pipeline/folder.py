@@ -109,7 +109,7 @@ class OutFolder:
 
     @property
     def about(self) -> Path:
-        """How the run was made: command, versions, settings; JSON."""
+        """The file about the run: command, versions, settings; JSON."""
         return self.path / "run.json"
 
     @property

@@ -177,7 +177,7 @@ def waits(events: DataFrame) -> DataFrame:
 
 
 def hops(transfers: DataFrame) -> DataFrame:
-    """How long messages of a bus were in each part of their way, and how many were."""
+    """The times of bus messages on each part of their way, and their number."""
     parts = {
         "to_link_ns": "before the link",
         **{f"hop_{hop}_ns": f"on link {hop}" for hop in range(1, HOPS_TIMED + 1)},
@@ -210,11 +210,11 @@ def hops(transfers: DataFrame) -> DataFrame:
 def drops(events: DataFrame, scale: Scale) -> DataFrame:
     """Messages that will not be received, counted by bucket and reason.
 
-    Several records may tell of one message: it counts where the first of them stands.
+    Several records may concern one message: it counts in the bucket of the first.
     """
     of_queue = is_kind(Kind.DROP)
     dropped = is_kind(Kind.DROP, *_GONE)
-    # What tells a message apart: on a bus `port` is its number at its origin.
+    # The columns that identify a message: on a bus `port` is its number at its origin.
     message = [
         F.when(~of_queue, F.col(name)).alias(name)
         for name in ("origin", "flags", "port")
@@ -236,7 +236,7 @@ def drops(events: DataFrame, scale: Scale) -> DataFrame:
 
 
 def marks(events: DataFrame) -> DataFrame:
-    """Deaths and lost links, the first `MARKS_MAX`: when, whose, as which journal told.
+    """Deaths and lost links, the first `MARKS_MAX`: the time, the name, the journal.
 
     A link that ends because a side has left is not lost.
     """
@@ -391,7 +391,7 @@ def _known(name: str) -> Column:
 
 
 def _prefix(name: str) -> Column:
-    """What names of one sort have in common: ``worker/*`` of worker/1 and worker/2."""
+    """The common pattern of similar names: ``worker/*`` for worker/1 and worker/2."""
     folder = F.regexp_extract(name, "^(.*/)", 1)
     stem = F.regexp_replace(name, "[0-9]+$", "")
     cut = F.when(folder != "", folder).otherwise(stem)
@@ -399,10 +399,10 @@ def _prefix(name: str) -> Column:
 
 
 def _labels(tables: Tables) -> DataFrame:
-    """For each pair of names, and medium, the route it is shown under.
+    """For each pair of names and medium, the route that the report shows.
 
-    More than `ROUTES_MAX` are grouped by the prefixes of their names. What is beyond
-    the busiest so many even then is `OTHERS`.
+    More than `ROUTES_MAX` are grouped by the prefixes of their names. If there are
+    still more, those beyond the `ROUTES_MAX` busiest are `OTHERS`.
     """
     pairs = (
         _flows(tables)

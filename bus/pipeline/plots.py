@@ -2,8 +2,8 @@
 
 A figure shows a few routes by name, told apart by colour, stroke and mark; the rest is
 in the tables. All figures over time have one axis, from the first record to the last,
-and carry the same marks: deaths, lost links, violations, drops. Nothing to show gives
-an empty text, never an empty figure. Rows come in any order.
+and the same marks: deaths, lost links, violations, drops. Without data a figure is an
+empty text, never an empty figure. Rows come in any order.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REASONS_MAX: Final = 6
 OTHERS: Final = "(others)"  # as `bus.pipeline.gold` calls them
 _AXIS_UNITS: Final = ((3.6e9, "hours"), (6e7, "minutes"), (1e6, "seconds"), (1e3, "ms"))
 
-# Each kind of mark: its shape, its place among the colours.
+# Each kind of mark: its shape, the index of its colour.
 _MARKS: Final = {
     "death": ("X", 1),
     "link lost": ("D", 4),
@@ -56,7 +56,7 @@ class TimeAxis:
     """The time from the first record to the last, in a unit people read.
 
     width_us: of a bucket; buckets begin at `start_us`.
-    marks: what happened when, rows with ``what`` and ``at_us``.
+    marks: the events, rows with ``what`` and ``at_us``.
     """
 
     start_us: int
@@ -66,26 +66,26 @@ class TimeAxis:
 
     @property
     def buckets(self) -> range:
-        """When each bucket begins."""
+        """The start of each bucket."""
         return range(self.start_us, self.end_us + 1, self.width_us)
 
     @property
     def unit(self) -> tuple[float, str]:
-        """How many microseconds make one, and its name."""
+        """The unit's length in microseconds, and its name."""
         span = max(self.end_us - self.start_us, self.width_us)
         return next((one for one in _AXIS_UNITS if span >= 2 * one[0]), (1.0, "µs"))
 
     def place(self, at_us: int) -> float:
-        """Where a moment stands."""
+        """The position of a moment on the axis."""
         return (at_us - self.start_us) / self.unit[0]
 
     def middle(self, at_us: int) -> float:
-        """Where the middle of a bucket stands."""
+        """The position of the middle of a bucket."""
         return self.place(at_us) + self.width_us / 2 / self.unit[0]
 
     @property
     def middles(self) -> list[float]:
-        """Where the middle of each bucket stands."""
+        """The positions of the middles of all buckets."""
         return [self.middle(at_us) for at_us in self.buckets]
 
     def finish(self, axes: Axes) -> None:
@@ -216,7 +216,7 @@ def latency(rows: Iterable[Row], axis: TimeAxis) -> str:
 
 
 def drops(rows: Sequence[Row], axis: TimeAxis) -> str:
-    """What will not be received, over time, by reason."""
+    """Messages that will not be received, over time, by reason."""
     sums: dict[str, int] = {}
     for row in rows:
         sums[row["reason"]] = sums.get(row["reason"], 0) + row["messages"]
@@ -235,7 +235,7 @@ def drops(rows: Sequence[Row], axis: TimeAxis) -> str:
             axes.bar(
                 list(map(axis.middle, heights)),
                 list(heights.values()),
-                # Wide enough to be seen; neighbours may overlap.
+                # Wide enough to be visible; neighbours may overlap.
                 width=max(axis.width_us / axis.unit[0], axis.place(axis.end_us) / 90),
                 bottom=[below.get(at_us, 0) for at_us in heights],
                 color=svg.SERIES[number],
@@ -326,7 +326,7 @@ def _route(row: Row) -> _Route:
 
 
 def _by_amount(rows: Iterable[Row], amount: str = "sent") -> list[_Route]:
-    """The routes, the busiest first; what stands for many others is none."""
+    """The routes, the busiest first, without `OTHERS`."""
     sums: dict[_Route, int] = {}
     for row in rows:
         if OTHERS not in (row["source"], row["target"]):
@@ -351,7 +351,7 @@ def _grouped(amounts: Iterable[tuple[str, int, int]]) -> list[str]:
 
 
 def _prefix(name: str) -> str:
-    """What names of one sort have in common: of worker/1 and worker/2 the worker."""
+    """The common prefix of similar names: ``worker/`` for worker/1 and worker/2."""
     folder, slash, _ = name.rpartition("/")
     return folder + slash if slash else re.sub(r"\d+$", "", name)
 

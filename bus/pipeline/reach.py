@@ -1,9 +1,9 @@
-"""Whether executors reach what the driver lists: the folders of journals and results.
+"""Whether executors find the folders that the driver lists: journals and results.
 
-On a cluster a path means one thing on each machine. An executor that finds no file
-there would read nothing, and what it did not read would make every verdict UNKNOWN; so
-executors are asked before anything is read, and each task asks again. What is sent to
-them needs no package but Python's own.
+On a cluster a path may lead to a different folder on each machine. An executor that
+does not find a file would read nothing, and the missing records would make every
+verdict UNKNOWN. So the driver checks the executors before the read, and each task
+checks again. The code that it sends to them needs only Python's own packages.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _REMEDY: Final = (
 
 
 def check_reach(spark: SparkSession, paths: Sequence[str]) -> None:
-    """Ask the executors of a cluster whether they find some paths.
+    """Check that the executors of a cluster find some paths.
 
     paths: absolute; the driver finds them all.
 
@@ -51,10 +51,10 @@ def check_reach(spark: SparkSession, paths: Sequence[str]) -> None:
 
 
 def require(path: str) -> None:
-    """Raise unless a folder is here; called where a task runs.
+    """Raise unless this machine has a folder; called on the executor of a task.
 
     Raises:
-        JournalError: it is not.
+        JournalError: it has no such folder.
     """
     if not os.path.isdir(path):
         host = platform.node()
@@ -62,7 +62,7 @@ def require(path: str) -> None:
 
 
 def _asker(paths: Sequence[str]) -> Callable[[Iterable[int]], Iterator[_Answer]]:
-    # Inside, so that it is pickled itself and not by the name of this module.
+    # A nested function, so that it is pickled by value, not by its module's name.
     def ask(_: Iterable[int]) -> Iterator[_Answer]:
         for path in paths:
             try:

@@ -95,9 +95,9 @@ def render(folder: OutFolder) -> str:
 
 
 def _about(folder: OutFolder, journals: Sequence[Row]) -> Row:
-    """What was recorded, where, and how it was judged."""
+    """The facts about the recording and the run."""
     run: Row = {}
-    with contextlib.suppress(OSError):  # of an earlier version: there is none
+    with contextlib.suppress(OSError):  # results of an earlier version have none
         run = json.loads(folder.about.read_text(encoding="utf-8"))
 
     def distinct(texts: Iterable[str | None]) -> str:
@@ -127,7 +127,7 @@ def _as_typed(command: str) -> str:
 
 
 def process_name(journal: Row) -> str:
-    """Return what a journal's process is called: on its bus, else by its number."""
+    """Return the name of a journal's process: on its bus, else by its pid."""
     return journal.get("name") or f"pid {journal.get('pid') or '?'}"
 
 
@@ -141,7 +141,7 @@ def _summary(journals: Sequence[Row]) -> Row:
 
 
 def _span(journals: Sequence[Row]) -> tuple[int, int]:
-    """When the first record was made and when the last one, 0 if there are none."""
+    """The times of the first and the last record, 0 if there are none."""
     starts = [row["first_wall_us"] for row in journals if row["records"]]
     ends = [row["last_wall_us"] for row in journals if row["records"]]
     return (min(starts), max(ends)) if starts else (0, 0)
@@ -150,7 +150,7 @@ def _span(journals: Sequence[Row]) -> tuple[int, int]:
 def _marks(
     folder: OutFolder, journals: Sequence[Row], violations: Sequence[Violation]
 ) -> list[Row]:
-    """What happened when: deaths, lost links, violations, drops; in their order."""
+    """The events in order of time: deaths, lost links, violations, drops."""
     clocks = {row["journal"]: row for row in journals if row["records"]}
     found = list(read_rows(folder, "marks"))
     for one in violations:
@@ -246,7 +246,7 @@ def _pictures(folder: OutFolder, journals: Sequence[Row], marks: Sequence[Row]) 
 
 
 def _by_reason(dropped: Iterable[Row]) -> list[Row]:
-    """How many messages of each medium for each reason, the most first."""
+    """The number of messages by medium and reason, the greatest first."""
     sums: dict[tuple[str, str], int] = {}
     for row in dropped:
         key = row["via"], row["reason"]

@@ -45,7 +45,7 @@ _Cases = dict[str, tuple["Column", dict[str, "Column"]]]
 class Tables:
     """What the rules read: bronze and silver.
 
-    transfers, lines: None if nothing of a bus was recorded.
+    transfers, lines: None if no traffic of a bus was recorded.
     """
 
     events: DataFrame
@@ -273,7 +273,7 @@ def _of_bus(tables: Tables, line_deliveries_max: int) -> dict[str, Candidates]:
     chunk_records = _chunk(tables.lines, "deliveries", line_deliveries_max)
     late = overtaken(deliveries(tables.events), chunk_records, LINE)
     candidates = {"B5": b5(late, tables.lines)}
-    # None, most often, and then nothing need be planned.
+    # Usually there are none, and Spark need plan nothing.
     if not tables.transfers.where("suspect").isEmpty():
         chosen = suspects(tables.events, tables.transfers)
         candidates |= {"B1": b1(chosen), "B2": b2(chosen), "B3": b3(chosen)}

@@ -91,7 +91,7 @@ def run_in(
     progress: Callable[[str], None] = lambda _: None,
 ) -> Result:
     """As `run_pipeline`, in a folder that the caller has claimed."""
-    # Executors, and Spark itself, may stand in another directory.
+    # Executors, and Spark itself, may run in another directory.
     journals = Path(journals).absolute()
     folder = OutFolder(folder.path.absolute())
     records = _estimate(journals)
@@ -151,7 +151,7 @@ def _write(folder: OutFolder, page: str) -> Path:
 
 
 def _about(spark: SparkSession, journals: Path) -> dict[str, Any]:
-    """What the report says about the run itself."""
+    """The report's facts about the run itself."""
     context = spark.sparkContext
     java = context._jvm.java.lang.System.getProperty("java.version")  # type: ignore[union-attr] # running
     found = {each.name: each.found for each in requirements("pipeline")}
@@ -172,7 +172,7 @@ def _about(spark: SparkSession, journals: Path) -> dict[str, Any]:
 
 
 def _estimate(journals: Path) -> int:
-    """About how many records there are, from above: segments are allocated whole.
+    """An upper estimate of the number of records: segments are allocated whole.
 
     Raises:
         JournalError: there is no journal, or a folder cannot be read.
@@ -186,7 +186,7 @@ def _estimate(journals: Path) -> int:
                 with contextlib.suppress(OSError):
                     total += Path(folder, name).stat().st_size // RECORD_BYTES
     if not found:
-        open_journals(journals)  # which says why
+        open_journals(journals)  # raises with the reason
     return total
 
 
@@ -274,7 +274,7 @@ def _told_in_one_line(folder: OutFolder) -> Iterator[None]:
         raise PipelineError(msg) from error
 
 
-# What an executor says that lacks a program or a package, and what to do about it.
+# The errors of an executor that lacks a program or a package, and the remedy.
 _LACKS: Final = (
     re.compile(r"No module named '[^']+'"),
     re.compile(r'Cannot run program "[^"]+"'),
@@ -292,7 +292,7 @@ def _gist(error: Exception) -> str:
     lines = text.splitlines() or [type(error).__name__]
     for pattern in _LACKS:
         if lack := pattern.search(text):
-            return f"an executor says: {lack[0]}; {_WORKERS_PYTHON}"
+            return f"an executor reports: {lack[0]}; {_WORKERS_PYTHON}"
     if refusal := re.search(r"JournalError: (.+)", text):
         return refusal[1]
     return next((line[2:] for line in lines if line.startswith(": ")), lines[0])

@@ -3,8 +3,8 @@
 The rule: nothing of Spark's chatter reaches the terminal. The JVM is started with its
 output in a log file, once a process, since Spark keeps it for every later session.
 What must be set before that (the Python of the workers, the memory, the address)
-stands here and nowhere else. A setting of the user, be it given to us or to
-``spark-submit``, is never replaced by one of ours. This module knows no table and no
+stands here and nowhere else. The defaults here never replace a setting of the user,
+given to `build_session` or to ``spark-submit``. This module depends on no table and no
 journal.
 """
 
@@ -70,17 +70,17 @@ _SETTINGS: Final = {
 
 LOCAL_MASTER: Final = "local[*]"
 
-# Executors of a cluster could not call back there.
+# Only for local masters: executors of a cluster could not reach the loopback address.
 _LOCAL_SETTINGS: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
 
-# For a program in Python spark-submit sets these itself, unless it is told.
+# spark-submit itself sets these for a Python program, unless they are given.
 _EARLY: Final = {"spark.ui.showConsoleProgress": "false"}
 _SHELL: Final = "pyspark-shell"
 
-# And these in any session.
+# Spark sets these in every session.
 _OWN_OF_SPARK: Final = re.compile(r"spark\.(app\.submitTime|submit\.|home$)")
 _SECRET: Final = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 
@@ -96,7 +96,7 @@ _PY4J: Final = ("root", "py4j.java_gateway", "py4j.clientserver")
 # The JVM of this process: Spark can start it only once, and each session uses it.
 _jvm: JavaGateway | None = None
 
-# What the user has set for the session that was built last.
+# The user's settings of the session that was built last.
 _given: dict[str, str] = {}
 
 
@@ -134,7 +134,7 @@ def missing_packages(*, drawing: bool = True) -> str | None:
 
 
 def is_local(master: str) -> bool:
-    """Whether executors are threads of this process's JVM, and see what it sees."""
+    """Whether executors are threads of this process's JVM, with the same files."""
     return re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
@@ -159,9 +159,9 @@ def build_session(
     log: file for Spark's own output; only the first call of a process decides.
     master: as Spark spells it; ``local[2]`` is two threads of this machine. If None,
       that of ``spark-submit`` or of its file of defaults, else `LOCAL_MASTER`.
-    records: about how many will be read: what is best for few is not for many.
-    settings: of Spark, by name; they win over those of ``spark-submit``, and those
-      over ours.
+    records: about how many will be read; some defaults depend on it.
+    settings: of Spark, by name; they override those of ``spark-submit``, which override
+      the defaults here.
 
     Raises `PipelineError` if something is not installed or Spark does not start.
     """
@@ -178,13 +178,13 @@ def _context(
 
     for name in _LOUD:
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    # The master as well: spark-submit loads other classes for other managers.
+    # The master, too: spark-submit loads different classes for different managers.
     chosen = dict(settings) | ({} if master is None else {"spark.master": master})
     early = SparkConf(loadDefaults=False).setAll(list((_EARLY | chosen).items()))
     local = is_local(master or LOCAL_MASTER)
     with _environment(_for_java(local=local, records=records, settings=settings)):
         gateway = _gateway(log, early)
-    # With its defaults: what spark-submit and its file of defaults have set.
+    # Its defaults are the settings of spark-submit and of its file of defaults.
     conf = SparkConf(_jvm=gateway.jvm)
     _given.clear()
     _given.update(_of_user(dict(conf.getAll())) | chosen)
@@ -222,7 +222,7 @@ def _of_user(settings: dict[str, str]) -> dict[str, str]:
 
 
 def _defaults(master: str, records: int) -> dict[str, str]:
-    """Return our settings, for where the user has given none."""
+    """Return the defaults for settings that the user has not given."""
     defaults = _SETTINGS | (_LOCAL_SETTINGS if is_local(master) else {})
     defaults["spark.sql.shuffle.partitions"] = str(_partitions(records))
     root = Path(__file__).parents[2]
@@ -235,7 +235,7 @@ def _defaults(master: str, records: int) -> dict[str, str]:
 def _for_java(
     *, local: bool, records: int, settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return what spark-submit takes from the environment unless it was set elsewhere.
+    """Return the variables from which spark-submit takes settings not given elsewhere.
 
     It reads them last, so they replace nothing, unlike arguments.
     """
@@ -247,7 +247,7 @@ def _for_java(
         "java-options" in word or "JavaOptions" in word or "properties-file" in word
         for word in shlex.split(submit_arguments)
     )
-    # These are added to the user's, and Java takes no two collectors.
+    # They are added to the user's options, and Java refuses a second collector.
     if records < SHORT_RECORDS_MAX and not is_chosen:
         variables["SPARK_SUBMIT_OPTS"] = _SHORT_JAVA
     return {k: v for k, v in variables.items() if k not in os.environ}
@@ -255,7 +255,7 @@ def _for_java(
 
 @contextlib.contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables that are not set, for the length of the block."""
+    """Set those variables that are unset, within the block."""
     os.environ.update(variables)
     try:
         yield
@@ -265,7 +265,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """Return the line of an error that says what is wrong."""
+    """Return the line of an error that has the reason."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return next((line[2:] for line in lines if line.startswith(": ")), lines[0])
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Share", "packed"]
 
 TASK_BYTES: Final = 32 << 20
-JOURNALS_KEPT: Final = 16  # shares of one journal stand side by side in a task
+JOURNALS_KEPT: Final = 16  # shares of one journal are neighbours in a task
 
 
 @attrs.frozen
@@ -139,13 +139,13 @@ def _stored(folder: str) -> StoredJournal:
     """The journal in a folder; its side file is read once, unless it has changed.
 
     Raises:
-        JournalError: nothing tells whose journal it is.
+        JournalError: no file shows whose journal it is.
     """
     path = Path(folder)
     try:
         state = (path / META_FILE).stat()
     except OSError:
-        return StoredJournal(path)  # which tells
+        return StoredJournal(path)  # raises the error
     return _stored_as(folder, state.st_ino, state.st_size, state.st_mtime_ns)
 
 

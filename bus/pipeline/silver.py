@@ -70,7 +70,7 @@ def tally(events: DataFrame) -> DataFrame:
 
 
 def journals(tallies: DataFrame, segments: DataFrame) -> DataFrame:
-    """One row for each journal: what it holds, what it lacks, whether to rely on it.
+    """One row for each journal: its content, its gaps, whether it is reliable.
 
     `died`, `complete` and `conclusive` are those of `bus.journal.rules`. `name`: of its
     process on a bus, null of others; `tasks`: the first of its `tasks_total` tasks and

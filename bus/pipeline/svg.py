@@ -117,9 +117,9 @@ def draw(
 def draw_both(
     name: str, label: str, paint: Callable[[Axes], None], *, height: float = 3.0
 ) -> str:
-    """One figure for wide pages and one for telephones; the page shows either.
+    """One figure for wide pages, one for telephones; the page shows one of them.
 
-    paint: draws on the axes; asks `is_narrow` where that matters.
+    paint: draws on the axes; calls `is_narrow` where the width matters.
     """
     wide = draw(name, label, paint, height=height)
     narrow = draw(f"{name}-narrow", label, paint, width=NARROW_INCHES, height=height)
@@ -132,7 +132,7 @@ def is_narrow(axes: Axes) -> bool:
 
 
 def figure_of(axes: Axes) -> Figure:
-    """The figure that the axes are part of."""
+    """The figure to which the axes belong."""
     figure = axes.get_figure(root=True)
     assert figure is not None
     return figure

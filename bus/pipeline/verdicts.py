@@ -1,4 +1,4 @@
-"""The verdict on each rule, and the counts that it rests on.
+"""The verdict on each rule, and the counts on which it is based.
 
 The table that decides is at the head of `bus.journal.rules`. Only counts reach the
 driver: a few numbers a rule.

@@ -108,8 +108,8 @@ class Account:
         self.returned: int = 0
         # Never accepted; written under the lock.
         self.turned_away: int = 0
-        # Notifications dropped before they came to this process, as it was told;
-        # written by the thread that does what came over links.
+        # Notifications dropped before they reached this process, by their gaps;
+        # written by the thread that handles the frames from links.
         self.missed: int = 0
 
     def error(self, what: str) -> BusFullError:

@@ -1,8 +1,8 @@
 """`CallbackFailures`: the exceptions of callbacks in the log, without flooding it.
 
-A callback that fails for each message would write a traceback for each. So of each
-callback and type of exception the log gets a few tracebacks in a period, and then how
-many more there were.
+A callback that fails for each message would log a traceback for each. So the log gets a
+few tracebacks per callback, type of exception and period, and then the number of
+further failures.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["CallbackFailures"]
 
 _log: Final = logging.getLogger("bus")
 
-TRACEBACKS_MAX: Final = 10  # in each period, of one callback and type of exception
+TRACEBACKS_MAX: Final = 10  # per callback, type of exception and period
 PERIOD_S: Final = 60.0
-KINDS_MAX: Final = 256  # a callback that has no name may look new each time
+KINDS_MAX: Final = 256  # a callback without a name may look new each time
 
 
 class _Kind:
@@ -42,21 +42,21 @@ class _Kind:
 class CallbackFailures:
     """The failed callbacks of one process on a bus; every method from any thread.
 
-    Lock: ``_lock`` guards the kinds; nothing is logged under it, since a handler of the
-    log may call the bus.
+    Lock: ``_lock`` guards the kinds; it is free while this logs, since a log handler
+    may call the bus.
     """
 
     __slots__ = ("_kinds", "_lock")
 
     def __init__(self) -> None:
         self._lock: Final[_thread.LockType] = _sync.Lock()
-        # By callback and exception, as both are written; oldest first.
+        # By the names of callback and exception; oldest first.
         self._kinds: Final[dict[tuple[str, str], _Kind]] = {}
 
     def log(self, callback: str, where: str) -> None:
         """Log the exception that is being handled, or count it.
 
-        callback: as the log calls it. where: the task or the thread that called it.
+        callback: its name for the log. where: the task or the thread that called it.
         """
         kind = sys.exc_info()[0]
         assert kind is not None
@@ -85,7 +85,7 @@ class CallbackFailures:
             _log.exception("%s of %s raised%s", callback, where, more)
 
     def flush(self) -> None:
-        """Log how many failures had no traceback yet."""
+        """Log the number of failures without a traceback so far."""
         with self._lock:
             counts = [(key, kind.suppressed) for key, kind in self._kinds.items()]
             self._kinds.clear()

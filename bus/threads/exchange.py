@@ -188,7 +188,7 @@ class Exchange:
             comm.have_entered()
 
     def unheard(self, entry: Entry) -> None:
-        """Count a notification that nobody heard, in a process without others."""
+        """Count a notification without a subscriber, in a process without others."""
         with self._lock:
             entry.unheard += 1
 
@@ -510,8 +510,8 @@ class Exchange:
                 place.open(entry, fits)
 
         def opens_there() -> None:
-            # The thread itself leaves no request for later: it may never serve, and
-            # then its inbox would keep each task that comes and leaves.
+            # The thread leaves itself no request for later: it may never serve, and
+            # then its inbox would keep each task that registers and leaves.
             if place.between_callbacks():
                 opens()
             else:

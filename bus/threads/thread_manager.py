@@ -130,7 +130,7 @@ class ThreadManager:
         return self.ident == _sync.get_ident()
 
     def between_callbacks(self) -> bool:
-        """Whether the calling thread runs this and no callback, nor waits just now."""
+        """Whether the calling thread hosts this, runs no callback and does not wait."""
         return (
             self.ident == _sync.get_ident()
             and self.running is None
@@ -273,7 +273,7 @@ class ThreadManager:
         box.open(first)
         box.client.arrived(entry, self)
         self._review(box)
-        # Now, and not as a request: this is between two callbacks, and the thread may
+        # At once, not as a request: this is between two callbacks, and the thread may
         # never serve again.
         while box.deferred:
             box.deferred.pop(0)()

@@ -227,11 +227,11 @@ def wrap(existing: object) -> MessageQueue | QueueBroker:
     """Return the face of an existing end or broker; both may be used at once.
 
     Raises:
-        TypeError: it is neither, or no end of a connection that this process has.
+        TypeError: it is neither, or is not an end of a connection of this process.
     """
     if isinstance(existing, message_queue.MessageQueue):
         return MessageQueue(existing)
-    # Whoever has one has loaded its module, which asyncio without sockets need not.
+    # A program with such a broker has loaded its module; others need not load it.
     sockets = sys.modules.get("queuebroker.sockets.broker")
     if sockets is not None and isinstance(existing, sockets.SocketQueueBroker):
         from queuebroker.aio import socket_broker  # noqa: PLC0415 # as above

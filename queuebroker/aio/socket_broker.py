@@ -1,8 +1,8 @@
-"""`SocketQueueBroker`: a broker that others reach from outside, for coroutines.
+"""`SocketQueueBroker`: a broker that other processes can reach, for coroutines.
 
 The face of a `queuebroker.sockets.SocketQueueBroker`, made by `queuebroker.aio.wrap`.
-What is done by name is done by the broker within this process, as by any other face;
-what this adds is the connect to an address.
+The broker within this process serves accepts and connects by name, as for any other
+face; this class adds the connect to an address.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["SocketQueueBroker", "face_of"]
 
 
 class SocketQueueBroker(QueueBroker):
-    """A named meeting point for coroutines, here and from other processes."""
+    """A named meeting point for coroutines of this process and of others."""
 
     __slots__ = ("_far",)
 
@@ -46,7 +46,7 @@ class SocketQueueBroker(QueueBroker):
 
     @property
     def address(self) -> str | None:
-        """Where it listens, with the port that was chosen; None if it does not."""
+        """Its address, with the port that was chosen; None if it does not listen."""
         return self._far.address
 
     def __repr__(self) -> str:
@@ -103,9 +103,8 @@ class SocketQueueBroker(QueueBroker):
     ) -> MessageQueue | None:
         """Wait for an accept of the broker at an address, or of a name in this process.
 
-        As `queuebroker.sockets.SocketQueueBroker.connect`. The name of a host is looked
-        up in a thread of the loop's executor: that may take long, and cannot be
-        interrupted.
+        As `queuebroker.sockets.SocketQueueBroker.connect`. A thread of the loop's
+        executor looks a host name up: that may take long, and cannot be interrupted.
         """
         if not is_address(name):
             return await super().connect(
@@ -128,7 +127,7 @@ class SocketQueueBroker(QueueBroker):
             closed.__cause__ = departure.cause
             raise
         finally:
-            # A coroutine may be closed within any operation of its thread: no lock.
+            # No lock: a coroutine may be closed within any operation of its thread.
             departure.cancel_soon()
         return MessageQueue(cast("message_queue.MessageQueue", end))
 
@@ -140,7 +139,7 @@ async def _look_up(
     deadline: float | None,
     timeout: float | None,
 ) -> None:
-    """Let the name of a host be looked up, and wait for no longer than the caller."""
+    """Look a host name up in the executor; wait no longer than the caller would."""
     looking = asyncio.to_thread(_net.look_up, host, 0)
     try:
         found = await asyncio.wait_for(looking, remaining_s(deadline))

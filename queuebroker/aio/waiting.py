@@ -121,8 +121,8 @@ async def meet(
     """Wait until the call is matched; return its end, or raise as `meeting.meet`.
 
     The caller gave ``rdv`` the maker of waiters of the running loop. ``timeout``, in
-    seconds, is what ``deadline`` was made of: for the text of an error. ``enlist`` is
-    for a call whose opposite is in another process.
+    seconds, is the one from which ``deadline`` was made: for the text of an error.
+    ``enlist`` is for a call whose opposite is in another process.
     """
     return await undone_if_struck(
         partial(_meet, rdv, deadline, timeout, enlist), partial(_abandon, rdv)

@@ -148,7 +148,7 @@ class Waiter:
             timer = None
             try:
                 # Before the timer: from 3.12 on this is a call into C, after which an
-                # interrupt strikes.
+                # interrupt can strike.
                 self._task = asyncio.current_task(loop)
                 if rest_s is not None:
                     timer = loop.call_later(rest_s, _rouse, self._sleeping)

@@ -92,7 +92,7 @@ def _tcp(scheme: Scheme, rest: str, text: str) -> Address:
         msg = f"address must be {scheme.value}://host:port, port 0 to 65535: {text!r}"
         raise ValueError(msg)
     try:
-        (match["host"] or "").encode("idna")  # as the system's resolver is asked
+        (match["host"] or "").encode("idna")  # as the resolver does
     except UnicodeError as error:
         msg = f"host of an address must be the name of one, got {text!r}: {error}"
         raise ValueError(msg) from None

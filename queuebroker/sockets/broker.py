@@ -186,7 +186,7 @@ class SocketQueueBroker:
                 driver.call(driver.release)
                 raise
         except BaseException:
-            # Nobody serves it: neither the socket nor its file may stay.
+            # No driver serves it: neither the socket nor its file may stay.
             socket.close()
             if file is not None:
                 _net.unlink_if(address.path, file)
@@ -267,15 +267,15 @@ class SocketQueueBroker:
     ) -> MessageQueue | None:
         """Wait for an accept of the broker at an address, or of a name in this process.
 
-        An address where nobody listens is an unknown broker (QB-SOCK-2). The rest is
+        An address where nothing listens is an unknown broker (QB-SOCK-2). The rest is
         as `QueueBroker.connect`.
 
         Raises:
             NotAdmittedError: the listener does not want this peer.
             PermissionError: the system does not let this process go there.
-            ProtocolError: something answers there, but no broker.
-            OSError: this process cannot connect anywhere just now, such as for lack of
-                descriptors; or the name of the host does not resolve.
+            ProtocolError: the service at that address is not a broker.
+            OSError: this process cannot connect at present, such as for lack of
+                descriptors; or the host name does not resolve.
         """
         if not is_address(name):
             return self._broker.connect(
@@ -305,9 +305,9 @@ class SocketQueueBroker:
         strict_half: bool | None,
         make: Callable[[], Parker] = taken_lock,
     ) -> tuple[RdV, Departure, float | None]:
-        """Return a connect to an address that is yet to begin, and until when it waits.
+        """Return a connect to an address, not yet begun, and its deadline.
 
-        make: as of `RdV`.
+        make: as for `RdV`.
         """
         address = Address.parse(name)
         deadline = deadline_after(timeout)

@@ -161,7 +161,7 @@ class SocketConnection(QueueConnection):
             strict=(strict, strict),
             watch=watch,
         )
-        # A signal handler cannot speak in the middle of a frame.
+        # A signal handler cannot send in the middle of a frame.
         self.sole = True
         self.link: Link = link
         self.side: Side = side

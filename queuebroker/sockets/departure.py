@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Departure"]
 
-# The errors by which the platform says that nobody listens there, or that no way leads
-# there, as one may later. Every other one is of this process, or of its machine.
+# The platform's errors for an address where nothing listens, or to which there is no
+# route: both may change later. Every other error concerns this process or machine.
 _NOBODY: Final = frozenset(
     (
         *(errno.ECONNREFUSED, errno.ENOENT, errno.ENOTDIR),
         *(errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT),
     )
 )
-# The errors of a connection that the other side has ended.
+# The errors of a connection that the peer has ended.
 _ENDED: Final = frozenset((errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED))
 # The kernel has no room for one more connect: how long until it is asked again.
 RETRY_S: Final = 0.002
@@ -73,8 +73,8 @@ class FarBroker:
 class Departure:
     """The host of a link until it is welcome.
 
-    error: why there is no connection, where `RdV.reason` has no word for it.
-    cause: what the system said where nobody listens, or the peer ended the connection.
+    error: why there is no connection, if no `RdV.reason` fits.
+    cause: the system's error if nothing listens there, or the peer hung up.
     """
 
     def __init__(
@@ -131,18 +131,18 @@ class Departure:
                 link._finish_soon_locked()
 
     def cancel_soon(self) -> None:
-        """Do so in the driver's thread; for callers that must take no lock."""
+        """Cancel in the driver's thread; for callers that must take no lock."""
         if self._link is not None:
             self._link.driver.call(self.cancel, self)
 
     def needs_name(self) -> str | None:
-        """Return the name of the host that has to be looked up, which may take long."""
+        """Return the host name that needs a look-up, which may take long, or None."""
         if self._address.scheme is Scheme.IPC or _net.is_numeric(self._address.host):
             return None
         return self._address.host
 
     def go_to(self, host: str) -> None:
-        """Dial this host, which has the name that was looked up."""
+        """Use this numeric host, the result of the look-up, to dial."""
         self._host = host
 
     def _dial(self) -> None:
@@ -195,7 +195,7 @@ class Departure:
             driver.release()
 
     def fail(self, error: BaseException) -> None:
-        """End the call by an error of this process, which the caller gets as it is."""
+        """End the call with an error of this process, which it raises unchanged."""
         self.error = self.error or error.with_traceback(None)
         self._withdraw(Reason.BROKER_CLOSED)
 
@@ -282,16 +282,16 @@ class Departure:
             self._withdraw(Reason.BROKER_CLOSED)
 
     def _fail(self, error: OSError) -> None:
-        """Tell an address where nobody listens from an error of this process.
+        """Distinguish an address where nothing listens from an error of this process.
 
-        The latter is raised as it is, with the address added: it does not tell
-        whether a broker listens there.
+        The call raises the latter with the address added: it does not show whether a
+        broker listens.
         """
         if _net.is_no_tls(error):
             self._fail_at_stranger(error)
             return
         reason, error = Reason.BROKER_CLOSED, error.with_traceback(None)
-        if isinstance(error, _net.TlsError):  # whose numbers are no errno
+        if isinstance(error, _net.TlsError):  # its numbers are no errno
             if isinstance(error, _net.TLS_ENDED):
                 self.cause = error
             else:
@@ -308,26 +308,27 @@ class Departure:
         self._withdraw(reason)
 
     def _fail_at_stranger(self, error: Exception) -> None:
-        """End the call: what listens there speaks another protocol."""
+        """End the call: the service there speaks another protocol."""
         self.error = ProtocolError(
-            f"cannot connect to {str(self._address)!r}: something answers there, but"
-            f" no broker: {error}"
+            f"cannot connect to {str(self._address)!r}: the service there is not a"
+            f" broker: {error}"
         )
         self.error.__cause__ = error
         self._withdraw(Reason.BROKER_CLOSED)
 
     def take_error(self) -> BaseException:
-        """Return why there is no connection, to be raised; called once.
+        """Return the error for the caller to raise; called once.
 
-        It is not kept: what it was raised in holds this, and would be held by it.
+        This does not keep it: the frames in its traceback refer to this object, which
+        would be a cycle.
         """
         error, self.error = self.error, None
         assert error is not None
-        error.__suppress_context__ = True  # the words of the rendez-vous say less
+        error.__suppress_context__ = True  # the rendez-vous error is less exact
         return error
 
     def unknown(self) -> UnknownBrokerError:
-        """Return the error for an address where nobody listens."""
+        """Return the error for an address where nothing listens."""
         address, port = self._address, self._rdv.port
         why = f": {os.strerror(self._errno).lower()}" if self._errno else ""
         return UnknownBrokerError(

@@ -4,9 +4,9 @@ It knows of descriptors and of whom to call when they are ready, and nothing of 
 comes over them. By default a daemon thread turns it, begun with the first socket and
 ended with the last one; a driver that somebody made is turned by its owner, by `poll`.
 
-An error of one connection ends that connection and nothing else (QB-SOCK-10): each call
-that the driver makes is made for somebody, a `Served`, which is failed by what it
-raises.
+An error of one connection ends that connection and nothing else (QB-SOCK-10). The
+driver makes each call on behalf of one object, a `Served`. If the call raises, the
+driver fails that object.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Driver", "Handler", "Served", "default_driver"]
 
 EVENTS_MAX = 256
-# How often a driver that ends looks for connections that began meanwhile, in seconds.
+# How often a driver that ends checks for connections that began meanwhile, in seconds.
 _REVIEW_S: Final = 0.05
 
 _log: Final = logging.getLogger("queuebroker.sockets")
@@ -40,17 +40,17 @@ _Call: TypeAlias = "tuple[Callable[[], object], Served | None]"
 
 
 class Served(Protocol):
-    """The thing for which the driver makes a call: a connection, a listener."""
+    """The object on whose behalf the driver makes a call: a connection, a listener."""
 
     def fail(self, error: BaseException) -> None:
-        """End what the call was for, with this error as the cause."""
+        """End the connection or the wait that the call served, with this cause."""
 
 
 class Handler(Served, Protocol):
     """Whose descriptor it is."""
 
     def abort(self, error: BaseException) -> None:
-        """Let nobody wait any more for what has not begun."""
+        """End all waits for a connection that has not begun."""
 
     def ready(self, mask: int) -> None:
         """Do what can be done without waiting."""
@@ -59,11 +59,11 @@ class Handler(Served, Protocol):
         """Let go of everything: the driver is closed, or this is a fork's child."""
 
 
-class _Nobody:
-    """Stands for what a call without an owner was made for."""
+class _Unowned:
+    """The `Served` of a call that has none."""
 
     def fail(self, error: BaseException) -> None:
-        """Do nothing: it was counted, and is in the log."""
+        """Do nothing: the driver has counted and logged the error."""
 
 
 class Driver:
@@ -74,8 +74,8 @@ class Driver:
 
     Attributes:
         background: whether a thread of ours turns it.
-        failures: how many times an error of this process ended what it was made for.
-        failed: whether this driver itself ended by an error; it takes nobody any more.
+        failures: how many errors of this process have ended a `Served`.
+        failed: whether an error ended this driver itself; it refuses new holders.
     """
 
     def __init__(self) -> None:
@@ -124,15 +124,15 @@ class Driver:
     def poll(self, timeout: float | None = None) -> int:
         """Wait for sockets, ``timeout`` seconds at most; return how many were ready.
 
-        A timeout of weeks may end early, at what the system can be asked for. An error
-        of one connection ends that connection and is not raised here.
+        A timeout of weeks may end early, at the longest that the system accepts. An
+        error of one connection ends that connection and is not raised here.
 
         Raises:
             BrokerClosedError: this driver is closed.
             TypeError, ValueError: wrong timeout.
         """
         if timeout is not None and not (type(timeout) is float and timeout >= 0):
-            deadline_after(timeout)  # which says what is wrong with it
+            deadline_after(timeout)  # raises for a wrong one
         if self._stopped:
             msg = "cannot poll: this driver is closed"
             raise BrokerClosedError(msg)
@@ -177,15 +177,16 @@ class Driver:
             self._fail(served, error)
 
     def _fail(self, served: Served, error: BaseException) -> None:
-        """End what raised an error, and nothing else.
+        """End the object whose call raised an error, and nothing else.
 
-        An interrupt is raised to the owner that turns this; a thread of ours has none,
-        and there the error is that of whoever raised it, such as a user's callback.
+        An interrupt is raised to the owner that calls `poll`. A background driver has
+        no owner: there each error belongs to the call that raised it, such as a user's
+        callback.
         """
         if not (self.background or isinstance(error, Exception)):
             raise error
         self.failures += 1
-        if not self.failures & (self.failures - 1):  # a peer may bring about many
+        if not self.failures & (self.failures - 1):  # a peer may cause many
             _log.error(
                 "failure %d of this driver: %s: %s: that connection ends",
                 *(self.failures, type(error).__name__, error),
@@ -209,7 +210,7 @@ class Driver:
         self._close_descriptors()
 
     def _wait_s(self, timeout: float | None) -> float | None:
-        """Return for how long to wait, within what the system can be asked for."""
+        """Return the time to wait, at most the longest that the system accepts."""
         if self._calls:
             return 0
         if self._timers:
@@ -237,7 +238,7 @@ class Driver:
         """Call ``handler`` when a descriptor is ready.
 
         Raises:
-            OSError: the system has no room for one more.
+            OSError: the system can watch no more descriptors.
         """
         self._handlers[descriptor] = handler
         try:
@@ -265,7 +266,7 @@ class Driver:
     ) -> None:
         """Call something soon, in the thread that turns this.
 
-        served: fails by what the function raises; without it `poll` raises that.
+        served: the object to fail if the function raises; without one `poll` raises.
         """
         self._calls.append((function, served))
         if self._turning == _sync.get_ident():
@@ -279,7 +280,7 @@ class Driver:
             self._ringing.pop()
             self._close_bell()
             if self._ended:
-                self._calls.clear()  # nobody makes them, and each holds something
+                self._calls.clear()  # no thread makes them, and each keeps an object
 
     def _close_bell(self) -> None:
         """Close the bell if this has ended and nobody rings it; without a lock.
@@ -299,7 +300,7 @@ class Driver:
     ) -> None:
         """Call something at a point on the monotonic clock; never sooner.
 
-        served: as of `call`.
+        served: as for `call`.
         """
 
         def enter() -> None:
@@ -349,31 +350,32 @@ class Driver:
     def _end_by(self, error: BaseException) -> None:
         """End all that this serves, with an error as the cause; for its own thread.
 
-        From now on nobody holds it, and the next call of the process starts another
-        driver. This thread remains until all that held it has let go, since only it may
-        close their sockets; it does without the epoll, which may be what has failed.
+        From now on it refuses new holders, and the next call of the process starts
+        another driver. This thread remains until every holder has released it, since
+        only this thread may close their sockets. It does not use the epoll, which may
+        have failed.
         """
         with self._lock:
             self.failed = True
         _log.critical(
-            "the driver of the sockets ends, and so do its %d: another one is started"
-            " for the next call",
+            "the driver of the sockets ends, with its %d sockets; the next call starts"
+            " another driver",
             len(self._handlers),
             exc_info=error,
         )
         failed: set[Handler] = set()
-        nobody = _Nobody()
+        unowned = _Unowned()
         while self._holders:
             for handler in list(self._handlers.values()):
                 if handler not in failed:
                     failed.add(handler)
                     self._fail(handler, error)
             timers, self._timers = self._timers, []
-            for _, _, (function, served) in timers:  # each finds that all is over
-                self._do((function, served or nobody))
+            for _, _, (function, served) in timers:  # each finds its connection ended
+                self._do((function, served or unowned))
             while self._calls:
                 function, served = self._calls.popleft()
-                self._do((function, served or nobody))
+                self._do((function, served or unowned))
             if self._holders:
                 _net.wait_to_read(self._bell, _REVIEW_S)
                 with suppress(BlockingIOError):
@@ -407,7 +409,7 @@ def default_driver() -> Driver:
         made = Driver()
         made.hold()
         try:
-            # First: a driver that nobody turns must not be found by the next call.
+            # First: the next call must not find a driver without a thread.
             made.begin()
         except RuntimeError:  # the system has no thread left
             made.close()
@@ -417,7 +419,7 @@ def default_driver() -> Driver:
             raise
         try:
             if driver is not None and _defaults.get("default") is driver:
-                # Of two threads here at once one may take away what the other made:
+                # Of two threads here at once, one may remove the driver of the other:
                 # then there are two drivers, each of which ends with its last socket.
                 _defaults.pop("default", None)
             if _defaults.setdefault("default", made) is made:

@@ -23,8 +23,8 @@ __all__ = [
 class PeerLostError(QueueBrokerError, ConnectionError):
     """The peer vanished without a good-bye: killed, reset, or silent for too long.
 
-    Also if an error of this process ended the connection, such as a lack of memory;
-    that error is then its cause.
+    Also raised if an error of this process, such as a lack of memory, ended the
+    connection; that error is then its cause.
 
     What had arrived is received before this is told. What was sent and not yet
     received there may be lost: `Stats.peer_lost` counts it.
@@ -51,7 +51,7 @@ class NotAdmittedError(QueueBrokerError, PermissionError):
 
 
 def lost(error: OSError) -> PeerLostError:
-    """Return why a peer is lost, by the error of its socket."""
+    """Return the error for a lost peer, from the error of its socket."""
     text = os.strerror(error.errno) if error.errno else str(error)
     made = PeerLostError(f"peer is gone: {text.lower()}")
     made.__cause__ = error
@@ -59,7 +59,7 @@ def lost(error: OSError) -> PeerLostError:
 
 
 def failed(error: BaseException) -> PeerLostError:
-    """Return why a connection ended, by an error of the process that had it."""
+    """Return the error for a connection that an error of its process ended."""
     kind, text = type(error).__name__, str(error)
     made = PeerLostError(f"connection ended by {kind}" + (f": {text}" if text else ""))
     made.__cause__ = error

@@ -49,7 +49,7 @@ class Host(Seam):
         """Deal with what came; called by the driver, without the lock."""
 
     def abort(self, error: BaseException) -> None:
-        """Wait for nothing any more: an error of this process ended the link."""
+        """End all waits: an error of this process ended the link."""
 
 
 class Link:
@@ -180,7 +180,7 @@ class Link:
         self.settle()
 
     def fail(self, error: BaseException) -> None:
-        """End the connection, which an error of this process has struck (QB-SOCK-10).
+        """End the connection because of an error of this process (QB-SOCK-10).
 
         The peer loses it, too, and this end gets the error as the cause.
         """
@@ -190,7 +190,7 @@ class Link:
         self.settle()
 
     def abort(self, error: BaseException) -> None:
-        """Let nobody wait any more for a connection that has not begun."""
+        """End all waits for a connection that has not begun."""
         if self.connection is None and self.host is not None:
             self.host.abort(error)
 
@@ -531,13 +531,13 @@ class Link:
                 self.turn.detach_locked()
                 self._close_fds_locked()
         finally:
-            # Whatever has failed, the driver shall not be held by what is over.
+            # Whatever has failed, a link that is over must not hold the driver.
             try:
                 self.driver.unregister(self.socket.fileno())
                 self.socket.close()
             finally:
-                # Nothing more will be told; and nobody shall need the garbage
-                # collector.
+                # The host gets no further events; drop it, so that no cycle is left to
+                # the garbage collector.
                 self.host = None
                 self.connection = None
                 self.driver.release()

@@ -45,7 +45,7 @@ _log: Final = logging.getLogger("queuebroker.sockets")
 _ACCEPTS_MAX: Final = 64
 # For how long nobody is taken in once no descriptor is left, in seconds.
 _PAUSE_S: Final = 0.1
-# A listener whose drivers end in a shorter time, in seconds, is not served by another.
+# If a listener's driver ends within this time, in seconds, it gets no other driver.
 _MOVES_S: Final = 1.0
 
 _REFUSALS: Final = {
@@ -143,15 +143,15 @@ class Listener:
         The socket stays readable meanwhile, and would be told of again and again.
         """
         with suppress(IndexError, OSError):  # it may be closed just now
-            # First the timer: without it nobody would look here again.
+            # First the timer: without it the driver would never resume this listener.
             self.driver.at(_sync.monotonic() + _PAUSE_S, self._resume, self)
             self.driver.watch(self._listening[0].fileno(), _net.ONCE)
 
     def fail(self, error: BaseException) -> None:  # noqa: ARG002  # the driver logs it
-        """Go on, whatever it was; by another driver if the present one ends.
+        """Go on listening, with another driver if the present one ends.
 
-        The error of a peer ends the way of that peer (`Arrival`); what comes here is of
-        the listener itself, such as no memory, and is no reason to listen no more.
+        The error of a peer ends the way of that peer (`Arrival`). An error that comes
+        here concerns the listener itself, such as a lack of memory, and may pass.
         """
         if self.driver.failed:
             self._move()
@@ -159,19 +159,19 @@ class Listener:
             self._pause()
 
     def abort(self, error: BaseException) -> None:
-        """Do nothing: its owner, who closed the driver, has to close the broker."""
+        """Do nothing: the owner closed the driver and has to close the broker."""
 
     def _move(self) -> None:
-        """Be served by the driver of the next call; close the broker if there is none.
+        """Move to the driver of the next call; close the broker if there is none.
 
-        Those that accept wait for nothing else, and would wait for ever.
+        Otherwise its accepts would wait for ever.
         """
         former, now = self.driver, _sync.monotonic()
         if not self._listening:
             return  # closed just now: `_part` lets go of the driver
         try:
             if now < self._moved_at + _MOVES_S:
-                msg = "the driver before has ended, too"
+                msg = "the previous driver has ended, too"
                 raise RuntimeError(msg)
             self._moved_at = now
             socket = self._listening[0]
@@ -182,7 +182,7 @@ class Listener:
             except BaseException:
                 self.driver.call(self.driver.release)
                 raise
-        except Exception:  # noqa: BLE001 # whatever it is, nobody else would end it
+        except Exception:  # noqa: BLE001 # nothing else would close the broker
             _log.exception(
                 "broker %r closes: no driver serves its address", self.broker.name
             )
@@ -196,20 +196,20 @@ class Listener:
             self.driver.watch(self._listening[0].fileno(), _net.READ)
 
     def _admit(self, made: Socket) -> None:
-        """Begin with one peer; whatever fails here ends that peer and no other."""
+        """Begin with one peer; an error here ends that peer and no other."""
         arrival = Arrival(self)
         held = False
         try:
             opening = None
             if self._secure is not None:
-                # It looks at the socket, and raises where the peer has gone again.
+                # It reads the socket's state, and raises if the peer has hung up.
                 made, opening = (
                     self._secure(made),
                     cast("Callable[[Socket], int]", _net.shake_hands),
                 )
             held = self.driver.hold()
             self._begin(arrival, made, opening)
-        except Exception as error:  # noqa: BLE001 # of one peer, and that ends
+        except Exception as error:  # noqa: BLE001 # it ends this peer only
             self.driver.failures += 1
             _log.debug("a peer of broker %r: %s", self.broker.name, error)
             self.unknown.pop(arrival, None)
@@ -282,14 +282,14 @@ class Arrival:
         self.peer: Peer | None = None
 
     def fail(self, error: BaseException) -> None:
-        """End the way of this peer, by an error of this process."""
+        """End the way of this peer, because of an error of this process."""
         link: Link | None = getattr(self, "link", None)
         if link is None:
             return  # it has been accepted
         link.fail(error)
 
     def abort(self, error: BaseException) -> None:  # noqa: ARG002  # the driver logs it
-        """Ask no more to be accepted: an error of this process ended the link."""
+        """Withdraw from the accept: an error of this process ended the link."""
         self._withdraw()
 
     def expire_unknown(self) -> None:
@@ -384,7 +384,7 @@ class Arrival:
             link.flush_locked()
 
     def _withdraw(self) -> None:
-        """Ask no more to be accepted; and be on no list."""
+        """Withdraw from the accept and from every list."""
         self._listener.unknown.pop(self, None)
         self._listener.waiting.pop(self, None)
         rdv, self._rdv = self._rdv, None

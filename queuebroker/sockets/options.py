@@ -83,7 +83,7 @@ def _callable(_: object, attribute: attrs.Attribute[Any], value: object) -> None
 class SocketOptions:
     """Limits and settings of the connections of one broker.
 
-    A number of seconds may be as large as one likes; ``math.inf`` means for ever.
+    A number of seconds may have any size; ``math.inf`` means for ever.
 
     mode: permissions of the socket file (``ipc``).
     backlog: connects that the kernel keeps while they are not looked at.

@@ -19,8 +19,8 @@ class Peer:
     """Who is there.
 
     name: the name of its broker; it says so itself.
-    pid, uid, gid: of the process, by word of the kernel (``ipc``), else None; the pid
-      is None as well if the other process is in a pid namespace that hides it.
+    pid, uid, gid: of the process, as the kernel reports (``ipc``), else None. The pid
+      is also None if the process is in a pid namespace that hides it.
     certificate: the common name of its certificate (``tls``), None if it showed none.
     """
 

@@ -352,7 +352,7 @@ class Protocol:
             self._break(error)
 
     def abort(self, error: PeerLostError) -> None:
-        """Take in that this side cannot go on; the peer is told of its cause."""
+        """Note that this side cannot go on; the good-bye names the cause."""
         if self.state is not State.ENDED:
             self._break(error)
 

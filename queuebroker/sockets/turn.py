@@ -165,7 +165,7 @@ class Turn:
                 self.detach_locked()
 
     def fail(self, error: BaseException) -> None:
-        """End the connection; it is looked up, since a reference would be a cycle."""
+        """End the connection, which it looks up: a reference would be a cycle."""
         handler = self._driver.handler_of(self._descriptor)
         if handler is not None and not self.over:
             handler.fail(error)

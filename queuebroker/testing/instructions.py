@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Instruction", "looks_of", "nested", "points_of"]
 
-# Why an instruction need be no switch point -> those of CPython 3.11 to 3.15. A value
+# Reason not to be a switch point -> the instructions, of CPython 3.11 to 3.15. A value
 # that one of them drops may be finalized; a finalizer in Python is a function of its
 # own, with switch points if it is named.
 _LOCAL: Final[Mapping[str, str]] = {

@@ -157,7 +157,7 @@ def _glance(ready: Callable[[], bool]) -> bool:
 def _join(thread: threading.Thread, seconds: float) -> bool:
     if caller() is None:
         return _real_join(thread, seconds)
-    thread.join()  # without end: a deadlock shall be told as one
+    thread.join()  # without a timeout, so that a deadlock is reported as one
     return True
 
 

@@ -1,4 +1,4 @@
-"""``subscribe(wait=True)``: what is notified after that is heard, at each distance."""
+"""``subscribe(wait=True)``: later notifications arrive, at each distance."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_long(items: list[int], count: int) -> bool:
 
 @pytest.fixture
 def deaf(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bus]:
-    """Give a process of which no other one confirms anything."""
+    """Give a process to which no other one confirms a subscription."""
     monkeypatch.setattr(Confirmations, "_review", lambda *_: None)
     with memory_bus(process="other", beside=bus):
         yield bus
@@ -37,8 +37,8 @@ def deaf(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bus]:
 
 @clause("BUS-MSG-18")
 @at_each_distance
-def test_all_that_is_notified_after_the_wait_is_heard(bus: Bus, there: There) -> None:
-    """The notifier is there already; it sends as soon as the subscriber says so."""
+def test_each_notification_after_the_wait_arrives(bus: Bus, there: There) -> None:
+    """The notifier exists already; it sends once the subscriber signals."""
     notifier = there.register("news")
     bus.wait_for(there.at("news"))
     for number in range(5):
@@ -74,7 +74,7 @@ def test_scripts_wait_as_well(bus: Bus, there: There) -> None:
 
 
 @clause("BUS-MSG-18")
-def test_a_subscription_that_not_all_learn_of_in_time_is_cancelled(deaf: Bus) -> None:
+def test_a_subscription_that_is_not_confirmed_in_time_is_cancelled(deaf: Bus) -> None:
     """In the thread of the task, and in another one."""
     for thread in (deaf.here(), deaf.thread()):
         reader = deaf.register("reader", thread=thread)
@@ -86,7 +86,7 @@ def test_a_subscription_that_not_all_learn_of_in_time_is_cancelled(deaf: Bus) ->
 
 
 @clause("BUS-MSG-18", "BUS-MSG-11")
-def test_nobody_waits_for_a_subscription_within_a_callback(bus: Bus) -> None:
+def test_a_waiting_subscribe_is_refused_within_a_callback(bus: Bus) -> None:
     errors: list[Exception] = []
 
     def read(_: Incoming) -> None:
@@ -103,9 +103,7 @@ def test_nobody_waits_for_a_subscription_within_a_callback(bus: Bus) -> None:
 
 @clause("BUS-MSG-18", "BUS-DEREG-12")
 @pytest.mark.parametrize("act", ["close", "deregister"])
-def test_who_waits_for_a_subscription_is_told_that_its_task_is_gone(
-    deaf: Bus, act: str
-) -> None:
+def test_a_waiting_subscribe_raises_if_its_task_leaves(deaf: Bus, act: str) -> None:
     reader = deaf.register("reader")
     told: list[Any] = []
 
@@ -125,7 +123,7 @@ def test_who_waits_for_a_subscription_is_told_that_its_task_is_gone(
 
 
 @clause("BUS-MSG-18")
-def test_who_waits_for_a_subscription_that_is_cancelled_goes_on(deaf: Bus) -> None:
+def test_a_waiting_subscribe_returns_if_it_is_cancelled(deaf: Bus) -> None:
     reader = deaf.register("reader")
     told: list[Any] = []
 
@@ -142,8 +140,8 @@ def test_who_waits_for_a_subscription_that_is_cancelled_goes_on(deaf: Bus) -> No
 
 @clause("BUS-FLOW-8")
 @at_each_distance
-def test_notifications_that_nobody_heard_are_counted(bus: Bus, there: There) -> None:
-    """Those before the subscription and after it, and not those that anybody hears."""
+def test_notifications_without_a_subscriber_are_counted(bus: Bus, there: There) -> None:
+    """Those before the subscription and after it, not those that have a subscriber."""
     notifier = bus.register("news")
     reader = there.register("reader")
     there.bus.wait_for(there.back("news"))
@@ -175,7 +173,7 @@ def test_notifications_that_nobody_heard_are_counted(bus: Bus, there: There) -> 
 
 
 @clause("BUS-FLOW-8")
-def test_a_notification_that_a_task_of_its_own_process_hears_is_heard(bus: Bus) -> None:
+def test_a_subscriber_in_the_same_process_counts(bus: Bus) -> None:
     """Though no other process does."""
     with memory_bus(process="other", beside=bus):
         notifier = bus.register("news")

@@ -174,7 +174,7 @@ def test_a_callback_that_stops_a_thread_does_not_wait_for_its_end(bus: Bus) -> N
 
 @clause("BUS-DEREG-12")
 def test_a_thread_that_ends_waits_for_no_task_that_does_not_come(bus: Bus) -> None:
-    """Its registration fails just then: the name is taken."""
+    """The registration fails just then: the name is taken."""
     thread = bus.thread()
     manager = thread._manager
     assert manager.expect()

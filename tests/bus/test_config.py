@@ -128,7 +128,7 @@ def test_a_time_is_a_float(name: str, wrong: float) -> None:
 
 
 def test_a_time_may_be_for_ever() -> None:
-    """As for queues: whoever waits for it waits in slices."""
+    """As for queues: the waits are made in slices."""
     for name in sorted(set(NAMES) - set(COUNTS)):
         if name.endswith("_s"):
             config = made(**{"lease_s": math.inf, name: math.inf})

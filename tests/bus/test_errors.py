@@ -64,8 +64,8 @@ ERRORS: list[tuple[BusError, dict[str, object], str]] = [
     (
         AlreadyAnsweredError("a"),
         {"name": "a"},
-        "cannot respond: the message was answered before: by 'a'; where the "
-        "callback answers by itself let it return NOREPLY",
+        "cannot respond: the message was answered before: by 'a'; if the "
+        "callback calls respond itself, let it return NOREPLY",
     ),
     (
         PayloadError("payload[2]['x']", "its type cannot be sent: set"),

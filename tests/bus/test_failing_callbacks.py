@@ -1,4 +1,4 @@
-"""Callbacks that raise again and again, do not return, or are waited for in vain."""
+"""Callbacks that raise repeatedly, do not return, or do not answer."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_callback_that_raises_for_each_message_does_not_flood_the_log(
 
 
 @clause("BUS-MSG-13")
-def test_after_a_while_the_log_gets_tracebacks_again_and_how_many_were_left_out(
+def test_a_new_period_logs_tracebacks_and_the_number_left_out(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures = callback_failures.CallbackFailures()
@@ -78,10 +78,10 @@ def test_after_a_while_the_log_gets_tracebacks_again_and_how_many_were_left_out(
 
 
 @clause("BUS-MSG-13")
-def test_what_is_known_of_failing_callbacks_is_bounded(
+def test_the_record_of_failing_callbacks_is_bounded(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """One that has no name may look new each time; nothing that was counted is lost."""
+    """A callback without a name may look new each time; no count is lost."""
     failures = callback_failures.CallbackFailures()
 
     def fail(name: str) -> None:
@@ -104,7 +104,7 @@ def test_what_is_known_of_failing_callbacks_is_bounded(
 def test_a_callback_that_keeps_a_thread_from_ending_is_named(
     act: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing was said, for as long as it did not return."""
+    """The log said nothing for as long as it did not return."""
     bus = Bus("bus1", config=BusConfig(stuck_callback_s=0.01))
     with Threads() as threads, Holder.holding(bus) as holder:
         ending = threads.start(bus.close if act == "close" else holder.thread.stop)
@@ -165,7 +165,7 @@ def test_a_thread_that_ends_in_time_is_not_mentioned(
     assert not caplog.records
 
 
-# What an answer is waited for in vain says why, and what to do.
+# The error of a call without an answer names the cause and the remedy.
 
 
 @clause("BUS-FLOW-5")

@@ -19,7 +19,7 @@ from tests.support import Threads, until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# A thread that waits for itself is a failure, soon: nothing here takes any time.
+# A thread that waits for itself fails soon: no test here takes long.
 LIMIT_S = 10.0
 
 
@@ -80,7 +80,7 @@ STRIKES: dict[str, tuple[type[Any], str, Callable[[Bus], None]]] = {
 @clause("BUS-DEREG-14")
 @pytest.mark.parametrize("name", STRIKES)
 def test_an_iterator_collected_under_a_lock_waits_for_nothing(name: str) -> None:
-    """The collector closed a generator here, whose clean-up wanted the same lock."""
+    """The collector closed a generator here, and its clean-up took the same lock."""
     owner, method, act = STRIKES[name]
 
     def strikes() -> None:
@@ -127,7 +127,7 @@ def test_the_next_call_deregisters_the_task_of_a_dropped_iterator(
 def test_the_thread_that_serves_deregisters_the_task_of_a_dropped_iterator(
     bus: Bus,
 ) -> None:
-    """At the next notification, so that nothing piles up that nobody will read."""
+    """At the next notification, so that unread ones do not pile up."""
     notifier = bus.register("news", thread=bus.thread())
     news = bus.listen("news")
     [private] = [each for each in bus._exchange.manager.table if each.name != "news"]
@@ -162,7 +162,7 @@ def test_leaving_in_its_own_thread_is_done_at_once(
 
 @clause("BUS-DEREG-12")
 @pytest.mark.parametrize("ends", ["the bus is closed", "its thread is stopped"])
-def test_an_iteration_ends_with_the_bus_after_all_that_was_unread(ends: str) -> None:
+def test_an_iteration_ends_with_the_bus_after_the_unread_ones(ends: str) -> None:
     bus = Bus("bus1")
     notifier = bus.register("news", thread=bus.thread())
     heard: list[Any] = []

@@ -372,7 +372,7 @@ def test_several_senders_at_once_keep_each_its_order(bus: Bus) -> None:
 def test_each_receiver_sees_a_payload_as_it_was_when_it_was_sent(
     bus: Bus, there: There, distance: str
 ) -> None:
-    """And changes nothing for the sender or another receiver."""
+    """A change by a receiver affects neither the sender nor another receiver."""
     got: list[Any] = []
     ready: set[str] = set()
     sender = bus.register("sender", thread=bus.here())
@@ -408,7 +408,7 @@ def test_each_receiver_sees_a_payload_as_it_was_when_it_was_sent(
 
 @clause("BUS-MSG-17")
 def test_the_only_receiver_gets_what_was_copied_when_it_was_sent(bus: Bus) -> None:
-    """No copy is made that no receiver needs; nor of an answer."""
+    """The bus makes no needless copy, nor one of an answer."""
     bus.register("doer", thread=bus.here(), on_command=lambda m: m.payload)
 
     with patch.object(task, "own_copy", unwanted):

@@ -104,7 +104,7 @@ def test_a_journal_that_is_closed_records_no_bus(tmp_path: Path) -> None:
 def test_a_name_of_another_machine_is_refused_since_a_bus_has_no_network(
     bus: Bus,
 ) -> None:
-    """By the time of the call, and by that of the name."""
+    """When the time of the call is up, and when that of the name is up."""
     lost: list[Undelivered] = []
     sender = bus.register("sender", thread=bus.here(), on_undelivered=lost.append)
     with pytest.raises(UnresolvedError, match="one machine only: it has no network"):

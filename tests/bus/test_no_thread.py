@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def refuse(patch: pytest.MonkeyPatch, name: str) -> None:
-    """Let the system have no thread for those of a name."""
+    """Make the start of threads of a name fail."""
     start = _sync.Thread.start
 
     def refused(thread: _sync.Thread) -> None:
@@ -84,7 +84,7 @@ def test_a_task_that_cannot_be_started_can_be_started_later(
 def test_a_process_in_memory_that_cannot_start_a_thread_can_join_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its name is not taken by a process that nobody serves."""
+    """A process without a thread does not keep its name."""
     with memory_bus() as bus:
         with monkeypatch.context() as patch:
             refuse(patch, "comm")

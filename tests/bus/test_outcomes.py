@@ -243,8 +243,8 @@ def test_an_answer_that_was_unread_when_its_task_left_is_counted(bus: Bus) -> No
 
 
 @clause("BUS-FLOW-5", "BUS-MOVE-2")
-def test_the_time_of_a_question_is_up_where_its_task_has_moved_to(bus: Bus) -> None:
-    """The thread in which it was asked serves no more."""
+def test_a_question_times_out_in_the_thread_its_task_moved_to(bus: Bus) -> None:
+    """The thread that asked it no longer serves."""
     bus.register("silent", thread=bus.thread(), on_command=lambda _: NOREPLY)
     task = bus.register("asker", thread=bus.here())
     outcomes: list[Response] = []
@@ -257,10 +257,10 @@ def test_the_time_of_a_question_is_up_where_its_task_has_moved_to(bus: Bus) -> N
 
 
 @clause("BUS-DEREG-10", "BUS-FLOW-5")
-def test_who_calls_is_told_that_the_task_left_though_the_answer_was_there(
+def test_a_caller_learns_that_its_task_left_with_the_answer_unread(
     bus: Bus,
 ) -> None:
-    """It lay unread in the thread of the task, and went with it."""
+    """The answer was unread in the thread of the task, and was dropped with it."""
     bus.register("echo", thread=bus.thread(), on_command=lambda _: 1)
     with Threads() as threads, Holder.holding(bus) as holder:
         task = bus.register("asker", thread=holder.thread)

@@ -174,7 +174,7 @@ def test_each_type_that_can_be_sent_is_received_as_a_plain_one(
 
 @clause("BUS-MSG-16")
 def test_the_sender_cannot_change_what_it_has_sent() -> None:
-    """Nor the receiver what the sender keeps."""
+    """Nor can the receiver change the sender's original."""
     inner, buffer = [1], bytearray(b"x")
     sent = {"a": inner, "b": buffer, "c": {"d": 1}}
     frozen: Any = freeze(sent)
@@ -191,7 +191,7 @@ def test_the_sender_cannot_change_what_it_has_sent() -> None:
 
 @clause("BUS-MSG-16")
 def test_a_received_map_can_be_completed_and_written_as_json() -> None:
-    """Wherever its receiver is: reported of `json.dumps` and an assignment."""
+    """At each distance: users reported `json.dumps` and an assignment."""
     sent = {"a": [1, {"b": None}], "c": {}}
     for received in (freeze(sent), decode(encode(freeze(sent)))):
         assert isinstance(received, dict)
@@ -256,7 +256,7 @@ def test_a_map_that_is_read_only_is_copied_since_its_owner_may_write() -> None:
 ARRAY = "its type cannot be sent: numpy.ndarray"
 CONVERT = "; convert it, or give an encoder for its type: BusConfig(encoders=...)"
 AS_NUMBER = "; send the Python number: value.item()"
-AS_BYTES = "; send its bytes, memoryview(value), with its shape and item type beside"
+AS_BYTES = "; send its bytes, memoryview(value), together with shape and item type"
 FAR = " is outside -2**63 to 2**64 - 1: it has {} bits; send it as a str, or as bytes"
 COPY = "; send bytes(view)"
 PAIRS = "; convert it, or send pairs"
@@ -264,7 +264,7 @@ SURROGATE = (
     "str holds a lone surrogate: at {}; send it as bytes,"
     " value.encode(errors='surrogatepass')"
 )
-STRIDED = "; send its bytes, value.tobytes(), with its shape and item type beside"
+STRIDED = "; send its bytes, value.tobytes(), together with shape and item type"
 
 
 @clause("BUS-MSG-16")

@@ -677,7 +677,7 @@ def test_a_call_has_one_outcome_in_every_schedule() -> None:
 
 @clause("BUS-RELAY-8", "BUS-FLOW-3", "BUS-ENT-13")
 def test_a_reader_misses_nothing_when_the_master_closes() -> None:
-    """It passed the subscription on; the two others have a link of their own."""
+    """The master passed the subscription on; the two others have their own link."""
     count = 300
     with (
         memory_bus(process="m") as master,

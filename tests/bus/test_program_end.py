@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "when-something-dies.md"
 
-# What a program does that nobody told how to end: a thread for tasks, and no ``with``.
+# A program that does not close its bus: a thread for tasks, and no ``with``.
 _OPENS = """
 import os, signal, sys
 from bus import open_bus
@@ -38,7 +38,7 @@ bus.wait_for("near")
 
 _SENDS = """
 def last():
-    # Called by the end: all that was queued is sent, whoever it is for.
+    # Called at the end: all queued messages are sent, to either addressee.
     for number in range(100):
         bus.command("brief", number)
         bus.command("near", number)
@@ -48,7 +48,7 @@ def last():
 last()
 """
 
-# By what a program ends, and its exit code.
+# The cause of a program's end -> its code, and its exit code.
 ENDS = {
     "the end of main": ("", 0),
     "sys.exit": ("sys.exit(3)", 3),
@@ -66,7 +66,7 @@ def near(own_run_directory: Path) -> Iterator[Bus]:
 
 
 def _received(bus: Bus) -> tuple[list[Any], list[bool]]:
-    """Return what comes to the task `near`, and whether `brief` is here."""
+    """Return the messages to the task `near`, and the presence of `brief`."""
     got: list[Any] = []
     seen: list[bool] = []
     task = bus.register("near", on_command=lambda message: got.append(message.payload))
@@ -92,7 +92,7 @@ def test_a_program_with_a_bus_thread_ends_with_its_code(near: Bus, end: str) -> 
 
 @clause("OPEN-21")
 def test_commands_that_are_queued_at_the_end_are_served(near: Bus) -> None:
-    """By the tasks of the program itself, in its own threads."""
+    """The program's own tasks serve them, in their threads."""
     _received(near)
     code = """
         import threading
@@ -112,7 +112,7 @@ def test_commands_that_are_queued_at_the_end_are_served(near: Bus) -> None:
 
 
 @clause("OPEN-21")
-def test_the_recipe_of_the_page_makes_of_a_signal_an_end_in_order(near: Bus) -> None:
+def test_the_recipe_of_the_page_turns_a_signal_into_an_orderly_end(near: Bus) -> None:
     got, seen = _received(near)
     blocks = re.findall(r"```python\n(.*?)```", _PAGE.read_text("utf-8"), re.DOTALL)
     [recipe] = [block for block in blocks if "SIGTERM" in block]
@@ -155,7 +155,7 @@ print("child", code)
 @clause("OPEN-21", "BUS-INIT-16")
 @pytest.mark.parametrize("way", ["os.fork", "multiprocessing"])
 def test_a_forked_child_ends_in_order_too(near: Bus, way: str) -> None:
-    """`multiprocessing` ends its children without calling what `atexit` has."""
+    """`multiprocessing` ends its children without the functions of `atexit`."""
     got, seen = _received(near)
     code = _FORKS.format(
         opens=textwrap.indent(_OPENS, "    "),
@@ -175,7 +175,7 @@ def test_a_forked_child_ends_in_order_too(near: Bus, way: str) -> None:
 def test_a_journal_is_closed_after_the_bus_that_it_records(
     near: Bus, tmp_path: Path
 ) -> None:
-    """Else what is served at the end is not in it, and its rules are UNKNOWN."""
+    """Else it lacks the messages served at the end, and its rules are UNKNOWN."""
     got, _ = _received(near)
     opens = _OPENS.replace(
         "import open_bus", "import open_bus\nfrom bus.journal.writer import Journal"

@@ -1,4 +1,4 @@
-"""Versions of the packages that are needed: read from the metadata, and told."""
+"""Versions of the needed packages: read from the metadata, and reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.cli.verbs import read, verb
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Return versions by name, which stand for the installed ones."""
+    """Return versions by name, which replace the installed ones."""
     others: dict[str, str] = {}
     version = importlib.metadata.version
     monkeypatch.setattr(
@@ -64,7 +64,7 @@ def test_a_version_fits_or_does_not(
     assert unfit("pipeline") == ([] if fits else [one])
 
 
-def test_where_there_is_no_metadata_nothing_is_said(
+def test_without_metadata_every_version_passes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def unknown(name: str) -> list[str]:

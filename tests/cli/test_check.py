@@ -53,7 +53,7 @@ def test_clean_traffic_passes_with_exit_code_0(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_holds_no_operation_has_exit_code_0(tmp_path: Path) -> None:
-    """It was closed, which J1 asks for; the other rules have nothing to check."""
+    """It was closed, as J1 requires; the other rules have nothing to check."""
     store(History(), tmp_path)
 
     result = invoke(tmp_path, "--json")

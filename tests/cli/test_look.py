@@ -69,7 +69,7 @@ def test_a_tree_shows_what_was_lost_on_the_way_to_others() -> None:
 def test_a_tree_shows_what_a_task_has_not_read_or_not_received(
     missed: int, drops: dict[str, int], words: str
 ) -> None:
-    """Also what was dropped in the process of its notifier, as a gap has told."""
+    """Also drops in the notifier's process, as a gap has reported."""
     books = {"delivered": 1, "unread": 0, "dropped": 0, "expired": 0, "turned_away": 0}
     heard = {"to": "s/*", "notifications": books | drops, "missed": missed}
     task = {"name": "t", "visibility": "public", "commands": books}

@@ -2,5 +2,5 @@
 
 ``python -m tests.cluster`` starts a Master and two Workers from the pip package, runs
 `bus pipeline check` there and locally with the same relative paths, and compares the
-verdicts. Executors stand in directories of their own, as on any cluster.
+verdicts. Executors run in separate directories, as on any cluster.
 """

@@ -1,4 +1,4 @@
-"""One folder of journals, judged on a cluster and locally; what differs."""
+"""One folder of journals, judged on a cluster and locally; the differences."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CALLS: Final = 50
 
 @attrs.frozen
 class Run:
-    """What one run of `bus pipeline check` left and said."""
+    """The results and the output of one run of `bus pipeline check`."""
 
     code: int
     error: str
@@ -76,7 +76,7 @@ def run(folder: Path, out: str, master: str, *more: str) -> Run:
     """
     command = [sys.executable, "-m", "bus", "pipeline", "check"]
     command += ["--journals", JOURNALS, "--out", out, "--master", master, *more]
-    # What an earlier session of this very process has set is no configuration.
+    # Settings of an earlier session of this process are not configuration.
     environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_PYTHON"}
     ended = subprocess.run(
         command,
@@ -96,7 +96,7 @@ def run(folder: Path, out: str, master: str, *more: str) -> Run:
 
 
 def differences(one: Run, other: Run) -> Sequence[str]:
-    """What two runs did not find alike, a line each."""
+    """The differences between two runs, a line each."""
     pairs = {
         "exit code": (one.code, other.code),
         "verdicts": (one.results["verdicts"], other.results["verdicts"]),

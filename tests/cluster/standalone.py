@@ -92,8 +92,8 @@ class _Daemon:
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_NO_DAEMONIZE": "1",
         }
-        # A worker hands its environment on to its executors: what belongs to the
-        # driver's must not arrive there by this way.
+        # A worker hands its environment on to its executors: the driver's variables
+        # must not reach them.
         inherited = {
             name: value
             for name, value in os.environ.items()

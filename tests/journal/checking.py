@@ -27,7 +27,7 @@ def verdicts(result: CheckResult) -> dict[str, Verdict]:
 
 
 def held(result: CheckResult) -> dict[str, Verdict]:
-    """The verdicts of traffic that breaks no rule, by what each was held against."""
+    """The verdicts of traffic that breaks no rule, by the items of each rule."""
     return {
         each.rule: Verdict.PASS if each.checked else Verdict.NOTHING
         for each in result.verdicts

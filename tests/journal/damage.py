@@ -5,7 +5,7 @@ does: bytes flipped, cut off, zeroed or put in between, numbers of the side file
 records replaced by extreme ones, headers rewritten with a checksum that fits, files
 removed, emptied or exchanged for folders. `attempt` does so to two journals and gives
 them to every verb that reads journals without Spark. A verb ends with one of its exit
-codes and says what it could not read; a traceback is a failure, and so is a
+codes and reports the unreadable parts; a traceback is a failure, and so is a
 `bus check --json` that cannot be parsed.
 """
 
@@ -48,8 +48,8 @@ VERBS: Final = (
     ("journal", "verify"),
 )
 
-# Numbers as they may come to stand in a line of JSON: whole ones at the edges of the
-# columns that they are meant for, and others that JSON readers make floats of.
+# Numbers as they may appear in a line of JSON: integers at the limits of their
+# columns, and others that JSON readers turn into floats.
 NUMBERS: Final = (
     *("0", "-1", "-0", "1.5", "1e999", "-1e999", "1e3", "NaN", "Infinity", "null"),
     *("true", '"7"', "[]", "{}", "1" * 5000),
@@ -235,7 +235,7 @@ def attempt(folder: Path, seed: int) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try as often as was asked for; return the exit code."""
+    """Make the given number of attempts; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.journal.damage")
     parser.add_argument("--count", type=int, default=1000, help="how many are damaged")
     parser.add_argument("--seed", type=int, default=0, help="seed of the first one")

@@ -129,7 +129,7 @@ def test_a_death_explains_the_loss_of_what_went_through_its_process(dead: int) -
 
 @clause("B3")
 def test_a_process_that_only_took_a_message_out_has_a_record_of_it() -> None:
-    """It is home to neither end; it died, and the message may have died with it."""
+    """It hosts neither end; it died, and the message may have died with it."""
     taken = step(Kind.EXTRACT, A, 1, B, journal=2)
     history = bus(*sent(1), *sent(2), *arrives(2))
     history.journals = 3

@@ -114,8 +114,8 @@ def test_a_message_under_way_when_its_process_died_is_unknown() -> None:
     assert verdicts(result)["Q3"] is Verdict.PASS
 
 
-def test_a_rule_that_was_held_against_nothing_is_no_pass() -> None:
-    """Only J1 speaks of a journal without operations, only Q1 of a mere meeting."""
+def test_a_rule_that_checked_nothing_is_not_pass() -> None:
+    """Only J1 applies to a journal without operations, only Q1 to a mere meeting."""
     empty, meeting = checked(History()), checked(met())
 
     assert verdicts(empty) == {
@@ -134,7 +134,7 @@ def test_nothing_to_check_yields_to_every_other_verdict() -> None:
         assert worst([Verdict.NOTHING, other]) is other
 
 
-def test_what_was_lost_may_have_been_what_there_was_to_check() -> None:
+def test_a_lost_record_may_have_been_the_one_to_check() -> None:
     lossy = checked(met(), lost=1)
 
     assert verdicts(lossy)["Q5"] is Verdict.UNKNOWN

@@ -84,7 +84,7 @@ def test_a_program_that_forgets_to_close_closes_at_its_end(tmp_path: Path) -> No
 
 
 def test_a_thread_that_outlives_main_is_recorded_to_its_end(tmp_path: Path) -> None:
-    """The journal closes after the threads that Python waits for."""
+    """The journal closes after the threads that Python joins."""
     code = """
         import sys, threading
         from bus.journal.writer import Journal
@@ -107,7 +107,7 @@ def test_a_thread_that_outlives_main_is_recorded_to_its_end(tmp_path: Path) -> N
 def test_a_thread_that_never_ends_does_not_keep_the_journal_open(
     tmp_path: Path,
 ) -> None:
-    """A daemon thread: its last records may come after the close, which is told."""
+    """A daemon thread: its last records may come after the close, as the log says."""
     code = """
         import sys, threading
         from bus.journal.writer import Journal
@@ -131,7 +131,7 @@ def test_a_thread_that_never_ends_does_not_keep_the_journal_open(
 
 
 def test_a_program_that_is_told_to_end_closes_its_journal(tmp_path: Path) -> None:
-    """With the handler for SIGTERM that the page on what dies gives."""
+    """With the handler for SIGTERM from the page *When something dies*."""
     code = """
         import signal, sys
         from bus.journal.writer import Journal

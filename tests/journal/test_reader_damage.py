@@ -134,7 +134,7 @@ def test_damage_to_seal_and_record_is_told_of_both(tmp_path: Path) -> None:
     ]
 
 
-def test_a_number_of_lost_records_that_cannot_be_is_damage(tmp_path: Path) -> None:
+def test_an_impossible_count_of_lost_records_is_damage(tmp_path: Path) -> None:
     """No checksum guards it, since it changes while the segment lives."""
     path = stored(tmp_path, closed=False, sealed=False) / "seg-00002.open.qbj"
     patch(path, LOST_OFFSET, b"\xff" * 8)
@@ -169,5 +169,5 @@ def test_a_segment_under_the_name_of_another_is_damaged(tmp_path: Path) -> None:
     journal = only(tmp_path)
     assert journal.facts().damaged == 1
     assert journal.problems == [
-        f"cannot read {path.with_name('seg-00007.qbj')}: it is segment 1"
+        f"cannot read {path.with_name('seg-00007.qbj')}: its header is of segment 1"
     ]

@@ -207,7 +207,7 @@ def test_a_full_disk_holds_nothing_up_and_is_told(
     warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
     (line,) = [r.getMessage() for r in warnings]
     assert line.startswith(f"cannot make a journal segment in {journal.folder}: [Errno")
-    assert "No space left on device; what finds no room is counted as lost" in line
+    assert "No space left on device; records without room are counted as lost" in line
 
 
 def test_a_disk_that_is_full_to_the_end_is_told_by_the_seal(
@@ -306,7 +306,7 @@ def test_a_process_without_descriptors_is_told_to_open_more(
     )
 
 
-def test_a_folder_that_cannot_be_is_named_with_the_setting(tmp_path: Path) -> None:
+def test_an_impossible_folder_is_named_with_the_setting(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(NotADirectoryError) as failed:
@@ -322,7 +322,7 @@ def test_a_folder_that_cannot_be_is_named_with_the_setting(tmp_path: Path) -> No
 def test_without_a_thread_there_is_no_journal_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A half journal would be UNKNOWN for ever; as soon as one can start, there is."""
+    """A partial journal would be UNKNOWN for ever; a later call makes a whole one."""
 
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

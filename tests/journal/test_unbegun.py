@@ -22,7 +22,7 @@ from tests.processes import run
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Each is replaced by the end of the process, after what comes before it was done.
+# The steps, in order; the test replaces each by the end of the process.
 STEPS = ["Meta", "Meta._write", "_write"]
 
 KILLED = """
@@ -68,7 +68,7 @@ def test_a_process_killed_before_its_first_record_leaves_only_j1_unknown(
 
 @clause("J1")
 def test_a_loss_proven_elsewhere_is_no_less_proven(tmp_path: Path) -> None:
-    """A journal that has not begun excuses nothing."""
+    """A journal that has not begun does not excuse another one."""
     killed_at("_write", tmp_path)
     store(met(*sent(1, 2), *received(2)), tmp_path)
 

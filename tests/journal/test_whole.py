@@ -1,7 +1,7 @@
-"""What makes a journal whole, one half of each condition at a time (J1).
+"""The conditions for a whole journal, one half of each at a time (J1).
 
-Writers that have drawn a slot, losses that only an older segment tells of, deaths that
-another boot or the dead one's own journal tells of.
+Writers that have drawn a slot, losses that only an older segment records, deaths in the
+journal of another boot or of the dead process itself.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def incarnation(journal: Journal) -> Incarnation:
 
 @clause("J1")
 @pytest.mark.parametrize("segment", [0, 1, 2])
-def test_what_a_killed_process_lost_is_the_most_that_any_segment_tells(
+def test_the_loss_of_a_killed_process_is_the_largest_of_any_segment(
     tmp_path: Path, segment: int
 ) -> None:
     """It lost records, then went on to a segment that was made without a loss."""
@@ -84,7 +84,7 @@ def test_a_close_waits_for_a_writer_that_has_drawn_a_slot(
 def test_a_retired_segment_is_not_sealed_before_its_late_writer_came(
     tmp_path: Path,
 ) -> None:
-    """Its place would be a hole, though the record is there a moment later."""
+    """Its slot would be a hole, though the record arrives a moment later."""
     with Journal(tmp_path, segment_bytes=SMALL) as journal:
         until(partial(spares_ready, journal, 1), "spares lie ready")
         slot = incarnation(journal).draw()
@@ -108,10 +108,10 @@ def spares_ready_behind(journal: Journal) -> bool:
 @pytest.mark.parametrize(
     "told_by", ["another process", "another boot", "the dead one itself"]
 )
-def test_a_death_counts_if_another_journal_of_its_boot_tells_of_it(
+def test_a_death_counts_if_another_journal_of_its_boot_records_it(
     tmp_path: Path, told_by: str
 ) -> None:
-    """A process number of an earlier boot says nothing; nobody records its own end."""
+    """A pid of an earlier boot proves nothing; no process records its own end."""
     history = clean(3, steps=40)
     history.journals = 2
     witness = 0 if told_by == "the dead one itself" else 1

@@ -1,4 +1,4 @@
-"""`Extractions`: what is not to wait until the comm thread wakes by itself."""
+"""`Extractions`: the reports that do not wait until the comm thread wakes by itself."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def extractions() -> Extractions:
 
 
 def read(extractions: Extractions, now: float) -> list[tuple[int, int]]:
-    """Take in what was read: the first number, and how many."""
+    """Return the reads that are due: the first number, and how many."""
     return [(number, count) for _, number, count, _ in extractions.take(now)]
 
 
@@ -86,7 +86,7 @@ def test_many_messages_of_a_run_are_not_to_wait(extractions: Extractions) -> Non
 
 
 @clause("BUS-RELAY-9")
-def test_where_nobody_wakes_soon_nothing_is_to_wait(extractions: Extractions) -> None:
+def test_without_a_wake_up_soon_nothing_waits(extractions: Extractions) -> None:
     assert not is_due(extractions)
     extractions.awaited = False
     assert not is_due(extractions)
@@ -98,10 +98,10 @@ def test_where_nobody_wakes_soon_nothing_is_to_wait(extractions: Extractions) ->
 
 
 @clause("BUS-RELAY-9")
-def test_of_a_run_that_is_read_on_all_is_told_though_it_is_noted_once(
+def test_a_run_that_is_read_on_is_reported_whole(
     extractions: Extractions,
 ) -> None:
-    """Its task notes the end, and may hang in a callback before that."""
+    """The task notes the end, and may hang in a callback before that."""
     reading = Reading(2)
     extractions.note_run(as_run(reading))
     assert read(extractions, 0.0) == [(1, 2)]
@@ -114,10 +114,10 @@ def test_of_a_run_that_is_read_on_all_is_told_though_it_is_noted_once(
 
 
 @clause("BUS-RELAY-9")
-def test_what_is_being_read_is_looked_at_once_more_and_then_no_more(
+def test_a_run_being_read_is_checked_once_more(
     extractions: Extractions,
 ) -> None:
-    """A task that hangs tells nothing of what it has read just before."""
+    """A task that hangs does not report its last reads."""
     extractions.note_run(run(1))
     extractions.take(0.0)
     at = extractions.look_at

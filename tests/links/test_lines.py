@@ -614,7 +614,7 @@ def test_what_was_sent_before_a_loss_is_told_before_it() -> None:
 
 @clause("BUS-CHAN-5")
 def test_a_link_whose_loss_is_known_before_its_last_frame_is_looked_at_again() -> None:
-    """Nothing else wakes the owner for that link any more."""
+    """No other event wakes the owner for that link."""
     sleep, queue, numbers = Mock(), Mock(remote_disconnected=True), list[int]()
     queue.receive_many.side_effect = [ReceiveTimeoutError(0.0), [b"last"]]
     sleep.stirred.return_value = [1]

@@ -107,10 +107,10 @@ def test_sockets_are_named_after_bus_and_role_and_go_with_their_processes(
 
 @clause("BUS-ENT-16")
 def test_processes_with_the_same_pid_share_a_run_directory() -> None:
-    """Each in a pid namespace of its own, or, where none can be made, with pid 1 faked.
+    """Each in its own pid namespace or, where none can be made, with a faked pid 1.
 
-    Reported of three containers with one run directory: the third could not listen at
-    `Slave1.1`, which the second had, and none could join beside `p1`.
+    Users reported three containers with one run directory: the third could not listen
+    at `Slave1.1`, the socket of the second, and none could join beside `p1`.
     """
     unshare = ["unshare", "--pid", "--fork", "--kill-child"]
     possible = subprocess.run([*unshare, "true"], check=False, capture_output=True)

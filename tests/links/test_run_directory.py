@@ -113,7 +113,7 @@ def test_a_path_that_is_too_long_for_sockets_is_refused_at_once(base: Path) -> N
 def test_one_that_cannot_be_made_is_named_with_reason_and_setting(
     base: Path,
 ) -> None:
-    """In one line; reported of a bare `FileNotFoundError`."""
+    """In one line; it was a bare `FileNotFoundError`."""
     missing = base / "gone" / "run"
 
     with pytest.raises(FileNotFoundError) as caught:
@@ -122,7 +122,7 @@ def test_one_that_cannot_be_made_is_named_with_reason_and_setting(
     assert str(caught.value) == (
         f"[Errno 2] cannot make the run directory {missing} of bus 'bus1': No such "
         f"file or directory; set BUS_RUN_DIR, or BusConfig(run_directory=...), to a "
-        f"folder that can be written"
+        f"writable folder"
     )
 
 
@@ -130,7 +130,7 @@ def test_one_that_cannot_be_made_is_named_with_reason_and_setting(
 @pytest.mark.parametrize(
     ("name", "kind"), [("f", AccessDeniedError), ("x" * 99, ValueError)]
 )
-def test_whatever_is_wrong_with_it_the_setting_is_named(
+def test_each_error_names_the_setting(
     base: Path, name: str, kind: type[Exception]
 ) -> None:
     base.mkdir(mode=0o700)

@@ -790,7 +790,7 @@ BUS_LINKS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "L69",
-        "few long messages that were taken wait to be told, as short ones do",
+        "few long messages wait for their acknowledgement, as short ones do",
         ("BUS-RELAY-9",),
         (
             Edit(
@@ -802,7 +802,7 @@ BUS_LINKS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "L70",
-        "of a run that is read on only what was read first is told",
+        "only the first reads of a run that is read on are reported",
         ("BUS-RELAY-9",),
         (
             Edit(

@@ -1,4 +1,4 @@
-"""Mutants of what a receiver gets of a payload (BUS-MSG-16, BUS-MSG-17)."""
+"""Mutants of the payload that a receiver gets (BUS-MSG-16, BUS-MSG-17)."""
 
 from __future__ import annotations
 

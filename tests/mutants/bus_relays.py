@@ -773,7 +773,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "N104",
-        "nobody asks whether a subscription without a master still holds",
+        "no process checks whether a subscription without a master still holds",
         ("BUS-RELAY-8",),
         (
             Edit(
@@ -797,7 +797,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "N106",
-        "an answer to a subscription that was taken back is not refused",
+        "an answer to a cancelled subscription is not refused",
         ("BUS-RELAY-8",),
         (
             Edit(
@@ -809,7 +809,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "N107",
-        "what a lost master said of tasks holds for ever",
+        "the tasks that a lost master announced stay for ever",
         ("BUS-DEREG-2",),
         (
             Edit(
@@ -821,7 +821,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "N108",
-        "tasks are gone with a link that nothing needs",
+        "tasks are gone with an idle link",
         ("BUS-DEREG-2",),
         (
             Edit(
@@ -845,7 +845,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "N110",
-        "a new watch is told of tasks in doubt",
+        "a new watch reports tasks in doubt",
         ("BUS-DEREG-2",),
         (
             Edit(
@@ -857,7 +857,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "N111",
-        "who answers a watch waits for a link with the watcher, and gives it up",
+        "a process that answers a watch waits for a link with the watcher, and gives it up",
         ("BUS-DEREG-2",),
         (
             Edit(
@@ -869,7 +869,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "N112",
-        "any peer takes back any search",
+        "any peer cancels any search",
         ("BUS-SEC-7",),
         (
             Edit(
@@ -881,7 +881,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "N113",
-        "any peer takes back any subscription",
+        "any peer cancels any subscription",
         ("BUS-SEC-7",),
         (
             Edit(
@@ -905,7 +905,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "N115",
-        "anybody says that the master has nothing against a name",
+        "any peer gives the master's verdict on a name",
         ("BUS-SEC-7",),
         (
             Edit(
@@ -953,7 +953,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "N119",
-        "a late refusal ends a subscription that was said again",
+        "a late refusal ends a subscription that was sent again",
         ("BUS-RELAY-8",),
         (
             Edit(
@@ -965,7 +965,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "N120",
-        "a subscription goes on for a later life of its asker",
+        "a subscription stays in force for a later life of its asker",
         ("BUS-RELAY-8",),
         (
             Edit(
@@ -977,7 +977,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "N121",
-        "a relay goes though nobody here has asked for that",
+        "a relay is dismissed without a request of this process",
         ("BUS-DEREG-13",),
         (
             Edit(
@@ -1001,7 +1001,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "N123",
-        "over a new link nobody is asked again to confirm a subscription",
+        "over a new link no process is asked again to confirm a subscription",
         ("BUS-MSG-18",),
         (
             Edit(
@@ -1037,7 +1037,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "N126",
-        "the news that a task is gone drop what is under way to it",
+        "the announcement that a task is gone drops the messages under way to it",
         ("BUS-DEREG-4",),
         (
             Edit(

@@ -21,7 +21,7 @@ BUS_THREADS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "TH2",
-        "nobody deregisters the task of a dropped iterator",
+        "the task of a dropped iterator stays registered",
         ("BUS-DEREG-14",),
         (
             Edit(
@@ -57,7 +57,7 @@ BUS_THREADS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "TH5",
-        "an iteration drops what was unread when its thread was stopped",
+        "an iteration drops the unread notifications when its thread is stopped",
         ("BUS-DEREG-12",),
         (
             Edit(
@@ -117,7 +117,7 @@ BUS_THREADS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "TH10",
-        "nothing is said of a callback that keeps a thread from ending",
+        "a callback that keeps a thread from ending is not logged",
         ("BUS-DEREG-12",),
         (
             Edit(
@@ -129,7 +129,7 @@ BUS_THREADS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "TH11",
-        "nothing is said of a callback in a thread that its author serves",
+        "a callback in a thread that its author serves is not logged",
         ("BUS-DEREG-12",),
         (
             Edit(
@@ -153,7 +153,7 @@ BUS_THREADS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "TH13",
-        "what is dropped as a task opens is not told to its senders",
+        "the senders of messages dropped as a task opens get no error",
         ("BUS-FLOW-6",),
         (
             Edit(
@@ -165,7 +165,7 @@ BUS_THREADS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "TH14",
-        "what is turned away takes along the gap that it would have told",
+        "a refused notification drops its gap",
         ("BUS-FLOW-3",),
         (
             Edit(
@@ -177,7 +177,7 @@ BUS_THREADS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "TH15",
-        "what was dropped behind all that is unread is told by each that follows",
+        "drops behind the unread notifications are reported by each later one",
         ("BUS-FLOW-3",),
         (
             Edit(
@@ -189,7 +189,7 @@ BUS_THREADS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "TH16",
-        "who takes over unread commands is told of the last owner's gap",
+        "commands taken over carry the last owner's gap",
         ("BUS-FLOW-3",),
         (
             Edit(
@@ -213,7 +213,7 @@ BUS_THREADS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "TH18",
-        "a thread that ends is not told that a task does not come",
+        "a thread that ends does not learn that a task will not register",
         ("BUS-DEREG-12",),
         (
             Edit(
@@ -249,7 +249,7 @@ BUS_THREADS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "TH21",
-        "who calls is not roused if the answer was unread when the task left",
+        "a caller does not wake if the answer was unread when the task left",
         ("BUS-DEREG-10",),
         (
             Edit(

@@ -126,7 +126,7 @@ JOURNALS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "JN10",
-        "a process that named somebody had not begun",
+        "a process that recorded a name had not begun",
         _J1,
         (
             Edit(
@@ -156,7 +156,7 @@ JOURNALS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "JN13",
-        "a loss that met the close is not told of",
+        "a loss during the close is not recorded",
         _J1,
         (
             Edit(

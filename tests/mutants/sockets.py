@@ -21,7 +21,7 @@ SOCKETS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "X2",
-        "what a socket did not take is kept, and the driver does not go on with it",
+        "data that a socket did not take is kept, and the driver does not send it",
         ("QB-SOCK-8",),
         (
             Edit(
@@ -69,7 +69,7 @@ SOCKETS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "X6",
-        "who has received the last message of a peer that left does not let it go",
+        "a connection stays open after the last message of a peer that left",
         ("QB-SOCK-4",),
         (
             Edit(

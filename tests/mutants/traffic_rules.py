@@ -183,7 +183,7 @@ TRAFFIC_RULES: tuple[Mutant, ...] = (
     ),
     Mutant(
         "T17",
-        "what was delivered at all is not looked at",
+        "a message that was delivered at all is not checked",
         ("B1",),
         (
             Edit(
@@ -195,7 +195,7 @@ TRAFFIC_RULES: tuple[Mutant, ...] = (
     ),
     Mutant(
         "T18",
-        "what was delivered and only read from a link is not looked at",
+        "a message that was delivered and only read from a link is not checked",
         ("B2",),
         (
             Edit(
@@ -207,7 +207,7 @@ TRAFFIC_RULES: tuple[Mutant, ...] = (
     ),
     Mutant(
         "T19",
-        "what was delivered and only put on a link is not looked at",
+        "a message that was delivered and only put on a link is not checked",
         ("B2",),
         (
             Edit(

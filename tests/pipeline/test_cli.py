@@ -70,7 +70,7 @@ def test_a_journal_of_unknown_end_is_exit_code_3(
     assert "Q5 UNKNOWN: message " in result.stdout
     # The journal is used all the same, and what it lacks is said.
     assert result.stderr.splitlines() == [
-        f"bus: cannot read 1 lines of {folder / 'meta.jsonl'}"
+        f"bus: cannot read 1 line of {folder / 'meta.jsonl'}: number 1"
     ]
 
 
@@ -119,7 +119,7 @@ def test_a_setting_that_is_none_is_a_mistake_in_usage(given: str) -> None:
     result = invoke("check", "--journals", "x", "--out", "y", "--conf", given)
 
     assert result.exit_code == 2
-    assert "is no setting of Spark: write spark.NAME=VALUE" in result.stderr
+    assert "is not a Spark setting: write spark.NAME=VALUE" in result.stderr
 
 
 def mistakes(tmp_path: Path) -> dict[str, tuple[Path, Path, str]]:

@@ -1,4 +1,4 @@
-"""Damaged journals end no run of the pipeline: what is whole in them is judged."""
+"""Damaged journals end no run of the pipeline: it judges their valid parts."""
 
 from __future__ import annotations
 

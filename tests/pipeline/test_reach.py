@@ -1,4 +1,4 @@
-"""Relative paths, and executors that do not find what the driver lists."""
+"""Relative paths, and executors that do not find the folders of the driver."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ def test_failed_rules_come_first_and_then_those_that_are_unknown(
 def test_all_figures_over_time_span_all_records_and_carry_the_marks(
     tmp_path: Path,
 ) -> None:
-    """The report: the header said 31.2 s, and the figures spanned 19.5 s."""
+    """Before, the header said 31.2 s, and the figures spanned 19.5 s."""
     page = Page(render(results(tmp_path, verdict="FAIL", **gold())))
 
     told = " ".join(page.text.split())
@@ -281,7 +281,7 @@ def test_a_violation_is_a_mark_where_its_journal_has_a_clock(tmp_path: Path) -> 
     assert "1 s violation Q3 no duplicate twice" in " ".join(page.text.split())
 
 
-def test_what_the_report_is_about_is_told(tmp_path: Path) -> None:
+def test_the_report_describes_its_recording(tmp_path: Path) -> None:
     about = {
         "command": "/opt/env/bin/bus pipeline all --journals x",
         "started": "2026-01-01",

@@ -187,7 +187,7 @@ with session(log=Path(sys.argv[1]), settings=json.loads(sys.argv[2])) as spark:
 
 
 @pytest.mark.spark
-def test_what_the_user_has_set_is_used_and_reported(tmp_path: Path) -> None:
+def test_the_settings_of_the_user_are_used_and_reported(tmp_path: Path) -> None:
     """The report: settings given to spark-submit were replaced by ours."""
     if lack := missing(drawing=False):
         pytest.skip(f"Spark cannot run here: {lack}")

@@ -58,7 +58,7 @@ def test_a_library_that_has_patched_nothing_that_matters_is_no_obstacle(
 
 
 @clause("BUS-INIT-17")
-def test_an_import_in_a_patched_process_says_what_is_not_supported() -> None:
+def test_an_import_in_a_patched_process_names_the_library() -> None:
     """It said that it cannot import the name `open_bus`: there was no `epoll`."""
     exit_code, _, complaints = run("""
         import select, sys, types

@@ -226,7 +226,7 @@ def test_a_manager_is_a_broker_manager() -> None:
         QueueBroker("b", manager="m")  # type: ignore[arg-type]  # that is the point
 
 
-# What becomes of an exception.
+# The exception that ends a task.
 
 
 @clause("QB-NAME-9")
@@ -234,7 +234,7 @@ def test_a_manager_is_a_broker_manager() -> None:
 def test_an_exception_that_ends_it_is_kept_and_raised_on_request(
     broker: QueueBroker,
 ) -> None:
-    """`threading.excepthook` is told as ever; `join` alone raises nothing."""
+    """`threading.excepthook` gets it as ever; `join` alone raises nothing."""
 
     def work() -> None:
         raise ZeroDivisionError("broken")
@@ -290,7 +290,7 @@ def test_a_kept_exception_keeps_no_queue(broker: QueueBroker) -> None:
 
 @contextmanager
 def _hooked() -> Iterator[list[BaseException | None]]:
-    """Note what `threading.excepthook` is told within the block."""
+    """Collect the exceptions that `threading.excepthook` gets within the block."""
     told: list[BaseException | None] = []
     before = threading.excepthook
     threading.excepthook = lambda args: told.append(args.exc_value)
@@ -300,7 +300,7 @@ def _hooked() -> Iterator[list[BaseException | None]]:
         threading.excepthook = before
 
 
-# A task that is waited for in vain.
+# A task that does not end.
 
 
 @clause("QB-NAME-9")
@@ -359,7 +359,7 @@ threading.Thread(target=end, daemon=True).start()
 
 @clause("QB-NAME-9")
 @pytest.mark.parametrize("traced", [False, True])
-def test_a_program_that_cannot_end_says_for_which_queue_it_waits(traced: bool) -> None:
+def test_a_program_that_cannot_end_logs_its_blocking_queue(traced: bool) -> None:
     """With the line that made the queue, where the interpreter keeps it."""
     done = subprocess.run(
         [sys.executable, "-c", FORGETFUL, *["traced"] * traced],
@@ -371,7 +371,7 @@ def test_a_program_that_cannot_end_says_for_which_queue_it_waits(traced: bool) -
 
     assert done.returncode == 0
     text = done.stderr
-    assert text.startswith("the program has waited 0.1 s, to end, for <Task 'b'")
+    assert text.startswith("the end of the program has waited 0.1 s for <Task 'b'")
     assert "<MessageQueue 'b' to 'a' port 1 connected" in text
     assert ("made at <string>:" in text) is traced
     assert ("-X tracemalloc" in text) is not traced
@@ -381,6 +381,6 @@ def test_a_program_that_cannot_end_says_for_which_queue_it_waits(traced: bool) -
 def test_warn_after_is_a_timeout(
     broker: QueueBroker, given: float, error: type[Exception]
 ) -> None:
-    """Named as what it is."""
+    """The error names it."""
     with pytest.raises(error, match=r"^warn_after must be"):
         Task(broker, print, warn_after=given)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def ask(hearer: SimTask, pattern: str = "news") -> list[float]:
-    """Let a task subscribe; return when it was told that all know, once it is."""
+    """Let a task subscribe; return a list that gets the time of the confirmation."""
     process, told = hearer.process, list[float]()
     process.subscribe(hearer, pattern)
     (asked,) = hearer.subscriptions
@@ -31,7 +31,7 @@ def ask(hearer: SimTask, pattern: str = "news") -> list[float]:
 
 
 def wait(stage: Stage, told: list[float], longest_s: float = 2.0) -> None:
-    """Let time pass in small steps until that was told."""
+    """Let time pass in small steps until the confirmation."""
     until = stage.world.now + longest_s
     while not told:
         assert stage.world.now < until, "nobody tells"
@@ -42,7 +42,7 @@ def wait(stage: Stage, told: list[float], longest_s: float = 2.0) -> None:
 @pytest.mark.parametrize("machines", [1, 2])
 @pytest.mark.parametrize("where", ["s1", "s2", "s3", "s4"])
 @pytest.mark.parametrize("seed", range(3))
-def test_what_is_notified_after_all_know_is_heard(
+def test_each_notification_after_the_confirmation_arrives(
     where: str, machines: int, seed: int
 ) -> None:
     """Whichever process has the notifier, and whichever the subscriber."""
@@ -64,7 +64,7 @@ def test_what_is_notified_after_all_know_is_heard(
 
 @clause("BUS-MSG-18")
 def test_without_waiting_the_first_notifications_may_be_missed() -> None:
-    """That is what there is to wait for."""
+    """So a wait is useful."""
     stage = Stage()
     news, hearer = stage.task("news", "s3"), stage.task("h", "s2")
     stage.soon()
@@ -101,10 +101,8 @@ def test_a_process_that_stands_still_keeps_the_subscriber_waiting() -> None:
 @clause("BUS-MSG-18")
 @pytest.mark.parametrize("heir", ["s2", "s3", "s4"])
 @pytest.mark.parametrize("after", [0.0, 0.001, 0.003, 0.2])
-def test_who_waits_when_the_master_is_lost_waits_for_the_next(
-    heir: str, after: float
-) -> None:
-    """Also if the subscriber's own process is that."""
+def test_a_subscriber_waits_for_the_next_master(heir: str, after: float) -> None:
+    """Also if the subscriber's own process is the next master."""
     stage = Stage(slaves=3)
     news, hearer = stage.task("news", "s3"), stage.task("h", "s2")
     stage.soon()
@@ -127,10 +125,10 @@ def test_who_waits_when_the_master_is_lost_waits_for_the_next(
 @clause("BUS-MSG-18")
 @pytest.mark.parametrize("cut", [("s1", "s2"), ("s1", "s3")])
 @pytest.mark.parametrize("after", [0.0, 0.001, 0.002, 0.004, 0.006, 0.008, 0.012])
-def test_a_lost_link_makes_nobody_wait_for_ever(
+def test_a_lost_link_blocks_no_subscriber_for_ever(
     cut: tuple[str, str], after: float
 ) -> None:
-    """What was said on it of the confirmation is asked again on the next one."""
+    """The confirmation is requested again on the next link."""
     stage = Stage()
     news, hearer = stage.task("news", "s3"), stage.task("h", "s2")
     stage.soon()
@@ -144,13 +142,13 @@ def test_a_lost_link_makes_nobody_wait_for_ever(
 
 
 @clause("BUS-MSG-18")
-def test_a_process_that_is_alone_has_nobody_to_wait_for() -> None:
+def test_a_process_that_is_alone_waits_for_no_other() -> None:
     stage = Stage(slaves=0)
     assert ask(stage.task("h", "s1"))
 
 
 @clause("BUS-MSG-18", "BUS-ENT-17")
-def test_nothing_is_kept_of_who_waits_in_vain() -> None:
+def test_no_state_of_an_abandoned_wait_remains() -> None:
     """The subscriber cancels, leaves, or is lost."""
     stage = Stage(slaves=3)
     stage.process("s3").frozen = True

@@ -451,10 +451,10 @@ def test_nothing_is_delivered_twice_wherever_a_process_is_lost(after: float) -> 
 
 
 @clause("BUS-DEREG-4", "BUS-FLOW-7")
-def test_what_is_under_way_waits_for_the_word_of_the_process_it_went_to() -> None:
-    """The masters' news that its addressee is gone comes first, and says nothing of it.
+def test_messages_under_way_wait_for_the_process_of_their_addressee() -> None:
+    """The masters' announcement of the departure comes first, and does not decide.
 
-    The relay is known by hearsay still: its task has taken nothing yet.
+    The relay is still known by hearsay alone: its task has taken no message yet.
     """
     stage = Stage()
     d, f = stage.task("d", "s2"), stage.task("f", "s3")
@@ -475,7 +475,7 @@ def test_what_is_under_way_waits_for_the_word_of_the_process_it_went_to() -> Non
 
 @clause("BUS-DEREG-7", "BUS-ROUTE-12")
 def test_a_dial_that_failed_gives_up_the_life_that_was_dialled() -> None:
-    """A later life is known by then, which a search has told of; that one is kept."""
+    """By then a search has found a later life; that one is kept."""
     stage = Stage()
     d = stage.task("d", "s2")
     stage.task("f", "s3")

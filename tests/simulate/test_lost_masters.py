@@ -1,4 +1,4 @@
-"""A master leaves: what it passed on for others belongs to the others.
+"""A master leaves: the requests that it passed on belong to their askers.
 
 The process m1/s1 is the master, and is lost; s2 subscribes or watches, s3 and s4 have
 the tasks.
@@ -42,7 +42,7 @@ def watcher(stage: Stage, pattern: str = "t/**") -> tuple[SimTask, Asked]:
 
 
 def seen(task: SimTask, watch: Asked) -> set[str]:
-    """Return the names that a watch was told to be here."""
+    """Return the names that a watch has reported as present."""
     return {address.module for address in task.present[watch]}
 
 
@@ -58,7 +58,7 @@ def subscriptions(stage: Stage, process: str) -> int:
 def test_a_subscription_outlives_the_master_that_passed_it_on(
     heir: str | None, seed: int
 ) -> None:
-    """Whoever is master next, or nobody: no notification is missing."""
+    """With any next master, or none: no notification is missing."""
     stage = Stage(slaves=3, seed=seed)
     news = stage.task("news", "s3")
     hearer = subscriber(stage)
@@ -80,7 +80,7 @@ def test_a_subscription_outlives_the_master_that_passed_it_on(
 def test_a_task_registered_later_is_heard_under_the_next_master(
     heir: str | None,
 ) -> None:
-    """By the request that outlived the first one, or by that which is said again."""
+    """By the request that outlived the first one, or by its repetition."""
     stage = Stage(slaves=3)
     first = stage.task("n/1", "s3")
     hearer = subscriber(stage, "n/*")
@@ -98,7 +98,7 @@ def test_a_task_registered_later_is_heard_under_the_next_master(
 
 @clause("BUS-RELAY-8", "BUS-ENT-17")
 @pytest.mark.parametrize("heir", NEW_MASTERS)
-def test_what_is_cancelled_without_a_master_is_forgotten_by_the_notifier(
+def test_a_notifier_drops_a_subscription_cancelled_without_a_master(
     heir: str | None,
 ) -> None:
     stage = Stage(slaves=3)
@@ -120,8 +120,8 @@ def test_what_is_cancelled_without_a_master_is_forgotten_by_the_notifier(
 
 
 @clause("BUS-RELAY-8", "BUS-ENT-17")
-def test_what_the_lost_master_did_not_take_back_any_more_is_forgotten_soon() -> None:
-    """The subscriber took it back before anybody knew of the loss."""
+def test_a_cancellation_that_the_master_did_not_forward_takes_effect() -> None:
+    """The subscriber cancelled before any process knew of the loss."""
     stage = Stage()
     stage.task("news", "s3")
     hearer = subscriber(stage)
@@ -135,7 +135,7 @@ def test_what_the_lost_master_did_not_take_back_any_more_is_forgotten_soon() -> 
 
 @clause("BUS-RELAY-8", "BUS-ENT-17")
 def test_a_subscription_without_its_asker_or_its_task_ends_with_the_master() -> None:
-    """The process that it came to has none of the tasks, or loses the subscriber."""
+    """The process that keeps it has no such task, or loses the subscriber."""
     stage = Stage(slaves=3)
     news = stage.task("news", "s3")
     subscriber(stage)
@@ -163,7 +163,7 @@ def test_a_subscription_to_a_task_that_left_without_a_master_is_forgotten() -> N
 
 @clause("BUS-RELAY-8", "BUS-ROUTE-17")
 def test_a_new_master_passes_on_what_subscribers_say_and_nothing_it_kept() -> None:
-    """What it kept for one that joins later may be cancelled by then."""
+    """A subscription that it kept for a late process may be cancelled by then."""
     stage = Stage(slaves=3)
     stage.task("news", "s3")
     hearer = subscriber(stage)
@@ -217,8 +217,8 @@ def test_tasks_that_leave_along_with_the_master_are_gone(
 
 
 @clause("BUS-DEREG-2")
-def test_who_is_not_at_the_new_master_in_time_is_gone_until_it_comes() -> None:
-    """It may have ended; if it only stood still the watch is told that it is here."""
+def test_a_process_late_at_the_new_master_is_gone_until_it_joins() -> None:
+    """It may have ended; if it was only stopped, the watch reports it again."""
     stage = Stage(slaves=3)
     stage.task("t/3", "s3")
     stage.task("t/4", "s4")
@@ -237,7 +237,7 @@ def test_who_is_not_at_the_new_master_in_time_is_gone_until_it_comes() -> None:
 
 
 @clause("BUS-DEREG-2")
-def test_a_watch_is_told_of_a_task_in_doubt_when_that_is_confirmed() -> None:
+def test_a_watch_reports_a_task_in_doubt_once_confirmed() -> None:
     """Else `wait_for` would return a task that has left with the master."""
     stage = Stage(slaves=3)
     left, stays = stage.task("t/3", "s3"), stage.task("t/4", "s4")
@@ -258,8 +258,8 @@ def test_a_watch_is_told_of_a_task_in_doubt_when_that_is_confirmed() -> None:
 
 
 @clause("BUS-DEREG-2", "BUS-ENT-13")
-def test_without_a_master_those_who_write_to_a_task_see_it_and_its_departure() -> None:
-    """Its own process says on the link between the two that it has left."""
+def test_without_a_master_a_linked_process_sees_a_task_and_its_departure() -> None:
+    """The task's process announces its departure on the link between the two."""
     stage = Stage()
     target, other = stage.task("t/3", "s3"), stage.task("t/other", "s3")
     task, watch = watcher(stage)
@@ -314,7 +314,7 @@ def test_tasks_stay_here_when_the_link_with_their_process_is_not_needed() -> Non
 
 @clause("BUS-DEREG-2", "BUS-RELAY-8")
 def test_tasks_of_a_process_that_was_given_up_and_lives_are_seen_again() -> None:
-    """The link to it was lost while it stood still; its master has kept it."""
+    """The link to it was lost while it was stopped; its master has kept it."""
     stage = Stage()
     stage.task("t/3", "s3")
     task, watch = watcher(stage)
@@ -332,7 +332,7 @@ def test_tasks_of_a_process_that_was_given_up_and_lives_are_seen_again() -> None
 
 @clause("BUS-DEREG-7")
 def test_the_loss_of_an_earlier_life_ends_nothing_of_a_later_one() -> None:
-    """Of the later life the master has told before the link is found to be lost."""
+    """The master has announced the later life before the link is found lost."""
     stage = Stage()
     stage.task("t/3", "s3")
     task, watch = watcher(stage)
@@ -371,7 +371,7 @@ def test_a_name_that_is_taken_before_its_departure_is_known_is_here(where: str) 
 
 @clause("BUS-DEREG-2")
 def test_news_of_a_departure_still_come_from_the_master() -> None:
-    """Each watcher is told once, though its own link told it before."""
+    """Each watch reports it once, though its own link announced it before."""
     stage = Stage()
     target = stage.task("t/3", "s3")
     task, watch = watcher(stage)
@@ -387,7 +387,7 @@ def test_news_of_a_departure_still_come_from_the_master() -> None:
 
 @clause("BUS-DEREG-2", "BUS-DEREG-5")
 def test_two_processes_that_watch_one_another_need_no_link_and_stay_here() -> None:
-    """Nobody waits for a link to who watches, or gives it up since there is none."""
+    """No process waits for a link to a watcher, or gives it up without one."""
     stage = Stage()
     stage.task("t/2", "s2")
     stage.task("t/3", "s3")
@@ -405,7 +405,7 @@ def test_two_processes_that_watch_one_another_need_no_link_and_stay_here() -> No
 def test_a_process_that_makes_no_link_in_time_is_still_here(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The master would say that it is gone."""
+    """The master would announce that it is gone."""
     stage = Stage()
     stage.task("news", "s3")
     stage.task("t/2", "s2")

@@ -1,6 +1,6 @@
-"""What a process asked, or was asked, ends by its own word and by nobody else's.
+"""Only the processes that take part in a request can end it.
 
-The process m1/s3 says of what is another's that it is over. Nothing comes of that.
+The process m1/s3 sends frames that would end requests of others. They have no effect.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def say(stage: Stage, frame: ControlFrame, to: str, of: str = "s3") -> None:
-    """Let a process say something to another one, and that hear it."""
+    """Let a process send a frame to another one, which receives it."""
     process = stage.process(of)
     process.remote.neighbours.peers["m1", to].session.tell(frame)
     process.settle()
@@ -52,8 +52,8 @@ def searches(process: SimProcess) -> int:
 
 
 @clause("BUS-SEC-7", "BUS-ROUTE-18")
-def test_nobody_takes_back_the_search_of_another_process() -> None:
-    """Else a message would wait for a name until its time is up, which is there."""
+def test_only_its_origin_cancels_a_search() -> None:
+    """Else a message would time out although its name is registered."""
     stage = Stage()
     sender = stage.task("d", "s2")
     (letter,) = stage.send(sender, "f")
@@ -68,7 +68,7 @@ def test_nobody_takes_back_the_search_of_another_process() -> None:
 
 
 @clause("BUS-SEC-7", "BUS-RELAY-8")
-def test_nobody_takes_back_the_subscription_of_another_process() -> None:
+def test_only_its_origin_cancels_a_subscription() -> None:
     stage = Stage(slaves=3)
     news = stage.task("news", "s4")
     hearer = subscriber(stage)
@@ -82,8 +82,8 @@ def test_nobody_takes_back_the_subscription_of_another_process() -> None:
 
 @clause("BUS-SEC-7", "BUS-FLOW-1")
 @pytest.mark.parametrize("reason", [Reason.BUSY, Reason.ACCESS])
-def test_a_search_is_refused_by_those_alone_that_were_asked(reason: Reason) -> None:
-    """A process with a link for messages is none of them."""
+def test_only_its_recipients_refuse_a_search(reason: Reason) -> None:
+    """A process that only has a link for messages is not one."""
     stage = Stage()
     linked(stage)
     sender = stage.task("d", "s2")
@@ -99,7 +99,7 @@ def test_a_search_is_refused_by_those_alone_that_were_asked(reason: Reason) -> N
 
 
 @clause("OPEN-3", "BUS-SEC-7")
-def test_the_verdict_on_a_name_is_the_word_of_the_master_alone() -> None:
+def test_only_the_master_gives_a_verdict_on_a_name() -> None:
     stage = Stage()
     linked(stage)
     stage.process("s1").frozen = True
@@ -158,7 +158,7 @@ def test_a_subscription_without_a_master_is_refused_by_its_asker_alone() -> None
 
 @clause("BUS-RELAY-8")
 def test_a_subscription_that_a_master_passes_on_is_taken_back_by_way_of_it() -> None:
-    """A refusal on the link for messages is of an earlier request, and comes late."""
+    """A refusal on the link for messages answers an earlier request, and is late."""
     stage = Stage()
     stage.task("news", "s3")
     hearer = subscriber(stage)
@@ -172,7 +172,7 @@ def test_a_subscription_that_a_master_passes_on_is_taken_back_by_way_of_it() -> 
 
 @clause("BUS-RELAY-8", "BUS-ENT-17")
 def test_a_subscription_of_an_earlier_life_ends_with_the_master() -> None:
-    """A process of the same name that has a link is not the one that asked."""
+    """A later process of that name is not the asker, though it has a link."""
     stage = Stage()
     stage.task("news", "s3")
     subscriber(stage)

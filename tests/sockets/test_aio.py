@@ -94,7 +94,7 @@ def test_a_face_looks_and_closes_as_its_broker() -> None:
 
 
 @clause("QB-PY-11", "QB-SOCK-2")
-def test_a_connect_that_fails_says_what_it_says_to_a_thread(
+def test_a_connect_fails_as_it_does_for_a_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def dial(*_: object) -> NoReturn:
@@ -183,7 +183,7 @@ def test_a_loop_runs_while_a_host_is_looked_up(monkeypatch: pytest.MonkeyPatch) 
         asyncio.run(main(aio.wrap(guest)))
 
 
-def test_what_is_no_broker_is_refused_and_told_what_is_wanted() -> None:
+def test_a_value_that_is_no_broker_is_refused() -> None:
     wrap: Any = aio.wrap
     with pytest.raises(TypeError, match=r"wrap int: .* or a SocketQueueBroker"):
         wrap(1)

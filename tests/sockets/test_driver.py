@@ -68,7 +68,7 @@ def test_a_call_may_be_the_last_that_its_driver_needs(
 
 
 def test_a_driver_that_has_ended_keeps_no_call() -> None:
-    """Each would hold what it was for, as long as the driver is known."""
+    """Each would keep its connection for as long as the driver exists."""
     ended = Driver()
     ended.close()
     ended.call(list)

@@ -52,7 +52,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def works(one: SocketQueueBroker, other: SocketQueueBroker) -> None:
-    """Prove that the two still meet, and that messages pass."""
+    """Check that the two still meet, and that messages pass."""
     near, far = meet(one, other)
     with near, far:
         far.send(b"after")
@@ -61,7 +61,7 @@ def works(one: SocketQueueBroker, other: SocketQueueBroker) -> None:
 
 @contextmanager
 def raw(address: str | None) -> Iterator[socket.socket]:
-    """Connect without a word of the protocol."""
+    """Connect and send no frame of the protocol."""
     assert address is not None
     scheme, _, where = address.partition("://")
     made = socket.socket(socket.AF_UNIX if scheme == "ipc" else socket.AF_INET)
@@ -77,7 +77,7 @@ def raw(address: str | None) -> Iterator[socket.socket]:
 
 @clause("QB-SOCK-10")
 def test_a_peer_that_resets_before_the_tls_handshake_ends_nothing_else() -> None:
-    """A port scan does so; it ended all sockets of the process."""
+    """As a port scan does; it ended all sockets of the process."""
     served = Driver()
     tls = {"tls": identity("localhost")}
     with brokers("tls://localhost:0", {"driver": served, **tls}, tls) as (host, guest):
@@ -101,7 +101,7 @@ def test_a_peer_that_resets_before_the_tls_handshake_ends_nothing_else() -> None
 
 
 def ignored(peer: socket.socket, said: bytes) -> None:
-    """Say something; be closed without an answer, or reset."""
+    """Send bytes; the peer closes without an answer, or resets."""
     with suppress(ConnectionError):
         peer.sendall(said)
         assert peer.recv(1) == b""
@@ -149,7 +149,7 @@ def test_an_error_on_the_way_of_a_peer_ends_that_peer(
 def test_an_error_of_a_timer_or_a_call_ends_what_it_was_for(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That of the handshake; and the look at what became of a call."""
+    """The timer of the handshake, and the check of an accept's outcome."""
     options = SocketOptions(handshake_s=0.05 if what == "expire_unknown" else 60.0)
     with brokers(host={"options": options}) as (host, guest):
         with monkeypatch.context() as patch:
@@ -165,7 +165,7 @@ def test_an_error_of_a_timer_or_a_call_ends_what_it_was_for(
 def test_an_error_in_the_life_of_a_connection_ends_it(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its clock, or what is read after a write has failed."""
+    """In its timer, or in the read after a write has failed."""
     options = {"options": SocketOptions(lease_s=0.05)}
     with brokers("tcp://127.0.0.1:0", options, options) as (host, guest):
         near, far = meet(host, guest)
@@ -192,10 +192,10 @@ def test_an_error_in_the_life_of_a_connection_ends_it(
 
 
 @clause("QB-SOCK-10")
-def test_a_connection_whose_end_fails_is_let_go_of_all_the_same(
+def test_a_connection_whose_end_fails_is_released(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else its driver would be held for ever, and its descriptor open."""
+    """Else its driver would never end, and its descriptor would stay open."""
     with brokers() as (host, guest):
         near, far = meet(host, guest)
         served = near._far.link.driver
@@ -230,7 +230,7 @@ def test_the_reading_that_cannot_be_given_back_ends_the_connection(
 def test_an_error_on_the_way_to_a_peer_is_raised_by_the_connect(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As it is, and at once: nobody would answer."""
+    """Unchanged, and at once: no answer would come."""
     with brokers("tcp://127.0.0.1:0") as (host, guest), Threads() as threads:
         accepting = threads.start(host.accept, PORT)
         assert host.address is not None
@@ -247,7 +247,7 @@ def test_an_error_on_the_way_to_a_peer_is_raised_by_the_connect(
 
 @clause("QB-SOCK-10")
 def test_a_listener_that_fails_listens_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A moment later, whatever it was."""
+    """A moment later, after any error."""
     with brokers() as (host, guest):
         inner = host._listener
         assert inner is not None
@@ -260,10 +260,10 @@ def test_a_listener_that_fails_listens_on(monkeypatch: pytest.MonkeyPatch) -> No
 
 @clause("QB-SOCK-10")
 @pytest.mark.parametrize("secured", [False, True], ids=["unix", "tls"])
-def test_a_message_that_there_is_no_memory_for_ends_its_connection(
+def test_a_message_too_large_for_the_memory_ends_its_connection(
     secured: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both sides are told, also the one whose send had returned."""
+    """Both sides get the error, also the one whose send had returned."""
 
     def no_memory(*_args: object) -> NoReturn:
         raise MemoryError
@@ -323,7 +323,7 @@ class Broken:
 
 
 @clause("QB-SOCK-10")
-def test_a_driver_that_ends_says_so_and_is_replaced(
+def test_a_driver_that_ends_is_logged_and_replaced(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Its connections end with the cause; its listener is served by the next one."""
@@ -402,7 +402,7 @@ def test_a_broker_that_no_driver_serves_is_closed(
 def test_an_epoll_that_fails_ends_a_driver_in_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It does without it to end its connections."""
+    """It ends its connections without the epoll."""
     with brokers() as (host, guest):
         near, far = meet(host, guest)
         with near, far:

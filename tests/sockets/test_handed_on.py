@@ -53,7 +53,7 @@ class Stingy:
 def test_the_driver_goes_on_with_what_a_socket_took_in_part(
     listen: str | None, most: int, several: bool
 ) -> None:
-    """Though the sender does nothing more, and the peer says nothing."""
+    """Though the sender makes no further call, and the peer sends nothing."""
     tls = {"tls": identity("localhost")} if listen and "tls" in listen else {}
     message = bytes(range(250)) * 4
     with ends(listen, tls, tls) as (near, far):
@@ -70,7 +70,7 @@ def test_the_driver_goes_on_with_what_a_socket_took_in_part(
 
 @clause("QB-SOCK-9")
 def test_a_peer_that_has_said_what_it_wants_may_wait_longer_than_a_handshake() -> None:
-    """The clock of the handshake is that of peers that have not."""
+    """The timer of the handshake is only for peers that have sent no port."""
     with brokers(host={"options": SocketOptions(handshake_s=60.0)}) as (host, guest):
         assert host.address is not None
         inner = host._listener
@@ -94,7 +94,7 @@ def test_a_peer_that_has_said_what_it_wants_may_wait_longer_than_a_handshake() -
 
 @clause("QB-SOCK-9")
 def test_descriptors_that_come_after_a_disconnect_are_closed() -> None:
-    """The message is dropped, since nobody will receive it, and they with it."""
+    """The message is dropped, since no call can receive it, and they with it."""
     options = {"options": SocketOptions(descriptors_max=1)}
     with ends(None, options, options) as (near, _):
         connection = near._far
@@ -109,7 +109,7 @@ def test_descriptors_that_come_after_a_disconnect_are_closed() -> None:
 
 @clause("QB-SOCK-2")
 def test_a_broker_that_closes_leaves_the_file_of_its_successor() -> None:
-    """Its own was removed, and somebody else listens at the path by now."""
+    """Its own file was removed, and another broker listens at the path by now."""
     with folder() as place:
         file, address = place / "x", f"ipc://{place}/x"
         with SocketQueueBroker("guest") as guest:
@@ -125,10 +125,10 @@ def test_a_broker_that_closes_leaves_the_file_of_its_successor() -> None:
 
 @clause("QB-SOCK-4")
 @pytest.mark.parametrize("how", ["receive", "several", "iteration"])
-def test_who_has_received_the_last_message_of_a_peer_that_left_lets_it_go(
+def test_a_connection_ends_after_the_last_message_of_a_peer_that_left(
     how: str,
 ) -> None:
-    """The good-bye of this end is said though nobody disconnects it."""
+    """This end sends its good-bye though no call disconnects it."""
     with ends() as (near, far):
         theirs = far._far.link
         far.send(b"last")

@@ -1,7 +1,7 @@
 """QB-CONC-10 over sockets: a signal handler at every point of a call.
 
-In the middle of a call on the same end it may hang up, which takes effect as the call
-ends, and look at the books; what would speak in the middle of a frame is refused.
+In the middle of a call on the same end it may hang up, which takes effect when the call
+ends, and read the statistics; a call that would send inside a frame is refused.
 """
 
 from __future__ import annotations

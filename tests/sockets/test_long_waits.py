@@ -26,7 +26,7 @@ long = pytest.mark.parametrize("timeout", LONG, ids=IDS)
 
 @clause("QB-SOCK-8", "QB-TIME-1")
 @long
-def test_a_driver_polls_for_however_long(timeout: float) -> None:
+def test_a_driver_polls_for_any_time(timeout: float) -> None:
     served = Driver()
     made: list[int] = []
     with Threads() as threads:
@@ -41,9 +41,7 @@ def test_a_driver_polls_for_however_long(timeout: float) -> None:
 @pytest.mark.parametrize(
     ("wrong", "error"), [(-1, ValueError), (math.nan, ValueError), ("1", TypeError)]
 )
-def test_a_driver_says_what_is_wrong_with_a_timeout(
-    wrong: Any, error: type[Exception]
-) -> None:
+def test_a_driver_refuses_a_wrong_timeout(wrong: Any, error: type[Exception]) -> None:
     served = Driver()
     with pytest.raises(error, match="timeout must be"):
         served.poll(wrong)
@@ -68,7 +66,7 @@ def test_a_timer_may_be_however_far_away(moment: float) -> None:
 @clause("QB-SOCK-1", "QB-TIME-1")
 @long
 @pytest.mark.parametrize("listen", [None, "tcp://127.0.0.1:0"], ids=["unix", "tcp"])
-def test_queues_wait_for_however_long(timeout: float, listen: str | None) -> None:
+def test_queues_wait_for_any_time(timeout: float, listen: str | None) -> None:
     """And each limit of time may be as long."""
     long_s = math.inf if timeout == 10**400 else timeout
     options = {
@@ -103,7 +101,7 @@ def fill(queue: MessageQueue, timeout: float) -> None:
 
 @clause("QB-PY-11", "QB-TIME-1")
 @long
-def test_a_coroutine_waits_for_however_long(timeout: float) -> None:
+def test_a_coroutine_waits_for_any_time(timeout: float) -> None:
     with brokers() as (host, guest):
         near, far = meet(host, guest)
 
@@ -120,7 +118,7 @@ def test_a_coroutine_waits_for_however_long(timeout: float) -> None:
 
 @clause("QB-TIME-1")
 @long
-def test_a_task_is_joined_for_however_long(timeout: float) -> None:
+def test_a_task_is_joined_for_any_time(timeout: float) -> None:
     with brokers() as (_, guest):
         task = Task(guest._broker, lambda: None)
         task.start()

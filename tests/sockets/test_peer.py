@@ -463,7 +463,7 @@ def test_what_listens_there_may_be_no_broker() -> None:
                 made.sendall(b"220 mail.example\r\n")
                 error = connecting.error()
                 assert isinstance(error, ProtocolError)
-                assert "something answers there, but no broker: frame of" in str(error)
+                assert "the service there is not a broker: frame of" in str(error)
                 assert address in str(error)
 
 

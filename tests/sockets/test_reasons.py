@@ -1,4 +1,4 @@
-"""QB-SOCK-2: connect tells its own lack, a stranger, and nobody from one another."""
+"""QB-SOCK-2: connect distinguishes a local error, another service, and no listener."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def failing(name: str) -> Any:
 
 @contextmanager
 def no_descriptor_left() -> Iterator[None]:
-    """Let this process open nothing more."""
+    """Make this process unable to open a descriptor."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     top = max(map(int, os.listdir("/proc/self/fd")))
     held = []
@@ -61,8 +61,8 @@ def no_descriptor_left() -> Iterator[None]:
 
 @clause("QB-SOCK-2")
 @pytest.mark.parametrize("required", [True, False])
-def test_where_no_descriptor_is_left_the_caller_is_told_so(required: bool) -> None:
-    """Somebody listens there: to say that nobody does would be a lie."""
+def test_without_a_descriptor_connect_raises_the_system_error(required: bool) -> None:
+    """A broker listens there: "no broker listens" would be wrong."""
     with brokers() as (host, guest):
         assert host.address is not None
         with no_descriptor_left(), pytest.raises(OSError, match="open files") as caught:
@@ -125,7 +125,7 @@ def test_the_error_of_a_connect_that_took_its_time_is_the_same(
 
 
 @clause("QB-SOCK-2")
-def test_a_host_that_does_not_resolve_is_told_as_the_system_does(
+def test_a_host_that_does_not_resolve_raises_the_system_error(
     guest: SocketQueueBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(*_: object, **__: object) -> NoReturn:
@@ -151,8 +151,8 @@ def test_a_host_that_is_no_name_is_found_at_the_call(
 
 @clause("QB-SOCK-2")
 @pytest.mark.parametrize("scheme", ["tcp", "tls"])
-def test_what_answers_there_may_be_no_broker(scheme: str) -> None:
-    """Of a mail server, say; over TLS it does not even answer in that."""
+def test_a_service_that_is_not_a_broker_is_a_protocol_error(scheme: str) -> None:
+    """Such as a mail server; over TLS its answer is not even TLS."""
     with (
         SocketQueueBroker("guest", tls=identity("guest")) as guest,
         socket.create_server(("127.0.0.1", 0)) as other,
@@ -165,14 +165,12 @@ def test_what_answers_there_may_be_no_broker(scheme: str) -> None:
             made.sendall(b"220 mail.example\r\n")
             error = connecting.error()
     assert isinstance(error, ProtocolError)
-    assert f"connect to {address!r}: something answers there, but no broker" in str(
-        error
-    )
+    assert f"connect to {address!r}: the service there is not a broker" in str(error)
     assert error.__cause__ is not None
 
 
 @clause("QB-SOCK-2")
-def test_who_hangs_up_without_a_word_is_told_with_the_cause(
+def test_a_silent_hang_up_is_reported_with_its_cause(
     guest: SocketQueueBroker,
 ) -> None:
     """It may have been a broker that closed just then."""

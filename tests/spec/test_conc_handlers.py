@@ -1,7 +1,7 @@
-"""QB-CONC-10: a signal handler calls what does not wait, in the middle of anything.
+"""QB-CONC-10: a signal handler makes a call that does not wait, at every point.
 
-The handler runs at every point of every call (`tests.handlers`), on the end that its
-thread is at work on; what came of both calls must be what one of the two orders gives.
+The handler runs at every point of every call (`tests.handlers`), on the same end as the
+interrupted call; the results of both calls must be those of one of the two orders.
 Real signals are in `test_conc_signals`.
 """
 
@@ -66,7 +66,7 @@ KINDS = ("fresh", "open", "locked")
 
 
 def outcome(call: Callable[[], object]) -> object:
-    """What a call returned, or the kind of exception that it raised."""
+    """The result of a call, or the type of its exception."""
     try:
         return call()
     except QueueBrokerError as error:
@@ -74,7 +74,7 @@ def outcome(call: Callable[[], object]) -> object:
 
 
 def left_behind(left: Any, right: Any) -> list[object]:
-    """What can be seen of a connection afterwards, to the last message."""
+    """The visible state of a connection afterwards, to the last message."""
     seen: list[object] = [left.status, right.status, left.stats(), right.stats()]
     seen += [outcome(right.receive_nowait) for _ in range(CAPACITY + 1)]
     seen += [outcome(lambda: left.send_nowait(b"z")) for _ in range(CAPACITY + 1)]
@@ -85,7 +85,7 @@ def left_behind(left: Any, right: Any) -> list[object]:
 def one_after_the_other(
     make: Callable[[ExitStack], tuple[Any, Any]], calls: list[Call], *, swapped: bool
 ) -> tuple[object, ...]:
-    """What two calls come to, and leave behind, in one order."""
+    """The results and the final state of two calls in one order."""
     with ExitStack() as stack:
         left, right = make(stack)
         results = {}
@@ -149,7 +149,7 @@ BYTE_CALLS: dict[str, ByteCall] = {
 
 
 def bytes_left_behind(left: Channel, right: Channel) -> list[object]:
-    """What can be seen of a channel afterwards, to the last byte."""
+    """The visible state of a channel afterwards, to the last byte."""
 
     def drained() -> object:
         buffer = bytearray(9)
@@ -208,7 +208,8 @@ def test_a_handler_anywhere_in_a_call_on_a_channel_is_before_it_or_after_it(
     everywhere_handled(case)
 
 
-# Observed: what would have to be told in between is refused; a disconnect is put off.
+# Observed: a call that the observer would see out of order is refused; a disconnect
+# is put off.
 
 
 @clause("QB-CONC-10", "QB-BOOK-4")
@@ -362,7 +363,7 @@ def test_a_handler_anywhere_in_a_send_wakes_those_who_wait(
 
 @clause("QB-CONC-10")
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_handler_that_would_have_to_wait_for_what_it_interrupted_is_refused(
+def test_a_handler_that_would_wait_for_the_interrupted_call_is_refused(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It raises at once and names what works; outside of a call it may wait."""

@@ -52,12 +52,12 @@ class Clerk:
 
     @property
     def name(self) -> str:
-        """For people, of whom there are none."""
+        """A name for logs; there is none."""
         return "clerk"
 
     @property
     def has_callback(self) -> bool:
-        """Nothing is called: it takes each command by itself."""
+        """There is no callback: it takes each command itself."""
         return False
 
     @property

@@ -1,4 +1,4 @@
-"""The bound of what is unread, where it is reached: to the message and its sender."""
+"""The bound on unread messages, at the limit: the message and its sender."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_sender_of_a_long_message_does_not_sleep_where_nothing_is_unread(
 
 @clause("BUS-FLOW-6")
 def test_a_task_that_opens_tells_the_senders_of_what_it_drops() -> None:
-    """Its name had more waiting for it than it has room for."""
+    """More messages had waited for its name than it has room for."""
     station = Station()
     place = station.home
     place.adopt()
@@ -96,7 +96,7 @@ def test_a_task_that_opens_tells_the_senders_of_what_it_turns_away() -> None:
 
 
 @clause("BUS-FLOW-3")
-def test_what_is_turned_away_hands_on_the_gap_that_it_would_have_told() -> None:
+def test_a_refused_notification_hands_on_its_gap() -> None:
     """It came over a link, behind others that its sender's process had dropped."""
     account = Account(messages_max=1, bytes_max=10, overflow="drop-newest")
     first, turned_away, last = (_notified(gap) for gap in (0, 5, 0))
@@ -110,7 +110,7 @@ def test_what_is_turned_away_hands_on_the_gap_that_it_would_have_told() -> None:
 
 
 @clause("BUS-FLOW-3")
-def test_what_was_dropped_behind_all_that_is_unread_is_told_once() -> None:
+def test_drops_behind_the_unread_are_reported_once() -> None:
     """By the next one that is accepted, whoever dropped it."""
     account = Account(messages_max=4, bytes_max=10, overflow="drop-oldest")
     account.miss_newest_locked(3)
@@ -129,8 +129,8 @@ def _notified(gap: int) -> Incoming:
 
 
 @clause("BUS-FLOW-3", "BUS-DEREG-8")
-def test_who_takes_over_unread_commands_is_told_of_no_gap_of_the_last_owner() -> None:
-    """The commands that were dropped were another task's to read."""
+def test_commands_taken_over_carry_no_gap_of_the_last_owner() -> None:
+    """The dropped commands belonged to another task."""
     station = Station()
     place = station.home
     place.adopt()

@@ -187,7 +187,7 @@ class Subscribe(ControlFrame, frozen=True, kw_only=True):
     subscriber: what its relay is made from.
     overflow: what becomes of notifications it has no room for (BUS-FLOW-6).
     hops: how many links it may still cross (OPEN-9).
-    confirm: the number of the PONG to say once it has come to all; 0 for none.
+    confirm: the number of the PONG to send once it has reached all; 0 for none.
     """
 
     type = FrameType.SUBSCRIBE

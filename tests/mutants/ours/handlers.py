@@ -91,7 +91,7 @@ HANDLERS: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "I7",
-        "who is woken by a handler is woken once more, which is an error",
+        "a waiter that a handler has woken is woken again, which is an error",
         _CLAUSES,
         (
             Edit(
@@ -142,7 +142,7 @@ HANDLERS: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "I11",
-        "a manager that a handler closes leaves what is connected meanwhile",
+        "a manager that a handler closes leaves the connections made meanwhile",
         _CLAUSES,
         (
             Edit(
