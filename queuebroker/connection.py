@@ -26,7 +26,7 @@ __all__ = ["Connection", "Flow", "Side"]
 
 Side = Literal[0, 1]  # 0 is the end of the acceptor, 1 that of the connector
 
-# A side to be closed, the error that made it disconnect, and the reason to be told.
+# A side to close, the error that made it disconnect, and the reason to report.
 Deferred = tuple[Side, BaseException | None, Reason]
 
 

@@ -11,8 +11,8 @@ call into C has returned. `everywhere` goes through all of these in one call::
 
     everywhere(case)
 
-Only the code of the library is struck, not that of the test or the interpreter; which
-packages are the library, a test may say.
+Only the code of the library is interrupted, not that of the test or the interpreter; a
+test may name the packages that count as the library.
 
 On CPython 3.11 a trace function counts the points (`_Tracer`), from 3.12 on
 `sys.monitoring` does (`_Monitor`): there a trace function that is set while a function
