@@ -6,6 +6,7 @@ is a real one: what tmux shows at the end of the run, with its colours, becomes 
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -36,7 +37,7 @@ clip-path="url(#{unique_id}-clip-terminal)">{backgrounds}
 
 def run_in_terminal(command: str) -> str:
     """Run a command in a terminal; return the screen when it has ended."""
-    tmux = ["tmux", "-L", "pictures"]
+    tmux = ["tmux", "-L", f"pictures-{os.getpid()}"]
     done = "the-end-of-the-run"
     size = ["-x", str(COLUMNS), "-y", str(LINES)]
     start = f"PS1='$ ' exec bash --norc -c '{command}; echo {done}; read'"

@@ -299,7 +299,7 @@ BUS_NAMES: tuple[Mutant, ...] = (
             Edit(
                 "sockets/departure.py",
                 "        if error.errno in _NOBODY:\n",
-                "        if error.errno in {*_NOBODY, *_DENIED}:\n",
+                "        if error.errno in {*_NOBODY, errno.EACCES}:\n",
             ),
         ),
     ),
