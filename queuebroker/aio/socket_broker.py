@@ -107,14 +107,26 @@ class SocketQueueBroker(QueueBroker):
         executor looks a host name up: that may take long, and cannot be interrupted.
         """
         if not is_address(name):
-            return await super().connect(
-                name, port, timeout=timeout, required=required, strict_half=strict_half
-            )
+            try:
+                return await super().connect(
+                    *(name, port),
+                    timeout=timeout,
+                    required=required,
+                    strict_half=strict_half,
+                )
+            except UnknownBrokerError as error:
+                raise self._far._unknown_name(error) from None
         rdv, departure, deadline = self._far._connecting(
             name, port, timeout, strict_half, running_waker().waiter
         )
         if (host := departure.needs_name()) is not None:
-            await _look_up(departure, host, f"{name!r} port {port}", deadline, timeout)
+            try:
+                where = f"{name!r} port {port}"
+                await _look_up(departure, host, where, deadline, timeout)
+            except OSError as error:
+                if not isinstance(error, TimeoutError):
+                    error.filename = error.filename or name
+                raise
         try:
             end = await meet(rdv, deadline, timeout, departure.begin)
         except UnknownBrokerError:

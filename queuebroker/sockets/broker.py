@@ -278,9 +278,15 @@ class SocketQueueBroker:
                 descriptors; or the host name does not resolve.
         """
         if not is_address(name):
-            return self._broker.connect(
-                name, port, timeout=timeout, required=required, strict_half=strict_half
-            )
+            try:
+                return self._broker.connect(
+                    *(name, port),
+                    timeout=timeout,
+                    required=required,
+                    strict_half=strict_half,
+                )
+            except UnknownBrokerError as error:
+                raise self._unknown_name(error) from None
         rdv, departure, deadline = self._connecting(name, port, timeout, strict_half)
         try:
             end = meet(rdv, deadline, timeout, departure.begin)
@@ -296,6 +302,14 @@ class SocketQueueBroker:
         finally:
             departure.cancel()
         return end  # type: ignore[return-value]  # of kind QUEUE, as was asked for
+
+    @staticmethod
+    def _unknown_name(error: UnknownBrokerError) -> UnknownBrokerError:
+        """Return the error for a name, which means a broker of this process only."""
+        return UnknownBrokerError(
+            f"{error} in this process; give the address of a broker in another one,"
+            " such as ipc:///path or tcp://host:port"
+        )
 
     def _connecting(
         self,

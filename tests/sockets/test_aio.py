@@ -113,6 +113,8 @@ def test_a_connect_fails_as_it_does_for_a_thread(
         for timeout in (0, 0.01):
             with pytest.raises(RendezvousTimeoutError):
                 asyncio.run(face.connect(address, PORT, timeout=timeout))
+        with pytest.raises(UnknownBrokerError, match="in this process; give the addr"):
+            asyncio.run(face.connect("server", PORT, required=True))
         with pytest.raises(ValueError, match="address must begin with"):
             asyncio.run(face.connect("udp://x", PORT))
         monkeypatch.setattr(_net, "dial_ipc", dial)
@@ -175,7 +177,7 @@ def test_a_loop_runs_while_a_host_is_looked_up(monkeypatch: pytest.MonkeyPatch) 
         while not asked.is_set():
             await asyncio.sleep(0)
         answer.set()
-        with pytest.raises(socket.gaierror):
+        with pytest.raises(socket.gaierror, match=f"not known: '{address}'"):
             await connecting
 
     monkeypatch.setattr(_net, "look_up", look_up)

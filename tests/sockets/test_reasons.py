@@ -136,6 +136,22 @@ def test_a_host_that_does_not_resolve_raises_the_system_error(
         guest.connect("tcp://nobody.invalid:1", PORT)
 
 
+@clause("QB-SOCK-2")
+def test_a_name_in_the_place_of_an_address_gets_the_remedy(
+    guest: SocketQueueBroker,
+) -> None:
+    """A name means a broker of the same process: that was not said."""
+    with pytest.raises(UnknownBrokerError) as caught:
+        guest.connect("server", PORT, required=True)
+
+    assert str(caught.value) == (
+        f"cannot connect to 'server' port {PORT}: no live broker of that name offers"
+        " queues in this process; give the address of a broker in another one, such as"
+        " ipc:///path or tcp://host:port"
+    )
+    assert guest.connect("server", PORT) is None
+
+
 def test_an_address_that_cannot_be_listened_at_is_named() -> None:
     with pytest.raises(OSError, match=r": 'tcp://192\.0\.2\.1:1'$"):
         SocketQueueBroker("host", listen="tcp://192.0.2.1:1")
