@@ -273,7 +273,7 @@ def test_a_message_too_large_for_the_memory_ends_its_connection(
         (near, far), (left, right) = meet(host, guest), meet(host, guest)
         with near, far, left, right:
             with monkeypatch.context() as patch:
-                patch.setattr(gathering, "BytesIO", no_memory)
+                patch.setattr(gathering, "_Bytes", no_memory)
                 far.send(bytes(1 << 20))
                 with pytest.raises(DisconnectedQueueError) as caught:
                     far.receive(LIMIT_S)
