@@ -194,7 +194,7 @@ _ON_THE_WAY: Final[dict[Callable[..., Any], str]] = {
     ThreadManager._post_inside: "into the FIFO, no lock",
     Inbox.offer: "into the inbox",
     Receiver.handle: "Receiver.handle",
-    Receiver.respond: "Receiver.respond",
+    Receiver._respond: "Receiver.respond",
     Service._pass_on: "Service: makes a notification",
 }
 
@@ -240,7 +240,8 @@ def _ask(bus: Bus, *, apart: bool) -> None:
 def _watched(run: Callable[[Bus], None]) -> str:
     """Run something on a bus; draw its calls, a column for each thread."""
     watched: dict[CodeType, str] = {
-        function.__code__: label for function, label in _ON_THE_WAY.items()
+        inspect.unwrap(function).__code__: label
+        for function, label in _ON_THE_WAY.items()
     }
     calls: list[tuple[str, str, int]] = []
     depths: Counter[str] = Counter()

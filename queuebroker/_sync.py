@@ -35,6 +35,7 @@ __all__ = [
     "get_ident",
     "glance",
     "join",
+    "main_ident",
     "may_be_struck",
     "monotonic",
     "monotonic_ns",
@@ -150,9 +151,14 @@ def at_exit_of_main(look: Callable[[float], bool]) -> None:
             register(start)
 
 
+def main_ident() -> int | None:
+    """Return the ident of the main thread, the only one where an interrupt may come."""
+    return threading.main_thread().ident
+
+
 def may_be_struck() -> bool:
     """Whether an interrupt may come in the calling thread: only in the main one."""
-    return threading.main_thread().ident == _thread.get_ident()
+    return main_ident() == _thread.get_ident()
 
 
 def owns(lock: _thread.RLock) -> bool:

@@ -20,7 +20,7 @@ import gc
 import itertools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,14 +28,14 @@ import queuebroker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import CodeType, FrameType
+    from types import CodeType, FrameType, ModuleType
 
 __all__ = ["Interruption", "everywhere_handled"]
 
 # Makes the first call, and the second one in the middle of it.
 Interruption = Callable[[Callable[[], object], Callable[[], object]], None]
 
-_FOLDERS: Final = tuple(f"{folder}{os.sep}" for folder in queuebroker.__path__)
+_LIBRARY: Final = (queuebroker,)
 
 # After these the interpreter runs handlers; see `tests.strikes`.
 _LOOKS = frozenset({"RESUME", "JUMP_BACKWARD", "CALL", "CALL_KW", "CALL_FUNCTION_EX"})
@@ -44,11 +44,17 @@ _LOOKS = frozenset({"RESUME", "JUMP_BACKWARD", "CALL", "CALL_KW", "CALL_FUNCTION
 _TOOL: Final = 4
 
 
-def everywhere_handled(case: Callable[[Interruption], None]) -> int:
+def everywhere_handled(
+    case: Callable[[Interruption], None],
+    *,
+    packages: Sequence[ModuleType] = _LIBRARY,
+) -> int:
     """Run a case repeatedly, each time with the handler one point later.
 
     The last time the call ends before its handler runs; return how many points there
     were, which must be several.
+
+    packages: whose code is interrupted.
     """
     for point in itertools.count():
         ran: list[bool] = []
@@ -59,7 +65,7 @@ def everywhere_handled(case: Callable[[Interruption], None]) -> int:
             point: int = point,
             ran: list[bool] = ran,
         ) -> None:
-            handling = _Handling(point, handler)
+            handling = _Handling(point, handler, packages)
             gc.disable()  # a finalizer would not come at the same point again
             try:
                 with handling.traced():
@@ -79,8 +85,16 @@ def everywhere_handled(case: Callable[[Interruption], None]) -> int:
 class _Handling:
     """Counts the points of one thread and runs the handler once."""
 
-    def __init__(self, point: int, handler: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        point: int,
+        handler: Callable[[], object],
+        packages: Sequence[ModuleType],
+    ) -> None:
         self.ran = False
+        self._folders = tuple(
+            f"{folder}{os.sep}" for each in packages for folder in each.__path__
+        )
         self._left = point
         self._handler = handler
         self._last: dict[FrameType, str | None] = {}
@@ -115,7 +129,7 @@ class _Handling:
 
     def _enter(self, frame: FrameType, _event: str, _arg: object) -> Any:
         self._note_call(frame.f_back, frame)
-        if self.ran or not frame.f_code.co_filename.startswith(_FOLDERS):
+        if self.ran or not frame.f_code.co_filename.startswith(self._folders):
             return None
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False
@@ -130,7 +144,7 @@ class _Handling:
         return self._step
 
     def _monitored(self, code: CodeType, offset: int) -> Any:
-        if not code.co_filename.startswith(_FOLDERS):
+        if not code.co_filename.startswith(self._folders):
             return sys.monitoring.DISABLE  # type: ignore[attr-defined]  # 3.12
         frame = sys._getframe(1)
         if frame not in self._last:

@@ -31,6 +31,7 @@ from bus.api.arguments import (
 )
 from bus.api.bus_thread import BusThread
 from bus.api.receiver import Receiver
+from bus.api.reentry import guarded
 from bus.api.scripts import Scripts
 from bus.api.snapshot import BusSnapshot, TaskInfo, inspect
 from bus.api.task import Task, Where
@@ -193,6 +194,7 @@ class Bus:
 
     # Threads.
 
+    @guarded("start a thread")
     def thread(self, name: str | None = None) -> BusThread:
         """Start a new thread for tasks; it serves until it is stopped.
 
@@ -209,6 +211,7 @@ class Bus:
         with self._lock:
             return self._start_locked(name or f"thread{next(self._numbers)}")
 
+    @guarded("serve in this thread")
     def here(self, name: str | None = None) -> BusThread:
         """Return the calling thread as one for tasks: the same object on every call.
 
@@ -232,6 +235,7 @@ class Bus:
 
     # Tasks.
 
+    @guarded("register a task")
     def register(
         self,
         name: str,
@@ -330,6 +334,7 @@ class Bus:
 
     # For scripts: a private task for each calling thread stands behind these.
 
+    @guarded("call")
     def call(
         self,
         to: Where,
@@ -344,6 +349,7 @@ class Bus:
         """Send a command and wait for nothing; see `Task.command`."""
         self._scripts.task().command(to, payload)
 
+    @guarded("subscribe")
     def subscribe(
         self,
         to: Where | Specification,
@@ -358,6 +364,7 @@ class Bus:
         """
         return self._scripts.subscribe(to, callback, wait=wait, timeout=timeout)
 
+    @guarded("listen")
     def listen(
         self,
         to: Where | Specification,
@@ -382,6 +389,7 @@ class Bus:
         """
         return self._scripts.listen(to, timeout, wait=wait)
 
+    @guarded("wait for a name")
     def wait_for(self, where: Where, timeout: float | None = 5.0) -> Address:
         """Wait until somebody has a name; return its address.
 
@@ -397,12 +405,14 @@ class Bus:
         """Return the tasks of this process, in the order they were registered."""
         return self.inspect().tasks
 
+    @guarded("look at a bus")
     def inspect(self) -> BusSnapshot:
         """Return what is on this bus in this process just now."""
         self._check_process()
         self._bury()
         return self._look()[0]
 
+    @guarded("close a bus")
     def close(self, drain: float = 1.0) -> None:
         """Leave the bus: all tasks are deregistered, all threads end (BUS-DEREG-12).
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from bus.api.arguments import check_callback, deadline_after, duration
+from bus.api.reentry import calls_user, guarded
 from bus.api.stuck_callback import StuckCallback
 from bus.errors import UnknownTaskError
 from queuebroker import _sync
@@ -65,6 +66,7 @@ class BusThread:
         """What it is called, in errors and in `Bus.inspect`."""
         return self._manager.name
 
+    @guarded("run a thread")
     def run(self) -> None:
         """Serve its tasks until it is stopped; for a thread from `Bus.here`.
 
@@ -76,6 +78,7 @@ class BusThread:
         self._check_mine("run")
         self._serve(self._manager.run)
 
+    @guarded("poll a thread")
     def poll(self, timeout: float | None = 0.0) -> int:
         """Serve what is here, waiting for it at most ``timeout`` seconds.
 
@@ -90,6 +93,7 @@ class BusThread:
         self._check_takes_tasks()
         return self._poll(deadline)
 
+    @guarded("call soon")
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call something in this thread, between two callbacks; from any thread.
 
@@ -101,6 +105,7 @@ class BusThread:
         check_callback("function", function)
         self._check_takes_tasks()
 
+        @calls_user
         def guarded() -> None:
             try:
                 function()
@@ -110,6 +115,7 @@ class BusThread:
 
         self._manager.ask(guarded)
 
+    @guarded("stop a thread")
     def stop(self, *, drain: float = 0.0, final: bool = False) -> None:
         """End the thread; its tasks are deregistered (BUS-DEREG-9).
 

@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, Self
 
 from bus.api.arguments import deadline_after
+from bus.api.reentry import guarded
 from bus.core.routing_table import Visibility
 from bus.errors import UnknownTaskError
 
@@ -84,6 +85,7 @@ class NotificationIterator:
     def __iter__(self) -> Self:
         return self
 
+    @guarded("iterate over notifications")
     def __next__(self) -> Incoming:
         """Return the next notification.
 
@@ -105,6 +107,7 @@ class NotificationIterator:
         self.close()
         raise StopIteration
 
+    @guarded("close an iterator")
     def close(self) -> None:
         """Unsubscribe and drop the unread notifications; idempotent."""
         self._open = False

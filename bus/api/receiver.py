@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bus.api.arguments import wrong_type
 from bus.api.questions import Questions
+from bus.api.reentry import calls_user, guarded
 from bus.core.trace import dropped_by
 from bus.error_text import error_text_of, fitting
 from bus.errors import (
@@ -290,16 +291,17 @@ class Receiver:
             return False
         return True
 
+    @calls_user
     def _command(self, callback: Callable[[Incoming], Any], message: Incoming) -> None:
         try:
             answer = callback(message)
             if answer is NOREPLY or message._answered or not message.wants_reply:
                 return
-            self.respond(message, answer)
+            self._respond(message, answer)
         except Exception as error:  # noqa: BLE001 # contained (BUS-MSG-13)
             self._failed_callback(callback)
             if message.wants_reply and not message._answered:
-                self.respond(message, error=error_text_of(error))
+                self._respond(message, error=error_text_of(error))
 
     def _answer(self, answer: Answer) -> None:
         question = self.questions.answer(answer.number, final=answer.final)
@@ -357,6 +359,7 @@ class Receiver:
             )
         self.arm(self.entry.place)
 
+    @calls_user
     def _guarded(self, callback: Callable[[Any], object], argument: object) -> None:
         try:
             callback(argument)
@@ -371,10 +374,16 @@ class Receiver:
 
     # Answers.
 
+    @guarded("respond")
     def respond(
         self, message: Incoming, payload: Any = None, *, error: str | None = None
     ) -> None:
         """Answer a message that this task has got; see `Incoming.respond`."""
+        self._respond(message, payload, error=error)
+
+    def _respond(
+        self, message: Incoming, payload: Any = None, *, error: str | None = None
+    ) -> None:
         entry: Entry = message._to
         if error is not None and not isinstance(error, str):
             raise wrong_type("error", "a str or None", error)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from bus.api.reentry import guarded
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -70,6 +72,7 @@ class Subscription:
         account = self._account
         return account.dropped + account.turned_away + account.missed
 
+    @guarded("cancel a subscription")
     def cancel(self) -> None:
         """Hear no more, not even what is unread; harmless if it was cancelled."""
         self.active = False
@@ -126,6 +129,7 @@ class Watch:
         state = "" if self.active else " cancelled"
         return f"<Watch of {self.entry.name!r} on {self.specification}{state}>"
 
+    @guarded("cancel a watch")
     def cancel(self) -> None:
         """Be told no more; harmless if it was cancelled."""
         self.active = False

@@ -21,6 +21,7 @@ from bus.api.arguments import (
 )
 from bus.api.awaited import AwaitedAnswer, AwaitedWord
 from bus.api.questions import Question
+from bus.api.reentry import MAIN, enter, guarded
 from bus.api.subscription import Subscription, Watch
 from bus.api.unanswered import why_unread
 from bus.errors import (
@@ -57,11 +58,15 @@ class CommandHandle(Struct, frozen=True):
     _receiver: Receiver | None
     _numbers: tuple[int, ...]
 
+    @guarded("cancel a command")
     def cancel(self) -> bool:
         """Wait for no answer any more; whether one was still to come.
 
         What its addressee has not read by now, it does not get.
         """
+        return self._cancel()
+
+    def _cancel(self) -> bool:
         waited = False
         for number in self._numbers:
             assert self._receiver is not None
@@ -76,6 +81,7 @@ class CommandHandle(Struct, frozen=True):
 _UNASKED: Final = CommandHandle(None, ())  # no answer was asked for
 _COMMAND: Final = Kind.COMMAND
 _LATE_S: Final = 1.0  # how long an answer that came in time may take to be told
+_SEND: Final = "send a command"  # see `enter`
 _BURSTS_MAX: Final = 64  # addressees for which a task keeps one
 
 
@@ -125,6 +131,7 @@ class Task:
 
     # What comes in.
 
+    @guarded("set a callback")
     def on_command(
         self, callback: Callable[[Incoming], Any], *, ref: object = None
     ) -> None:
@@ -137,6 +144,7 @@ class Task:
         receiver = self._receiver
         self._exchange.at_home(self._entry, lambda: receiver.listen(callback, ref))
 
+    @guarded("receive")
     def receive(self, timeout: float | None = None) -> Incoming:
         """Wait for a command and return it; for a task without callback, in its thread.
 
@@ -219,20 +227,25 @@ class Task:
                     and burst.source.order is burst.order
                 ):
                     payloads.append(payload)
-                    if burst.steady or burst.confirm():
+                    if burst.steady or self._confirm(burst):
                         return _UNASKED
-                elif burst.add(payload):
+                elif self._add(burst, payload):
                     return _UNASKED
-        if on_response is None and type(to) is str:
-            return self._tell(to, payload, bus, timeout)
-        check_optional_callback("on_response", on_response)
-        names = addressees(to)
-        timeout = answer_timeout(self._bus._config, timeout)
-        deadline = deadline_after(timeout)
-        self._check()
-        return self._command(
-            names, payload, bus, on_response, ref, timeout, deadline, None
-        )
+        outer = enter(_SEND)
+        try:
+            if on_response is None and type(to) is str:
+                return self._tell(to, payload, bus, timeout)
+            check_optional_callback("on_response", on_response)
+            names = addressees(to)
+            timeout = answer_timeout(self._bus._config, timeout)
+            deadline = deadline_after(timeout)
+            self._check()
+            return self._command(
+                names, payload, bus, on_response, ref, timeout, deadline, None
+            )
+        finally:
+            if outer is False:
+                MAIN.inside = False
 
     def _tell(
         self, to: str, payload: Any, bus: str | None, timeout: float | Unset | None
@@ -263,6 +276,29 @@ class Task:
             message._trace = self._tracer.command(size)
         there._exchange.send(message)
         return _UNASKED
+
+    @staticmethod
+    def _add(burst: Burst, payload: bytes) -> bool:
+        outer = enter(_SEND)
+        try:
+            return burst.add(payload)
+        finally:
+            if outer is False:
+                MAIN.inside = False
+
+    @staticmethod
+    def _confirm(burst: Burst) -> bool:
+        try:
+            outer = enter(_SEND)
+        except RuntimeError:
+            if burst.withdraw():
+                raise
+            return True
+        try:
+            return burst.confirm()
+        finally:
+            if outer is False:
+                MAIN.inside = False
 
     def _burst(
         self, to: str, entry: Entry, payload: Any, timeout_s: float | None
@@ -356,6 +392,7 @@ class Task:
             raise refused
         return CommandHandle(self._receiver, tuple(numbers))
 
+    @guarded("call")
     def call(
         self,
         to: Where,
@@ -400,7 +437,7 @@ class Task:
             else:
                 self._await(awaited, handle, deadline)
             if awaited.response is None:
-                handle.cancel()
+                handle._cancel()
         except BaseException:
             # It may have been struck before it had the handle.
             for question in self._receiver.questions.close_for(heard):
@@ -428,7 +465,7 @@ class Task:
         if _sync.park(awaited.parker, awaited.over, deadline) or awaited.over():
             return
         # By this thread's own clock: that of the task may be busy.
-        if not handle.cancel():
+        if not handle._cancel():
             # Whoever has closed it just now is about to say with what, unless struck.
             soon = _sync.monotonic() + _LATE_S
             if _sync.park(awaited.parker, awaited.over, soon) or awaited.over():
@@ -451,6 +488,7 @@ class Task:
             raise ValueError(msg)
         self._receiver.respond(message, payload, error=error)
 
+    @guarded("notify")
     def notify(
         self,
         payload: Any = None,
@@ -533,6 +571,7 @@ class Task:
 
     # What it wants to hear.
 
+    @guarded("subscribe")
     def subscribe(
         self,
         to: Where | Specification,
@@ -628,6 +667,7 @@ class Task:
             subscription.cancel()
             raise
 
+    @guarded("watch")
     def watch(
         self,
         to: Where | Specification,
@@ -650,6 +690,7 @@ class Task:
 
     # Where it is.
 
+    @guarded("move a task")
     def move(self, thread: BusThread) -> None:
         """Go on in another thread of this process, after the callback that runs.
 
@@ -660,6 +701,7 @@ class Task:
         thread._check_takes_tasks()
         self._exchange.move(self._entry, thread._manager)
 
+    @guarded("deregister a task")
     def deregister(self, *, final: bool = False) -> None:
         """Leave the bus; this task can be used no more.
 

@@ -171,6 +171,14 @@ class Burst:
                 return True
         return self._add_in_time(payload)
 
+    def withdraw(self) -> bool:
+        """Take back what was appended last, with no lock; False if it has gone."""
+        try:
+            self.payloads.pop()
+        except IndexError:
+            return False
+        return True
+
     def _add_in_time(self, payload: bytes) -> bool:
         """Add as soon as there is room, where senders wait for that (BUS-FLOW-2).
 
@@ -205,6 +213,8 @@ class Burst:
         return outcome
 
     def _add_locked(self, payload: bytes) -> bool:
+        # Before room is made for it: a signal handler must not take that.
+        self.steady = False
         if not self._admit_locked(len(self.payloads) + 1, len(payload)):
             return False
         # Last: an interrupt before leaves only room, which can be taken back.

@@ -29,7 +29,7 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
     its task had gone.
     """
     closed, looked = threading.Event(), threading.Event()
-    park, resolve, cancel = _sync.park, Receiver._resolve, CommandHandle.cancel
+    park, resolve, cancel = _sync.park, Receiver._resolve, CommandHandle._cancel
     asker = threading.get_ident()
 
     def park_until_closed(
@@ -54,7 +54,7 @@ def test_an_answer_that_comes_as_time_is_up_is_returned(
         task = bus.register("asker", thread=bus.thread())
         monkeypatch.setattr(_sync, "park", park_until_closed)
         monkeypatch.setattr(Receiver, "_resolve", resolve_later)
-        monkeypatch.setattr(CommandHandle, "cancel", cancel_and_tell)
+        monkeypatch.setattr(CommandHandle, "_cancel", cancel_and_tell)
 
         assert task.call("doubler", 21, timeout=5) == 42
 

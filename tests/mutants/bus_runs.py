@@ -423,8 +423,8 @@ BUS_RUNS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/api/task.py",
-                "                    if burst.steady or burst.confirm():\n",
-                "                    if burst.posted or burst.confirm():\n",
+                "                    if burst.steady or self._confirm(burst):\n",
+                "                    if burst.posted or self._confirm(burst):\n",
             ),
         ),
     ),

@@ -42,7 +42,7 @@ NUMBERS = {
     # 7, to send past the comm thread, is only for want of speed.
     "BUS-CHAN": tuple(range(1, 9)),
     "BUS-DEREG": range(1, 15),
-    "BUS-ENT": (*range(1, 9), *range(11, 15), 16, 17),
+    "BUS-ENT": (*range(1, 9), *range(11, 15), 16, 17, 18),
     "BUS-FLOW": range(1, 9),
     "BUS-INIT": range(1, 18),
     "BUS-MOVE": range(1, 9),

@@ -1,0 +1,195 @@
+"""BUS-ENT-18: a signal handler that calls a bus does so, or is refused; it never hangs.
+
+The handler runs at every point of a call that its own thread is at work on
+(`tests.handlers`).
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import bus as library
+import queuebroker
+from bus import Bus, BusConfig, Task, UnknownTaskError
+from specs.clauses import clause
+from tests.bus.support import There, memory_bus, serve, settle
+from tests.handlers import Interruption, everywhere_handled
+from tests.support import LIMIT_S, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Act = Callable[[Bus, Task], object]
+
+PACKAGES = (library, queuebroker)
+
+# What is interrupted: each sends at most one command, "call", to "sink".
+CALLS: dict[str, Act] = {
+    "command": lambda _, task: task.command("sink", "call"),
+    "bytes": lambda _, task: task.command("sink", b"call"),
+    "notify": lambda _, task: task.notify("call"),
+    "subscribe": lambda _, task: task.subscribe("sink", print).cancel(),
+    "register": lambda bus, _: bus.register("new", thread=bus.here()).deregister(),
+    "poll": lambda bus, _: bus.here().poll(0),
+}
+
+# What the handler does: each sends at most one command, "handler", to "sink".
+HANDLERS: dict[str, Act] = {
+    "command": lambda _, task: task.command("sink", "handler"),
+    "bytes": lambda _, task: task.command("sink", b"handler"),
+    "with answer": lambda _, task: task.command("sink", "handler", on_response=print),
+    "notify": lambda _, task: task.notify("handler"),
+    "subscribe": lambda _, task: task.subscribe("sink", print).cancel(),
+    "register": lambda bus, _: bus.register("newer", thread=bus.here()).deregister(),
+    "look": lambda bus, _: bus.tasks(),
+}
+
+
+def strike_when(ready: Callable[[], bool], ident: int) -> None:
+    """Send a thread a signal once something is so."""
+    until(ready, "the main thread waits")
+    signal.pthread_kill(ident, signal.SIGUSR1)
+
+
+def text_of(payload: Any) -> str:
+    """What was sent, as text or as bytes."""
+    return payload.decode() if isinstance(payload, bytes) else str(payload)
+
+
+@clause("BUS-ENT-18")
+@pytest.mark.parametrize(
+    ("distance", "call", "handler"),
+    [
+        *(("other thread", call, handler) for call in CALLS for handler in HANDLERS),
+        *(
+            (distance, call, handler)
+            for distance in ("same thread", "other process")
+            for call in ("command", "bytes", "poll")
+            for handler in ("command", "bytes")
+        ),
+    ],
+)
+def test_a_handler_takes_effect_or_is_refused_at_every_point(
+    distance: str, call: str, handler: str
+) -> None:
+    """It hung within `Inbox.offer`, whose lock the interrupted command held."""
+    refused: list[RuntimeError] = []
+    got: list[str] = []
+
+    with memory_bus() as bus, There(bus, distance) as there:
+        there.register("sink", on_command=lambda m: got.append(text_of(m.payload)))
+        task = bus.register("me", thread=bus.here())
+        task.call("sink", "first")
+
+        def case(struck: Interruption) -> None:
+            got.clear()
+            refused.clear()
+            ran: list[bool] = []
+
+            def handle() -> None:
+                try:
+                    HANDLERS[handler](bus, task)
+                except RuntimeError as error:
+                    refused.append(error)
+                else:
+                    ran.append(True)
+
+            struck(lambda: CALLS[call](bus, task), handle)
+
+            # What was sent before has been read when this is answered.
+            task.call("sink", "last")
+            settle(bus)
+            expected = ["last"]
+            expected += ["call"] * (call in {"command", "bytes"})
+            sends = handler in {"command", "bytes", "with answer"}
+            expected += ["handler"] * (sends and bool(ran))
+            assert sorted(got) == sorted(expected)
+
+        everywhere_handled(case, packages=PACKAGES)
+        assert all("SimpleQueue" in str(error) for error in refused)
+
+
+@clause("BUS-ENT-18")
+def test_a_handler_closes_a_bus_whose_main_thread_waits() -> None:
+    with memory_bus() as bus:
+        here = bus.here()
+        before = signal.signal(signal.SIGUSR1, lambda *_: bus.close())
+        main = threading.get_ident()
+        place = here._manager
+        helper = threading.Thread(
+            target=lambda: strike_when(lambda: place.inbox.arrived.asleep, main)
+        )
+        try:
+            helper.start()
+            here.run()
+        finally:
+            helper.join(LIMIT_S)
+            signal.signal(signal.SIGUSR1, before)
+        with pytest.raises(UnknownTaskError):
+            bus.command("sink")
+
+
+@clause("BUS-ENT-18")
+def test_a_handler_that_interrupts_a_callback_uses_the_bus_as_that_does() -> None:
+    got: list[object] = []
+    with memory_bus() as bus:
+        bus.register("sink", on_command=lambda m: got.append(m.payload))
+        me = bus.register("me", thread=bus.here())
+        before = signal.signal(signal.SIGUSR1, lambda *_: me.command("sink", "h"))
+        try:
+            bus.register(
+                "interrupted",
+                thread=bus.here(),
+                on_command=lambda _: signal.raise_signal(signal.SIGUSR1),
+            )
+            me.command("interrupted")
+            serve(bus, lambda: got == ["h"], "the handler's command is there")
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+
+
+class _Told(logging.Handler):
+    """A handler of the log that tells a bus."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self._task = task
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._task.command("sink", record.getMessage())
+
+
+class _Own:
+    """A type that only its encoder can send."""
+
+
+@clause("BUS-ENT-18")
+def test_code_that_the_bus_calls_is_no_handler() -> None:
+    """An encoder and a handler of the log may use the bus in the main thread."""
+    got: list[Any] = []
+
+    def encode(_: _Own) -> str:
+        task.command("sink", "encoder")
+        return "own"
+
+    def fail(_: object) -> None:
+        raise ValueError
+
+    with memory_bus(config=BusConfig(encoders={_Own: encode})) as bus:
+        bus.register("sink", on_command=lambda m: got.append(m.payload))
+        task = bus.register("me", thread=bus.here())
+        bus.register("failing", thread=bus.here(), on_command=fail)
+        told = _Told(task)
+        logging.getLogger("bus").addHandler(told)
+        try:
+            task.command("sink", _Own())
+            task.command("failing")
+            serve(bus, lambda: len(got) == 3, "three commands are there")
+        finally:
+            logging.getLogger("bus").removeHandler(told)
+    assert got[:2] == ["encoder", "own"]
