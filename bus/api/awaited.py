@@ -6,6 +6,7 @@ else it is parked, and whoever gets the answer rouses it.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from queuebroker.parking import taken_lock
@@ -58,7 +59,8 @@ class AwaitedAnswer:
     def rouse(self) -> None:
         """Let the caller look whether it is over."""
         if self.parker is not None:
-            self.parker.release()
+            with suppress(RuntimeError):  # roused before, and not awake yet
+                self.parker.release()
         elif not self._place.owned():  # the task has moved away from who waits
             self._place.ask(_nothing)
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
+from threading import Event, get_ident
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bus import CommandTimeoutError, UnknownTaskError
 from bus.core.confirmations import Confirmations
+from queuebroker import _sync
 from specs.clauses import clause
 from tests.bus.support import DISTANCES, There, is_there, memory_bus, serve
-from tests.support import Threads, until
+from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -191,3 +193,38 @@ def test_a_subscriber_in_the_same_process_counts(bus: Bus) -> None:
             )
 
         until(lambda: unheard() == 1, "the last one is counted")
+
+
+@clause("BUS-MSG-18", "BUS-DEREG-12")
+def test_a_task_leaves_between_the_word_and_the_end_of_its_wait(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread roused the waiter a second time, and let the task leave halfway."""
+    host = bus.thread()
+    reader = bus.register("reader", thread=host)
+    park, waits = _sync.park, get_ident()
+
+    def park_later(lock: Any, ready: Any, deadline: float | None) -> bool:
+        if get_ident() == waits and not left.is_set():
+            assert left.wait(LIMIT_S)
+        return park(lock, ready, deadline)
+
+    left = Event()
+    monkeypatch.setattr(_sync, "park", park_later)
+
+    def leave() -> None:
+        until(lambda: bool(reader._receiver.interests), "it waits")
+        subscription: Any
+        (subscription,) = reader._receiver.interests
+        until(lambda: subscription.then is not None, "it is to be roused")
+        until(lambda: not subscription.then.__self__.parker.locked(), "it was roused")
+        reader.deregister()
+        # Behind that in the same thread.
+        host.call_soon(left.set)
+
+    with Threads() as threads:
+        threads.start(leave)
+        with suppress(UnknownTaskError):
+            reader.subscribe("news", print, wait=True)
+    assert not is_there(bus, "reader")
+    bus.register("reader", thread=host).deregister()
