@@ -356,8 +356,7 @@ class Arrival:
         rdv = self._rdv
         if rdv is None:
             return
-        with rdv.caller.manager.lock:
-            state, reason = rdv.state, rdv.reason
+        state, reason = rdv.caller.manager.critical(lambda: (rdv.state, rdv.reason))
         if state is RdVState.WITHDRAWN:
             self._rdv = None
             self._refuse(_REFUSALS.get(reason, Refusal.BROKER_CLOSED), "")
@@ -388,10 +387,14 @@ class Arrival:
         self._listener.unknown.pop(self, None)
         self._listener.waiting.pop(self, None)
         rdv, self._rdv = self._rdv, None
-        if rdv is not None:
-            with rdv.caller.manager.lock:
-                if rdv.waiting:
-                    withdraw_locked(rdv, Reason.DISCONNECTED)
+        if rdv is None:
+            return
+
+        def withdraw() -> None:
+            if rdv.waiting:
+                withdraw_locked(rdv, Reason.DISCONNECTED)
+
+        rdv.caller.manager.critical(withdraw)
 
     def _join(
         self, acceptor: RdV, watch: Watch | None

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queuebroker import QueueBrokerError, _sync
-from queuebroker.sockets import turn
+from queuebroker import QueueBrokerError, RendezvousTimeoutError, _sync, meeting
+from queuebroker.sockets import listener, turn
 from specs.clauses import clause
 from tests.handlers import Interruption, everywhere_handled
-from tests.sockets.support import brokers, meet
+from tests.sockets.support import PORT, brokers, meet
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from queuebroker import Reason
+    from queuebroker.rendezvous import RdV
     from queuebroker.sockets import SocketMessageQueue
 
     Call = Callable[[SocketMessageQueue], object]
@@ -126,3 +128,24 @@ def test_a_handler_that_hangs_up_ends_the_receive_that_it_interrupted(
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert near.closed
+
+
+@clause("QB-CONC-10")
+def test_a_close_while_the_driver_withdraws_a_caller_takes_effect_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A handler may interrupt the main thread as that turns a driver of its own."""
+    withdraw = meeting.withdraw_locked
+    with brokers() as (acceptor, connector):
+        manager = acceptor._inner.manager
+
+        def close_within(rdv: RdV, reason: Reason) -> None:
+            manager.close()
+            withdraw(rdv, reason)
+
+        monkeypatch.setattr(listener, "withdraw_locked", close_within)
+        assert acceptor.address is not None
+        with pytest.raises(RendezvousTimeoutError):
+            connector.connect(acceptor.address, PORT, timeout=0.05)
+
+        until(lambda: acceptor.closed, "the broker is closed")
