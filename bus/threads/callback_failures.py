@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from queuebroker import _sync
 
 if TYPE_CHECKING:
     import _thread
+    from types import TracebackType
 
 __all__ = ["CallbackFailures"]
+
+# A callback's name, the name of the exception, and the line of the callback.
+_Key: TypeAlias = tuple[str, str, str]
 
 _log: Final = logging.getLogger("bus")
 
@@ -50,18 +54,18 @@ class CallbackFailures:
 
     def __init__(self) -> None:
         self._lock: Final[_thread.LockType] = _sync.Lock()
-        # By the names of callback and exception; oldest first.
-        self._kinds: Final[dict[tuple[str, str], _Kind]] = {}
+        # By callback, exception and line; oldest first.
+        self._kinds: Final[dict[_Key, _Kind]] = {}
 
     def log(self, callback: str, where: str) -> None:
         """Log the exception that is being handled, or count it.
 
         callback: its name for the log. where: the task or the thread that called it.
         """
-        kind = sys.exc_info()[0]
+        kind, _, trace = sys.exc_info()
         assert kind is not None
-        key = callback, kind.__qualname__
-        dropped: list[tuple[tuple[str, str], int]] = []
+        key = callback, kind.__qualname__, _line_called(trace)
+        dropped: list[tuple[_Key, int]] = []
         now = _sync.monotonic()
         with self._lock:
             seen = self._kinds.get(key)
@@ -92,7 +96,19 @@ class CallbackFailures:
         _log_counts(counts)
 
 
-def _log_counts(counts: list[tuple[tuple[str, str], int]]) -> None:
-    for (callback, kind), suppressed in counts:
+def _line_called(trace: TracebackType | None) -> str:
+    """Return where the function is defined that was called; empty if that is in C.
+
+    Functions of one name may be many, above all lambdas.
+    """
+    called = None if trace is None else trace.tb_next
+    if called is None:
+        return ""
+    code = called.tb_frame.f_code
+    return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def _log_counts(counts: list[tuple[_Key, int]]) -> None:
+    for (callback, kind, _), suppressed in counts:
         if suppressed:
             _log.error("%s raised %s %d more times", callback, kind, suppressed)

@@ -51,6 +51,24 @@ def test_a_callback_that_raises_for_each_message_does_not_flood_the_log(
 
 
 @clause("BUS-MSG-13")
+def test_two_callbacks_of_one_name_are_two_callbacks(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The first one's tracebacks used up those of the second."""
+    with memory_bus() as bus:
+        here = bus.here()
+        bus.register("one", thread=here, on_command=lambda _: 1 / 0)
+        bus.register("two", thread=here, on_command=lambda _: 2 / 0)
+        for _ in range(FEW + 2):
+            bus.command("one")
+            bus.command("two")
+        settle(bus)
+        assert caplog.text.count("Traceback") == 2 * FEW
+        for name in ("one", "two"):
+            assert f"<lambda> of task {name!r} raised" in caplog.text
+
+
+@clause("BUS-MSG-13")
 def test_a_new_period_logs_tracebacks_and_the_number_left_out(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
