@@ -304,7 +304,7 @@ class Listening:
         assert request.origin is not None
         task = self._heard(request, request.origin)
         if task is None:
-            self.ledger.end(request)
+            self._end(request)
         else:
             self._answer(request, task, now)
 
@@ -312,7 +312,11 @@ class Listening:
         """Drop an adopted request that its asker no longer has."""
         request = self.ledger.get(number)
         if request is not None and request.adopted and request.origin is peer:
-            self.ledger.end(request)
+            self._end(request)
+
+    def _end(self, request: Request[Subscribe]) -> None:
+        self.ledger.end(request)
+        self._confirmations.forget(request.frame.id)
 
     # Time.
 

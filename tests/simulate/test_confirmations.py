@@ -183,3 +183,29 @@ def test_a_subscription_is_confirmed_by_those_alone_that_it_went_to() -> None:
     stage.soon()
     assert any(numbers)
     assert not told
+
+
+@clause("BUS-MSG-18", "BUS-ENT-17")
+def test_nothing_is_kept_of_the_confirmation_of_an_adopted_request_that_ends() -> None:
+    """A process that stands still has not confirmed it by then."""
+    stage = Stage(slaves=3, machines=2)
+    master = stage.process("s1", "m2")
+    stage.task("news", "s1", "m2")
+    first = stage.task("h", "s2")
+    first.process.subscribe(first, "ism://m2/news")
+    stage.soon()
+    stage.process("s3", "m2").frozen = True
+    second = stage.task("i", "s2")
+    ask(second, "ism://m2/news")
+    stage.soon(0.05)
+    listening = master.remote.listening
+    assert len(listening._confirmations) == 1
+
+    stage.process("s1").die()
+    stage.soon(0.5)
+    assert [each.adopted for each in listening.ledger.all()] == [True]
+    for hearer in (first, second):
+        hearer.process.unsubscribe(hearer)
+    stage.soon(LIMITS.connect_timeout_s + 1.0)
+    assert len(listening.ledger) == 0
+    assert len(listening._confirmations) == 0
