@@ -202,7 +202,7 @@ def test_nothing_is_kept_of_the_confirmation_of_an_adopted_request_that_ends() -
     assert len(listening._confirmations) == 1
 
     stage.process("s1").die()
-    stage.soon(0.5)
+    stage.soon(1.0)
     assert [each.adopted for each in listening.ledger.all()] == [True]
     for hearer in (first, second):
         hearer.process.unsubscribe(hearer)
