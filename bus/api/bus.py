@@ -6,7 +6,8 @@ import itertools
 import os
 import re
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Self
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from weakref import WeakSet
 
 from bus.address import (
@@ -67,6 +68,8 @@ if TYPE_CHECKING:
     from bus.threads.verdict import Verdict
 
 __all__ = ["Bus"]
+
+T = TypeVar("T")
 
 _VERDICT_S: Final = 1.0  # for the master to say whether a name is free (OPEN-3)
 _LOOK_S: Final = 0.002  # between two looks at what is to go before a bus is closed
@@ -604,13 +607,17 @@ class Bus:
 
         Their plain thread has ended (BUS-DEREG-9), or their iterator was dropped.
         """
-        while self._dropped:
-            self._dropped.popleft().deregister()
-        while self._orphans:
-            orphan = self._orphans.popleft()
-            if not orphan.stopped:
-                orphan._tell_to_stop(0.0, final=False)
-                orphan._see_it_stop()
+        # Off the list last: an interrupt before loses nothing, and twice is harmless.
+        # Another thread may be at it, too.
+        while (dropped := _oldest(self._dropped)) is not None:
+            dropped.deregister()
+            with suppress(ValueError):
+                self._dropped.remove(dropped)
+        while (orphan := _oldest(self._orphans)) is not None:
+            orphan._tell_to_stop(0.0, final=False)
+            orphan._see_it_stop()
+            with suppress(ValueError):
+                self._orphans.remove(orphan)
 
     def _farewell(self, thread: BusThread) -> None:
         """Let the tasks of a thread that has stopped leave, in that thread."""
@@ -634,6 +641,13 @@ class Bus:
             heirs = [each._manager for each in self._threads if not each.stopped]
         for heir in heirs[:1]:
             exchange.look_after_parked(heir, anew=True)
+
+
+def _oldest(noted: deque[T]) -> T | None:
+    try:
+        return noted[0]
+    except IndexError:
+        return None
 
 
 def _machine_name() -> str:

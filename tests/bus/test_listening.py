@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bus import Bus
+from bus import Bus, Task
 from bus.core.process_manager import ProcessManager
 from bus.threads.account import Account
 from bus.threads.inbox import Inbox
@@ -253,3 +254,46 @@ def test_a_closed_iterator_has_ended(bus: Bus) -> None:
 
     assert list(news) == []
     assert iter(news) is news
+
+
+@clause("BUS-ENT-17", "BUS-DEREG-14")
+def test_an_interrupt_as_a_dropped_iterator_is_seen_to_loses_no_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was taken off the list before its task was deregistered."""
+    deregister = Task.deregister
+
+    def strike(_: Task, *, final: bool = False) -> None:
+        raise KeyboardInterrupt
+
+    with memory_bus() as bus:
+        dropped = bus.listen("news")
+        assert len(bus.tasks()) == 1
+        del dropped
+        gc.collect()
+        monkeypatch.setattr(Task, "deregister", strike)
+        with pytest.raises(KeyboardInterrupt):
+            bus.tasks()
+        monkeypatch.setattr(Task, "deregister", deregister)
+        assert not bus.tasks()
+
+
+class _Emptied(deque[Any]):
+    """Another thread takes the last item right after this one has seen it."""
+
+    def __bool__(self) -> bool:
+        seen = len(self) > 0
+        self.clear()
+        return seen
+
+    def remove(self, item: Any) -> None:
+        self.clear()
+        super().remove(item)
+
+
+@clause("BUS-DEREG-14")
+def test_two_threads_see_to_the_same_dropped_iterator() -> None:
+    with memory_bus() as bus:
+        task = bus.register("one", thread=bus.here())
+        bus._dropped = _Emptied([task])  # type: ignore[misc]
+        assert not bus.tasks()

@@ -26,8 +26,8 @@ BUS_THREADS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/api/bus.py",
-                "            self._dropped.popleft().deregister()\n",
-                "            self._dropped.popleft()\n",
+                "            dropped.deregister()\n",
+                "",
             ),
         ),
     ),
