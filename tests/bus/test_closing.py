@@ -14,6 +14,7 @@ from bus import (
     UnknownTaskError,
     open_bus,
 )
+from bus.api.reentry import MAIN
 from bus.threads.exchange import Exchange
 from specs.clauses import clause
 from tests.bus.support import (
@@ -230,7 +231,10 @@ def test_a_task_that_leaves_as_it_begins_to_hear_others_hears_nobody(
 
     def leaves_first(exchange: Exchange, event: Callable[[], Any]) -> None:
         monkeypatch.setattr(Exchange, way, original)
-        task.deregister()
+        # As another thread would: in this one it is a call in the middle of another.
+        with monkeypatch.context() as patch:
+            patch.setattr(MAIN, "inside", False)
+            task.deregister()
         original(exchange, event)
 
     monkeypatch.setattr(Exchange, way, leaves_first)
