@@ -14,7 +14,6 @@ from bus import (
     UnknownTaskError,
     open_bus,
 )
-from bus.api.reentry import MAIN
 from bus.threads.exchange import Exchange
 from specs.clauses import clause
 from tests.bus.support import (
@@ -225,16 +224,16 @@ def test_a_task_that_leaves_as_it_begins_to_hear_others_hears_nobody(
     bus: Bus, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its departure has ended all that it heard, but for what was not yet known."""
-    task = bus.register("task", thread=bus.here())
+    task = bus.register("task", thread=bus.thread())
     way = "tell" if what == "subscribe" else "decide"
     original = getattr(Exchange, way)
 
     def leaves_first(exchange: Exchange, event: Callable[[], Any]) -> None:
         monkeypatch.setattr(Exchange, way, original)
-        # As another thread would: in this one it is a call in the middle of another.
-        with monkeypatch.context() as patch:
-            patch.setattr(MAIN, "inside", False)
-            task.deregister()
+        # In another thread: in this one it would be a call in the middle of another.
+        with Threads() as threads:
+            threads.start(task.deregister)
+        until(lambda: task._entry.place is None, "it has left")
         original(exchange, event)
 
     monkeypatch.setattr(Exchange, way, leaves_first)
