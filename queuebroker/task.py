@@ -7,9 +7,9 @@ started, by `_sync`, and the explorer can take it over.
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from queuebroker import _sync
@@ -223,7 +223,7 @@ def _made_at(made: object) -> str:
     if tracemalloc is None or not tracemalloc.is_tracing():
         return "; run with -X tracemalloc=25 to see where that was made"
     traceback = tracemalloc.get_object_traceback(made)
-    library = str(Path(__file__).parent)
+    library = os.path.dirname(__file__)
     for step in reversed(traceback or ()):
         if not step.filename.startswith(library):
             return f", made at {step.filename}:{step.lineno}"

@@ -299,7 +299,7 @@ def test_where_no_run_directory_can_be_made_the_setting_is_named(
         4,
         f"bus: cannot open bus 'demo': cannot make the run directory {place} of"
         " bus 'demo': No such file or directory; set BUS_RUN_DIR, or"
-        " BusConfig(run_directory=...), to a folder that can be written\n",
+        " BusConfig(run_directory=...), to a writable folder\n",
     )
 
 

@@ -13,7 +13,7 @@ from bus import BusFullError, UnknownTaskError, WrongProcessError
 from bus.links.relay_host import RelayHost
 from specs.clauses import clause
 from tests.links.processes import Reader, held, processes
-from tests.support import LIMIT_S, until
+from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
     from bus import Incoming, Task
@@ -59,7 +59,9 @@ def test_a_task_that_leaves_as_it_begins_a_burst_goes_on_with_none(
         begin = RelayHost.burst
 
         def late(host: RelayHost, *arguments: Any) -> Burst:
-            leaver.deregister()
+            # In another thread: in this one it would be a call within a call.
+            with Threads() as threads:
+                threads.start(leaver.deregister)
             until(lambda: leaver._entry.place is None, "it has left")
             return begin(host, *arguments)
 

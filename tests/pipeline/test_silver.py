@@ -34,6 +34,7 @@ def by_hand(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
 def segment(journal: int = 1, **columns: Any) -> tuple[Any, ...]:
     row: dict[str, Any] = dict.fromkeys(column.name for column in SEGMENTS)
     row |= {"journal": journal, "lost": 0, "damaged": 0, "late": False, "boot": "one"}
+    row["begun"] = True
     return tuple((row | columns).values())
 
 
