@@ -106,8 +106,8 @@ def test_a_handler_anywhere_in_a_call_is_before_it_or_after_it(
     monkeypatch.setattr(pairs, "STAGE", kind if kind != "locked" else "open")
 
     def make(stack: ExitStack) -> tuple[Any, Any]:
-        if kind == "locked":
-            monkeypatch.setattr("queuebroker.pairing.LOCKED", True)
+        # Also where QUEUEBROKER_LOCKED forces the lock.
+        monkeypatch.setattr("queuebroker.pairing.LOCKED", kind == "locked")
         left, right = stack.enter_context(pairs.queue_pair(CAPACITY))
         assert isinstance(left, FastMessageQueue) is (kind != "locked")
         for number in range(unread):
