@@ -79,6 +79,17 @@ _waiter = _made(_real_lock, primitives.SimulatedWaiter)
 # A class from 3.13 on, which people ask ``isinstance`` about.
 _Lock = Imitation("Lock", (_thread.LockType, primitives.SimulatedLock), _lock)
 _RLock = Imitation("RLock", (type(_real_rlock()), primitives.SimulatedRLock), _rlock)
+# The library's own, which are others on CPython 3.14.
+_OwnLock = Imitation(
+    "Lock",
+    (type(_sync.Lock()), primitives.SimulatedLock),
+    _made(_sync.Lock, primitives.SimulatedLock),
+)
+_OwnRLock = Imitation(
+    "RLock",
+    (type(_sync.RLock()), primitives.SimulatedRLock),
+    _made(_sync.RLock, primitives.SimulatedRLock),
+)
 
 
 def _wait_for(
@@ -218,7 +229,7 @@ def _sleep(seconds: float) -> None:
 # Real thing -> what stands for it, whatever it is called in a module.
 STAND_INS: Final[dict[Any, Any]] = {
     _thread.allocate_lock: _Lock,
-    _sync.Lock: _Lock,  # another one on CPython 3.14
+    **({} if _sync.Lock is _real_lock else {_sync.Lock: _OwnLock}),
     threading.Lock: _Lock,
     threading.RLock: _rlock,
     threading.current_thread: threads.current_thread,
@@ -252,11 +263,7 @@ SEAMS: Final[list[tuple[Any, str, Any]]] = [
     (importlib, "import_module", _importing(importlib.import_module)),
     (_thread, "allocate_lock", _Lock),
     (_thread, "RLock", _RLock),
-    (
-        _sync,
-        "RLock",
-        _RLock,
-    ),  # by name: `threading` uses the same class
+    (_sync, "RLock", _OwnRLock),  # by name: `threading` uses the same class
 ]
 
 # So that a task that is named after its function is called ``sleep``, not ``_sleep``.

@@ -133,12 +133,14 @@ def is_alive(thread: threading.Thread) -> bool:
 def mark_ended(thread: threading.Thread) -> None:
     """Let the original methods see a thread that has ended."""
     private: Any = thread
-    if hasattr(private, "_handle"):  # from 3.13 on
-        library: Any = threading
-        private._handle = library._make_thread_handle(private._ident)
-        private._handle._set_done()
-    else:
-        private._is_stopped = True
+    for name in ("_handle", "_os_thread_handle"):  # from 3.13 on; newer releases
+        if hasattr(private, name):
+            library: Any = threading
+            handle = library._make_thread_handle(private._ident)
+            handle._set_done()
+            setattr(private, name, handle)
+            return
+    private._is_stopped = True
 
 
 def _body(thread: threading.Thread) -> Callable[[], None]:
