@@ -7,21 +7,16 @@ zip file that was sent to a cluster, every version passes.
 from __future__ import annotations
 
 import importlib.metadata
-import re
 from typing import Final
 
 import attrs
+from packaging.requirements import Requirement as Line
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
 
 __all__ = ["Requirement", "explain", "requirements", "unfit", "version_of_us"]
 
 DISTRIBUTION: Final = "queuebroker"
-
-_LINE: Final = re.compile(
-    r"(?P<name>[\w.-]+)(?P<extras>\[.*?\])?\s*\(?(?P<needed>[^;()]*)\)?\s*"
-    r"(?:;(?P<marker>.*))?"
-)
-_CLAUSE: Final = re.compile(r"(>=|<=|==|!=|~=|>|<)\s*([\w.*+!-]+)")
-_EXTRA: Final = re.compile(r"extra\s*==\s*['\"]([\w.-]+)['\"]")
 
 
 @attrs.frozen
@@ -40,11 +35,14 @@ class Requirement:
 
     @property
     def fits(self) -> bool:
-        """Whether a fitting version is installed."""
-        return self.found is not None and all(
-            _holds(self.found, operator, bound)
-            for operator, bound in _CLAUSE.findall(self.needed)
-        )
+        """Whether a fitting version is installed; one that has no order fits."""
+        if self.found is None:
+            return False
+        try:
+            version = Version(self.found)
+        except InvalidVersion:
+            return True
+        return SpecifierSet(self.needed).contains(version, prereleases=True)
 
     @property
     def remedy(self) -> str:
@@ -65,21 +63,17 @@ def requirements(*extras: str) -> list[Requirement]:
         lines = importlib.metadata.requires(DISTRIBUTION) or []
     except importlib.metadata.PackageNotFoundError:
         return []
-    found = []
-    for line in lines:
-        parts = _LINE.fullmatch(line.strip())
-        if parts is None or parts["name"] == DISTRIBUTION:
-            continue
-        extra = _EXTRA.search(parts["marker"] or "")
-        asked = extra[1] if extra else ""
-        if asked in ("", *extras):
-            # The lower bound first; setuptools sorts them the other way.
-            clauses = parts["needed"].replace(" ", "").split(",")
-            needed = ",".join(sorted(clauses, reverse=True))
-            found.append(
-                Requirement(parts["name"], needed, _found(parts["name"]), asked)
-            )
-    return found
+    return [
+        # The lower bound first; the metadata have no order.
+        Requirement(
+            line.name,
+            ",".join(sorted(map(str, line.specifier), reverse=True)),
+            _found(line.name),
+            extra,
+        )
+        for line in map(Line, lines)
+        if line.name != DISTRIBUTION and (extra := _extra_of(line, extras)) is not None
+    ]
 
 
 def unfit(*extras: str) -> list[Requirement]:
@@ -109,32 +103,9 @@ def _found(name: str) -> str | None:
         return None
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    """The numbers at the start of a version; the rest is not compared."""
-    start = re.match(r"\d+(?:\.\d+)*", version)
-    numbers = [int(each) for each in start[0].split(".")] if start else []
-    while numbers and numbers[-1] == 0:
-        numbers.pop()
-    return tuple(numbers)
-
-
-def _holds(version: str, operator: str, bound: str) -> bool:
-    have, want = _numbers(version), _numbers(bound)
-    match operator:
-        case ">=":
-            return have >= want
-        case "<=":
-            return have <= want
-        case ">":
-            return have > want
-        case "<":
-            return have < want
-        case "~=":
-            fixed = bound.split(".")[:-1]
-            return have >= want and version.split(".")[: len(fixed)] == fixed
-    if bound.endswith(".*"):
-        fixed = bound.split(".")[:-1]
-        is_equal = version.split(".")[: len(fixed)] == fixed
-    else:
-        is_equal = have == want
-    return is_equal is (operator == "==")
+def _extra_of(line: Line, extras: tuple[str, ...]) -> str | None:
+    """Return the extra that needs a package, "" for every bus, None for another."""
+    for extra in ("", *extras):
+        if line.marker is None or line.marker.evaluate({"extra": extra}):
+            return extra
+    return None

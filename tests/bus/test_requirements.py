@@ -51,6 +51,7 @@ def test_the_versions_are_those_of_pyproject() -> None:
         ("msgspec", "0.18.6", True),
         ("msgspec", "0.100", True),
         ("rich", "13.0.0", True),
+        ("rich", "git-4f2a", True),  # a version without an order
     ],
 )
 def test_a_version_fits_or_does_not(
