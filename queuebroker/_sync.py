@@ -117,9 +117,6 @@ WAIT_S_MAX = threading.TIMEOUT_MAX
 # put a thread to sleep and to wake it on another processor.
 GLANCE_S = 2e-5
 
-# Interval between two checks for threads that delay the end of the program, in seconds.
-EXIT_LOOK_S = 0.05
-
 
 def join(thread: threading.Thread, seconds: float) -> bool:
     """Wait for a thread; return whether it has ended.
@@ -130,25 +127,12 @@ def join(thread: threading.Thread, seconds: float) -> bool:
     return not thread.is_alive()
 
 
-def at_exit_of_main(look: Callable[[float], bool]) -> None:
-    """Call ``look(waited_s)`` while the end of the program waits for other threads.
-
-    A daemon thread calls it every `EXIT_LOOK_S` seconds, until it returns false.
-    """
-
-    def watch() -> None:
-        begun = monotonic()
-        while look(monotonic() - begun):
-            time.sleep(EXIT_LOOK_S)
-
-    def start() -> None:
-        if look(0.0):
-            threading.Thread(target=watch, daemon=True).start()
-
+def at_exit_of_main(function: Callable[[], object]) -> None:
+    """Call a function in the main thread before Python joins the other threads."""
     register = getattr(threading, "_register_atexit", None)
     if register is not None:  # CPython's own, as `concurrent.futures` uses it
         with contextlib.suppress(RuntimeError):  # the program is ending already
-            register(start)
+            register(function)
 
 
 def main_ident() -> int | None:

@@ -238,7 +238,12 @@ class Lane(CircularBufferQueue[Message]):
         if not self.open:
             super().discard_locked()
             return
-        while self._messages:
+        # A signal handler, which may discard, runs at the backward jump of a loop: so
+        # the jump comes before the check, which a `while self._messages` would put
+        # before the jump.
+        while True:
+            if not self._messages:
+                return
             self.discarded += 1
             del self._messages[0]
             self.slots.append(None)

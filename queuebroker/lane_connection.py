@@ -94,7 +94,9 @@ class LaneConnection(QueueConnection):
         super().close_locked(side, error, reason)
 
     def flag_closed_locked(self, side: Side, error: BaseException | None) -> None:
-        while not self.closed[side]:
+        while True:  # with the check after the jump, where a signal handler may run
+            if self.closed[side]:
+                return
             made = self._made
             if not made:
                 # No call since the check: a signal handler may make lanes, and send.

@@ -10,6 +10,7 @@ import inspect
 import os
 import sys
 from contextlib import suppress
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from queuebroker import _sync
@@ -163,22 +164,28 @@ def _watch_exit() -> None:
     """Make the end of the program log the tasks for which it waits."""
     if not _watched:
         _watched.append(True)
-        _sync.at_exit_of_main(_warn_of_running)
+        _sync.at_exit_of_main(_join_running)
 
 
-def _warn_of_running(waited_s: float) -> bool:
-    """Log the tasks that keep the program from ending; return whether any is left."""
-    left = False
-    for task in list(_running.values()):
-        slow_s = task._warn_after
-        if slow_s is None:
-            continue
-        if waited_s < slow_s:
-            left = True
-        else:
-            _running.pop(task._thread.ident, None)
+def _join_running() -> None:
+    """Join the tasks that keep the program from ending; log each that is slow.
+
+    By the main thread: from Python 3.12 on no thread can be started any more.
+    """
+    begun = _sync.monotonic()
+    while True:
+        slow = [
+            (task._warn_after, ident)
+            for ident, task in list(_running.items())
+            if task._warn_after is not None
+        ]
+        if not slow:
+            return
+        slow_s, ident = min(slow, key=itemgetter(0))
+        task = _running.pop(ident, None)
+        rest_s = max(0.0, slow_s - (_sync.monotonic() - begun))
+        if task is not None and not _sync.join(task._thread, rest_s):
             task._warn(f"the end of the program has waited {slow_s} s for")
-    return left
 
 
 def _forget_locals(error: BaseException | None) -> None:

@@ -25,6 +25,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import queuebroker
+from queuebroker import _sync
+from tests.strikes import CALLS, JUMPS_IF, LOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,9 +38,6 @@ __all__ = ["Interruption", "everywhere_handled"]
 Interruption = Callable[[Callable[[], object], Callable[[], object]], None]
 
 _LIBRARY: Final = (queuebroker,)
-
-# After these the interpreter runs handlers; see `tests.strikes`.
-_LOOKS = frozenset({"RESUME", "JUMP_BACKWARD", "CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 
 # A tool id of `sys.monitoring` that no other tool here uses.
 _TOOL: Final = 4
@@ -97,7 +96,10 @@ class _Handling:
         )
         self._left = point
         self._handler = handler
-        self._last: dict[FrameType, str | None] = {}
+        # The instruction last executed in each frame, and its offset; None after a
+        # call of a Python function.
+        self._last: dict[FrameType, tuple[str, int] | None] = {}
+        self._ident = _sync.get_ident()
 
     @contextmanager
     def traced(self) -> Iterator[None]:
@@ -133,7 +135,7 @@ class _Handling:
             return None
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False
-        self._last[frame] = "RESUME"  # which is not traced
+        self._last[frame] = "RESUME", 0  # which is not traced
         return self._step
 
     def _step(self, frame: FrameType, event: str, _arg: object) -> Any:
@@ -146,6 +148,8 @@ class _Handling:
     def _monitored(self, code: CodeType, offset: int) -> Any:
         if not code.co_filename.startswith(self._folders):
             return sys.monitoring.DISABLE  # type: ignore[attr-defined]  # 3.12
+        if self._ident != _sync.get_ident():
+            return None  # the events are those of all threads
         frame = sys._getframe(1)
         if frame not in self._last:
             self._note_call(frame.f_back, frame)
@@ -158,9 +162,12 @@ class _Handling:
             self._last[caller] = None
 
     def _look(self, frame: FrameType, offset: int) -> None:
-        before = self._last.get(frame)
-        self._last[frame] = _names(frame.f_code).get(offset)
-        if before in _LOOKS and not self.ran:
+        before, at = self._last.get(frame) or ("", 0)
+        self._last[frame] = _names(frame.f_code).get(offset, ""), offset
+        looks = (
+            before in LOOKS or before in CALLS or (before in JUMPS_IF and offset < at)
+        )
+        if looks and not self.ran:
             if not self._left:
                 self.ran = True
                 self._handler()

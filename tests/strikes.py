@@ -52,10 +52,10 @@ _LIBRARY: Final = (queuebroker,)
 
 # After these the interpreter looks for what is to be done; a call counts if what was
 # called is written in C, since a Python function has looked when it began.
-_LOOKS = frozenset({"RESUME", "JUMP_BACKWARD"})
-_CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+LOOKS = frozenset({"RESUME", "JUMP_BACKWARD"})
+CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 # Of 3.11 only: a look if the jump is made.
-_JUMPS_IF = frozenset(
+JUMPS_IF = frozenset(
     f"POP_JUMP_BACKWARD_IF_{condition}"
     for condition in ("TRUE", "FALSE", "NONE", "NOT_NONE")
 )
@@ -200,9 +200,9 @@ class _Tracer:
             name = _names(frame.f_code).get(frame.f_lasti, "")
             self._last[frame] = name, frame.f_lasti
             if (
-                before in _LOOKS
-                or before in _CALLS
-                or (before in _JUMPS_IF and frame.f_lasti < at)
+                before in LOOKS
+                or before in CALLS
+                or (before in JUMPS_IF and frame.f_lasti < at)
             ):
                 self._points.reach()
         return self._step
@@ -382,7 +382,7 @@ def _find_looks(code: CodeType) -> _Looks:
             landings.append(each.argval)
         elif each.opname == "RESUME" and (each.arg or 0) & 3 <= _AFTER_YIELD:
             resumes.append(each.offset)
-        elif each.opname in _CALLS and (_LOOKS_IN_WITH or before != "LOAD_SPECIAL"):
+        elif each.opname in CALLS and (_LOOKS_IN_WITH or before != "LOAD_SPECIAL"):
             calls += [*prefixes, each.offset]
         before = each.opname
         prefixes.clear()
