@@ -44,6 +44,10 @@ __all__ = [
 
 SEGMENT_NAME: Final = re.compile(r"seg-([0-9]+)(?:\.open)?\.qbj")
 
+# No longer than the header, so that the second reading of `LOST` reads the file: the
+# default buffer of Python 3.14 holds the records and the header together.
+_BUFFER_BYTES: Final = HEADER_BYTES
+
 _EMPTY: Final = bytes(RECORD_BYTES)
 _MONO_WORD: Final = 2  # where `mono` stands in a record, in words of eight bytes
 
@@ -211,13 +215,13 @@ def problem_of(error: JournalError | OSError, path: Path) -> str:
 
 def _open(path: Path) -> BinaryIO:
     try:
-        return path.open("rb")
+        return path.open("rb", buffering=_BUFFER_BYTES)
     except FileNotFoundError:
         # Its writer may have sealed it since the folder was listed.
         if not path.name.endswith(OPEN_SUFFIX):
             raise
         sealed = path.name.removesuffix(OPEN_SUFFIX) + SEALED_SUFFIX
-        return path.with_name(sealed).open("rb")
+        return path.with_name(sealed).open("rb", buffering=_BUFFER_BYTES)
 
 
 def _open_body(body: bytes) -> bytes:
