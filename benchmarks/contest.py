@@ -8,13 +8,14 @@ is thrown away: it warms up and finds how much work fills a round.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
 from benchmarks.figure import OURS, Better, Figure
 
-__all__ = ["ROUNDS_MIN", "Contest", "Measure", "steady_rate"]
+__all__ = ["ROUNDS_MIN", "Contest", "Measure", "Runs", "steady_rate"]
 
 ROUNDS_MIN = 5
 
@@ -62,6 +63,31 @@ class Contest:
             must=self.must,
             rounds=results,
         )
+
+
+class Runs:
+    """A job with several figures, run once for each turn and not for each figure.
+
+    The n-th turn of every figure shows the same run.
+
+    run: does the job once and returns its figures.
+    """
+
+    def __init__(self, run: Callable[[], Sequence[float]]) -> None:
+        self._run = run
+        self._done: list[Sequence[float]] = []
+
+    def measure(self, which: int) -> Measure:
+        """Return the measure of one figure."""
+        turns = itertools.count()
+
+        def measured() -> float:
+            turn = next(turns)
+            while turn >= len(self._done):
+                self._done.append(self._run())
+            return self._done[turn][which]
+
+        return measured
 
 
 def steady_rate(work: Work, target_s: float) -> Measure:

@@ -7,6 +7,7 @@ sends too fast is held back.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ import attrs
 
 from benchmarks.wires import CAPACITY
 from bus import BusConfig, Incoming, Role, open_bus
+from queuebroker import DisconnectedError
+from queuebroker.sockets import SocketQueueBroker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,7 +102,38 @@ def _far_bus(folder: str, _: str, count: int, ready: Callable[[], object]) -> No
         done.wait(LIMIT_S)
 
 
-PARTIES = {"ours": _Party(_near_bus, _far_bus)}
+# The queue below our bus: how much the bus adds to it.
+
+
+def _near_queue(folder: str, _: str) -> Near:
+    broker = SocketQueueBroker("near", capacity=CAPACITY)
+    queue = broker.connect(f"ipc://{folder}/queue", 1, required=True)
+
+    def ask(message: bytes) -> bytes:
+        queue.send(message)
+        return queue.receive()
+
+    return Near(queue.send, ask, queue.receive, broker.close)
+
+
+def _far_queue(folder: str, job: str, count: int, ready: Callable[[], object]) -> None:
+    where = f"ipc://{folder}/queue"
+    with SocketQueueBroker("far", listen=where, capacity=CAPACITY) as broker:
+        ready()
+        queue = broker.accept(1)
+        if job == "sink":
+            _one_way(queue.receive, count, lambda: queue.send(b""))
+        else:
+            for _ in range(count):
+                queue.send(queue.receive())
+        with suppress(DisconnectedError):
+            queue.receive(timeout=LIMIT_S)  # until the near side has what was sent
+
+
+PARTIES = {
+    "ours": _Party(_near_bus, _far_bus),
+    "queue": _Party(_near_queue, _far_queue),
+}
 missing: list[str] = []
 
 

@@ -1,30 +1,35 @@
 """Suite ``processes``: commands between two processes of one machine.
 
-P1 one way, P2 round trip, P3 one way by size. A job is done by two processes of its
-own, both this file run as a program: one that measures,
-``python -m benchmarks.processes near CONTESTANT JOB COUNT SIZE``, and the far one,
-which it starts with a folder to meet in. The far one says when it is ready.
+P1 one way, P2 round trip, P3 one way by size. P1 and P2 are measured under each
+`Condition`. A job is done by two processes of its own, both this file run as a program:
+one that measures, ``python -m benchmarks.processes near CONTESTANT JOB COUNT SIZE``,
+and the far one, which it starts with a folder to meet in. When the far one is ready, it
+prints the processor time that it has used so far.
 """
 
 from __future__ import annotations
 
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 from functools import partial
 from itertools import repeat
-from time import perf_counter, perf_counter_ns
+from time import perf_counter, perf_counter_ns, process_time
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.contest import Contest, Measure, steady_rate
+from benchmarks.condition import BUSY, ONE_CORE, TWO_CORES, possible
+from benchmarks.contest import Contest, Runs, steady_rate
 from benchmarks.figure import OURS
 from benchmarks.parties import PARTIES, missing
 from benchmarks.program import command, environment, run_program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from benchmarks.condition import Condition
+    from benchmarks.contest import Measure
     from benchmarks.suites import Effort
 
 __all__ = ["LIMIT_S", "run_job", "suite"]
@@ -39,64 +44,115 @@ _ROUND_TRIPS: Final = 5_000
 _SIZES: Final = {"1 KiB": 1 << 10, "64 KiB": 1 << 16, "1 MiB": 1 << 20}
 
 
+# Rival to the ratio that is owed; p50 is our own median in the same job.
+_RATE_MUSTS: Final = {
+    TWO_CORES: {"pyzmq": 1.0, "zenoh": 1.5, "pynng": 8.0},
+    ONE_CORE: {"pyzmq": 1.0},
+    BUSY: {},
+}
+_MEDIAN_MUSTS: Final = {TWO_CORES: {"pyzmq": 0.75}, ONE_CORE: {"pyzmq": 1.0}, BUSY: {}}
+_P99_OWN_MAX: Final = 5.0
+_NEAR_CPU_MAX_US: Final = 50.0
+# Under the other conditions only the rival to beat, and the queue below our bus.
+_NEAREST: Final = ("queue", "pyzmq")
+
+
 def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
     """Give each figure."""
-    contests = [
-        _contest(
-            "P1",
-            "64 B",
-            "messages/s",
-            partial(_rate, effort, _SMALL_BYTES),
-            {"pyzmq": 1.0, "zenoh": 1.5, "pynng": 8.0},
-        ),
-        _contest("P2", "p50", "us", partial(_round_trip, effort, 0.5), {"pyzmq": 0.75}),
-        _contest("P2", "p99", "us", partial(_round_trip, effort, 0.99), {}),
-    ]
-    contests += [
-        _contest("P3", case, "messages/s", partial(_rate, effort, size), {"pyzmq": 1.0})
-        for case, size in _SIZES.items()
-    ]
-    return contests, missing
+    conditions, left_out = possible()
+    contests: list[Contest] = []
+    for condition in conditions:
+        rivals = [
+            name
+            for name in PARTIES
+            if name != OURS and (condition is TWO_CORES or name in _NEAREST)
+        ]
+        contests.append(
+            _rate_contest(
+                *("P1", f"64 B {condition.name}", effort, _SMALL_BYTES, condition),
+                rivals,
+                _RATE_MUSTS[condition],
+            )
+        )
+        contests += _round_trip_contests(effort, condition, rivals)
+    if TWO_CORES in conditions:
+        rivals = [name for name in PARTIES if name not in {OURS, "queue"}]
+        contests += [
+            _rate_contest("P3", case, effort, size, TWO_CORES, rivals, {"pyzmq": 1.0})
+            for case, size in _SIZES.items()
+        ]
+    return contests, [*missing, *left_out]
 
 
-def _contest(
+def _rate_contest(
     figure: str,
     case: str,
-    unit: str,
-    measure: Callable[[str], Measure],
+    effort: Effort,
+    size: int,
+    condition: Condition,
+    rivals: Iterable[str],
     must: dict[str, float],
 ) -> Contest:
+    def rate(name: str) -> Measure:
+        return steady_rate(
+            lambda count: run_job(name, "sink", count, size, condition)[0],
+            effort.round_s,
+        )
+
     return Contest(
-        figure,
-        case,
-        unit,
-        "lower" if unit == "us" else "higher",
-        measure(OURS),
-        {name: measure(name) for name in PARTIES if name != OURS},
+        *(figure, case, "messages/s", "higher", rate(OURS)),
+        {name: rate(name) for name in rivals},
         must,
     )
 
 
-def _rate(effort: Effort, size: int, name: str) -> Measure:
-    return steady_rate(
-        lambda count: run_job(name, "sink", count, size)[0], effort.round_s
-    )
-
-
-def _round_trip(effort: Effort, part: float, name: str) -> Measure:
+def _round_trip_contests(
+    effort: Effort, condition: Condition, rivals: Iterable[str]
+) -> list[Contest]:
+    """Return what one job says: percentiles, and the processor time of both sides."""
     count = effort.amount(_ROUND_TRIPS)
-    index = 0 if part == 0.5 else 1  # the median
-    return lambda: run_job(name, "echo", count, _SMALL_BYTES)[index] * 1e6
+
+    def run(name: str) -> list[float]:
+        job = run_job(name, "echo", count, _SMALL_BYTES, condition)
+        return [each * 1e6 for each in job]
+
+    ours = Runs(partial(run, OURS))
+    others = {name: Runs(partial(run, name)) for name in rivals}
+
+    def contest(
+        case: str, which: int, own: dict[str, Measure], must: dict[str, float]
+    ) -> Contest:
+        return Contest(
+            *("P2", f"{case} {condition.name}", "us", "lower", ours.measure(which)),
+            {name: each.measure(which) for name, each in others.items()} | own,
+            must,
+        )
+
+    return [
+        contest("p50", 0, {}, _MEDIAN_MUSTS[condition]),
+        contest("p90", 1, {}, {}),
+        contest("p99", 2, {"p50": ours.measure(0)}, {"p50": _P99_OWN_MAX}),
+        contest("CPU near", 3, {"limit": lambda: _NEAR_CPU_MAX_US}, {"limit": 1.0}),
+        contest("CPU far", 4, {}, {}),
+    ]
 
 
-def run_job(name: str, job: str, count: int, size: int) -> list[float]:
-    """Let a contestant do a job; return seconds, of ``echo`` the median and the p99.
+def run_job(
+    name: str, job: str, count: int, size: int, condition: Condition = TWO_CORES
+) -> list[float]:
+    """Let a contestant do a job.
+
+    Returns, in seconds: of ``sink`` how long it took; of ``echo`` the 50th, 90th and
+    99th percentile of a round trip, and the processor time that one took on the near
+    and on the far side.
 
     Raises:
         RuntimeError: it failed, or was not done in time; says who and at what.
     """
     what = f"{name}, {job} of {count} x {size} bytes"
-    return run_program(what, command(_MODULE, "near", name, job, count, size), LIMIT_S)
+    arguments = command(_MODULE, "near", name, job, count, size)
+    with condition.imposed():
+        return run_program(what, arguments, LIMIT_S)
 
 
 def _measure(name: str, job: str, count: int, size: int) -> list[float]:
@@ -109,22 +165,28 @@ def _measure(name: str, job: str, count: int, size: int) -> list[float]:
             arguments, env=environment(), stdout=subprocess.PIPE, text=True
         ) as far:
             assert far.stdout is not None
-            far.stdout.readline()
+            ready_s = float(far.stdout.readline())
             near = PARTIES[name].near(folder, job)
             try:
-                if job == "echo":
-                    return _round_trips(near.ask, message, count)
-                began = perf_counter()
-                for _ in repeat(None, count):
-                    near.send(message)
-                near.finished()
-                return [perf_counter() - began]
+                if job != "echo":
+                    began = perf_counter()
+                    for _ in repeat(None, count):
+                        near.send(message)
+                    near.finished()
+                    return [perf_counter() - began]
+                used_s = process_time()
+                trips = _round_trips(near.ask, message, count)
+                near_s = process_time() - used_s
             finally:
                 near.close()
                 try:
                     far.wait(_END_S)
                 except subprocess.TimeoutExpired:
                     far.kill()
+        # The far process is the only child, and has ended.
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        far_s = used.ru_utime + used.ru_stime - ready_s
+        return [*trips, near_s / count, far_s / count]
 
 
 def _round_trips(
@@ -135,15 +197,18 @@ def _round_trips(
         start = perf_counter_ns()
         ask(message)
         taken_ns.append(perf_counter_ns() - start)
-    p99 = statistics.quantiles(taken_ns, n=100)[-1]
-    return [statistics.median(taken_ns) / 1e9, p99 / 1e9]
+    parts = statistics.quantiles(taken_ns, n=100)
+    return [parts[percent - 1] / 1e9 for percent in (50, 90, 99)]
 
 
 def _main(side: str, name: str, job: str, count: str, last: str) -> None:
     if side == "near":
         print(*_measure(name, job, int(count), int(last)))
     else:
-        PARTIES[name].far(last, job, int(count), partial(print, "ready", flush=True))
+        # Its processor time so far: what follows is that of the job.
+        PARTIES[name].far(
+            last, job, int(count), lambda: print(process_time(), flush=True)
+        )
 
 
 if __name__ == "__main__":

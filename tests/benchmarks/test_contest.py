@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.contest import Contest, steady_rate
+from benchmarks.contest import Contest, Runs, steady_rate
 
 if TYPE_CHECKING:
     from benchmarks.contest import Measure
@@ -79,3 +79,13 @@ def test_a_steady_rate_fills_its_rounds_with_the_same_work() -> None:
     assert counts[-3:] == [100_000] * 3
     assert counts[:-3] == sorted(counts[:-3])
     assert counts[-4] < 100_000
+
+
+def test_the_figures_of_one_job_share_its_runs() -> None:
+    results = iter([(1.0, 10.0), (2.0, 20.0), (3.0, 30.0)])
+    runs = Runs(lambda: next(results))
+    low, high = runs.measure(0), runs.measure(1)
+
+    assert [low(), low()] == [1.0, 2.0]
+    assert [high(), high(), high()] == [10.0, 20.0, 30.0]
+    assert low() == 3.0

@@ -1,0 +1,81 @@
+"""`Condition`: the processors of a job, and the other load on them.
+
+A library that is fast only on an idle machine is not fast: a job between two processes
+is measured on two processors, on one, and on two with a busy loop beside.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["BUSY", "ONE_CORE", "TWO_CORES", "Condition", "possible"]
+
+_LOOP: Final = "while True: pass"
+
+
+@attrs.frozen
+class Condition:
+    """A number of processors, and a number of busy loops that share them.
+
+    name: as the tables show it.
+    processors, loops: both for the job as a whole, however many processes it has.
+    """
+
+    name: str
+    processors: int
+    loops: int = 0
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether this process may use that many processors."""
+        return len(os.sched_getaffinity(0)) >= self.processors
+
+    @contextmanager
+    def imposed(self) -> Iterator[None]:
+        """Restrict this process, and the processes that it starts in the block.
+
+        Raises:
+            OSError: the system refuses the restriction.
+        """
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, sorted(before)[: self.processors])
+        loops: list[subprocess.Popen[bytes]] = []
+        try:
+            loops += [
+                subprocess.Popen([sys.executable, "-c", _LOOP])
+                for _ in range(self.loops)
+            ]
+            yield
+        finally:
+            for loop in loops:
+                loop.kill()
+                loop.wait()
+            os.sched_setaffinity(0, before)
+
+
+TWO_CORES: Final = Condition("two cores", 2)
+ONE_CORE: Final = Condition("one core", 1)
+BUSY: Final = Condition("busy loop", 2, loops=1)
+
+
+def possible() -> tuple[list[Condition], list[str]]:
+    """Return the conditions that this process can impose; a sentence for each other."""
+    conditions = (TWO_CORES, ONE_CORE, BUSY)
+    return (
+        [each for each in conditions if each.is_possible],
+        [
+            f"{each.name}: left out, since this process may not use"
+            f" {each.processors} processors"
+            for each in conditions
+            if not each.is_possible
+        ],
+    )
