@@ -252,7 +252,9 @@ class _Monitor:
         """Whether this code is the library's; if so its events are on from here on."""
         if not self._points.cover(code):
             return False
-        if id(code) not in self._codes:
+        # Only in the thread of the strike: another thread may be here while that one
+        # ends this and frees the tool.
+        if id(code) not in self._codes and self._ident == _sync.get_ident():
             self._codes[id(code)] = code
             events = _sys.monitoring.events
             # CALL stands for C_RETURN.
