@@ -38,7 +38,7 @@ from tests.mutants.seen_elsewhere import SEEN_ELSEWHERE
 from tests.mutants.sockets import SOCKETS
 from tests.mutants.streams import STREAMS
 from tests.mutants.traffic_rules import TRAFFIC_RULES
-from tests.mutants.trial import Result, run_trial
+from tests.mutants.trial import PARTS, Result, run_trial
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -95,7 +95,7 @@ def judge(mutant: Mutant, clauses: frozenset[str], unchanged: Result) -> Row:
 
 def run(pairs: Sequence[tuple[Mutant, frozenset[str]]]) -> list[Row]:
     """Judge each, after the same tests passed without any fault."""
-    unchanged = {name: _without_fault(name, pairs) for name in WITHOUT_FAULT}
+    unchanged = _without_fault(pairs)
 
     def judge_one(pair: tuple[Mutant, frozenset[str]]) -> Row:
         row = judge(*pair, unchanged[_base(pair[0])])
@@ -113,20 +113,34 @@ def _base(mutant: Mutant) -> str:
     return "the unchanged library" + (", locked kind" if mutant.locked else "")
 
 
-def _without_fault(name: str, pairs: Sequence[tuple[Mutant, frozenset[str]]]) -> Result:
-    """Run the tests of all mutants that are compared with this, without any fault."""
-    clauses: frozenset[str] = frozenset().union(
-        *(clauses for mutant, clauses in pairs if _base(mutant) == name)
-    )
-    if not clauses:
-        return Result(frozenset(), {})
-    result = run_trial(WITHOUT_FAULT[name], clauses, whole=True)
-    if result.trouble or result.failed:
-        trouble = result.trouble or f"fails {', '.join(sorted(result.failed))}"
-        print(f"{result.output}\n{name}: {trouble}")
-        raise SystemExit(4)
-    print(f"{name}: {len(result.passed)} tests pass", flush=True)
-    return result
+def _without_fault(
+    pairs: Sequence[tuple[Mutant, frozenset[str]]],
+) -> dict[str, Result]:
+    """Run the tests that all mutants are tried by, without any fault."""
+    clauses: dict[str, frozenset[str]] = {
+        name: frozenset().union(*(some for each, some in pairs if _base(each) == name))
+        for name in WITHOUT_FAULT
+    }
+    trials = [
+        (name, part) for name in WITHOUT_FAULT if clauses[name] for part in range(PARTS)
+    ]
+
+    def run_part(trial: tuple[str, int]) -> Result:
+        name, part = trial
+        return run_trial(WITHOUT_FAULT[name], clauses[name], part=part)
+
+    passed: dict[str, frozenset[str]] = dict.fromkeys(WITHOUT_FAULT, frozenset())
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for (name, _), result in zip(trials, pool.map(run_part, trials), strict=True):
+            if result.trouble or result.failed:
+                trouble = result.trouble or f"fails {', '.join(sorted(result.failed))}"
+                print(f"{result.output}\n{name}: {trouble}")
+                raise SystemExit(4)
+            passed[name] |= result.passed
+    for name, tests in passed.items():
+        if tests:
+            print(f"{name}: {len(tests)} tests pass", flush=True)
+    return {name: Result(tests, {}) for name, tests in passed.items()}
 
 
 def _line(row: Row) -> str:
