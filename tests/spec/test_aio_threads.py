@@ -7,6 +7,7 @@ import gc
 import os
 import random
 import threading
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -234,15 +235,18 @@ def test_a_thread_that_hangs_up_wakes_every_task(kind: str) -> None:
         assert {type(each) for each in waiter.result()} == {DisconnectedQueueError}
 
 
-def _collect(box: list[Any], lock: Any) -> None:
-    """Collect what nobody else holds, in a thread that holds a lock meanwhile."""
-    with Threads() as threads:
+def _collect(box: list[Any], lock: Any, *, within: bool) -> None:
+    """Collect what nobody else holds, in a thread of its own, while a lock is taken.
 
-        def collect() -> None:
-            with lock:
-                box.clear()
-                gc.collect()
+    within: by that thread; else by another one, for which it must not wait.
+    """
 
+    def collect() -> None:
+        with lock if within else nullcontext():
+            box.clear()
+            gc.collect()
+
+    with nullcontext() if within else lock, Threads() as threads:
         threads.start(collect)
 
 
@@ -310,8 +314,9 @@ def test_a_loop_that_is_closed_before_its_task_ends_harms_nobody(kind: str) -> N
 
 
 @clause("QB-PY-11")
-def test_a_task_may_be_collected_while_its_thread_holds_the_lock(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("within", [True, False])
+def test_a_task_may_be_collected_while_a_thread_holds_the_lock(
+    monkeypatch: pytest.MonkeyPatch, *, within: bool
 ) -> None:
     """The message it was woken for goes to the next, without the lock (QB-CONC-9).
 
@@ -329,13 +334,16 @@ def test_a_task_may_be_collected_while_its_thread_holds_the_lock(
         box = [task]
         del task
 
-        _collect(box, left._connection.lock)
+        _collect(box, left._connection.lock, within=within)
 
         assert other.result() == b"x"
 
 
 @clause("QB-PY-11")
-def test_a_meeting_may_be_collected_while_its_thread_holds_the_lock() -> None:
+@pytest.mark.parametrize("within", [True, False])
+def test_a_meeting_may_be_collected_while_a_thread_holds_the_lock(
+    *, within: bool
+) -> None:
     """The end that nobody has hangs up (QB-RDV-12)."""
     with BrokerManager() as manager:
         broker = QueueBroker("b", manager=manager)
@@ -345,7 +353,7 @@ def test_a_meeting_may_be_collected_while_its_thread_holds_the_lock() -> None:
         del task
 
         with pytest.warns(ResourceWarning, match="unclosed"):
-            _collect(box, manager.lock)
+            _collect(box, manager.lock, within=within)
 
         with pytest.raises(DisconnectedQueueError), connected:
             connected.receive()
