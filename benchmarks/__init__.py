@@ -8,6 +8,7 @@
     workloads what each contestant has to do, the same code for all
     ours, rivals/   the contestants: no loop, no clock, only their best settings
     threads, rendezvous, journal   the suites, listed in `suites`
+    anatomy, hops    the calls of a message, of a command to another process
     explorer, hunt, hunters/   who finds the faults of ``examples/faults``, and how soon
 
 A benchmark is never a timed test: nothing under ``tests/`` looks at a figure.

@@ -1,0 +1,168 @@
+"""The calls and files of one command to another process: ``python -m benchmarks.hops``.
+
+A command travels from the task's thread by way of the links to a callback in the other
+process. Every Python call on that way is counted, in each thread of both processes,
+from `Task.command` to the callback. The bus is warm and quiet: both sides have spoken,
+and nothing else is under way. The far process is this file run as a program; a signal
+tells it when to begin, since a message would be counted itself.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+import bus
+import queuebroker
+from benchmarks.machine import machine_line
+from benchmarks.program import command, environment
+from bus import BusConfig, Role, open_bus
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from bus import Incoming
+
+__all__ = ["Hops", "main", "measure"]
+
+_LIMIT_S: Final = 30.0
+_WARM: Final = 200  # commands before the one that is counted
+_RUNS: Final = 5
+_QUIET_S: Final = 0.2  # until what follows the last of them is done: acknowledgements
+_FOLDERS: Final = {
+    Path(str(package.__file__)).parent: package.__name__
+    for package in (bus, queuebroker)
+}
+
+
+@attrs.frozen
+class Hops:
+    """The calls of one command, by file, on the near and on the far side."""
+
+    near: dict[str, int]
+    far: dict[str, int]
+
+    @property
+    def calls(self) -> int:
+        """How many calls both sides make."""
+        return sum(self.near.values()) + sum(self.far.values())
+
+    @property
+    def files(self) -> int:
+        """In how many files."""
+        return len(self.near.keys() | self.far.keys())
+
+
+class _Counter:
+    """Counts the calls of our packages in all threads that begin after `install`."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] | None = None  # None: not now
+
+    def install(self) -> None:
+        threading.setprofile(self._note)
+        sys.setprofile(self._note)
+
+    def _note(self, frame: FrameType, event: str, _: object) -> None:
+        counts = self.counts
+        if counts is not None and event == "call":
+            path = Path(frame.f_code.co_filename)
+            for folder, name in _FOLDERS.items():
+                if path.is_relative_to(folder):
+                    counts[f"{name}/{path.relative_to(folder)}"] += 1
+
+    def take(self) -> dict[str, int]:
+        """Stop counting; return the counts so far."""
+        counts, self.counts = self.counts, None
+        return dict(counts or ())
+
+
+def measure() -> Hops:
+    """Count the calls of one command.
+
+    Raises:
+        RuntimeError: the far process did not answer in time.
+    """
+    counter = _Counter()
+    with tempfile.TemporaryDirectory(prefix="qb-") as folder:
+        arguments = command("benchmarks.hops", folder)
+        with subprocess.Popen(
+            arguments, env=environment(), stdout=subprocess.PIPE, text=True
+        ) as far:
+            assert far.stdout is not None
+            far.stdout.readline()
+            counter.install()
+            try:
+                with open_bus(
+                    process="near", config=BusConfig(run_directory=folder)
+                ) as b:
+                    task = b.register("near", thread=b.here())
+                    b.wait_for("sink", timeout=_LIMIT_S)
+                    for _ in range(_WARM):
+                        task.call("sink", b"", timeout=_LIMIT_S)
+                    time.sleep(_QUIET_S)
+                    far.send_signal(signal.SIGUSR1)
+                    far.stdout.readline()
+                    counter.counts = Counter()
+                    task.command("sink", b"the one")
+                    line = far.stdout.readline()
+                    near = counter.take()
+                    b.call("end", timeout=_LIMIT_S)
+            finally:
+                threading.setprofile(None)
+                sys.setprofile(None)
+    if not line:
+        raise RuntimeError(f"no command came within {_LIMIT_S:g} s")
+    return Hops(near, json.loads(line))
+
+
+def _be_far(folder: str) -> None:
+    counter, done = _Counter(), threading.Event()
+    counter.install()
+
+    def take(message: Incoming) -> bytes:
+        if message.payload:
+            print(json.dumps(counter.take()), flush=True)
+        return b""
+
+    def begin(*_: object) -> None:
+        print("counts", flush=True)
+        counter.counts = Counter()
+
+    signal.signal(signal.SIGUSR1, begin)
+    with open_bus(
+        process="far", role=Role.MASTER, config=BusConfig(run_directory=folder)
+    ) as b:
+        b.register("end", on_command=lambda _: done.set())
+        b.register("sink", on_command=take, thread=b.thread())
+        print("ready", flush=True)
+        done.wait(_LIMIT_S)
+
+
+def main() -> None:
+    """Print the calls of one command, by file."""
+    # The fewest: if a deadline passes meanwhile, the comm thread makes a hundred more.
+    hops = min([measure() for _ in range(_RUNS)], key=lambda each: each.calls)
+    print(machine_line())
+    print()
+    print("near   far  file")
+    for file in sorted(hops.near.keys() | hops.far.keys()):
+        print(f"{hops.near.get(file, 0):4}  {hops.far.get(file, 0):4}  {file}")
+    print(f"{hops.calls} calls in {hops.files} files")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        _be_far(sys.argv[1])
+    else:
+        main()
