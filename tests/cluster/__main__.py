@@ -44,10 +44,10 @@ def _contest(folder: Path) -> int:
     for name, run in (("locally", local), ("there", there)):
         if run.error:
             print(f"{name} said: {run.error.rstrip()}")
-    print(f"{'rule':6}{'locally':10}there")
+    print(f"{'rule':6}{'locally':18}there")
     for rule in {**local.verdicts, **there.verdicts}:
         left, right = (run.verdicts.get(rule, "-") for run in (local, there))
-        print(f"{rule:6}{left:10}{right:10}{'' if left == right else '<- differs'}")
+        print(f"{rule:6}{left:18}{right:18}{'' if left == right else '<- differs'}")
     found = contest.differences(local, there)
     for line in found:
         print(f"differs: {line[:500]}")
