@@ -47,5 +47,9 @@ def start(
 def run(code: str, *arguments: str | Path) -> tuple[int, str, str]:
     """Run a Python program to its end: exit code, answer, complaints."""
     with start(code, *arguments) as process:
-        answer, complaints = process.communicate(timeout=60)
+        try:
+            answer, complaints = process.communicate(timeout=60)
+        except BaseException:
+            process.kill()  # else leaving the block would wait for its end
+            raise
     return process.returncode, answer, complaints
