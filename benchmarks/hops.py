@@ -110,6 +110,7 @@ def measure() -> Hops:
                     b.wait_for("sink", timeout=_LIMIT_S)
                     for _ in range(_WARM):
                         task.call("sink", b"", timeout=_LIMIT_S)
+                    # No call tells that the acknowledgements of both sides are out.
                     time.sleep(_QUIET_S)
                     far.send_signal(signal.SIGUSR1)
                     far.stdout.readline()

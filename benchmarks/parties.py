@@ -127,7 +127,7 @@ def _far_queue(folder: str, job: str, count: int, ready: Callable[[], object]) -
             for _ in range(count):
                 queue.send(queue.receive())
         with suppress(DisconnectedError):
-            queue.receive(timeout=LIMIT_S)  # until the near side has what was sent
+            queue.receive(timeout=LIMIT_S)  # until the near side closes
 
 
 PARTIES = {
