@@ -8,6 +8,7 @@ exception in a thread fails the test: pytest warns of it, and warnings are error
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import os
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import hypothesis
+import hypothesis.strategies
 import pytest
 
 from tests.leaks import Snapshot
@@ -38,6 +40,16 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("ci")
 
 _tests: Final = itertools.count(1)
+
+
+@functools.cache
+def _first_example() -> None:
+    """Let Hypothesis register its random generator: it asks for the referrers of that.
+
+    A search for referrers finds no frozen object; Hypothesis then warns, and a warning
+    fails the test.
+    """
+    hypothesis.given(hypothesis.strategies.none())(lambda _: None)()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -66,6 +78,7 @@ def small_heap() -> None:
     Many tests collect garbage. With Spark, pandas and Matplotlib loaded, a third of the
     time of such tests went into objects that no test had made.
     """
+    _first_example()
     gc.collect(1)
     gc.freeze()
 
