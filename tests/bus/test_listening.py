@@ -14,7 +14,7 @@ from bus.core.process_manager import ProcessManager
 from bus.threads.account import Account
 from bus.threads.inbox import Inbox
 from specs.clauses import clause
-from tests.bus.support import memory_bus, serve, settle
+from tests.bus.support import Holder, memory_bus, serve, settle
 from tests.support import Threads, until
 
 if TYPE_CHECKING:
@@ -206,6 +206,23 @@ def test_an_iteration_that_waits_ends_when_another_thread_closes_the_bus() -> No
         bus.close()
 
         assert listening.result() == []
+
+
+@clause("BUS-DEREG-12")
+def test_an_iteration_serves_its_stopped_thread_itself() -> None:
+    """The thread that closes the bus waits for a callback elsewhere, so serves none."""
+    bus = Bus("bus1")
+    with Holder.holding(bus) as holder, Threads() as threads:
+        news = bus.listen("holder")
+        holder.task.notify("unread")
+        here = bus.here()
+        closing = threads.start(bus.close, 60.0)
+        until(lambda: here.stopped, "it is told to stop")
+
+        assert [message.payload for message in news] == ["unread"]
+
+        holder.let_go()
+        closing.result()
 
 
 @clause("BUS-MSG-11")
