@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from bus.core.actions import Fail
+from bus.core.incoming_stream import Acknowledgement
 from bus.core.parcel import Parcel, commands_of, packed, packed_answer
 from bus.core.relay import AUDIENCE, Relay
 from bus.core.wire import FAILED, RAW, WANTS_REPLY, Ack, Unrelay
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from bus.core.relays import Relays
     from bus.core.routing_table import Entry
     from bus.core.trace import Trace
+    from bus.core.wire import Batch
     from bus.errors import BusError
     from bus.payload import Payload
 
@@ -58,6 +60,10 @@ class Correspondence:
         self._turns = itertools.count(1)
 
     # What tasks of this process send.
+
+    def next_turn(self) -> int:
+        """Return the turn of a message that goes at once; see `Parcel`."""
+        return next(self._turns)
 
     def post(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         """Send commands to a relay; what it has no room for fails (BUS-FLOW-1)."""
@@ -332,11 +338,26 @@ class Correspondence:
         for number, extracted in ack.extracted:
             if number == AUDIENCE:
                 peer.audience.extracted(extracted)
-            elif (relay := peer.relays.get(number)) is not None:
-                relay.provisional = False  # it has taken something
-                relay.extracted(extracted)
-                self._relays.drained(relay)
+            else:
+                self._extracted(peer, number, extracted)
         self.pump(peer)
+
+    def acknowledged_by(self, peer: Peer, batch: Batch) -> None:
+        """As `acknowledged`, for what a frame of messages acknowledges."""
+        if not batch.acknowledged:
+            return
+        has = Acknowledgement(batch.acknowledged + 1)
+        peer.session.outgoing.acknowledge(has)
+        if batch.extracted and batch.runs:
+            self._extracted(peer, batch.runs[0].source, batch.extracted)
+        self.pump(peer)
+
+    def _extracted(self, peer: Peer, number: int, extracted: int) -> None:
+        relay = peer.relays.get(number)
+        if relay is not None:
+            relay.provisional = False  # it has taken something
+            relay.extracted(extracted)
+            self._relays.drained(relay)
 
     def pump(self, peer: Peer) -> None:
         """Put on the link whatever may be."""

@@ -151,6 +151,12 @@ class IncomingStreams(Generic[M]):
             return False
         return self._senders[sender].stream.accept_next(first, count, floor)
 
+    def opened(self, sender: str, epoch: int) -> IncomingStream[M] | None:
+        """Return the stream of a sender's epoch; None unless it is open."""
+        if self._refusal(sender, epoch, self.incarnation) is not None:
+            return None
+        return self._senders[sender].stream
+
     def acknowledgement(self, sender: str) -> Acknowledgement:
         """Return what a known sender is to be told. KeyError if it never opened one."""
         return self._senders[sender].stream.acknowledgement

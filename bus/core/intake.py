@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bus.core.correspondence import Correspondence
+    from bus.core.incoming_stream import IncomingStream
     from bus.core.neighbours import Neighbours
     from bus.core.peer import Peer
     from bus.core.receipts import Taken
@@ -83,6 +84,10 @@ class Intake:
             raise WireError(f"OPEN_STREAM of an old epoch: {frame.epoch}")
         peer.session.open(frame, opened.has)
         peer.bound = True
+
+    def stream(self, peer: Peer, epoch: int) -> IncomingStream[tuple[int, Run]] | None:
+        """Return the stream of a process's epoch; None unless it is open."""
+        return self._streams.opened(peer.name, epoch)
 
     def arrived(self, peer: Peer, batch: Batch, now: float) -> None:
         """Take messages; each that is new goes to whom it is for.

@@ -457,7 +457,7 @@ class Neighbourhood:
         ]
         for peer in self.neighbours.peers.values():
             session = peer.session
-            times.append(session.ack_at)
+            times.append(session.next_ack(now))
             if session.link is None:
                 times.append(self._lost_at(peer))
             elif peer.idle_since is not None:
@@ -469,12 +469,17 @@ class Neighbourhood:
                     times.append(self.relays.forgotten_at(relay))
         return min([at for at in times if at is not None], default=None)
 
+    def acknowledge(self, now: float) -> list[Action]:
+        """Acknowledge at once what was taken, since this process is about to leave."""
+        for peer in self.neighbours.peers.values():
+            if peer.session.ack_at is not None:
+                peer.session.repeat_ack()
+        return self.flush(now)
+
     @property
     def acks_due(self) -> bool:
         """Whether `next_deadline` is soon, since something is to be acknowledged."""
-        return any(
-            peer.session.ack_at is not None for peer in self.neighbours.peers.values()
-        )
+        return any(peer.session.awaits_ack for peer in self.neighbours.peers.values())
 
     def _lost_at(self, peer: Peer) -> float:
         limits = self.neighbours.limits
@@ -505,6 +510,7 @@ class Neighbourhood:
         assert peer is not None
         match frame:
             case Batch():
+                self.correspondence.acknowledged_by(peer, frame)
                 self.intake.arrived(peer, frame, now)
             case Ack():
                 self.correspondence.acknowledged(peer, frame)

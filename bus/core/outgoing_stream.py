@@ -38,6 +38,8 @@ class OutgoingStream(Generic[M]):
     Attributes:
         next: the number that the next message gets.
         floor: no number below it will ever be sent again (AMO-12).
+        kept: what is outstanding: the first number of each and the first after it, in
+            rising order.
 
     Invariants:
     I1. ``first <= floor <= next <= floor + window``, and ``next <= 2**64``.
@@ -45,14 +47,12 @@ class OutgoingStream(Generic[M]):
         them unless nothing is.
     """
 
-    __slots__ = ("_count", "_deadlines", "_kept", "_window", "epoch", "floor", "next")
+    __slots__ = ("_deadlines", "_window", "epoch", "floor", "kept", "next")
 
     def __init__(self, epoch: int, *, first: int = 1, window: int) -> None:
         self.epoch: Final = epoch
         self._window: Final = window
-        # The first number of each and the first after it, in rising order.
-        self._kept: deque[tuple[int, int, M]] = deque()
-        self._count: int = 0
+        self.kept: deque[tuple[int, int, M]] = deque()
         # Of those numbers that have one, in the same order.
         self._deadlines: dict[int, float] = {}
         self.next: int = first
@@ -60,7 +60,7 @@ class OutgoingStream(Generic[M]):
 
     def __len__(self) -> int:
         """How many messages are outstanding."""
-        return self._count
+        return sum([stop - first for first, stop, _ in self.kept])
 
     @property
     def room(self) -> int:
@@ -87,8 +87,7 @@ class OutgoingStream(Generic[M]):
             msg = f"cannot send: {self.next - self.floor} numbers are outstanding"
             raise ValueError(msg)
         first, self.next = self.next, self.next + count
-        self._kept.append((first, self.next, message))
-        self._count += count
+        self.kept.append((first, self.next, message))
         if deadline is not None:
             self._deadlines.update(dict.fromkeys(range(first, self.next), deadline))
         return first
@@ -97,7 +96,7 @@ class OutgoingStream(Generic[M]):
         """Return what a new link to the same receiver has to carry again, in order."""
         return [
             (number, message)
-            for first, stop, message in self._kept
+            for first, stop, message in self.kept
             for number in range(first, stop)
         ]
 
@@ -116,6 +115,13 @@ class OutgoingStream(Generic[M]):
             return self.abandon()  # all there is
         return self._keep_only((*has.missing, (has.next, _NO_NUMBER)))
 
+    def acknowledge_all(self) -> None:
+        """Forget everything, since the receiver has it; none may have a deadline."""
+        kept: deque[tuple[int, int, M]] = deque()
+        # No call from here on: an interrupt finds all of it or nothing.
+        self.kept = kept
+        self.floor = self.next
+
     def expire(self, now: float) -> list[M]:
         """Give up what is past its deadline; return it, in order.
 
@@ -133,10 +139,9 @@ class OutgoingStream(Generic[M]):
         Each of these messages is in doubt, and must not be sent to anybody again.
         """
         forgotten: list[M] = []
-        for first, stop, message in self._kept:
+        for first, stop, message in self.kept:
             forgotten += (message,) * (stop - first)
-        self._kept.clear()
-        self._count = 0
+        self.kept.clear()
         self._deadlines.clear()
         self.floor = self.next
         return forgotten
@@ -150,7 +155,7 @@ class OutgoingStream(Generic[M]):
         start, end = next(to_come)
         kept: deque[tuple[int, int, M]] = deque()
         forgotten: list[M] = []
-        for first, stop, message in self._kept:
+        for first, stop, message in self.kept:
             at = first
             while at < stop:
                 while end <= at:
@@ -162,8 +167,7 @@ class OutgoingStream(Generic[M]):
                     until = min(stop, end)
                     kept.append((at, until, message))
                 at = until
-        self._kept = kept
-        self._count -= len(forgotten)
+        self.kept = kept
         self.floor = kept[0][0] if kept else self.next
         if self._deadlines:
             numbers = {number for number, _ in self.outstanding()}

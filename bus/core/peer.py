@@ -272,6 +272,22 @@ class Peer:
             if self._answered > frames or self._answered_bytes > length:
                 self.flooded = True
 
+    def takes_answer(self, size: int, limits: Limits) -> bool:
+        """Count one more answer of some bytes, unless it might be too many."""
+        if (
+            self._answered >= limits.backlog_frames
+            or self._answered_bytes + size > limits.backlog_bytes
+        ):
+            return False
+        self._answered += 1
+        self._answered_bytes += size
+        return True
+
+    @property
+    def waiting(self) -> bool:
+        """Whether any message waits for the link."""
+        return bool(self._queued)
+
     @property
     def notifying(self) -> bool:
         """Whether any notification waits for the link, which others may wait for."""

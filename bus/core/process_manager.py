@@ -53,6 +53,8 @@ class ProcessManager:
     Attributes:
         remote: what is decided about other processes; None while there are none.
         far: the known public tasks of other processes.
+        revision: how often anything was decided; after the next decision, a look-up of
+          an earlier revision may be wrong. Counted by the driver.
 
     Invariants:
     I1. whoever is in the table is not leaving; who is in ``_unopened`` is in it.
@@ -70,6 +72,7 @@ class ProcessManager:
         "process",
         "remote",
         "resolve_timeout_s",
+        "revision",
         "subscriptions",
         "table",
         "watches",
@@ -93,6 +96,7 @@ class ProcessManager:
         self.subscriptions: Final[Interests[Any]] = Interests(machine)
         self.watches: Final[Interests[Any]] = Interests(machine)
         self.remote: Neighbourhood | None = None
+        self.revision: int = 0
         self.far: Final = FarTasks(machine, self.table, self.watches)
         self._numbers = itertools.count(incarnation + 1)
         # By name: registrations that are found no more, but not yet emptied, each with

@@ -29,6 +29,11 @@ class Receipts:
         self._taken: set[int] = set()
         self.extracted: int = 0
 
+    @property
+    def unread(self) -> bool:
+        """Whether a message came that was not taken."""
+        return bool(self._unread)
+
     def expect(self, number: int, count: int = 1) -> None:
         """Note messages that came, with this number and those that follow it.
 

@@ -272,6 +272,32 @@ class Relay:
         self.queued_bytes -= size
         peer.unqueued(first, count)
 
+    def send_at_once(self, parcel: Parcel) -> None:
+        """Note that one message is on the link which never was in the queue.
+
+        There must be room for it, and nothing in the queue.
+        """
+        outgoing = self.peer.session.outgoing
+        number, size = outgoing.next, parcel.size
+        kept = ((number, number + 1, (number, self.number, parcel)),)
+        unacked = ((number, parcel),)
+        asks: set[tuple[Entry, int]] = set()
+        if parcel.is_command:
+            asks.add((parcel.source, parcel.id))
+        own, whole = self.books, self.peer.books
+        everything = whole.whole
+        assert everything is not None
+        # No call from here on: an interrupt finds all of it or nothing.
+        outgoing.kept += kept
+        outgoing.next = number + 1
+        self.unacked += unacked
+        self.under_way += 1
+        self.unacked_bytes += size
+        self._unanswered |= asks
+        own.posted += 1
+        whole.posted += 1
+        everything.posted += 1
+
     def make_room(self, notification: Parcel) -> None:
         """Drop the oldest until one more may wait, or until none does (BUS-FLOW-3).
 
@@ -387,6 +413,32 @@ class Relay:
                     self._unanswered.discard(key)
                     self.asked[key] = message
         self.books.take(taken, commands)
+
+    def extracted_all(self) -> None:
+        """Note that the task took the only message that is under way."""
+        [(_, parcel)] = self.unacked
+        key = (parcel.source, parcel.id)
+        asked: dict[tuple[Entry, int], Incoming] = {}
+        if key in self._unanswered and parcel.message is not None:
+            asked[key] = parcel.message
+        keys, commands = set(asked), 0
+        rest: deque[tuple[int, Parcel]] = deque()
+        if parcel.is_command:
+            commands = 1
+        own, whole = self.books, self.peer.books
+        everything = whole.whole
+        assert everything is not None
+        # No call from here on: an interrupt finds all of it or nothing.
+        self.unacked = rest
+        self.under_way = self.unacked_bytes = 0
+        self._unanswered -= keys
+        self.asked |= asked
+        own.taken += 1
+        whole.taken += 1
+        everything.taken += 1
+        own.commands_taken += commands
+        whole.commands_taken += commands
+        everything.commands_taken += commands
 
     def was_asked(self, asker: Entry, number: int) -> bool:
         """Whether the task was put a question that it has not answered."""

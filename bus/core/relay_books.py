@@ -25,11 +25,10 @@ class RelayBooks:
     returned: sent elsewhere. failed: too late, too many, or nowhere to go to.
     in_doubt: nobody knows whether they were taken.
 
-    Args:
-        whole: the books of which these are a part, and in which all is noted, too.
+    whole: the books of which these are a part, and in which all is noted, too.
     """
 
-    _whole: RelayBooks | None = attrs.field(default=None, repr=False)
+    whole: RelayBooks | None = attrs.field(default=None, repr=False)
     posted: int = attrs.field(default=0, init=False)
     taken: int = attrs.field(default=0, init=False)
     commands_taken: int = attrs.field(default=0, init=False)
@@ -48,7 +47,7 @@ class RelayBooks:
         books: RelayBooks | None = self
         while books is not None:
             books.posted += count
-            books = books._whole
+            books = books.whole
 
     def take(self, count: int, commands: int) -> None:
         """Note messages that were taken; commands: how many of them are that."""
@@ -56,11 +55,11 @@ class RelayBooks:
         while books is not None:
             books.taken += count
             books.commands_taken += commands
-            books = books._whole
+            books = books.whole
 
     def end(self, how: End, count: int) -> None:
         """Note messages that are in a relay no more."""
         books: RelayBooks | None = self
         while books is not None:
             setattr(books, how, getattr(books, how) + count)
-            books = books._whole
+            books = books.whole

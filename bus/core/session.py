@@ -45,6 +45,8 @@ __all__ = ["Session", "milliseconds_left"]
 _Numbered: TypeAlias = "tuple[int, int, Parcel]"
 
 _HEARD_MAX: Final = 64  # control frames heard and not acknowledged
+# By how much later than others the last message of an exchange is acknowledged.
+_EXCHANGE: Final = 6
 
 
 class Session:
@@ -65,6 +67,7 @@ class Session:
         "_acked",
         "_acked_heard",
         "_controls",
+        "_exchanges",
         "_farewells",
         "_held",
         "_limits",
@@ -118,6 +121,8 @@ class Session:
         self._said: dict[int, int] = {}
         self._ack_at: float | None = None
         self._ack_now: bool = False
+        # Whether frames of messages have acknowledged all since `next_ack` was asked.
+        self._exchanges: bool = False
 
     # Links.
 
@@ -276,18 +281,49 @@ class Session:
         """Whether anything is to be put on the link before what comes next."""
         return bool(self._outbox)
 
-    def has_sent(self, count: int) -> None:
-        """Note that messages which are to go out have gone, past this: the last ones.
-
-        There must be nothing else to be said.
-        """
-        assert len(self._outbox) == count, (len(self._outbox), count)
-        self._outbox.clear()
-
     def _close_batch(self, frames: list[Frame], first: int, runs: list[Run]) -> None:
-        if runs:
-            floor = self.outgoing.floor
-            frames.append(Batch(self.epoch, self.incarnation, floor, first, runs))
+        if not runs:
+            return
+        task = runs[0].source
+        acknowledged, extracted, whole = self.acknowledgement_by(task)
+        frames.append(
+            Batch(
+                self.epoch,
+                self.incarnation,
+                self.outgoing.floor,
+                first,
+                runs,
+                acknowledged,
+                extracted,
+            )
+        )
+        if whole:
+            self.has_acknowledged(task, acknowledged, extracted)
+
+    def acknowledgement_by(self, task: int) -> tuple[int, int, bool]:
+        """Return what a frame acknowledges whose first message is from a task.
+
+        That is, `Batch.acknowledged`, `Batch.extracted`, and whether nothing remains
+        for an ACK frame.
+        """
+        has = self._received
+        if has.missing:
+            return 0, 0, False
+        whole = self.heard == self._acked_heard and self._taken.keys() <= {task}
+        return has.next - 1, self.extracted.get(task, 0), whole
+
+    def has_acknowledged(self, task: int, acknowledged: int, extracted: int) -> None:
+        """Note that a frame has acknowledged all there is."""
+        # No call: an interrupt finds all of it or nothing, and then an ACK frame
+        # follows that repeats what the frame has said.
+        self._acked = acknowledged + 1
+        self._taken = {}
+        self._taken_bytes = {}
+        if extracted:
+            self._said[task] = extracted
+        self._ack_at = None
+        self._ack_now = False
+        self._exchanges = True
 
     # What comes in.
 
@@ -297,14 +333,14 @@ class Session:
         if has.next - self._acked >= self._limits.stream_window // 2:
             self._ack_now = True
 
-    def expects(self, batch: Batch, *, ahead: int) -> bool:
-        """Whether a batch follows what came, and so many messages after that."""
+    def expects(self, batch: Batch) -> bool:
+        """Whether a batch follows what came, of which nothing is missing."""
         has = self._received
         return (
             self.ready
             and batch.epoch == self.their_epoch
             and batch.incarnation == self.own
-            and batch.first == has.next + ahead
+            and batch.first == has.next
             and batch.floor <= batch.first
             and not has.missing
         )
@@ -336,7 +372,7 @@ class Session:
             each.pop(relay, None)
 
     def repeat_ack(self) -> None:
-        """Acknowledge again, since something came again (AMO-24)."""
+        """Acknowledge at once; again, if something came again (AMO-24)."""
         self._ack_now = True
 
     def acknowledged(self, ack: Ack) -> None:
@@ -352,6 +388,23 @@ class Session:
     def ack_at(self) -> float | None:
         """When an acknowledgement is due, None for never."""
         return self._ack_at if self.ready else None
+
+    @property
+    def awaits_ack(self) -> bool:
+        """Whether `next_ack` is soon, whatever else there is to do."""
+        return self.ready and (self._exchanges or self._ack_at is not None)
+
+    def next_ack(self, now: float) -> float | None:
+        """Return when to look whether an acknowledgement is due, None for never.
+
+        In an exchange, where each message acknowledges the one before it, that is
+        seldom: to look as often as acknowledgements would be due was a wake-up for
+        each few messages.
+        """
+        if not self._exchanges or not self.ready:
+            return self.ack_at
+        self._exchanges = False
+        return now + _EXCHANGE * self._limits.ack_delay_s
 
     def _ack_due(self, now: float) -> bool:
         late = self._ack_at is not None and self._ack_at <= now

@@ -1,37 +1,34 @@
-"""`Shortcut`: a question and its answer that go over a link before they are booked.
+"""`Shortcut`: a question, or its answer, that a thread of tasks itself sends or takes.
 
-Whoever waits for an answer can put the question on the link itself, and take the
-answer from it, while nothing else goes on there. What the books of this process have to
-know of both, by which all is decided (streams, relays, receipts), is entered later, for
-many at once, and always before anything is decided. So the books together with what is
-not entered yet are what they would be otherwise, and nothing but time is saved.
+The thread that sends or receives does the accounting itself, at once (streams, relays,
+receipts), under the lock of all that is decided. Only the simplest case goes this way:
+nothing else waits for the link, and the message is short, not recorded, and alone.
+Every other message goes, or is read, as part of a round of the comm thread.
 
-Only the simplest case goes this way: of all that could make a difference nothing is
-under way, and a message that is not plain goes, or is read, as any other. Like all of
-this package it decides and does nothing else.
+Interrupts: where a message is entered as sent, everything is prepared first, and then
+published in lines without a call or a loop, between which CPython raises no interrupt
+(`Relay.send_at_once`). So an interrupt finds all of it or nothing; after that only the
+link may lack the frame, and the caller gives that link up. An answer that came is
+entered in steps that may be repeated, as when the next link brings it again.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from itertools import groupby, takewhile
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from bus.core.actions import Post, Reply
 from bus.core.arriving import unpacked
-from bus.core.parcel import packed
+from bus.core.incoming_stream import Acknowledgement
+from bus.core.parcel import Parcel, packed
 from bus.core.receipts import Receipt
-from bus.core.relay import Relay, RelayState
+from bus.core.relay import RelayState
 from bus.core.session import milliseconds_left
 from bus.core.wire import (
     FAILED,
     NO_DEADLINE,
     WANTS_REPLY,
-    Batch,
-    Run,
     decode_lone,
     encode_lone,
 )
@@ -39,60 +36,51 @@ from bus.errors import WireError
 from bus.message import Incoming, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections import deque
 
     from bus.core.actions import Action
-    from bus.core.correspondence import Correspondence
+    from bus.core.incoming_stream import IncomingStream
     from bus.core.neighbourhood import Neighbourhood
     from bus.core.peer import Peer
+    from bus.core.receipts import Receipts
+    from bus.core.relay import Relay
     from bus.core.routing_table import Entry
+    from bus.core.wire import Batch, Run
     from bus.payload import Payload
 
 __all__ = ["Shortcut"]
 
-_BODY_MAX: Final = 64 * 2**10  # what is longer costs more than the books do
-_ENTRIES_MAX: Final = 256  # so that to enter them keeps nobody waiting for long
-
-
-class _Answered(Struct, frozen=True, eq=False):
-    """That a task has answered what came from another process."""
-
-    question: Incoming
-    payload: Payload
-
-
-# What went, or came, and is not entered yet.
-_Entry: TypeAlias = "Incoming | _Answered | Batch"
+_BODY_MAX: Final = 64 * 2**10  # a longer one takes the interpreter for too long
 
 
 class _Leave(Struct, frozen=True, eq=False):
-    """That a task may send to another one at once, until anything is decided.
+    """That a task may send to another one at once; void after the next decision.
 
-    kind: of what it sends. messages, length: how much, all that is not entered counted;
-      longest: how long each may be.
-    epoch, incarnation, floor, first: of the stream, as it is in the books.
+    revision: of the decisions after which it was looked up. longest: how long a body
+      may be, in bytes.
     """
 
+    revision: int
     relay: Relay
     source: Entry
     kind: Kind
-    messages: int
-    length: int
     longest: int
-    epoch: int
-    incarnation: int
-    floor: int
-    first: int
 
 
 class _Ends(Struct, frozen=True, eq=False):
-    """Who sends to whom, by their numbers on the link, until anything is decided."""
+    """Sender and receiver of a message, by their numbers on the link; as `_Leave`.
 
+    stream: that of the sender's process. receipts: of what came for the receiver.
+    """
+
+    revision: int
     source: int
     to: int
     relay: Relay
     target: Entry
+    stream: IncomingStream[tuple[int, Run]]
     receipt: Receipt
+    receipts: Receipts
 
 
 class Shortcut:
@@ -102,41 +90,16 @@ class Shortcut:
 
     Attributes:
         peer, link: where it leads.
-
-    Invariants:
-    I1. what is not entered has the numbers that follow those in the books, each way.
-    I2. to enter it puts nothing on a link, and gives nobody anything to do.
-    I3. what ``_leave`` and ``_ends`` say holds: whatever may change it is decided, and
-        before that all is entered.
     """
 
-    __slots__ = (
-        "_came",
-        "_ends",
-        "_leave",
-        "_length",
-        "_remote",
-        "_sent",
-        "_unentered",
-        "link",
-        "peer",
-    )
+    __slots__ = ("_ends", "_leave", "_remote", "link", "peer")
 
     def __init__(self, remote: Neighbourhood, peer: Peer, link: int) -> None:
         self._remote: Final = remote
         self.peer: Final = peer
         self.link: Final = link
-        self._unentered: Final[deque[_Entry]] = deque()
-        # Of these: how many went, how long they were together, and how many came.
-        self._sent = self._length = self._came = 0
-        # What was sent last may be sent again; None if that is to be looked at.
         self._leave: _Leave | None = None
-        # Of what came last; likewise.
         self._ends: _Ends | None = None
-
-    def __len__(self) -> int:
-        """How much is not entered."""
-        return len(self._unentered)
 
     @property
     def stands(self) -> bool:
@@ -154,13 +117,23 @@ class Shortcut:
             return None
         flags, body = packed(question.payload)
         relay: Relay = question._to.box
-        leave = self._leave_for(relay, question._source, Kind.COMMAND, len(body))
+        source = question._source
+        leave = self._leave_for(relay, source, Kind.COMMAND, len(body))
         if leave is None:
             return None
-        left = milliseconds_left(question._deadline, now)
-        frame = self._frame(leave, flags | WANTS_REPLY, question._id, left, body)
-        self._note(question, len(body))
-        return frame
+        parcel = Parcel(
+            Kind.COMMAND,
+            source,
+            source.relay,
+            question._id,
+            flags | WANTS_REPLY,
+            self._remote.correspondence.next_turn(),
+            question._deadline,
+            (body,),
+            len(body),
+            question,
+        )
+        return self._send(leave, parcel, milliseconds_left(question._deadline, now))
 
     def answer(self, question: Incoming, payload: Payload) -> bytes | None:
         """Return the frame of an answer to what came from there; as `ask`."""
@@ -168,19 +141,22 @@ class Shortcut:
             return None
         flags, body = packed(payload)
         relay: Relay = question._source.box
-        leave = self._leave_for(relay, question._to, Kind.COMMAND_RESPONSE, len(body))
-        if leave is None:
+        source = question._to
+        leave = self._leave_for(relay, source, Kind.COMMAND_RESPONSE, len(body))
+        if leave is None or not self.peer.takes_answer(len(body), relay.limits):
             return None
-        frame = self._frame(leave, flags, question._id, NO_DEADLINE, body)
-        self._note(_Answered(question, payload), len(body))
-        return frame
-
-    def _note(self, sent: Incoming | _Answered, size: int) -> None:
-        # No call: an interrupt finds all of it or nothing.
-        entries = self._unentered
-        entries += (sent,)
-        self._sent += 1
-        self._length += size
+        parcel = Parcel(
+            Kind.COMMAND_RESPONSE,
+            source,
+            source.relay,
+            question._id,
+            flags,
+            self._remote.correspondence.next_turn(),
+            None,
+            (body,),
+            len(body),
+        )
+        return self._send(leave, parcel, NO_DEADLINE)
 
     def _leave_for(
         self, relay: Relay, source: Entry, kind: Kind, size: int
@@ -189,24 +165,26 @@ class Shortcut:
         leave = self._leave
         if (
             leave is None
+            or leave.revision != self._remote.manager.revision
             or leave.relay is not relay
             or leave.source is not source
             or leave.kind is not kind
         ):
             leave = self._leave = self._new_leave(relay, source, kind)
+        if leave is None or size > leave.longest:
+            return None
+        limits = relay.limits
         if (
-            leave is None
-            or self._sent >= leave.messages
-            or self._length + size > leave.length
-            or len(self._unentered) >= _ENTRIES_MAX
-            or size > leave.longest
+            relay.under_way >= limits.window
+            or relay.unacked_bytes + size > limits.window_bytes
+            or self.peer.session.room <= 0
         ):
             return None
         return leave
 
     def _new_leave(self, relay: Relay, source: Entry, kind: Kind) -> _Leave | None:
         """Return leave to send if that puts a message on the link, and nothing else."""
-        peer, limits = self.peer, relay.limits
+        peer = self.peer
         session = peer.session
         if not (
             self.stands
@@ -226,37 +204,38 @@ class Shortcut:
             or source not in relay.users
         ):
             return None
-        outgoing = session.outgoing
-        # As if all that is not entered were for this relay.
         return _Leave(
+            self._remote.manager.revision,
             relay,
             source,
             kind,
-            min(session.room, limits.window - relay.under_way),
-            limits.window_bytes - relay.unacked_bytes,
             min(_BODY_MAX, peer.message_bytes_max),
-            session.epoch,
-            session.incarnation,
-            outgoing.floor,
-            outgoing.next,
         )
 
-    def _frame(
-        self, leave: _Leave, flags: int, id_: int, left: int, body: bytes
-    ) -> bytes:
-        return encode_lone(
-            leave.epoch,
-            leave.incarnation,
-            leave.floor,
-            leave.first + self._sent,
-            leave.relay.number,
-            leave.source.relay,
-            leave.kind,
-            flags,
-            id_,
+    def _send(self, leave: _Leave, parcel: Parcel, left: int) -> bytes:
+        """Enter a message in the accounts as sent; return its frame."""
+        relay, session = leave.relay, self.peer.session
+        number, task = session.outgoing.next, parcel.relay
+        acknowledged, extracted, whole = session.acknowledgement_by(task)
+        frame = encode_lone(
+            session.epoch,
+            session.incarnation,
+            session.outgoing.floor,
+            number,
+            relay.number,
+            task,
+            parcel.kind,
+            parcel.flags,
+            parcel.id,
             left,
-            body,
+            parcel.bodies[0],
+            acknowledged,
+            extracted,
         )
+        relay.send_at_once(parcel)
+        if whole:
+            session.has_acknowledged(task, acknowledged, extracted)
+        return frame
 
     # What comes.
 
@@ -272,145 +251,143 @@ class Shortcut:
 
         False if it is to be read as any other; then nothing has happened.
 
-        answers_only: take no commands: whoever is struck as it does what is to be done
-          may not know whether that is done, and only to give an answer twice is
-          harmless.
+        answers_only: take no commands: after an interrupt nobody knows whether what is
+          to be done with one was done, and only to give an answer twice is harmless.
         """
-        found = self._read(data, now)
+        found = self._read(data, answers_only=answers_only)
         if found is None:
             return False
-        batch, action = found
-        if answers_only and type(action) is not Reply:
-            return False
-        # No call from here on: an interrupt finds all of it or nothing.
-        entries = self._unentered
-        entries += (batch,)
-        self._came += 1
-        todo += (action,)
+        batch, ends, payload = found
+        self._acknowledged(batch, ends.relay)
+        # An interrupt before the last line: the link is given up, and the next one
+        # brings the frame again.
+        action: Action
+        if batch.runs[0].kind is Kind.COMMAND_RESPONSE:
+            action = self._answer_in(batch, ends, payload)
+            todo.append(action)
+            self._answer_taken(batch, ends, now)
+        else:
+            todo.append(self._command_in(batch, ends, payload, now))
+        self.peer.heard_at = now
+        self.peer.session.received(Acknowledgement(batch.first + 1))
+        ends.stream.next = batch.first + 1
         return True
 
-    def _read(self, data: bytes, now: float) -> tuple[Batch, Post | Reply] | None:
-        batch, session = decode_lone(data), self.peer.session
+    def _read(
+        self, data: bytes, *, answers_only: bool
+    ) -> tuple[Batch, _Ends, Payload] | None:
+        """Return what a frame holds; None if it is to be read as any other."""
+        batch, peer = decode_lone(data), self.peer
         if (
             batch is None
             or not self.stands
-            or len(self._unentered) >= _ENTRIES_MAX
-            or not session.expects(batch, ahead=self._came)
+            or not peer.session.expects(batch)
+            or peer.unresponsive
         ):
             return None
-        run = batch.runs[0]
+        [run] = batch.runs
+        answers = run.kind is Kind.COMMAND_RESPONSE
+        if not answers and (answers_only or run.kind is not Kind.COMMAND):
+            return None
         ends = self._ends
-        if ends is None or ends.source != run.source or ends.to != run.to:
+        if (
+            ends is None
+            or ends.revision != self._remote.manager.revision
+            or ends.source != run.source
+            or ends.to != run.to
+        ):
             ends = self._ends = self._new_ends(run)
-        if ends is None or run.mid or run.flags & FAILED:
+        if (
+            ends is None
+            or run.mid
+            or run.flags & FAILED
+            or not self._acknowledges_simply(batch, ends.relay)
+            # What came for that task before the answer is not taken.
+            or (answers and ends.receipts.unread)
+        ):
             return None
         try:
-            payload = unpacked(run, run.bodies[0])
+            return batch, ends, unpacked(run, run.bodies[0])
         except WireError:
             return None
-        action: Post | Reply
-        if run.kind is Kind.COMMAND_RESPONSE:
-            address = ends.relay.entry.address
-            action = Reply(ends.target, run.id, address, payload, None, final=True)
-        elif run.kind is Kind.COMMAND:
-            left = run.milliseconds_left
-            command = Incoming(
-                Kind.COMMAND,
-                payload,
-                None,
-                ends.relay.entry,
-                ends.target,
-                None,
-                len(run.bodies[0]),
-                None if left == NO_DEADLINE else now + left / 1000,
-                ends.receipt,
-                batch.first,
-                run.id,
-                wants_reply=bool(run.flags & WANTS_REPLY),
-            )
-            action = Post(ends.target, [command])
-        else:
-            return None
-        return batch, action
 
     def _new_ends(self, run: Run) -> _Ends | None:
         """Look up who has sent something, and whom it is for."""
-        peer = self.peer
+        peer, remote = self.peer, self._remote
         relay = peer.relays.get(run.source)
-        target = self._remote.relays.task(run.to)
+        target = remote.relays.task(run.to)
         epoch = peer.session.their_epoch
         if relay is None or target is None or epoch is None or not peer.rights.whole:
             return None
-        receipt = Receipt(peer, epoch, run.to)
-        return _Ends(run.source, run.to, relay, target, receipt)
+        if relay.provisional or relay.state is RelayState.SUPERSEDED:
+            return None
+        stream = remote.intake.stream(peer, epoch)
+        if stream is None:
+            return None
+        return _Ends(
+            remote.manager.revision,
+            run.source,
+            run.to,
+            relay,
+            target,
+            stream,
+            Receipt(peer, epoch, run.to),
+            peer.receipts(target),
+        )
 
-    # The books.
+    def _acknowledges_simply(self, batch: Batch, relay: Relay) -> bool:
+        """Whether a frame acknowledges nothing, or all that is under way: one message.
 
-    def enter(self, now: float) -> None:
-        """Enter all that is not entered; it happened as it would have.
-
-        What goes each way is entered in order, and as one where it can be: most of what
-        an entry costs is the same for many. What went goes before what came after the
-        first of it: an answer that came finds its question, and one that went needs
-        nothing of what came.
+        And nothing waits for the room that this makes.
         """
-        self._leave = self._ends = None
-        if not self._unentered:
-            return
-        remote, peer, sent = self._remote, self.peer, self._sent
-        entries = list(self._unentered)
-        self._unentered.clear()
-        self._sent = self._length = self._came = 0
-        todo = remote.neighbours.todo
-        waiting = todo.copy()
-        todo.clear()  # else what is entered might join it
-        before = list(takewhile(_came, entries))
-        self._enter_came(before, now)
-        for _, some in groupby(_went(entries), key=_way_of):
-            _enter_sent(remote.correspondence, list(some))
-        self._enter_came(entries[len(before) :], now)
-        todo[:] = waiting
-        if sent:  # and so there was nothing else to be said
-            peer.session.has_sent(sent)
+        outgoing, unacked = self.peer.session.outgoing, relay.unacked
+        stop = batch.acknowledged + 1
+        if stop > outgoing.floor and stop != outgoing.next:
+            return False
+        if not unacked or unacked[0][0] > batch.extracted:
+            return True
+        return len(unacked) == relay.under_way == 1 and not self.peer.waiting
 
-    def _enter_came(self, entries: Iterable[_Entry], now: float) -> None:
-        batches = [each for each in entries if isinstance(each, Batch)]
-        if batches:
-            self._remote.keep_alive.heard(self.peer, now)
-        for batch in _joined(batches):
-            self._remote.intake.arrived(self.peer, batch, now)
+    def _acknowledged(self, batch: Batch, relay: Relay) -> None:
+        """Enter in the accounts what a frame acknowledges, simply."""
+        outgoing, unacked = self.peer.session.outgoing, relay.unacked
+        if batch.acknowledged >= outgoing.floor:
+            outgoing.acknowledge_all()
+        if unacked and unacked[0][0] <= batch.extracted:
+            relay.extracted_all()
 
+    @staticmethod
+    def _command_in(batch: Batch, ends: _Ends, payload: Payload, now: float) -> Post:
+        """Enter a command in the accounts; return what is to be done with it."""
+        [run] = batch.runs
+        left = run.milliseconds_left
+        command = Incoming(
+            Kind.COMMAND,
+            payload,
+            None,
+            ends.relay.entry,
+            ends.target,
+            None,
+            len(run.bodies[0]),
+            None if left == NO_DEADLINE else now + left / 1000,
+            ends.receipt,
+            batch.first,
+            run.id,
+            wants_reply=bool(run.flags & WANTS_REPLY),
+        )
+        ends.relay.users.add(ends.target)
+        ends.receipts.expect(batch.first)
+        return Post(ends.target, [command])
 
-def _came(entry: _Entry) -> bool:
-    return isinstance(entry, Batch)
+    @staticmethod
+    def _answer_in(batch: Batch, ends: _Ends, payload: Payload) -> Reply:
+        """Return what is to be done with an answer."""
+        source = ends.relay.entry.address
+        return Reply(ends.target, batch.runs[0].id, source, payload, None, final=True)
 
-
-def _went(entries: Iterable[_Entry]) -> Iterator[Incoming | _Answered]:
-    return (each for each in entries if not isinstance(each, Batch))
-
-
-def _way_of(sent: Incoming | _Answered) -> tuple[type, Entry, Entry]:
-    """Return what is the same of messages that may be entered as one."""
-    if isinstance(sent, _Answered):
-        return _Answered, sent.question._to, sent.question._source
-    return Incoming, sent._source, sent._to
-
-
-def _enter_sent(
-    correspondence: Correspondence, sent: Sequence[Incoming | _Answered]
-) -> None:
-    """Enter what one task has sent to another."""
-    questions = [each for each in sent if isinstance(each, Incoming)]
-    if questions:
-        correspondence.post(questions[0]._to, questions)
-    else:
-        answered = [each for each in sent if isinstance(each, _Answered)]
-        correspondence.answer_all([(one.question, one.payload) for one in answered])
-
-
-def _joined(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Join batches that follow one another in a stream; the floor is the lowest."""
-    for _, some in groupby(batches, key=lambda each: (each.epoch, each.incarnation)):
-        first, *rest = some
-        more = [run for each in rest for run in each.runs]
-        yield replace(first, runs=[*first.runs, *more]) if more else first
+    def _answer_taken(self, batch: Batch, ends: _Ends, now: float) -> None:
+        """Enter an answer in the accounts as taken; a second time changes nothing."""
+        [run] = batch.runs
+        ends.relay.answered(ends.target, run.id)
+        ends.receipts.extracted = batch.first
+        self.peer.session.took(run.to, batch.first, now, len(run.bodies[0]))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bus.core.neighbourhood import Neighbourhood
     from bus.core.peer import Peer
     from bus.core.routing_table import Entry
+    from bus.links.extractions import Extractions
     from bus.links.lines import Lines
     from bus.links.sleep import Lead
     from bus.message import Incoming
@@ -58,7 +59,7 @@ class Bypass:
           comes is to be noticed.
         wake: wakes the comm thread. soon: sees to it that it wakes within milliseconds.
         midway: whether what comes next by a link is no frame.
-        told: whether what tasks have taken need not be told now.
+        extractions: what tasks have taken.
         attend: does what the comm thread would with what others have read, and what was
           taken; under ``hold``, not in the main thread.
 
@@ -74,13 +75,12 @@ class Bypass:
         "_attend",
         "_busy",
         "_exchange",
+        "_extractions",
         "_given",
         "_lines",
         "_midway",
         "_remote",
         "_soon",
-        "_told",
-        "_touched",
         "_wake",
         "_watched",
         "_ways",
@@ -98,7 +98,7 @@ class Bypass:
         wake: Callable[[], object],
         soon: Callable[[], object],
         midway: Callable[[int], bool],
-        told: Callable[[], bool],
+        extractions: Extractions,
         attend: Callable[[], object],
     ) -> None:
         self._exchange: Final = exchange
@@ -109,12 +109,11 @@ class Bypass:
         self._wake: Final = wake
         self._soon: Final = soon
         self._midway: Final = midway
-        self._told: Final = told
+        self._extractions: Final = extractions
         self._attend: Final = attend
         self.hold: Final[_thread.LockType] = _sync.Lock()
-        # Both under the exchange's lock; those of which anything may be to enter.
+        # Under the exchange's lock.
         self._ways: dict[Peer, _Way] = {}
-        self._touched: Final[dict[Shortcut, None]] = {}
         # Frames for the comm thread, by link, in order; under ``hold``.
         self._given: Final[deque[tuple[int, bytes]]] = deque()
 
@@ -132,7 +131,7 @@ class Bypass:
         if place is None or place.pending():
             return False  # there is more here, perhaps to be answered together
         peer: Peer = question._source.box.peer
-        return self._send(peer, source, partial(_answers, question, payload))
+        return self._send(peer, source, partial(self._answers, question, payload))
 
     def _send(
         self,
@@ -145,7 +144,7 @@ class Bypass:
             return False  # a round is under way, which this may join
         try:
             with self.hold:
-                went = self._exchange.past_books(partial(self._frame, peer, frame_of))
+                went = self._exchange.send_now(partial(self._frame, peer, frame_of))
                 if went is None:
                     return False
                 way, frame = went
@@ -160,6 +159,14 @@ class Bypass:
         if place is not None and place.owned():
             place.way = way
         return True
+
+    def _answers(
+        self, question: Incoming, payload: Payload, way: _Way, now: float
+    ) -> bytes | None:
+        # The answer acknowledges that the question was taken, so no frame has to.
+        if not _sync.may_be_struck() and (taken := self._extractions.take_lone()):
+            self._remote.extracted(taken, now)
+        return way.shortcut.answer(question, payload)
 
     def _is_free(self) -> bool:
         """Whether nothing is before what would be put on a link now."""
@@ -178,7 +185,6 @@ class Bypass:
             way = self._new_way(peer)
             if way is None:
                 return None
-        self._touched[way.shortcut] = None
         frame = frame_of(way, _sync.monotonic())
         return None if frame is None else (way, frame)
 
@@ -211,19 +217,6 @@ class Bypass:
         if way is not None:
             way.wanted = True
             place.way = way
-
-    # Under the exchange's lock, by whoever is about to let something be decided.
-
-    @property
-    def unentered(self) -> bool:
-        """Whether anything is to be entered."""
-        return any(map(len, self._touched))
-
-    def enter(self) -> None:
-        """Enter in the books what went, and came, past them."""
-        for short in self._touched:
-            short.enter(_sync.monotonic())
-        self._touched.clear()
 
     # For the comm thread, under ``hold``.
 
@@ -273,7 +266,7 @@ class Bypass:
 
     def tell(self, place: ThreadManager) -> None:
         """Tell what the tasks of the calling thread have taken, before it sleeps."""
-        if not place.main and not self._told():
+        if not place.main and self._extractions.due:
             with self.hold:
                 self._attend()
 
@@ -289,7 +282,6 @@ class Bypass:
         *,
         answers_only: bool,
     ) -> bool:
-        self._touched[short] = None
         return short.came(frame, _sync.monotonic(), todo, answers_only=answers_only)
 
     def look_at(self, link: int) -> None:
@@ -398,9 +390,3 @@ def _asks(question: Incoming, way: _Way, now: float) -> bytes | None:
     if frame is not None:
         way.question = question
     return frame
-
-
-def _answers(
-    question: Incoming, payload: Payload, way: _Way, _now: float
-) -> bytes | None:
-    return way.shortcut.answer(question, payload)

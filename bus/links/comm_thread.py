@@ -37,7 +37,6 @@ from bus.links.relay_host import Posted, RelayHost, Said
 from bus.rights import UNRESTRICTED
 from bus.threads.delivery import answer_of
 from queuebroker import _sync
-from queuebroker.parking import taken_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -163,6 +162,9 @@ class CommThread:
         self._readers: Final = FrameReaders(self._lines.cause, limits.message_bytes_max)
         self.audience: Final[Entry] = self._host.audience
         self.account: Final[Account] = self._host.account
+        self._extractions: Final = Extractions(
+            max(1, config.window // 4), max(1, config.window_bytes // 4)
+        )
         self._bypass: Final = Bypass(
             exchange,
             self.remote,
@@ -172,7 +174,7 @@ class CommThread:
             wake=self._wake,
             soon=self._soon,
             midway=self._readers.midway,
-            told=self._told,
+            extractions=self._extractions,
             attend=self._attend,
         )
         self._thread: _sync.Thread | None = None
@@ -185,9 +187,6 @@ class CommThread:
         # Which other thread is in the place of this one; what went wrong there.
         self._substitute: int | None = None
         self._fault: Exception | None = None
-        self._extractions: Final = Extractions(
-            max(1, config.window // 4), max(1, config.window_bytes // 4)
-        )
         # What is to be done with links, in the order in which it was decided.
         self._outbox: Final[deque[Send | HangUp | Dial]] = deque()
         self._arrivals: Final = Arrivals(
@@ -265,6 +264,7 @@ class CommThread:
 
         def end() -> None:
             self._end_at, self._then = until, then
+            self._exchange.decide(lambda: self.remote.acknowledge(_sync.monotonic()))
 
         self._host.ask(end)
 
@@ -282,26 +282,6 @@ class CommThread:
         else:
             self._nudged = True
             self._wake()
-
-    def enter(self) -> bool:
-        """Enter in the books what went past them; under the exchange's lock.
-
-        False if there is anything, and the calling thread must not do that.
-        """
-        bypass = self._bypass
-        if bypass.unentered and not self._ended and _sync.may_be_struck():
-            return False
-        bypass.enter()
-        return True
-
-    def have_entered(self) -> None:
-        """Wait until all was entered that had gone past the books by now."""
-        done = taken_lock()
-        # What this thread is asked is done after a decision, before which it enters.
-        self._host.ask(done.release)
-        if self._ended:
-            self._do_what_is_left()
-        _sync.park(done, lambda: not done.locked(), None)
 
     def ask(self, question: Incoming) -> bool:
         """Send a question at once; False if it is to be posted as any other."""
@@ -451,10 +431,6 @@ class CommThread:
         if not self._extractions.awaited:
             self._nudged = True
             self._wake()
-
-    def _told(self) -> bool:
-        """Whether what tasks have taken need not be told now."""
-        return not self._extractions.due
 
     def _in_turn(self) -> bool:
         """Whether the calling thread is this one, or in its place."""

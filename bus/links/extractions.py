@@ -87,7 +87,14 @@ class Extractions:
             read += sum([run.at - run.told for run in self._reading.copy()])
         return read >= self._messages_max
 
-    # For the comm thread.
+    # For one thread at a time, under `Bypass.hold`.
+
+    def take_lone(self) -> list[Taken]:
+        """Take out what was taken, if that is one message and no run is being read."""
+        if len(self._taken) != 1 or self._reading or self._read_on:
+            return []
+        self._bytes = 0
+        return [self._taken.popleft()]
 
     def take(self, now: float) -> list[Taken]:
         """Take out what was taken since, and what was read of runs by now."""

@@ -46,15 +46,6 @@ class Comm(Protocol):
     def open(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         """Let a relay send; first what waited for its name."""
 
-    def enter(self) -> bool:
-        """Enter in the books what went past them; under the exchange's lock.
-
-        False if there is anything, and the calling thread must not do that.
-        """
-
-    def have_entered(self) -> None:
-        """Wait until all was entered that had gone past the books by now."""
-
     def ask(self, question: Incoming) -> bool:
         """Send a question at once; False if it is to be posted as any other."""
 

@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 class Slip(enum.Enum):
-    """What became of something that came past the books.
+    """What became of something that came outside of a round.
 
     REFUSED: it is to be read as all else. WAITS: it waits for `Exchange.act`. DONE: it
     is in the mailbox of its task.
@@ -128,10 +128,11 @@ class Exchange:
 
     def look(self, event: Callable[[], Any]) -> Any:
         """Ask the manager something that has no consequences."""
-        return self._booked(event)
+        with self._lock:
+            return event()
 
-    def past_books(self, event: Callable[[], T | None]) -> T | None:
-        """Let something happen that is entered later, unless anything is to be done."""
+    def send_now(self, event: Callable[[], T | None]) -> T | None:
+        """Let something be sent that decides nothing, unless anything is to be done."""
         if self._lock.locked():
             return None  # perhaps by this very thread, which runs a finalizer
         with self._lock:
@@ -140,7 +141,7 @@ class Exchange:
     def slip_in(
         self, event: Callable[[deque[Action]], bool], place: ThreadManager
     ) -> Slip:
-        """Let something that came join what is to be done, to be entered later.
+        """Let something that came, and decides nothing, join what is to be done.
 
         What is for a task of the calling thread, which is ``place``, is done at once if
         nothing goes before it.
@@ -175,17 +176,10 @@ class Exchange:
         self._nudge()
 
     def _booked(self, event: Callable[[], T]) -> T:
-        """Do something under the lock, with all entered that went past the books.
-
-        To enter it is much, and nothing may interrupt it: so a thread that may be
-        struck lets the comm thread do that.
-        """
-        while True:
-            with self._lock:
-                comm = self.comm
-                if comm is None or comm.enter():
-                    return event()
-            comm.have_entered()
+        """Do something under the lock by which anything may be decided."""
+        with self._lock:
+            self.manager.revision += 1
+            return event()
 
     def unheard(self, entry: Entry) -> None:
         """Count a notification without a subscriber, in a process without others."""

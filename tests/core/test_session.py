@@ -202,6 +202,68 @@ def test_half_the_bytes_of_the_window_are_acknowledged_at_once_as_well() -> None
     assert one.flush(NOW) == []
 
 
+def batch_of(one: Session) -> Batch:
+    """Return the frame of one message that a session sends to relay 9."""
+    one.send(9, [parcel(b"x")])
+    batch = one.flush(NOW)[0]
+    assert isinstance(batch, Batch)
+    return batch
+
+
+@clause("BUS-RELAY-9", "AMO-23")
+def test_a_message_acknowledges_what_came_and_what_its_task_took() -> None:
+    one = session()
+    linked(one)
+    one.received(Acknowledgement(4))
+    one.took(1, 2, NOW)
+
+    batch = batch_of(one)
+
+    assert (batch.acknowledged, batch.extracted) == (3, 2)
+    assert one.ack_at is None
+    assert one.flush(NOW + 1) == []
+    assert one.awaits_ack
+    assert one.next_ack(NOW) == NOW + 6 * LIMITS.ack_delay_s
+    assert one.next_ack(NOW) is None
+    assert not one.awaits_ack
+
+
+@clause("BUS-RELAY-9")
+@pytest.mark.parametrize(
+    "also",
+    [
+        lambda one: one.took(2, 1, NOW),
+        lambda one: one.count(),
+        lambda one: one.received(Acknowledgement(4, ((2, 3),))),
+    ],
+    ids=["another task took something", "a control frame came", "some are missing"],
+)
+def test_what_no_message_acknowledges_an_acknowledgement_does(also: Any) -> None:
+    one = session()
+    linked(one)
+    one.received(Acknowledgement(4))
+    one.took(1, 1, NOW)
+    also(one)
+
+    batch_of(one)
+
+    assert one.ack_at == NOW + LIMITS.ack_delay_s
+    ack = one.flush(NOW + LIMITS.ack_delay_s)[0]
+    assert isinstance(ack, Ack)
+    assert (1, 1) in ack.extracted
+    assert ack.acknowledgement == one._received
+    assert ack.heard == one.heard
+
+
+@clause("AMO-23")
+def test_nothing_is_acknowledged_by_a_message_while_something_is_missing() -> None:
+    one = session()
+    linked(one)
+    one.received(Acknowledgement(4, ((2, 3),)))
+
+    assert batch_of(one).acknowledged == 0
+
+
 @clause("BUS-ENT-17")
 def test_of_a_task_that_left_nothing_is_kept_but_its_farewell() -> None:
     """Which says what it took, also on the next link, and is known until heard."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CONTROL = [name for name in FRAMES if not name.startswith("MSG")]
 BATCHES = [name for name in FRAMES if name.startswith("MSG")]
-HEADER_BYTES = 33
+HEADER_BYTES = 49
 HEAD_BYTES = 33
 COUNT_AT = 23  # in a head
 
@@ -166,7 +166,7 @@ def msg(
     """Pack a batch; it counts what it is given, unless told what to say."""
     runs = len(heads) if runs is None else runs
     count = len(lengths) if count is None else count
-    header = struct.pack("!BQQIQHH", 14, 1, 2, floor, first, runs, count)
+    header = struct.pack("!BQQIQQQHH", 14, 1, 2, floor, first, 3, 4, runs, count)
     return (
         header + b"".join(heads) + struct.pack(f"!{len(lengths)}I", *lengths) + bodies
     )
@@ -188,7 +188,7 @@ REGISTRATION = {"machine": "m", "process": "p", "number": 1}
     ("data", "fact"),
     [
         (b"", "frame is empty"),
-        (msg()[:32], "MSG is cut short: 32 of 33 bytes"),
+        (msg()[:48], "MSG is cut short: 48 of 49 bytes"),
         (msg(first=0), "numbers outside 64 bits: 0 from 0"),
         (
             msg(head(count=2), first=2**64 - 1, lengths=[0, 0]),
@@ -197,8 +197,8 @@ REGISTRATION = {"machine": "m", "process": "p", "number": 1}
         (msg(first=5, floor=5), "a floor below 1: 5 below 5"),
         (msg(head(count=4097), lengths=[0] * 4097), "more than 4096 messages: 4097"),
         (msg(*[head()] * 4097, lengths=[0] * 4097), "more than 4096 messages: 4097"),
-        (msg(head(), runs=2, lengths=[0]), "MSG is cut short: 70 of 103 bytes"),
-        (msg(head(), count=2, lengths=[0]), "MSG is cut short: 70 of 74 bytes"),
+        (msg(head(), runs=2, lengths=[0]), "MSG is cut short: 86 of 119 bytes"),
+        (msg(head(), count=2, lengths=[0]), "MSG is cut short: 86 of 90 bytes"),
         (msg(head(count=2), lengths=[0]), "runs of 2 messages, announced: 1"),
         (msg(head(), head(), lengths=[0]), "runs of 2 messages, announced: 1"),
         (msg(head(), lengths=[0, 0]), "runs of 1 messages, announced: 2"),

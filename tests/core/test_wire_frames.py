@@ -197,6 +197,8 @@ OF_EACH_TYPE: dict[type, st.SearchStrategy[Any]] = {
         epoch=U64,
         incarnation=U64,
         runs=RUNS,
+        acknowledged=U64,
+        extracted=U64,
     ),
 }
 

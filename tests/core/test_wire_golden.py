@@ -51,7 +51,8 @@ def u64(number: int) -> bytes:
 @clause("BUS-WIRE-1")
 def test_a_batch_is_packed_so() -> None:
     """Written by hand from the clause, and so independent of what packs it."""
-    header = b"\x0e" + u64(17) + u64(2**63 + 5) + u32(2) + u64(2**40) + u16(2) + u16(4)
+    header = b"\x0e" + u64(17) + u64(2**63 + 5) + u32(2) + u64(2**40)
+    header += u64(0) + u64(0) + u16(2) + u16(4)
     tells = u32(0) + u32(3) + b"\x03\x00" + u64(9) + u32(2**32 - 1) + b"\x01" + u16(3)
     tells += u64(0)
     fails = u32(7) + u32(2**32 - 1) + b"\x04\x02" + u64(1) + u32(2**32 - 1)
@@ -65,7 +66,8 @@ def test_a_batch_is_packed_so() -> None:
 
 @clause("BUS-WIRE-1")
 def test_payloads_of_bytes_are_packed_as_they_stand() -> None:
-    header = b"\x0e" + u64(17) + u64(5) + u32(1) + u64(41) + u16(1) + u16(3)
+    header = b"\x0e" + u64(17) + u64(5) + u32(1) + u64(41)
+    header += u64(2**40) + u64(2**40 - 3) + u16(1) + u16(3)
     head = u32(7) + u32(3) + b"\x01\x09" + u64(2) + u32(2**32 - 2) + b"\x00" + u16(3)
     head += u64(0)
     bodies = [b"\xc1 as it stands", b"", b"\x00"]
@@ -77,7 +79,8 @@ def test_payloads_of_bytes_are_packed_as_they_stand() -> None:
 
 @clause("BUS-WIRE-1")
 def test_the_number_of_a_message_that_is_recorded_ends_the_head_of_its_run() -> None:
-    header = b"\x0e" + u64(17) + u64(5) + u32(0) + u64(41) + u16(1) + u16(1)
+    header = b"\x0e" + u64(17) + u64(5) + u32(0) + u64(41)
+    header += u64(0) + u64(0) + u16(1) + u16(1)
     head = u32(7) + u32(3) + b"\x01\x00" + u64(0) + u32(2**32 - 1) + b"\x00" + u16(1)
 
     packed = header + head + u64(2**63 + 9) + u32(1) + b"\xc0"

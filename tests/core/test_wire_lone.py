@@ -45,8 +45,9 @@ def lone_batches(draw: st.DrawFn) -> Batch:
         (draw(st.binary(max_size=100)),),
         draw(st.integers(0, 2**64 - 1)),
     )
-    life = st.integers(0, 2**64 - 1)
-    return Batch(draw(life), draw(life), first - above, first, (run,))
+    long = st.integers(0, 2**64 - 1)
+    floor = first - above
+    return Batch(draw(long), draw(long), floor, first, (run,), draw(long), draw(long))
 
 
 def _plain(batch: Batch) -> Batch:
@@ -65,7 +66,7 @@ def _plain(batch: Batch) -> Batch:
         )
         for run in batch.runs
     ]
-    return Batch(batch.epoch, batch.incarnation, batch.floor, batch.first, runs)
+    return replace(batch, runs=runs)
 
 
 @clause("BUS-WIRE-1")
@@ -86,6 +87,8 @@ def test_a_lone_message_is_packed_as_any_batch(batch: Batch) -> None:
         run.id,
         run.milliseconds_left,
         bytes(run.bodies[0]),
+        batch.acknowledged,
+        batch.extracted,
     )
 
     assert frame == encode(replace(batch, runs=[made_here]))

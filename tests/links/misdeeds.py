@@ -165,13 +165,13 @@ VIOLATIONS: Final[Mapping[str, tuple[Callable[[Hostile], None], str]]] = {
 
 def _count_of(frame: bytes, count: int) -> bytes:
     """Let a frame of messages say that it has so many."""
-    at = struct.calcsize("!BQQIQH")
+    at = struct.calcsize("!BQQIQQQH")
     return frame[:at] + count.to_bytes(2) + frame[at + 2 :]
 
 
 def _run_of(frame: bytes, count: int) -> bytes:
     """Let the first run of a frame of messages say that it has so many."""
-    at = struct.calcsize("!BQQIQHHIIBBQIB")
+    at = struct.calcsize("!BQQIQQQHHIIBBQIB")
     return frame[:at] + count.to_bytes(2) + frame[at + 2 :]
 
 

@@ -25,16 +25,11 @@ class Short:
     link = 1
     stands = True
     answers_only = False
-    entered = 0
 
     def ask(self, *_: Any) -> bytes:
         return b"question"
 
-    def __len__(self) -> int:
-        return 1
-
-    def enter(self, _: float) -> None:
-        self.entered += 1
+    answer = ask
 
     def came(self, data: bytes, _: float, todo: Any, *, answers_only: bool) -> bool:
         self.answers_only = answers_only
@@ -82,16 +77,16 @@ class Alone:
         self.place: Any = SimpleNamespace(
             inbox=Inbox(), main=False, pending=lambda: False
         )
-        # What was read in the place of the comm thread; whether there is nothing to
-        # tell it, nor anybody else.
+        # What was read in the place of the comm thread; whether there is anything to
+        # tell of what was taken.
         self.attended: list[tuple[int, bytes]] = []
-        self.told = True
+        self.extractions = SimpleNamespace(due=False)
         # What becomes of what is taken.
         self.slip = Slip.WAITS
         exchange: Any = SimpleNamespace(
             slip_in=self._slip_in,
             act=lambda most=0: self.calls.append(f"act {most}"),
-            past_books=self._past_books,
+            send_now=self._send_now,
         )
         self.lines: Any = SimpleNamespace(
             stir=lambda link: self.calls.append(f"stir {link}"),
@@ -107,7 +102,7 @@ class Alone:
             wake=lambda: self.calls.append("wake"),
             soon=lambda: self.calls.append("soon"),
             midway=lambda link: link in self.midway,
-            told=lambda: self.told,
+            extractions=cast("Any", self.extractions),
             attend=self._attend,
         )
 
@@ -115,14 +110,14 @@ class Alone:
         assert self.bypass.hold.locked()
         self.calls.append("attend")
         self.attended += self.bypass.take()
-        self.told = True
+        self.extractions.due = False
 
     def _slip_in(self, event: Callable[[Any], bool], place: Any) -> Slip:
         assert place is self.place
         return self.slip if event(self.todo) else Slip.REFUSED
 
-    def _past_books(self, event: Callable[[], Any]) -> Any:
-        self.calls.append("books")
+    def _send_now(self, event: Callable[[], Any]) -> Any:
+        self.calls.append("locked")
         return event()
 
     def _busy(self) -> bool:
@@ -199,7 +194,7 @@ def test_who_cannot_be_struck_sees_to_all_that_it_has_read() -> None:
 def test_what_was_taken_is_told_before_who_took_it_sleeps(*, struck: bool) -> None:
     """By itself, unless it may be struck: its sender may wait for that."""
     alone = Alone()
-    alone.place.main, alone.told = struck, False
+    alone.place.main, alone.extractions.due = struck, True
 
     alone.wait()
     alone.wait()
@@ -236,7 +231,8 @@ def test_who_got_something_as_it_told_what_was_taken_does_not_sleep(
 ) -> None:
     """In a mailbox of its own: nobody would wake it for that."""
     alone, lead = Alone(), LeadOfOne()
-    alone.told, alone.place.pending = False, lambda: something and alone.told
+    due = alone.extractions
+    due.due, alone.place.pending = True, lambda: something and not due.due
     way = _Way(alone.bypass, cast("Any", alone.short), cast("Any", lead))
 
     way.wait(alone.place, None)
@@ -276,7 +272,7 @@ def test_whether_anything_goes_first_is_looked_at_while_nothing_is_done() -> Non
 
     assert alone.ask()
 
-    assert alone.calls[:2] == ["books", "busy?"]
+    assert alone.calls[:2] == ["locked", "busy?"]
 
 
 @clause("BUS-CHAN-6")
@@ -392,13 +388,27 @@ def test_who_waits_at_a_link_in_vain_does_so_some_times() -> None:
     assert waits == [True] * 7 + [False]
 
 
-@clause("BUS-MSG-15")
-def test_what_was_touched_is_entered_though_nothing_went_yet() -> None:
-    """It has looked at the books, and what it saw may be about to change."""
+@clause("QB-ERR-9", "BUS-RELAY-9")
+@pytest.mark.parametrize("struck", [False, True])
+def test_an_answer_tells_that_its_question_was_taken(
+    monkeypatch: pytest.MonkeyPatch, *, struck: bool
+) -> None:
+    """Unless its thread may be struck: what was taken is noted in several steps."""
     alone = Alone()
-    alone.ask()
+    taken, told = [object()], list[object]()
+    alone.extractions.take_lone = lambda: taken
+    remote: Any = SimpleNamespace(extracted=lambda each, _now: told.extend(each))
+    monkeypatch.setattr(alone.bypass, "_remote", remote)
+    monkeypatch.setattr(_sync, "may_be_struck", lambda: struck)
+    place = SimpleNamespace(pending=lambda: False, owned=lambda: False)
+    peer: Any = _Peer()
+    question: Any = SimpleNamespace(
+        _to=SimpleNamespace(place=place),
+        _source=SimpleNamespace(box=SimpleNamespace(peer=peer)),
+    )
+    lead: Any = LeadOfOne()
+    alone.bypass._ways[peer] = _Way(alone.bypass, cast("Any", alone.short), lead)
 
-    alone.bypass.enter()
-    alone.bypass.enter()
+    assert alone.bypass.answer(question, b"payload")
 
-    assert alone.short.entered == 1
+    assert told == ([] if struck else taken)

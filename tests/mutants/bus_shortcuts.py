@@ -35,36 +35,6 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "Y4",
-        "what came past the books does not count when the next one comes",
-        ("AMO-7",),
-        (Edit(_SHORTCUT, "        self._came += 1\n", ""),),
-    ),
-    Mutant(
-        "Y5",
-        "what came past the books is not entered",
-        ("AMO-7",),
-        (
-            Edit(
-                _SHORTCUT,
-                "            self._remote.intake.arrived(self.peer, batch, now)\n",
-                "            pass\n",
-            ),
-        ),
-    ),
-    Mutant(
-        "Y6",
-        "what went past the books is put on the link once more when it is entered",
-        ("BUS-CHAN-7",),
-        (
-            Edit(
-                "bus/core/session.py",
-                "        assert len(self._outbox) == count, (len(self._outbox), count)\n        self._outbox.clear()\n",
-                "",
-            ),
-        ),
-    ),
-    Mutant(
         "Y7",
         "what a guest sends is not looked at if it comes past the books",
         ("BUS-SEC-1",),
@@ -167,42 +137,6 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "Y17",
-        "something is decided before what went past the books was entered",
-        ("BUS-MSG-15", "AMO-7"),
-        (
-            Edit(
-                "bus/threads/exchange.py",
-                "                if comm is None or comm.enter():\n                    return event()\n",
-                "                done = event()\n                if comm is None or comm.enter():\n                    return done\n",
-            ),
-        ),
-    ),
-    Mutant(
-        "Y18",
-        "a thread that may be struck enters what went past the books",
-        ("QB-ERR-9",),
-        (
-            Edit(
-                "bus/links/comm_thread.py",
-                "        if bypass.unentered and not self._ended and _sync.may_be_struck():\n            return False\n",
-                "",
-            ),
-        ),
-    ),
-    Mutant(
-        "Y19",
-        "a thread that may be struck takes commands of others",
-        ("QB-ERR-9",),
-        (
-            Edit(
-                _SHORTCUT,
-                "        if answers_only and type(action) is not Reply:\n            return False\n",
-                "",
-            ),
-        ),
-    ),
-    Mutant(
         "Y20",
         "what was done in a thread while it waited at a link is not looked at",
         ("BUS-CHAN-7",),
@@ -257,30 +191,6 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "Y25",
-        "that a question may go past the books is remembered though all is decided anew",
-        ("BUS-MSG-15", "BUS-ROUTE-3"),
-        (
-            Edit(
-                _SHORTCUT,
-                "        self._leave = self._ends = None\n        if not",
-                "        self._ends = None\n        if not",
-            ),
-        ),
-    ),
-    Mutant(
-        "Y26",
-        "what was looked at past the books is forgotten only if anything went",
-        ("BUS-MSG-15",),
-        (
-            Edit(
-                _BYPASS,
-                "            short.enter(_sync.monotonic())\n",
-                "            if len(short) > 1:\n                short.enter(_sync.monotonic())\n",
-            ),
-        ),
-    ),
-    Mutant(
         "Y27",
         "what comes past the books overtakes what was posted before",
         ("BUS-MSG-15",),
@@ -325,18 +235,6 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
                 "bus/core/correspondence.py",
                 "for each, payload in answers],\n",
                 "for each, payload in answers[:1]],\n",
-            ),
-        ),
-    ),
-    Mutant(
-        "Y31",
-        "of many batches that are entered as one the first is entered",
-        ("AMO-7",),
-        (
-            Edit(
-                _SHORTCUT,
-                "replace(first, runs=[*first.runs, *more]) if more else first",
-                "first",
             ),
         ),
     ),
@@ -601,6 +499,294 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
                 "sockets/memory.py",
                 "    bytes(KEPT_BYTES)\n",
                 "    bytes()\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y4",
+        "what came by a shortcut does not count when the next one comes",
+        ("AMO-7",),
+        (
+            Edit(
+                "bus/core/shortcut.py",
+                "        ends.stream.next = batch.first + 1\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y5",
+        "that a message came by a shortcut is never acknowledged",
+        ("AMO-7",),
+        (
+            Edit(
+                "bus/core/shortcut.py",
+                "        self.peer.session.received(Acknowledgement(batch.first + 1))\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y6",
+        "a message says that all was taken that has come",
+        ("BUS-RELAY-9",),
+        (
+            Edit(
+                "bus/core/session.py",
+                "self.extracted.get(task, 0), whole",
+                "has.next - 1, whole",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y17",
+        "a decision leaves valid what was looked up before it",
+        ("BUS-MSG-15",),
+        (
+            Edit(
+                "bus/threads/exchange.py",
+                "            self.manager.revision += 1\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y18",
+        "a thread that may be struck enters what its task has taken",
+        ("QB-ERR-9",),
+        (
+            Edit(
+                "bus/links/bypass.py",
+                "not _sync.may_be_struck() and (taken := self._extractions.take_lone())",
+                "taken := self._extractions.take_lone()",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y19",
+        "a thread that may be struck takes commands of others",
+        ("QB-ERR-9",),
+        (Edit("bus/core/shortcut.py", "answers_only or run.kind", "run.kind"),),
+    ),
+    Mutant(
+        "Y25",
+        "that a question may go at once is remembered though all is decided anew",
+        ("BUS-MSG-15",),
+        (
+            Edit(
+                "bus/core/shortcut.py",
+                "            or leave.revision != self._remote.manager.revision\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y26",
+        "whom a message is for is remembered though all is decided anew",
+        ("BUS-DEREG-4",),
+        (
+            Edit(
+                "bus/core/shortcut.py",
+                "            or ends.revision != self._remote.manager.revision\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y31",
+        "an answer acknowledges all that is under way",
+        ("BUS-RELAY-9",),
+        (
+            Edit(
+                "bus/core/shortcut.py",
+                "return len(unacked) == relay.under_way == 1 and not self.peer.waiting",
+                "return not self.peer.waiting",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y54",
+        "an answer that makes room lets nobody go on",
+        ("BUS-RELAY-11",),
+        (Edit("bus/core/shortcut.py", " and not self.peer.waiting", ""),),
+    ),
+    Mutant(
+        "Y55",
+        "a part of what was sent is acknowledged as all of it",
+        ("AMO-23",),
+        (
+            Edit(
+                "bus/core/shortcut.py",
+                "        if stop > outgoing.floor and stop != outgoing.next:\n            return False\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y56",
+        "a question that goes at once is not under way",
+        ("BUS-RELAY-9",),
+        (
+            Edit(
+                "bus/core/relay.py",
+                "        self.under_way += 1\n        self.unacked_bytes += size\n        self._unanswered",
+                "        self.unacked_bytes += size\n        self._unanswered",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y57",
+        "a question that goes at once awaits no answer",
+        ("BUS-RELAY-9",),
+        (Edit("bus/core/relay.py", "        self._unanswered |= asks\n", ""),),
+    ),
+    Mutant(
+        "Y58",
+        "a question that goes at once is not posted to its process",
+        ("BUS-FLOW-7",),
+        (Edit("bus/core/relay.py", "        whole.posted += 1\n", ""),),
+    ),
+    Mutant(
+        "Y59",
+        "a question that goes at once is posted nowhere",
+        ("BUS-FLOW-7",),
+        (Edit("bus/core/relay.py", "        own.posted += 1\n", ""),),
+    ),
+    Mutant(
+        "Y60",
+        "a question that goes at once is in two parts for an interrupt",
+        ("QB-ERR-9",),
+        (
+            Edit(
+                "bus/core/relay.py",
+                "        self.unacked += unacked\n",
+                "        self.unacked.extend(unacked)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y61",
+        "a question that was taken is not asked",
+        ("BUS-RELAY-9",),
+        (
+            Edit(
+                "bus/core/relay.py",
+                "        self.asked |= asked\n        own.taken",
+                "        own.taken",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y62",
+        "what an answer acknowledges is in two parts for an interrupt",
+        ("QB-ERR-9",),
+        (
+            Edit(
+                "bus/core/relay.py",
+                "        self.unacked = rest\n",
+                "        self.unacked.clear()\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y63",
+        "commands that an answer acknowledges are not counted as such",
+        ("BUS-RELAY-9",),
+        (Edit("bus/core/relay.py", "        own.commands_taken += commands\n", ""),),
+    ),
+    Mutant(
+        "Y64",
+        "what a message acknowledges is acknowledged once more",
+        ("BUS-RELAY-9",),
+        (
+            Edit(
+                "bus/core/session.py",
+                "        self._ack_at = None\n        self._ack_now = False\n        self._exchanges = True",
+                "        self._exchanges = True",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y65",
+        "in an exchange the comm thread looks for each acknowledgement",
+        ("BUS-RELAY-9",),
+        (Edit("bus/core/session.py", "        self._exchanges = True\n", ""),),
+    ),
+    Mutant(
+        "Y66",
+        "after an exchange the last message is never acknowledged",
+        ("BUS-RELAY-9",),
+        (
+            Edit(
+                "bus/core/session.py",
+                "        self._exchanges = False\n        return now",
+                "        return now",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y67",
+        "an answer is entered as received before it is given",
+        ("QB-ERR-9",),
+        (
+            Edit(
+                "bus/core/shortcut.py",
+                "        self._acknowledged(batch, ends.relay)\n        # An",
+                "        self._acknowledged(batch, ends.relay)\n        ends.stream.next = batch.first + 1\n        # An",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y68",
+        "a message acknowledges what is missing",
+        ("AMO-23",),
+        (
+            Edit(
+                "bus/core/session.py",
+                "        if has.missing:\n            return 0, 0, False\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y69",
+        "a message counts as if it acknowledged control frames",
+        ("BUS-RELAY-9",),
+        (
+            Edit(
+                "bus/core/session.py",
+                "self.heard == self._acked_heard and self._taken",
+                "self._taken",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y70",
+        "a message counts as if it acknowledged for all tasks",
+        ("BUS-RELAY-9",),
+        (Edit("bus/core/session.py", " and self._taken.keys() <= {task}", ""),),
+    ),
+    Mutant(
+        "Y71",
+        "what a frame of messages acknowledges is not read in a round",
+        ("BUS-RELAY-9",),
+        (
+            Edit(
+                "bus/core/neighbourhood.py",
+                "                self.correspondence.acknowledged_by(peer, frame)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y72",
+        "a process that leaves acknowledges as late as any other",
+        ("BUS-DEREG-12",),
+        (
+            Edit(
+                "bus/links/comm_thread.py",
+                "            self._exchange.decide(lambda: self.remote.acknowledge(_sync.monotonic()))\n",
+                "",
             ),
         ),
     ),

@@ -147,13 +147,8 @@ class SimProcess:
         self.do(act())
         self.settle()
 
-    def _enter(self) -> None:
-        for short in self.shortcuts.values():
-            if short:
-                short.enter(self.world.now)
-
     def _pass_on(self) -> None:
-        self._enter()
+        self.manager.revision += 1
         posted, self._posted = self._posted, []
         for about, some in groupby(posted, _alike):
             messages = list(some)
@@ -422,7 +417,7 @@ class SimProcess:
     def _send(self, message: Incoming, to: str) -> None:
         entry = self.manager.table.find(to)
         if entry is None:
-            self._enter()
+            self.manager.revision += 1
             self._sought([message])
             entry = self.manager.park(to, message, self.world.now)
         if entry is None:

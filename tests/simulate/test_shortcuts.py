@@ -1,4 +1,4 @@
-"""`Shortcut`: what goes past the books is, once entered, what it would have been."""
+"""`Shortcut`: the accounts are at once what a round would have made of them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
+import bus
 from bus.core.actions import Action, Post, Reply
+from bus.core.incoming_stream import Acknowledgement
 from bus.core.relay import Relay, RelayState
 from bus.core.shortcut import Shortcut
 from bus.core.wire import (
@@ -21,10 +24,12 @@ from bus.core.wire import (
     encode,
     encode_lone,
 )
+from bus.errors import WireError
 from bus.message import Incoming, Kind
 from bus.rights import Rights
 from specs.clauses import clause
 from tests.simulate.stage import Stage
+from tests.strikes import everywhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     from bus.core.peer import Peer
     from tests.simulate.books import Letter
     from tests.simulate.process import SimProcess
+    from tests.strikes import Blow
 
 
 class Dialogue:
@@ -51,6 +57,10 @@ class Dialogue:
     def ask(self) -> Letter:
         (letter,) = self.stage.send(self.asker, "answerer", asks=True)
         return letter
+
+    def decide(self) -> None:
+        """Let be noticed what a test has changed; it is looked up again then."""
+        self.near.manager.revision += 1
 
     def answer_kept(self) -> None:
         """Let be answered what the task has left for later."""
@@ -113,8 +123,8 @@ def _books(process: SimProcess, other: SimProcess) -> dict[str, Any]:
 
 
 @clause("BUS-CHAN-7")
-def test_books_are_in_the_end_as_if_all_had_gone_by_them() -> None:
-    """Two worlds that say the same, one past the books wherever that may be."""
+def test_the_accounts_are_in_the_end_those_of_rounds() -> None:
+    """Two worlds that send the same, one of them by shortcuts wherever these may be."""
     ends = []
     for shortcuts in (0.0, 1.0):
         talk = Dialogue(shortcuts=shortcuts)
@@ -225,15 +235,16 @@ def _on_hold(talk: Dialogue) -> None:
         _superseded,
     ],
 )
-def test_nothing_goes_past_the_books_that_could_overtake(
+def test_nothing_goes_by_a_shortcut_that_could_overtake(
     so: Callable[[Dialogue], None],
 ) -> None:
     talk = Dialogue()
     question = talk.question()
     so(talk)
+    before = _books(talk.near, talk.far)
 
     assert talk.short.ask(question, talk.stage.world.now) is None
-    assert len(talk.short) == 0
+    assert _books(talk.near, talk.far) == before
 
 
 @clause("BUS-MSG-15")
@@ -244,8 +255,8 @@ def test_what_was_decided_since_the_last_question_is_noticed(
     """What was looked at is remembered until anything is decided."""
     talk = Dialogue()
     assert talk.short.ask(talk.question(), talk.stage.world.now) is not None
-    talk.short.enter(talk.stage.world.now)
     so(talk)
+    talk.decide()
 
     assert talk.short.ask(talk.question(), talk.stage.world.now) is None
 
@@ -255,8 +266,8 @@ def test_that_it_was_looked_at_is_forgotten_though_nothing_went() -> None:
     talk = Dialogue()
     too_long = talk.question(payload=bytes(2**16 + 1))
     assert talk.short.ask(too_long, talk.stage.world.now) is None
-    talk.short.enter(talk.stage.world.now)
     _superseded(talk)
+    talk.decide()
 
     assert talk.short.ask(talk.question(), talk.stage.world.now) is None
 
@@ -272,12 +283,13 @@ def test_each_task_has_leave_of_its_own() -> None:
     assert talk.short.ask(question, talk.stage.world.now) is None
 
 
-def test_what_may_go_past_the_books_does() -> None:
+def test_what_may_go_by_a_shortcut_does() -> None:
     """So what others refuse here would not be refused otherwise."""
     talk = Dialogue()
+    before = _books(talk.near, talk.far)
 
     assert talk.short.ask(talk.question(), talk.stage.world.now) is not None
-    assert len(talk.short) == 1
+    assert _books(talk.near, talk.far)["next"] == before["next"] + 1
 
 
 @pytest.mark.parametrize(
@@ -288,13 +300,14 @@ def test_what_may_go_past_the_books_does() -> None:
         {"payload": bytes(2**16 + 1)},
     ],
 )
-def test_only_a_short_question_that_is_not_recorded_goes_past_the_books(
+def test_only_a_short_question_that_is_not_recorded_goes_by_a_shortcut(
     changes: dict[str, Any],
 ) -> None:
     talk = Dialogue()
+    before = _books(talk.near, talk.far)
 
     assert talk.short.ask(talk.question(**changes), talk.stage.world.now) is None
-    assert len(talk.short) == 0
+    assert _books(talk.near, talk.far) == before
 
 
 @clause("BUS-MSG-15")
@@ -308,13 +321,29 @@ def test_a_task_that_is_not_known_there_is_told_of_first() -> None:
     assert talk.short.ask(question, talk.stage.world.now) is None
 
 
-def test_so_many_are_not_entered_that_it_takes_no_time() -> None:
-    talk = Dialogue(window=10_000, stream_window=10_000)
+@clause("BUS-RELAY-11")
+@pytest.mark.parametrize("window", [3, 8])
+def test_no_more_go_by_a_shortcut_than_the_window_holds(window: int) -> None:
+    talk = Dialogue(window=window)
+    talk.answer_kept()
+    talk.stage.soon()
     went = 0
     while talk.short.ask(talk.question(), talk.stage.world.now) is not None:
         went += 1
 
-    assert went == len(talk.short) == 256
+    assert went == window
+
+
+@clause("BUS-RELAY-11", "AMO-13")
+def test_no_more_go_by_a_shortcut_than_the_stream_takes() -> None:
+    talk = Dialogue(window=10_000, stream_window=7)
+    talk.answer_kept()
+    talk.stage.soon()
+    went = 0
+    while talk.short.ask(talk.question(), talk.stage.world.now) is not None:
+        went += 1
+
+    assert went == 7
 
 
 # What comes.
@@ -363,7 +392,7 @@ class Arrival(Dialogue):
 
 
 @clause("AMO-7")
-def test_what_comes_past_the_books_is_what_they_would_have_said() -> None:
+def test_what_comes_by_a_shortcut_is_what_a_round_would_have_read() -> None:
     talk, other = Arrival(), Arrival()
 
     short = talk.come(talk.frame())
@@ -390,7 +419,6 @@ def test_what_came_is_not_taken_again() -> None:
     assert talk.come(frame) is not None
 
     assert talk.come(frame) is None
-    talk.short.enter(talk.stage.world.now)
     assert talk.come(frame) is None
     assert (
         talk.far.remote.receive(talk.short.link, _decoded(frame), talk.stage.world.now)
@@ -398,33 +426,17 @@ def test_what_came_is_not_taken_again() -> None:
     )
 
 
-def test_what_follows_it_is_taken_before_it_is_entered() -> None:
+def test_what_follows_it_is_taken() -> None:
     talk = Arrival()
 
     assert talk.come(talk.frame()) is not None
     assert talk.come(talk.frame(ahead=1)) is not None
-    talk.short.enter(talk.stage.world.now)
 
     came = talk.peer.session._received.next
     assert (
         came
         == talk.near.remote.neighbours.peers[talk.far.key].session.outgoing.next + 2
     )
-
-
-@clause("BUS-CHAN-7")
-def test_what_is_to_be_done_is_not_done_again_by_what_is_entered() -> None:
-    """Commands of a frame join what is to be done for the same task."""
-    talk = Arrival()
-    assert talk.come(talk.frame()) is not None
-    todo, post = talk.far.remote.neighbours.todo, Post(talk.answerer.entry, [])
-    todo.append(post)
-
-    talk.short.enter(talk.stage.world.now)
-
-    assert todo == [post]
-    assert post.messages == []
-    todo.clear()
 
 
 @clause("BUS-FLOW-5")
@@ -454,16 +466,12 @@ def test_an_answer_that_was_there_before_a_question_is_not_of_it() -> None:
     question = talk.question()
     assert talk.short.ask(question, talk.stage.world.now) is not None
 
-    talk.short.enter(talk.stage.world.now)
-
     assert session._received.next == their.outgoing.next + 1
     assert relay._unanswered == {(talk.asker.entry, question._id)}
 
 
 @clause("AMO-7", "BUS-CHAN-7")
-@pytest.mark.parametrize("at_once", [True, False])
-def test_many_that_are_entered_as_one_are_each_in_the_books(*, at_once: bool) -> None:
-    """As they are if each is entered by itself."""
+def test_each_message_is_in_the_accounts_at_once() -> None:
     talk = Arrival()
     before = _books(talk.far, talk.near)
     for ahead in range(3):
@@ -472,18 +480,176 @@ def test_many_that_are_entered_as_one_are_each_in_the_books(*, at_once: bool) ->
         (question,) = action.messages
         assert isinstance(question, Incoming)
         assert talk.short.answer(question, ahead) is not None
-        if not at_once:
-            talk.short.enter(talk.stage.world.now)
-    talk.short.enter(talk.stage.world.now)
+        books = _books(talk.far, talk.near)
+        number = question._source.box.number
+        count = ahead + 1
+        assert books["next"] == before["next"] + count
+        assert books["came"].next == before["came"].next + count
+        assert books["relays"][number][0] == before["relays"][number][0] + count
+        assert books["relays"][number][4] == before["relays"][number][4] + count
+        assert books["outbox"] == books["todo"] == []
 
-    assert isinstance(question, Incoming)
-    books = _books(talk.far, talk.near)
-    number = question._source.box.number
-    assert books["next"] == before["next"] + 3
-    assert books["came"].next == before["came"].next + 3
-    assert books["relays"][number][0] == before["relays"][number][0] + 3  # posted
-    assert books["relays"][number][4] == before["relays"][number][4] + 3  # under way
-    assert books["outbox"] == books["todo"] == []
+
+class RoundTrips(Dialogue):
+    """Both ends of shortcuts, in whose frames acknowledgements travel."""
+
+    def __init__(self, **world: Any) -> None:
+        super().__init__(**world)
+        self.answer_kept()
+        self.stage.soon()
+        self.back = _shortcut(self.far, self.near)
+        self.asking = self.near.remote.neighbours.peers[self.far.key].session
+        self.answering = self.far.remote.neighbours.peers[self.near.key].session
+        self.relay: Relay = self.question()._to.box
+
+    def ask_now(self) -> tuple[Incoming, bytes]:
+        question = self.question()
+        frame = self.short.ask(question, self.stage.world.now)
+        assert frame is not None
+        return question, frame
+
+    def take(self, frame: bytes) -> Incoming:
+        """Let the answerer get a question, and take it."""
+        todo, now = deque[Action](), self.stage.world.now
+        assert self.back.came(frame, now, todo)
+        (action,) = todo
+        assert isinstance(action, Post)
+        (message,) = action.messages
+        assert isinstance(message, Incoming)
+        taken = (message._receipt, message._number, 1, message._size)
+        self.far.remote.extracted([taken], now)
+        return message
+
+    def answer_now(self, question: Incoming) -> bytes:
+        frame = self.back.answer(question, 7)
+        assert frame is not None
+        return frame
+
+    def by_a_round(self, frame: bytes) -> list[Action]:
+        """Let the asker read a frame as any other; return what is to be done."""
+        now = self.stage.world.now
+        return self.near.remote.receive(self.short.link, _decoded(frame), now)
+
+    def comes_back(self, frame: bytes) -> bool:
+        """Whether the asker takes a frame by the shortcut."""
+        return self.short.came(frame, self.stage.world.now, deque())
+
+
+@clause("BUS-RELAY-9", "AMO-23", "BUS-FLOW-7")
+def test_each_message_acknowledges_the_one_before_it() -> None:
+    talk = RoundTrips()
+    relay, books = talk.relay, talk.relay.books
+    posted = books.posted
+    for number in range(1, 4):
+        _, frame = talk.ask_now()
+        assert (relay.under_way, books.posted - posted) == (1, number)
+        answer = talk.answer_now(talk.take(frame))
+        assert talk.answering.ack_at is None
+
+        assert talk.comes_back(answer)
+
+        assert (relay.under_way, relay.unacked_bytes, len(relay.unacked)) == (0, 0, 0)
+        assert (books.posted, books.taken) == (posted + number,) * 2
+        assert books.commands_taken == books.taken
+        assert not relay.asked
+        assert not relay._unanswered
+        assert len(talk.asking.outgoing) == 0
+        assert talk.asking.outgoing.floor == talk.asking.outgoing.next
+        assert talk.asking.ack_at is not None  # of the answer
+    talk.ask_now()
+    assert talk.asking.ack_at is None
+    talk.stage.soon()
+    for process in (talk.near, talk.far):
+        for peer in process.remote.neighbours.peers.values():
+            assert peer.books.posted == peer.books.ended + sum(
+                [each.present for each in peer.all_relays()]
+            )
+
+
+@clause("BUS-RELAY-9")
+def test_that_a_question_came_says_not_that_it_was_taken() -> None:
+    """An answer to an earlier one is on its way before it is."""
+    talk = RoundTrips()
+    _, first = talk.ask_now()
+    answered = talk.take(first)
+    _, second = talk.ask_now()
+    todo = deque[Action]()
+    assert talk.back.came(second, talk.stage.world.now, todo)
+
+    # Two are under way, so it is read by a round.
+    answer = talk.answer_now(answered)
+    assert not talk.comes_back(answer)
+    talk.by_a_round(answer)
+
+    assert talk.relay.under_way == 1
+    assert len(talk.asking.outgoing) == 0
+    assert talk.relay.books.posted == talk.relay.books.taken + 1
+
+
+@clause("BUS-RELAY-9")
+def test_a_question_that_is_taken_and_not_answered_is_asked() -> None:
+    talk = RoundTrips()
+    question, frame = talk.ask_now()
+    message = talk.take(frame)
+    # What the answerer sends otherwise acknowledges it as well.
+    other = talk.back.answer(message, 1)
+    assert other is not None
+    late = decode(other)
+    assert isinstance(late, Batch)
+    [run] = late.runs
+    unrelated = encode(replace(late, runs=[replace(run, id=question._id + 1)]))
+
+    assert talk.comes_back(unrelated)
+
+    assert list(talk.relay.asked) == [(talk.asker.entry, question._id)]
+    assert talk.relay.was_asked(talk.asker.entry, question._id)
+
+
+@clause("AMO-23", "BUS-WIRE-4")
+def test_what_was_never_sent_is_not_acknowledged() -> None:
+    talk = RoundTrips()
+    _, frame = talk.ask_now()
+    answer = decode(talk.answer_now(talk.take(frame)))
+    assert isinstance(answer, Batch)
+    wrong = encode(replace(answer, acknowledged=answer.acknowledged + 1))
+    floor = talk.asking.outgoing.floor
+
+    assert not talk.comes_back(wrong)
+    assert talk.asking.outgoing.floor == floor
+    with pytest.raises(WireError, match="acknowledged up to"):
+        talk.asking.outgoing.acknowledge(Acknowledgement(answer.acknowledged + 2))
+
+
+@clause("BUS-RELAY-11")
+def test_what_waits_for_room_goes_on_when_an_answer_makes_room() -> None:
+    """A round puts it on the link."""
+    talk = RoundTrips(window=1)
+    _, frame = talk.ask_now()
+    answer = talk.answer_now(talk.take(frame))
+    talk.near.remote.post(talk.question()._to, [talk.question()])
+    assert talk.relay.queue
+
+    assert not talk.comes_back(answer)
+    talk.by_a_round(answer)
+
+    assert not talk.relay.queue
+    assert talk.relay.under_way == 1
+
+
+@clause("BUS-RELAY-9")
+def test_an_exchange_acknowledges_its_last_message_later_than_others() -> None:
+    talk = RoundTrips()
+    limits = talk.stage.world.limits
+    now = talk.stage.world.now
+    _, frame = talk.ask_now()
+    assert talk.comes_back(talk.answer_now(talk.take(frame)))
+    talk.ask_now()
+
+    assert talk.asking.awaits_ack
+    later = talk.asking.next_ack(now)
+    assert later is not None
+    assert now + limits.ack_delay_s < later <= now + 0.1
+    assert talk.asking.next_ack(now) is None  # nothing was exchanged since
 
 
 @pytest.mark.parametrize(
@@ -504,17 +670,83 @@ def test_many_that_are_entered_as_one_are_each_in_the_books(*, at_once: bool) ->
 )
 def test_what_is_not_plain_is_left_to_the_books(changes: dict[str, Any]) -> None:
     talk = Arrival()
+    before = _books(talk.far, talk.near)
 
     assert talk.come(talk.frame(**changes)) is None
-    assert len(talk.short) == 0
+    assert _books(talk.far, talk.near) == before
+
+
+@clause("BUS-DEREG-4", "BUS-CHAN-7")
+def test_what_comes_for_a_task_that_has_left_is_left_to_a_round() -> None:
+    """Who it is for was looked up before that."""
+    talk = Arrival()
+    assert talk.come(talk.frame()) is not None
+    talk.far.deregister(talk.answerer)
+
+    assert talk.come(talk.frame(ahead=1)) is None
+
+
+@clause("QB-ERR-9", "BUS-FLOW-7")
+def test_an_interrupt_enters_a_question_as_sent_as_a_whole_or_not_at_all() -> None:
+    went = list[int]()
+
+    def case(struck: Blow) -> None:
+        talk = RoundTrips()
+        relay, peer = talk.relay, talk.short.peer
+        question, now = talk.question(), talk.stage.world.now
+        before = relay.books.posted, peer.books.posted, talk.asking.outgoing.next
+        struck(lambda: talk.short.ask(question, now))
+        after = relay.books.posted, peer.books.posted, talk.asking.outgoing.next
+
+        count = relay.under_way
+        assert [new - old for old, new in zip(before, after, strict=True)] == [
+            count
+        ] * 3
+        assert len(relay.unacked) == len(talk.asking.outgoing) == count
+        assert relay._unanswered == {(talk.asker.entry, question._id)} or not count
+        assert relay.unacked_bytes == count * sum(
+            [parcel.size for _, parcel in relay.unacked]
+        )
+        went.append(count)
+
+    everywhere(case, packages=(bus,))
+    assert {0, 1} == set(went)
+
+
+@clause("QB-ERR-9", "AMO-7", "BUS-FLOW-7")
+def test_an_interrupt_loses_no_answer_and_no_acknowledgement() -> None:
+    """What was not entered as received comes again, and is entered then."""
+    given = list[int]()
+
+    def case(struck: Blow) -> None:
+        talk = RoundTrips()
+        _, frame = talk.ask_now()
+        answer = talk.answer_now(talk.take(frame))
+        todo, now = deque[Action](), talk.stage.world.now
+        struck(lambda: talk.short.came(answer, now, todo))
+        again = talk.by_a_round(answer)
+
+        given.append(len(todo) + len(again))
+        assert given[-1]
+        relay, books = talk.relay, talk.relay.books
+        assert (relay.under_way, relay.unacked_bytes, len(relay.unacked)) == (0, 0, 0)
+        assert (books.taken, books.commands_taken) == (books.posted,) * 2
+        assert not relay.asked
+        assert not relay._unanswered
+        assert len(talk.asking.outgoing) == 0
+        assert talk.asking._received.next == talk.answering.outgoing.next
+
+    everywhere(case, packages=(bus,))
+    assert {1, 2} == set(given)
 
 
 @clause("QB-ERR-9")
 def test_of_answers_and_commands_the_answers_may_be_taken_alone() -> None:
     talk = Arrival()
 
+    before = _books(talk.far, talk.near)
     assert talk.come(talk.frame(), answers_only=True) is None
-    assert len(talk.short) == 0
+    assert _books(talk.far, talk.near) == before
     answer = talk.frame(kind=Kind.COMMAND_RESPONSE, flags=0)
     assert isinstance(talk.come(answer, answers_only=True), Reply)
 
@@ -537,13 +769,12 @@ def test_what_comes_by_an_old_link_is_left_to_the_books() -> None:
     assert talk.come(talk.frame()) is None
 
 
-def test_an_answer_to_a_notification_is_not_given_past_the_books() -> None:
+def test_an_answer_to_a_notification_is_not_given_by_a_shortcut() -> None:
     talk = Arrival()
     message = talk.come(talk.frame())
     assert isinstance(message, Post)
     (question,) = message.messages
     assert isinstance(question, Incoming)
-    talk.short.enter(talk.stage.world.now)
     question.kind = Kind.NOTIFICATION
 
     assert talk.short.answer(question, 7) is None
@@ -551,13 +782,12 @@ def test_an_answer_to_a_notification_is_not_given_past_the_books() -> None:
     assert talk.short.answer(question, 7) is not None
 
 
-def test_who_has_left_gives_no_answer_past_the_books() -> None:
+def test_who_has_left_gives_no_answer_by_a_shortcut() -> None:
     talk = Arrival()
     message = talk.come(talk.frame())
     assert isinstance(message, Post)
     (question,) = message.messages
     assert isinstance(question, Incoming)
-    talk.short.enter(talk.stage.world.now)
     talk.far.deregister(talk.answerer)
 
     assert talk.short.answer(question, 7) is None

@@ -626,3 +626,22 @@ def test_who_does_some_of_what_is_to_be_done_leaves_the_rest_to_others() -> None
     assert given == [0]
     station.exchange.act()
     assert given == [0, 1, 2]
+
+
+@clause("BUS-MSG-15")
+def test_a_decision_voids_what_was_looked_up_before_it() -> None:
+    """A look decides nothing; else each look would slow down the next message."""
+    station = Station()
+    exchange, manager = station.exchange, station.manager
+    before = manager.revision
+
+    exchange.look(lambda: None)
+    assert manager.revision == before
+    acts: list[Callable[[], object]] = [
+        lambda: exchange.decide(list),
+        lambda: exchange.tell(lambda: None),
+        lambda: station.register("new", station.home),
+    ]
+    for count, act in enumerate(acts, start=1):
+        act()
+        assert manager.revision >= before + count

@@ -65,8 +65,9 @@ FOLLOWS: Final = 16  # the body of the only message is the next frame of the lin
 
 _MSG: Final = FrameType.MSG.value
 
-# Type, epoch, incarnation, first - floor, first, runs, messages.
-_HEADER: Final = struct.Struct("!BQQIQHH")
+# Type, epoch, incarnation, first - floor, first, acknowledged, extracted, runs,
+# messages.
+_HEADER: Final = struct.Struct("!BQQIQQQHH")
 # Destination, source, kind, flags, id, milliseconds left, hop, messages, mid.
 _HEAD: Final = struct.Struct("!IIBBQIBHQ")
 _CHECKED: Final = struct.Struct("!8xBB13xH8x")  # kind, flags and messages of a head
@@ -121,6 +122,10 @@ class Batch(Struct, frozen=True, gc=False):
     first: the number of the first message, or of the next where there is none; others
       have the numbers after it, whatever run they are in.
     runs: of at most `MESSAGES_MAX` messages together.
+    acknowledged: the sender of the frame has received all messages up to this number;
+      0 for none, or if some are missing.
+    extracted: the task that sends the first run has taken all of its messages up to
+      this number.
     """
 
     epoch: int
@@ -128,6 +133,8 @@ class Batch(Struct, frozen=True, gc=False):
     floor: int
     first: int
     runs: Sequence[Run]
+    acknowledged: int = 0
+    extracted: int = 0
 
     @property
     def count(self) -> int:
@@ -166,6 +173,8 @@ def encode_batch(batch: Batch) -> bytes:
             batch.incarnation,
             first - batch.floor,
             first,
+            batch.acknowledged,
+            batch.extracted,
             len(runs),
             count,
         )
@@ -207,7 +216,17 @@ def decode_batch(frame: bytes | memoryview, message_bytes_max: int) -> Batch:
     size = len(frame)
     if size < _HEADER.size:
         raise WireError(f"MSG is cut short: {size} of {_HEADER.size} bytes")
-    _, epoch, incarnation, above_floor, first, runs, count = _HEADER.unpack_from(frame)
+    (
+        _,
+        epoch,
+        incarnation,
+        above_floor,
+        first,
+        acknowledged,
+        extracted,
+        runs,
+        count,
+    ) = _HEADER.unpack_from(frame)
     if first < 1 or first + count > NUMBERS:
         raise WireError(f"MSG has numbers outside 64 bits: {count} from {first}")
     if above_floor >= first:
@@ -224,13 +243,15 @@ def decode_batch(frame: bytes | memoryview, message_bytes_max: int) -> Batch:
     if runs == 1 and heads[_FLAGS_AT] & FOLLOWS:
         _check_alone(lengths.total, size - bodies_at)
         _check_lengths(lengths, lengths.total, message_bytes_max)
-        return Batch(epoch, incarnation, first - above_floor, first, _bodiless(heads))
-    _check_lengths(lengths, size - bodies_at, message_bytes_max)
-    if count <= _AT_ONCE:
-        made: Sequence[Run] = _unpacked(frame, heads, lengths, bodies_at)
+        made: Sequence[Run] = _bodiless(heads)
     else:
-        made = _Packed(runs, frame, heads, lengths, bodies_at)
-    return Batch(epoch, incarnation, first - above_floor, first, made)
+        _check_lengths(lengths, size - bodies_at, message_bytes_max)
+        if count <= _AT_ONCE:
+            made = _unpacked(frame, heads, lengths, bodies_at)
+        else:
+            made = _Packed(runs, frame, heads, lengths, bodies_at)
+    floor = first - above_floor
+    return Batch(epoch, incarnation, floor, first, made, acknowledged, extracted)
 
 
 def _check_heads(heads: bytes | memoryview, count: int) -> None:

@@ -23,7 +23,7 @@ _FLAGS: Final = frozenset(
     {0, WANTS_REPLY, FAILED, RAW, WANTS_REPLY | RAW, WANTS_REPLY | FAILED}
 )
 # The header of a batch, the head of its one run, and the length of the one body.
-_LONE: Final = struct.Struct("!BQQIQHHIIBBQIBHQI")
+_LONE: Final = struct.Struct("!BQQIQQQHHIIBBQIBHQI")
 
 
 def encode_lone(
@@ -38,6 +38,8 @@ def encode_lone(
     id_: int,
     left: int,
     body: bytes,
+    acknowledged: int = 0,
+    extracted: int = 0,
 ) -> bytes:
     """Return the frame of one message of less than `FOLLOWS_MIN` bytes, made here.
 
@@ -53,6 +55,8 @@ def encode_lone(
         incarnation,
         number - floor,
         number,
+        acknowledged,
+        extracted,
         1,
         1,
         to,
@@ -80,6 +84,8 @@ def decode_lone(frame: bytes) -> Batch | None:
         incarnation,
         above_floor,
         first,
+        acknowledged,
+        extracted,
         runs,
         count,
         to,
@@ -107,4 +113,5 @@ def decode_lone(frame: bytes) -> Batch | None:
     body = frame[_LONE.size :]
     bodies = [body if flags & RAW else memoryview(body)]
     run = Run(to, source, _KINDS[kind], flags, id_, left, hop, bodies, mid)
-    return Batch(epoch, incarnation, first - above_floor, first, [run])
+    floor = first - above_floor
+    return Batch(epoch, incarnation, floor, first, [run], acknowledged, extracted)

@@ -10,7 +10,7 @@ __all__ = ["VERSIONS", "negotiate"]
 
 # What this code speaks, lowest and highest. A version changes when a frame that older
 # code would refuse becomes necessary; keys and optional types come without one.
-VERSIONS: Final = (1, 1)
+VERSIONS: Final = (2, 2)
 
 
 def negotiate(ours: tuple[int, int], theirs: tuple[int, int]) -> int:

@@ -167,6 +167,8 @@ FRAMES: Final[Mapping[str, wire.Frame]] = MappingProxyType(
                     bodies=[b"\xc1 as it stands", b"", b"\x00"],
                 ),
             ],
+            acknowledged=2**40,
+            extracted=2**40 - 3,
         ),
         # One that journals know by its number.
         "MSG recorded": wire.Batch(
