@@ -49,6 +49,16 @@ class AwaitedAnswer:
         """Whether nothing is to be waited for any more."""
         return self.response is not None or self._entry.place is None
 
+    def begin(self) -> None:
+        """Note that the caller is about to wait."""
+        if self.drives:
+            self._place.waits_next = True
+
+    def give_up(self) -> None:
+        """Note that it is not, after all."""
+        if self.drives:
+            self._place.leave_way()
+
     # In any thread.
 
     def heard(self, response: Response) -> None:

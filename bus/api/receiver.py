@@ -297,6 +297,9 @@ class Receiver:
             answer = callback(message)
             if answer is NOREPLY or message._answered or not message.wants_reply:
                 return
+            place = message._to.place
+            if place is not None and message._source.remote:
+                place.waits_next = True
             self._respond(message, answer)
         except Exception as error:  # noqa: BLE001 # contained (BUS-MSG-13)
             self._failed_callback(callback)

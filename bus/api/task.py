@@ -428,6 +428,7 @@ class Task:
         awaited = AwaitedAnswer(self._entry, place)
         heard = awaited.heard  # one and the same, by which the question is found
         try:
+            awaited.begin()
             handle = self._command(
                 *((to,), payload, bus, heard, None, timeout, deadline, awaited.rouse),
                 direct=not awaited.drives,
@@ -439,6 +440,7 @@ class Task:
             if awaited.response is None:
                 handle._cancel()
         except BaseException:
+            awaited.give_up()
             # It may have been struck before it had the handle.
             for question in self._receiver.questions.close_for(heard):
                 if question.message is not None:

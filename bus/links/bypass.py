@@ -148,6 +148,11 @@ class Bypass:
                 if went is None:
                     return False
                 way, frame = went
+                place = source.place
+                if place is not None and place.owned():
+                    if place.waits_next:
+                        way.lead(place)
+                    place.way = way
                 if not self._lines.send(way.shortcut.link, frame):
                     self.look_at(way.shortcut.link)  # it goes on when there is room
         except BaseException:
@@ -155,9 +160,6 @@ class Bypass:
             noted = self._ways.get(peer)
             self.give_up(link if noted is None else noted.shortcut.link)
             raise
-        place = source.place
-        if place is not None and place.owned():
-            place.way = way
         return True
 
     def _answers(
@@ -327,19 +329,34 @@ class _Way:
         last = self.question
         return last is not None and last._id in last._source.box.client.questions
 
+    def lead(self, place: ThreadManager) -> bool:
+        """Read the link from now on; False if the comm thread does.
+
+        A thread that is about to wait for an answer does so before it sends: with one
+        processor the answer comes while the system has it send, and then woke the comm
+        thread.
+        """
+        if place.leading is self:
+            return True
+        place.leave_way()
+        if not self._lead.take(place.inbox):
+            return False
+        place.leading = self
+        return True
+
+    def leave(self) -> None:
+        """Let the comm thread read it again."""
+        self._lead.leave()
+
     def wait(self, place: ThreadManager, deadline: float | None) -> bool:
         """Wait for the link, or for the inbox; False if that alone is to be waited for.
 
         What came by the link is in a mailbox or an inbox when this returns, or with the
         comm thread.
         """
-        bypass, short, lead, inbox = (
-            self._bypass,
-            self.shortcut,
-            self._lead,
-            place.inbox,
-        )
-        if not short.stands or not lead.take(inbox):
+        bypass, short, lead = self._bypass, self.shortcut, self._lead
+        if not short.stands or not self.lead(place):
+            place.leave_way()
             return False
         reading = slipped = waits = other = False
         try:
@@ -364,10 +381,10 @@ class _Way:
                         continue
                     slipped, waits, other = bypass.receive(self, frames, place)
                     reading = False
-                    lead.leave()
+                    place.leave_way()
                 break
         except BaseException:
-            lead.leave()
+            place.leave_way()
             if reading:
                 bypass.give_up(short.link)
             raise

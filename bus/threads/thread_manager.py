@@ -54,6 +54,9 @@ class Request:
 class Way(Protocol):
     """Where else a thread may wait: see `bus.links.bypass`."""
 
+    def leave(self) -> None:
+        """Let others see what comes there; twice is harmless."""
+
     def wait(self, place: ThreadManager, deadline: float | None) -> bool:
         """Wait there and for the inbox of the calling thread, which is ``place``.
 
@@ -70,6 +73,8 @@ class ThreadManager:
     running: the task whose callback runs, None between callbacks.
     way: where it may wait as well as at its inbox, since what it speaks with is there;
       None if nowhere.
+    waits_next: whether it is about to wait, unless there is anything for it to do.
+    leading: the way by which nobody else sees what comes now; None for none.
     waiting: whether it waits there: then what it does is done for all of its process,
       and not between two callbacks, so that nothing is done to its own tasks at once.
     since: when it began with the callback that runs, or to look for one, on the
@@ -92,11 +97,13 @@ class ThreadManager:
         "ended",
         "ident",
         "inbox",
+        "leading",
         "main",
         "name",
         "running",
         "since",
         "waiting",
+        "waits_next",
         "way",
     )
 
@@ -111,6 +118,8 @@ class ThreadManager:
         self.since: float | None = None
         self.callbacks: int = 0
         self.way: Way | None = None
+        self.waits_next: bool = False
+        self.leading: Way | None = None
         self.waiting: bool = False
         # Under the lock of the inbox: tasks that will be opened here; whether nobody
         # serves here any more.
@@ -211,6 +220,7 @@ class ThreadManager:
                 assert self.owned()
                 self._serve(None)
                 self._serve_on()
+        self.leave_way()
 
     def poll(self, timeout: float | None) -> int:
         """Serve what is here, waiting for it at most ``timeout`` seconds.
@@ -221,7 +231,17 @@ class ThreadManager:
         with self.driving:
             assert self.owned()
             until = None if timeout is None else _sync.monotonic() + timeout
-            return self._serve(until)
+            try:
+                return self._serve(until)
+            finally:
+                self.leave_way()
+
+    def leave_way(self) -> None:
+        """Wait nowhere else any more, since something else is to be done."""
+        self.waits_next = False
+        if self.leading is not None:
+            self.leading.leave()
+            self.leading = None  # last: an interrupt before leaves it to the next call
 
     def pending(self) -> bool:
         """Whether there is anything to do."""
@@ -356,8 +376,10 @@ class ThreadManager:
         if not (self._ready or self._requests or self.inbox.items):
             if self._timers and (until is None or self._timers[0][0] < until):
                 until = self._timers[0][0]
+            self.waits_next = False
             items = self._await(until)
         else:
+            self.leave_way()
             items = self.inbox.take_now()
         if items:
             strays = self._distribute(items)

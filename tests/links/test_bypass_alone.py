@@ -11,12 +11,14 @@ import pytest
 from bus.core.wire import FrameType
 from bus.links.bypass import Bypass, _Way
 from bus.threads.exchange import Slip
-from bus.threads.inbox import Inbox
+from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 from specs.clauses import clause
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from bus.threads.inbox import Inbox
 
 
 class Short:
@@ -66,6 +68,10 @@ class _Peer:
     session = SimpleNamespace(link=1)
 
 
+class _Place(ThreadManager):
+    """A thread of which a test says whether it has anything to do."""
+
+
 class Alone:
     """A bypass with nothing around it but what it calls, which is written down."""
 
@@ -74,9 +80,8 @@ class Alone:
         self.short = Short()
         self.midway: set[int] = set()
         self.todo: deque[Any] = deque()
-        self.place: Any = SimpleNamespace(
-            inbox=Inbox(), main=False, pending=lambda: False
-        )
+        self.place: Any = _Place("place")
+        self.place.pending = lambda: False
         # What was read in the place of the comm thread; whether there is anything to
         # tell of what was taken.
         self.attended: list[tuple[int, bytes]] = []
