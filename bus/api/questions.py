@@ -79,30 +79,32 @@ class Question(Struct, eq=False):
 class Questions:
     """Open questions by number.
 
+    open: they, by number; to be changed here only.
+
     Lock: ``_lock`` guards all of it: a task asks in any thread, and is answered in its
     own.
     """
 
-    __slots__ = ("_closed", "_deadlines", "_lock", "_numbers", "_open")
+    __slots__ = ("_closed", "_deadlines", "_lock", "_numbers", "open")
 
     def __init__(self) -> None:
         self._lock: Final[_thread.LockType] = _sync.Lock()
         self._numbers = itertools.count(1)
-        self._open: dict[int, Question] = {}
+        self.open: dict[int, Question] = {}
         # A heap; what is answered is taken off when it comes to the top.
         self._deadlines: list[tuple[float, int]] = []
         self._closed: bool = False
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self.open)
 
     def __contains__(self, number: int) -> bool:
         """Whether a question is open; a look, with no lock."""
-        return number in self._open
+        return number in self.open
 
     def get(self, number: int) -> Question | None:
         """Return an open question; None if it is closed."""
-        return self._open.get(number)
+        return self.open.get(number)
 
     def ask(self, question: Question) -> int | None:
         """Open a question; return its number, or None after `close_all`."""
@@ -110,7 +112,7 @@ class Questions:
             if self._closed:
                 return None
             number = next(self._numbers)
-            self._open[number] = question
+            self.open[number] = question
             if question.deadline is not None:
                 heapq.heappush(self._deadlines, (question.deadline, number))
         return number
@@ -121,11 +123,11 @@ class Questions:
         None if it is closed: the answer comes too late.
         """
         with self._lock:
-            question = self._open.get(number)
+            question = self.open.get(number)
             if question is None:
                 return None
             if final:
-                del self._open[number]
+                del self.open[number]
                 self._prune_locked()
             else:
                 question.answers += 1
@@ -134,7 +136,7 @@ class Questions:
     def close(self, number: int) -> Question | None:
         """Close a question without an answer; None if it was closed."""
         with self._lock:
-            question = self._open.pop(number, None)
+            question = self.open.pop(number, None)
             self._prune_locked()
         return question
 
@@ -143,19 +145,19 @@ class Questions:
         with self._lock:
             closed = {
                 number: question
-                for number, question in self._open.items()
+                for number, question in self.open.items()
                 if question.callback is callback
             }
             for number in closed:
-                del self._open[number]
+                del self.open[number]
             self._prune_locked()
         return list(closed.values())
 
     def close_all(self) -> list[Question]:
         """Close all questions, oldest first, and let no more be asked."""
         with self._lock:
-            closed = list(self._open.values())
-            self._open.clear()
+            closed = list(self.open.values())
+            self.open.clear()
             self._deadlines.clear()
             self._closed = True
         return closed
@@ -177,10 +179,10 @@ class Questions:
         late: list[tuple[int, Question]] = []
         while self._deadlines and self._deadlines[0][0] <= now:
             number = heapq.heappop(self._deadlines)[1]
-            late.append((number, self._open[number]))
+            late.append((number, self.open[number]))
             self._prune_locked()
         return late
 
     def _prune_locked(self) -> None:
-        while self._deadlines and self._deadlines[0][1] not in self._open:
+        while self._deadlines and self._deadlines[0][1] not in self.open:
             heapq.heappop(self._deadlines)

@@ -47,9 +47,12 @@ __all__ = ["Correspondence"]
 
 
 class Correspondence:
-    """All messages of this process to others: posted, answered, taken, given up."""
+    """All messages of this process to others: posted, answered, taken, given up.
 
-    __slots__ = ("_manager", "_neighbours", "_relays", "_turns")
+    turns: gives each message its turn; see `Parcel`.
+    """
+
+    __slots__ = ("_manager", "_neighbours", "_relays", "turns")
 
     def __init__(
         self, neighbours: Neighbours, manager: ProcessManager, relays: Relays
@@ -57,13 +60,9 @@ class Correspondence:
         self._neighbours: Final = neighbours
         self._manager: Final = manager
         self._relays: Final = relays
-        self._turns = itertools.count(1)
+        self.turns = itertools.count(1)
 
     # What tasks of this process send.
-
-    def next_turn(self) -> int:
-        """Return the turn of a message that goes at once; see `Parcel`."""
-        return next(self._turns)
 
     def post(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         """Send commands to a relay; what it has no room for fails (BUS-FLOW-1)."""
@@ -116,7 +115,7 @@ class Correspondence:
                 self._number(relay, source),
                 0,
                 RAW,
-                next(self._turns),
+                next(self.turns),
                 deadline,
                 some,
                 size,
@@ -245,7 +244,7 @@ class Correspondence:
             relay=source.relay,
             id=question._id,
             flags=flags,
-            turn=next(self._turns),
+            turn=next(self.turns),
             deadline=None,
             bodies=(body,),
             size=len(body),
@@ -273,7 +272,7 @@ class Correspondence:
             relay=self._relays.known(source).relay,
             id=question,
             flags=flags | WANTS_REPLY if question else flags,
-            turn=next(self._turns),
+            turn=next(self.turns),
             deadline=None,
             bodies=(body,),
             size=len(body),
@@ -301,7 +300,7 @@ class Correspondence:
     ) -> list[Parcel]:
         """Pack commands of one task."""
         number = self._number(relay, source)
-        command, turns = Kind.COMMAND, self._turns
+        command, turns = Kind.COMMAND, self.turns
         parcels = []
         for message in messages:
             flags, body = packed(message.payload)

@@ -62,6 +62,7 @@ class Peer:
       dismissed.
     books: what became of messages for its tasks; notifications: of these alone.
     flooded: whether more answers wait for it than may.
+    waiting: how many messages of a task wait for a link, by its number.
     """
 
     __slots__ = (
@@ -71,7 +72,6 @@ class Peer:
         "_departing",
         "_gaps",
         "_notified",
-        "_queued",
         "_receipts",
         "_strays",
         "addresses",
@@ -98,6 +98,7 @@ class Peer:
         "since",
         "unresponsive",
         "user",
+        "waiting",
     )
 
     def __init__(
@@ -135,11 +136,11 @@ class Peer:
         self.relays: Final[dict[int, Relay]] = {}
         self.audience: Relay = Relay(self, None, now, limits=limits)
         self.announced: Final[set[int]] = set()
-        # How many messages of a task wait for a link; what is said once none does.
-        self._queued: Final[Counter[int]] = Counter()
+        self.waiting: Final[Counter[int]] = Counter()
         self._notified: Final[Counter[int]] = Counter()  # of these, notifications
         # How many of a task were dropped before the oldest one that waits.
         self._gaps: Final[Counter[int]] = Counter()
+        # What is said of a task that has left, once none of its messages waits.
         self._departing: Final[dict[int, Unrelay]] = {}
         # By which numbers it knows tasks that had left before it was told of them.
         self._strays: Final[dict[Entry, int]] = {}
@@ -225,7 +226,7 @@ class Peer:
 
     def queued(self, parcel: Parcel, count: int = 1) -> None:
         """Note that so many messages like this one wait for the link."""
-        self._queued[parcel.relay] += count
+        self.waiting[parcel.relay] += count
         if parcel.kind is Kind.NOTIFICATION:
             self._notified[parcel.relay] += count
 
@@ -239,9 +240,9 @@ class Peer:
             self._notified[relay] -= count
             if not self._notified[relay]:
                 del self._notified[relay]
-        self._queued[relay] -= count
-        if not self._queued[relay]:
-            del self._queued[relay]
+        self.waiting[relay] -= count
+        if not self.waiting[relay]:
+            del self.waiting[relay]
             farewell = self._departing.pop(relay, None)
             if farewell is not None:
                 self._leave(farewell)
@@ -284,11 +285,6 @@ class Peer:
         return True
 
     @property
-    def waiting(self) -> bool:
-        """Whether any message waits for the link."""
-        return bool(self._queued)
-
-    @property
     def notifying(self) -> bool:
         """Whether any notification waits for the link, which others may wait for."""
         return bool(self._notified)
@@ -306,7 +302,7 @@ class Peer:
                 return False
             others = (self.audience,)
         else:
-            if notified == self._queued[parcel.relay]:
+            if notified == self.waiting[parcel.relay]:
                 return False
             others = self.relays.values()
         return any(
@@ -322,7 +318,7 @@ class Peer:
         receipts = self._receipts.pop(relay, None)
         extracted = 0 if receipts is None else receipts.extracted
         frame = Unrelay(relay=relay, extracted=extracted, final=final)
-        if relay in self._queued:
+        if relay in self.waiting:
             # What it has not taken is free at once: two who leave while they write to
             # one another would wait for one another.
             self._departing[relay] = frame
@@ -386,7 +382,7 @@ class Peer:
             self, None, self.audience.since, limits=self.audience.limits
         )
         self.announced.clear()
-        self._queued.clear()
+        self.waiting.clear()
         self._notified.clear()
         self._gaps.clear()
         self._departing.clear()

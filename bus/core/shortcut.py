@@ -127,7 +127,7 @@ class Shortcut:
             source.relay,
             question._id,
             flags | WANTS_REPLY,
-            self._remote.correspondence.next_turn(),
+            next(self._remote.correspondence.turns),
             question._deadline,
             (body,),
             len(body),
@@ -151,7 +151,7 @@ class Shortcut:
             source.relay,
             question._id,
             flags,
-            self._remote.correspondence.next_turn(),
+            next(self._remote.correspondence.turns),
             None,
             (body,),
             len(body),
@@ -177,7 +177,7 @@ class Shortcut:
         if (
             relay.under_way >= limits.window
             or relay.unacked_bytes + size > limits.window_bytes
-            or self.peer.session.room <= 0
+            or self.peer.session.outgoing.room <= 0
         ):
             return None
         return leave
@@ -188,6 +188,7 @@ class Shortcut:
         session = peer.session
         if not (
             self.stands
+            and session.room
             and not session.speaks
             and peer.relays.get(relay.number) is relay
             and relay.opened
@@ -280,7 +281,7 @@ class Shortcut:
         batch, peer = decode_lone(data), self.peer
         if (
             batch is None
-            or not self.stands
+            or peer.session.link != self.link
             or not peer.session.expects(batch)
             or peer.unresponsive
         ):

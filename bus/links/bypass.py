@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from bus.core.command_run import CommandRun
 from bus.core.shortcut import Shortcut
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import _thread
     from collections.abc import Callable, Sequence
 
-    from bus.core.actions import Action
+    from bus.core.actions import Dial, HangUp, Send
     from bus.core.neighbourhood import Neighbourhood
     from bus.core.peer import Peer
     from bus.core.routing_table import Entry
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from bus.message import Incoming
     from bus.payload import Payload
     from bus.threads.exchange import Exchange
+    from bus.threads.inbox import Inbox
     from bus.threads.thread_manager import ThreadManager
 
 __all__ = ["Bypass"]
@@ -51,12 +52,26 @@ _MANY: Final = 16
 _SHORT_MAX: Final = 4096
 
 
+class Rounds(Protocol):
+    """The comm thread, as a thread of tasks sees it that goes to a link itself.
+
+    inbox, outbox: what it has to do first, and what is to be done with links.
+    watched: whether all that goes over links is for it, or for nobody.
+    """
+
+    @property
+    def inbox(self) -> Inbox: ...
+    @property
+    def outbox(self) -> deque[Send | HangUp | Dial]: ...
+    @property
+    def watched(self) -> bool: ...
+
+
 class Bypass:
     """The short ways of one process, and who may touch its links.
 
     Args:
-        busy: whether anything is to be said first. watched: whether all that goes and
-          comes is to be noticed.
+        rounds: the comm thread, or what of it is to be known here.
         wake: wakes the comm thread. soon: sees to it that it wakes within milliseconds.
         midway: whether what comes next by a link is no frame.
         extractions: what tasks have taken.
@@ -73,16 +88,15 @@ class Bypass:
 
     __slots__ = (
         "_attend",
-        "_busy",
         "_exchange",
         "_extractions",
         "_given",
         "_lines",
         "_midway",
         "_remote",
+        "_rounds",
         "_soon",
         "_wake",
-        "_watched",
         "_ways",
         "hold",
     )
@@ -93,8 +107,7 @@ class Bypass:
         remote: Neighbourhood,
         lines: Lines,
         *,
-        busy: Callable[[], bool],
-        watched: Callable[[], bool],
+        rounds: Rounds,
         wake: Callable[[], object],
         soon: Callable[[], object],
         midway: Callable[[int], bool],
@@ -104,8 +117,7 @@ class Bypass:
         self._exchange: Final = exchange
         self._remote: Final = remote
         self._lines: Final = lines
-        self._busy: Final = busy
-        self._watched: Final = watched
+        self._rounds: Final = rounds
         self._wake: Final = wake
         self._soon: Final = soon
         self._midway: Final = midway
@@ -122,7 +134,7 @@ class Bypass:
     def ask(self, question: Incoming) -> bool:
         """Put a question on the link; False if it is to be posted as any other."""
         peer: Peer = question._to.box.peer
-        return self._send(peer, question._source, partial(_asks, question))
+        return self._send(peer, question._source, self._question, question, None)
 
     def answer(self, question: Incoming, payload: Payload) -> bool:
         """Put an answer on the link; as `ask`."""
@@ -131,20 +143,24 @@ class Bypass:
         if place is None or place.pending():
             return False  # there is more here, perhaps to be answered together
         peer: Peer = question._source.box.peer
-        return self._send(peer, source, partial(self._answers, question, payload))
+        return self._send(peer, source, self._answer, question, payload)
 
     def _send(
         self,
         peer: Peer,
         source: Entry,
-        frame_of: Callable[[_Way, float], bytes | None],
+        frame_of: Callable[[_Way, Incoming, Payload], bytes | None],
+        question: Incoming,
+        payload: Payload,
     ) -> bool:
         link = peer.session.link
         if link is None or self.hold.locked():
             return False  # a round is under way, which this may join
         try:
             with self.hold:
-                went = self._exchange.send_now(partial(self._frame, peer, frame_of))
+                went = self._exchange.send_now(
+                    self._frame, peer, frame_of, question, payload
+                )
                 if went is None:
                     return False
                 way, frame = went
@@ -162,33 +178,48 @@ class Bypass:
             raise
         return True
 
-    def _answers(
-        self, question: Incoming, payload: Payload, way: _Way, now: float
-    ) -> bytes | None:
-        # The answer acknowledges that the question was taken, so no frame has to.
-        if not _sync.may_be_struck() and (taken := self._extractions.take_lone()):
-            self._remote.extracted(taken, now)
-        return way.shortcut.answer(question, payload)
-
-    def _is_free(self) -> bool:
-        """Whether nothing is before what would be put on a link now."""
-        return not (
-            self._given or self._lines.sending or self._busy() or self._watched()
-        )
-
     def _frame(
-        self, peer: Peer, frame_of: Callable[[_Way, float], bytes | None]
+        self,
+        peer: Peer,
+        frame_of: Callable[[_Way, Incoming, Payload], bytes | None],
+        question: Incoming,
+        payload: Payload,
     ) -> tuple[_Way, bytes] | None:
         # Here, where nothing is being done that would have something to be said.
-        if not self._is_free():
+        rounds = self._rounds
+        if (
+            self._given
+            or rounds.inbox.items
+            or rounds.outbox
+            or rounds.watched
+            or self._lines.sending
+        ):
             return None
         way = self._ways.get(peer)
-        if way is None or not way.shortcut.stands:
+        if way is None or way.shortcut.link != peer.session.link:
             way = self._new_way(peer)
             if way is None:
                 return None
-        frame = frame_of(way, _sync.monotonic())
+        frame = frame_of(way, question, payload)
         return None if frame is None else (way, frame)
+
+    @staticmethod
+    def _question(way: _Way, question: Incoming, _: Payload) -> bytes | None:
+        last = way.question
+        if len(question._source.box.client.questions.open) > 1 or (
+            last is not None and last._id in last._source.box.client.questions.open
+        ):
+            return None  # who asks on and on is better served by frames of many
+        frame = way.shortcut.ask(question, _sync.monotonic())
+        if frame is not None:
+            way.question = question
+        return frame
+
+    def _answer(self, way: _Way, question: Incoming, payload: Payload) -> bytes | None:
+        # The answer acknowledges that the question was taken, so no frame has to.
+        if not _sync.may_be_struck() and (taken := self._extractions.take_lone()):
+            self._remote.extracted(taken, _sync.monotonic())
+        return way.shortcut.answer(question, payload)
 
     def _new_way(self, peer: Peer) -> _Way | None:
         link = peer.session.link
@@ -243,14 +274,14 @@ class Bypass:
         the comm thread had better wait at the link.
         """
         slipped = waits = other = False
-        short = way.shortcut
-        came = partial(self._came, short, answers_only=place.main)
+        short, given = way.shortcut, self._given
         for frame in frames:
             slip = Slip.REFUSED
-            if self._is_next(short.link):
-                slip = self._exchange.slip_in(partial(came, frame), place)
+            # Nothing may be before it, and it has to be a frame.
+            if not (given or self._rounds.watched or self._midway(short.link)):
+                slip = self._exchange.slip_in(short, frame, place)
             if slip is Slip.REFUSED:
-                self._given.append((short.link, frame))
+                given.append((short.link, frame))
                 other = other or frame[:1] != _ACK
             else:
                 slipped = True
@@ -271,20 +302,6 @@ class Bypass:
         if not place.main and self._extractions.due:
             with self.hold:
                 self._attend()
-
-    def _is_next(self, link: int) -> bool:
-        """Whether nothing is before what came by a link, and it is a frame."""
-        return not (self._given or self._watched() or self._midway(link))
-
-    def _came(
-        self,
-        short: Shortcut,
-        frame: bytes,
-        todo: deque[Action],
-        *,
-        answers_only: bool,
-    ) -> bool:
-        return short.came(frame, _sync.monotonic(), todo, answers_only=answers_only)
 
     def look_at(self, link: int) -> None:
         """Let the comm thread see for itself how a link stands."""
@@ -322,12 +339,6 @@ class _Way:
         self._vain: int = 0
         self.question: Incoming | None = None
         self.wanted: bool = False
-
-    @property
-    def asked(self) -> bool:
-        """Whether an answer is waited for that is to come by it."""
-        last = self.question
-        return last is not None and last._id in last._source.box.client.questions
 
     def lead(self, place: ThreadManager) -> bool:
         """Read the link from now on; False if the comm thread does.
@@ -398,12 +409,3 @@ class _Way:
 
 def _passed(deadline: float | None) -> bool:
     return deadline is not None and deadline <= _sync.monotonic()
-
-
-def _asks(question: Incoming, way: _Way, now: float) -> bytes | None:
-    if way.asked or len(question._source.box.client.questions) > 1:
-        return None  # who asks on and on is better served by frames of many
-    frame = way.shortcut.ask(question, now)
-    if frame is not None:
-        way.question = question
-    return frame

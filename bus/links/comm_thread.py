@@ -9,7 +9,7 @@ decided on at once, put on the links what is to be said. So what waits together 
 together, and a lone message leaves at once (BUS-CHAN-6).
 
 Whatever is decided in another thread, links are touched by one thread at a time, mostly
-this one: what is to be done with them waits in ``_outbox``, in the order in which it
+this one: what is to be done with them waits in ``outbox``, in the order in which it
 was decided. A thread of tasks that waits at a link does so, too: see `Bypass`.
 """
 
@@ -97,7 +97,7 @@ class CommThread:
 
     Attributes:
         joining: whether this process has found the others.
-        tap: notes the frames of all links; None while nobody listens (OPEN-12).
+        inbox, outbox, watched: see `bus.links.bypass.Rounds`.
     """
 
     def __init__(
@@ -138,7 +138,8 @@ class CommThread:
         # not.
         self._turn: Final = _sync.Lock()
         self.joining: Final = Joining(me, patient=patient)
-        self.tap: Tap | None = None
+        self._tap: Tap | None = None
+        self.watched: bool = False
         self.remote: Final = Neighbourhood(
             me,
             exchange.manager,
@@ -165,12 +166,12 @@ class CommThread:
         self._extractions: Final = Extractions(
             max(1, config.window // 4), max(1, config.window_bytes // 4)
         )
+        self.inbox: Final = self._host.inbox
         self._bypass: Final = Bypass(
             exchange,
             self.remote,
             self._lines,
-            busy=self._busy,
-            watched=self._watched,
+            rounds=self,
             wake=self._wake,
             soon=self._soon,
             midway=self._readers.midway,
@@ -187,8 +188,7 @@ class CommThread:
         # Which other thread is in the place of this one; what went wrong there.
         self._substitute: int | None = None
         self._fault: Exception | None = None
-        # What is to be done with links, in the order in which it was decided.
-        self._outbox: Final[deque[Send | HangUp | Dial]] = deque()
+        self.outbox: Final[deque[Send | HangUp | Dial]] = deque()
         self._arrivals: Final = Arrivals(
             messages_max=config.task_fifo_messages, bytes_max=config.task_fifo_bytes
         )
@@ -273,6 +273,16 @@ class CommThread:
         assert self._thread is not None
         self._thread.join()
 
+    @property
+    def tap(self) -> Tap | None:
+        """Notes the frames of all links; None while nobody listens (OPEN-12)."""
+        return self._tap
+
+    @tap.setter
+    def tap(self, tap: Tap | None) -> None:
+        self._tap = tap
+        self.watched = tap is not None or self._ended
+
     # What the exchange wants.
 
     def nudge(self) -> None:
@@ -356,7 +366,7 @@ class CommThread:
             case Vacate(entry, messages, final):
                 self._host.ask(lambda: self._vacate(entry, messages, final=final))
             case Send() | HangUp() | Dial():
-                self._outbox.append(action)
+                self.outbox.append(action)
                 if not self._in_turn():
                     self._wake()
             case _:
@@ -393,7 +403,7 @@ class CommThread:
             self._left = True
             # Whatever happened, others shall not wait for a process that says nothing.
             self._lines.close()
-            self._ended = True
+            self._ended = self.watched = True
             self._when_ended()
             self._do_what_is_left()
             self._then()
@@ -411,20 +421,12 @@ class CommThread:
         """Whether there is anything to do but for what comes by links."""
         return bool(
             self._host.inbox.items
-            or self._outbox
+            or self.outbox
             or self._nudged
             or self._extractions.due
             or self._bypass.due
             or self._fault
         )
-
-    def _busy(self) -> bool:
-        """Whether something goes before what others put on links."""
-        return bool(self._host.inbox.items or self._outbox)
-
-    def _watched(self) -> bool:
-        """Whether all that goes over links is for this thread, or for nobody."""
-        return self.tap is not None or self._ended
 
     def _soon(self) -> None:
         """See to it that this thread wakes within milliseconds."""
@@ -517,7 +519,7 @@ class CommThread:
         self._soon()  # for what is due at some time from now on
 
     def _send_first(self) -> None:
-        while self._outbox and type(self._outbox[0]) is Send:
+        while self.outbox and type(self.outbox[0]) is Send:
             self._carry_out(1)
 
     def _let_decide(
@@ -547,7 +549,7 @@ class CommThread:
         """Let the manager decide on all that happened; see `Neighbourhood`."""
         remote = self.remote
         actions: list[Action] = []
-        tap = self.tap
+        tap = self._tap
         for number, read in came:
             if tap is not None and read.frame is not None:
                 tap.came(number, read.frame)
@@ -580,10 +582,10 @@ class CommThread:
 
     def _carry_out(self, most: float = math.inf) -> None:
         """Do with links what was decided, in that order; no more than so much."""
-        tap, done = self.tap, 0
-        while self._outbox and done < most:
+        tap, done = self._tap, 0
+        while self.outbox and done < most:
             done += 1
-            match self._outbox.popleft():
+            match self.outbox.popleft():
                 case Send(link, frame):
                     if tap is not None:
                         tap.goes(link, frame)

@@ -14,7 +14,7 @@ import itertools
 import math
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from bus.core.actions import (
     Action,
@@ -64,6 +64,15 @@ class Slip(enum.Enum):
     REFUSED = enum.auto()
     WAITS = enum.auto()
     DONE = enum.auto()
+
+
+class Slipping(Protocol):
+    """What a frame may come by outside of a round: see `bus.core.shortcut`."""
+
+    def came(
+        self, data: bytes, now: float, todo: deque[Action], *, answers_only: bool
+    ) -> bool:
+        """Take a frame; what is to be done joins ``todo``. False if it may not."""
 
 
 class Exchange:
@@ -131,17 +140,18 @@ class Exchange:
         with self._lock:
             return event()
 
-    def send_now(self, event: Callable[[], T | None]) -> T | None:
-        """Let something be sent that decides nothing, unless anything is to be done."""
+    def send_now(self, event: Callable[..., T | None], *about: object) -> T | None:
+        """Let something be sent that decides nothing, unless anything is to be done.
+
+        event: called with what follows it; returns what this returns.
+        """
         if self._lock.locked():
             return None  # perhaps by this very thread, which runs a finalizer
         with self._lock:
-            return None if self._todo or self._acting else event()
+            return None if self._todo or self._acting else event(*about)
 
-    def slip_in(
-        self, event: Callable[[deque[Action]], bool], place: ThreadManager
-    ) -> Slip:
-        """Let something that came, and decides nothing, join what is to be done.
+    def slip_in(self, link: Slipping, frame: bytes, place: ThreadManager) -> Slip:
+        """Let a frame that came, and decides nothing, join what is to be done.
 
         What is for a task of the calling thread, which is ``place``, is done at once if
         nothing goes before it.
@@ -149,7 +159,7 @@ class Exchange:
         with self._lock:
             todo = self._todo
             first = not (todo or self._acting)
-            if not event(todo):
+            if not link.came(frame, _sync.monotonic(), todo, answers_only=place.main):
                 return Slip.REFUSED
             if first and self._accepted_by(place, todo[0]):
                 # After an interrupt before this an answer is given twice, which does no

@@ -261,7 +261,7 @@ class RelayMachine(RuleBasedStateMachine):
         assert relay.next_deadline() == min(deadlines, default=None)
         waiting = [each.sender for each in self.queued]
         waiting += [sender for sender, _ in self.notified]
-        assert self.peer._queued == {each: waiting.count(each) for each in waiting}
+        assert self.peer.waiting == {each: waiting.count(each) for each in waiting}
 
     @invariant()
     def the_window_holds(self) -> None:

@@ -123,13 +123,13 @@ def test_links_are_made_and_ended_by_the_comm_thread_alone(
         heard=0,
     )
     left: list[HangUp | Send] = [HangUp(2), Send(3, frame)]
-    comm._outbox.extend([Send(1, frame), *left])
+    comm.outbox.extend([Send(1, frame), *left])
 
     with comm._bypass.hold:
         comm._attend()
 
     assert sent == [1]
-    assert list(comm._outbox) == left
+    assert list(comm.outbox) == left
     assert comm._due()
 
 

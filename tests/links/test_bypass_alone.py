@@ -11,14 +11,13 @@ import pytest
 from bus.core.wire import FrameType
 from bus.links.bypass import Bypass, _Way
 from bus.threads.exchange import Slip
+from bus.threads.inbox import Inbox
 from bus.threads.thread_manager import ThreadManager
 from queuebroker import _sync
 from specs.clauses import clause
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from bus.threads.inbox import Inbox
 
 
 class Short:
@@ -72,6 +71,25 @@ class _Place(ThreadManager):
     """A thread of which a test says whether it has anything to do."""
 
 
+class _Lines:
+    """Stands for links that are full."""
+
+    def __init__(self, calls: list[str]) -> None:
+        self._calls = calls
+
+    def stir(self, link: int) -> None:
+        self._calls.append(f"stir {link}")
+
+    def send(self, link: int, _: bytes) -> bool:
+        self._calls.append(f"full {link}")
+        return False
+
+    @property
+    def sending(self) -> bool:
+        self._calls.append("busy?")
+        return False
+
+
 class Alone:
     """A bypass with nothing around it but what it calls, which is written down."""
 
@@ -80,7 +98,7 @@ class Alone:
         self.short = Short()
         self.midway: set[int] = set()
         self.todo: deque[Any] = deque()
-        self.place: Any = _Place("place")
+        self.place = cast("Any", _Place("place"))
         self.place.pending = lambda: False
         # What was read in the place of the comm thread; whether there is anything to
         # tell of what was taken.
@@ -93,17 +111,15 @@ class Alone:
             act=lambda most=0: self.calls.append(f"act {most}"),
             send_now=self._send_now,
         )
-        self.lines: Any = SimpleNamespace(
-            stir=lambda link: self.calls.append(f"stir {link}"),
-            send=self._full,
-            sending=False,
-        )
+        self.lines: Any = _Lines(self.calls)
         self.bypass = Bypass(
             exchange,
             cast("Any", None),
             cast("Any", self.lines),
-            busy=self._busy,
-            watched=lambda: False,
+            rounds=cast(
+                "Any",
+                SimpleNamespace(inbox=Inbox(), outbox=deque(), watched=False),
+            ),
             wake=lambda: self.calls.append("wake"),
             soon=lambda: self.calls.append("soon"),
             midway=lambda link: link in self.midway,
@@ -117,31 +133,24 @@ class Alone:
         self.attended += self.bypass.take()
         self.extractions.due = False
 
-    def _slip_in(self, event: Callable[[Any], bool], place: Any) -> Slip:
+    def _slip_in(self, link: Short, frame: bytes, place: Any) -> Slip:
         assert place is self.place
-        return self.slip if event(self.todo) else Slip.REFUSED
+        came = link.came(frame, 0.0, self.todo, answers_only=place.main)
+        return self.slip if came else Slip.REFUSED
 
-    def _send_now(self, event: Callable[[], Any]) -> Any:
+    def _send_now(self, event: Callable[..., Any], *about: Any) -> Any:
         self.calls.append("locked")
-        return event()
+        return event(*about)
 
-    def _busy(self) -> bool:
-        self.calls.append("busy?")
-        return False
-
-    def _full(self, link: int, _: bytes) -> bool:
-        self.calls.append(f"full {link}")
-        return False
-
-    def ask(self) -> bool:
+    def ask(self, place: Any = None, lead: Any = None) -> bool:
         peer: Any = _Peer()
-        client = SimpleNamespace(questions=[0])
-        source = SimpleNamespace(place=None, box=SimpleNamespace(client=client))
+        client = SimpleNamespace(questions=SimpleNamespace(open={}))
+        source = SimpleNamespace(place=place, box=SimpleNamespace(client=client))
         relay = SimpleNamespace(peer=peer)
         question: Any = SimpleNamespace(
             _source=source, _to=SimpleNamespace(box=relay), _id=1
         )
-        lead: Any = LeadOfOne()
+        lead = LeadOfOne() if lead is None else lead
         self.bypass._ways[peer] = _Way(self.bypass, cast("Any", self.short), lead)
         return self.bypass.ask(question)
 
@@ -288,6 +297,73 @@ def test_what_finds_its_link_full_goes_on_when_there_is_room() -> None:
     assert alone.ask()
 
     assert alone.calls[2:] == ["full 1", "stir 1", "wake"]
+
+
+class _NotedLead(LeadOfOne):
+    """Stands for one that writes down when it is taken and left."""
+
+    def __init__(self, calls: list[str], *, free: bool = True) -> None:
+        super().__init__()
+        self._calls, self._free = calls, free
+
+    def take(self, _: Inbox) -> bool:
+        self._calls.append("take")
+        return self._free
+
+    def leave(self) -> None:
+        self._calls.append("leave")
+
+
+@clause("BUS-CHAN-7")
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_thread_that_is_about_to_wait_reads_the_link_before_it_sends(
+    *, waits: bool
+) -> None:
+    """Else an answer that comes before it waits would wake the comm thread."""
+    alone, place = Alone(), ThreadManager("asks")
+    place.adopt()
+    place.waits_next = waits
+
+    assert alone.ask(place, _NotedLead(alone.calls))
+
+    sent = alone.calls.index("full 1")
+    assert ("take" in alone.calls[:sent]) is waits
+    assert "leave" not in alone.calls
+    assert (place.leading is place.way) is waits
+
+
+@clause("BUS-CHAN-7")
+def test_another_thread_that_reads_the_link_goes_on_with_that() -> None:
+    alone, place = Alone(), ThreadManager("asks")
+    place.adopt()
+    place.waits_next = True
+
+    assert alone.ask(place, _NotedLead(alone.calls, free=False))
+
+    assert place.leading is None
+    place.leave_way()
+    assert "leave" not in alone.calls
+
+
+@clause("BUS-CHAN-7", "BUS-MSG-11")
+@pytest.mark.parametrize("then", ["something is to be done", "it serves no more"])
+def test_a_thread_that_does_not_wait_after_all_leaves_the_link(then: str) -> None:
+    """What comes there may be for others."""
+    alone, place = Alone(), ThreadManager("asks")
+    place.adopt()
+    place.waits_next = True
+    alone.ask(place, _NotedLead(alone.calls))
+    place.way = None
+    left = list[bool]()
+
+    if then == "something is to be done":
+        place.ask(lambda: left.append("leave" in alone.calls))
+    place.poll(0)
+
+    assert all(left)
+    assert alone.calls[-1] == "leave"
+    assert place.leading is None
+    assert not place.waits_next
 
 
 def test_an_acknowledgement_drives_nobody_from_a_link() -> None:

@@ -61,8 +61,8 @@ class Asleep:
             if comm._nudged:
                 comm._nudged = False
                 seen.add("nudge")
-            if comm._outbox:
-                comm._outbox.clear()
+            if comm.outbox:
+                comm.outbox.clear()
                 seen.add("link")
             if comm._extractions._taken:
                 comm._extractions._taken.clear()

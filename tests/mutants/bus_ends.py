@@ -14,7 +14,7 @@ BUS_ENDS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/peer.py",
-                "            if notified == self._queued[parcel.relay]:\n",
+                "            if notified == self.waiting[parcel.relay]:\n",
                 "            if notified:\n",
             ),
         ),

@@ -29,8 +29,8 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 _SHORTCUT,
-                "            self.stands\n            and not session",
-                "            not session",
+                "            self.stands\n            and session.room",
+                "            session.room",
             ),
         ),
     ),
@@ -46,9 +46,9 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         ("BUS-MSG-15",),
         (
             Edit(
-                "bus/links/comm_thread.py",
-                "        return bool(self._host.inbox.items or self._outbox)\n",
-                "        return False\n",
+                _BYPASS,
+                "            or rounds.inbox.items\n            or rounds.outbox\n",
+                "",
             ),
         ),
     ),
@@ -68,7 +68,7 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         "Y10",
         "what was read of a link and is not plain is dropped",
         ("BUS-CHAN-7",),
-        (Edit(_BYPASS, "            self._given.append((short.link, frame))\n", ""),),
+        (Edit(_BYPASS, "                given.append((short.link, frame))\n", ""),),
     ),
     Mutant(
         "Y11",
@@ -77,8 +77,8 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 _BYPASS,
-                "not (self._given or self._watched() or self._midway(link))",
-                "not (self._watched() or self._midway(link))",
+                "not (given or self._rounds.watched or self._midway",
+                "not (self._rounds.watched or self._midway",
             ),
         ),
     ),
@@ -89,8 +89,8 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 _BYPASS,
-                "not (self._given or self._watched() or self._midway(link))",
-                "not (self._given or self._midway(link))",
+                "not (given or self._rounds.watched or self._midway",
+                "not (given or self._midway",
             ),
         ),
     ),
@@ -176,7 +176,7 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         "Y23",
         "a body is read as if it were a frame",
         ("BUS-CHAN-7",),
-        (Edit(_BYPASS, " or self._midway(link)", ""),),
+        (Edit(_BYPASS, " or self._midway(short.link)", ""),),
     ),
     Mutant(
         "Y24",
@@ -317,8 +317,8 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/comm_thread.py",
-                "        while self._outbox and type(self._outbox[0]) is Send:\n",
-                "        while self._outbox:\n",
+                "        while self.outbox and type(self.outbox[0]) is Send:\n",
+                "        while self.outbox:\n",
             ),
         ),
     ),
@@ -485,8 +485,8 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 _BYPASS,
-                "                    reading = False\n                    lead.leave()\n",
-                "                    lead.leave()\n                    reading = False\n",
+                "                    reading = False\n                    place.leave_way()\n",
+                "                    place.leave_way()\n                    reading = False\n",
             ),
         ),
     ),

@@ -424,6 +424,16 @@ def _reply(entry: Any, number: int = 1) -> Reply:
     return Reply(entry, number, None, None, None, final=True)  # type: ignore[arg-type]
 
 
+class _Link:
+    """Stands for what a frame comes by: says what is to be done with it."""
+
+    def __init__(self, event: Callable[[Any], bool]) -> None:
+        self._event = event
+
+    def came(self, _: bytes, _now: float, todo: Any, *, answers_only: bool) -> bool:
+        return self._event(todo)
+
+
 class Slipping:
     """Something that comes for a task of the calling thread, past the books."""
 
@@ -456,7 +466,7 @@ class Slipping:
             todo += (action,)
             return True
 
-        return self.station.exchange.slip_in(event, self.place)
+        return self.station.exchange.slip_in(_Link(event), b"", self.place)
 
     @property
     def read(self) -> list[Any]:
@@ -487,7 +497,14 @@ def test_an_answer_waits_for_what_was_put_in_a_mailbox_before_it() -> None:
     assert [type(each) for each in slipping.read] == [Incoming, Answer]
 
 
-class Meanwhile:
+class _Way:
+    """Stands for where else a thread may wait."""
+
+    def leave(self) -> None:
+        """Not at all: no thread is there for longer than it waits."""
+
+
+class Meanwhile(_Way):
     """A way at which something is done for the whole process, once."""
 
     def __init__(self, act: Callable[[], object]) -> None:
@@ -530,7 +547,7 @@ def test_who_is_struck_as_it_waits_at_a_link_waits_no_more() -> None:
     """Else all that it posted to itself would go the long way."""
     slipping = Slipping()
 
-    class Struck:
+    class Struck(_Way):
         def wait(self, place: ThreadManager, deadline: float | None) -> bool:
             assert place.waiting
             raise KeyboardInterrupt
@@ -603,7 +620,9 @@ def test_what_comes_past_the_books_overtakes_nothing(
 def test_what_is_not_taken_past_the_books_is_nowhere() -> None:
     slipping = Slipping()
 
-    slip = slipping.station.exchange.slip_in(lambda _: False, slipping.place)
+    slip = slipping.station.exchange.slip_in(
+        _Link(lambda _: False), b"", slipping.place
+    )
 
     assert slip is Slip.REFUSED
     assert slipping.read == []
@@ -621,7 +640,7 @@ def test_who_does_some_of_what_is_to_be_done_leaves_the_rest_to_others() -> None
 
     station.home.inbox.push("something before them")
 
-    assert station.exchange.slip_in(replies, station.home) is Slip.WAITS
+    assert station.exchange.slip_in(_Link(replies), b"", station.home) is Slip.WAITS
     station.exchange.act(1)
     assert given == [0]
     station.exchange.act()

@@ -285,6 +285,9 @@ class Elsewhere:
     def wait(self, _: ThreadManager, __: float | None) -> bool:
         return self._waits.pop(0)()
 
+    def leave(self) -> None:
+        """It was never there by itself."""
+
 
 @clause("BUS-CHAN-7")
 @pytest.mark.parametrize("stays", [True, False])
