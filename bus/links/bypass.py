@@ -217,7 +217,11 @@ class Bypass:
 
     def _answer(self, way: _Way, question: Incoming, payload: Payload) -> bytes | None:
         # The answer acknowledges that the question was taken, so no frame has to.
-        if not _sync.may_be_struck() and (taken := self._extractions.take_lone()):
+        place = question._to.place
+        taken = None
+        if place is not None and not place.main:
+            taken = self._extractions.take_lone()
+        if taken:
             self._remote.extracted(taken, _sync.monotonic())
         return way.shortcut.answer(question, payload)
 

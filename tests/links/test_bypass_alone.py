@@ -480,8 +480,7 @@ def test_an_answer_tells_that_its_question_was_taken(
     alone.extractions.take_lone = lambda: taken
     remote: Any = SimpleNamespace(extracted=lambda each, _now: told.extend(each))
     monkeypatch.setattr(alone.bypass, "_remote", remote)
-    monkeypatch.setattr(_sync, "may_be_struck", lambda: struck)
-    place = SimpleNamespace(pending=lambda: False, owned=lambda: False)
+    place = SimpleNamespace(pending=lambda: False, owned=lambda: False, main=struck)
     peer: Any = _Peer()
     question: Any = SimpleNamespace(
         _to=SimpleNamespace(place=place),

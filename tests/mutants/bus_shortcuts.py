@@ -556,9 +556,9 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         ("QB-ERR-9",),
         (
             Edit(
-                "bus/links/bypass.py",
-                "not _sync.may_be_struck() and (taken := self._extractions.take_lone())",
-                "taken := self._extractions.take_lone()",
+                _BYPASS,
+                "        if place is not None and not place.main:\n            taken",
+                "        if place is not None:\n            taken",
             ),
         ),
     ),
