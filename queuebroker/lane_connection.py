@@ -95,20 +95,22 @@ class LaneConnection(QueueConnection):
 
     def flag_closed_locked(self, side: Side, error: BaseException | None) -> None:
         while True:  # with the check after the jump, where a signal handler may run
+            lanes = self.lanes if self._made else ()
+            # No call from here on: a signal handler may make lanes, and send.
             if self.closed[side]:
                 return
-            made = self._made
-            if not made:
-                # No call since the check: a signal handler may make lanes, and send.
+            if not self._made:
                 self.errors[side] = error
                 self.closed[side] = True
                 return
-            one, other = made[0][0]
-            if one.shut and other.shut:
-                one.ended = other.ended = True
-                self.errors[side] = error
-                self.closed[side] = True
-                return
+            if lanes:
+                one, other = lanes
+                if one.shut and other.shut:
+                    one.ended = other.ended = True
+                    self.errors[side] = error
+                    self.closed[side] = True
+                    return
+            # Until here.
             self.shut_locked()
 
     def empty_locked(self, side: Side, reason: Reason) -> None:
