@@ -56,7 +56,7 @@ class AwaitedAnswer:
 
     def give_up(self) -> None:
         """Note that it is not, after all."""
-        if self.drives:
+        if self.drives and self._place.owned():
             self._place.leave_way()
 
     # In any thread.

@@ -298,9 +298,14 @@ class Receiver:
             if answer is NOREPLY or message._answered or not message.wants_reply:
                 return
             place = message._to.place
-            if place is not None and message._source.remote:
-                place.waits_next = True
-            self._respond(message, answer)
+            if place is None or not message._source.remote:
+                self._respond(message, answer)
+                return
+            place.waits_next = True
+            try:
+                self._respond(message, answer)
+            finally:
+                place.waits_next = False  # the next callback may come before it waits
         except Exception as error:  # noqa: BLE001 # contained (BUS-MSG-13)
             self._failed_callback(callback)
             if message.wants_reply and not message._answered:

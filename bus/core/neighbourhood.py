@@ -510,8 +510,8 @@ class Neighbourhood:
         assert peer is not None
         match frame:
             case Batch():
-                self.correspondence.acknowledged_by(peer, frame)
                 self.intake.arrived(peer, frame, now)
+                self.correspondence.acknowledged_by(peer, frame)
             case Ack():
                 self.correspondence.acknowledged(peer, frame)
             case Ping():

@@ -57,6 +57,8 @@ class Session:
     link: the one that is used, None while there is none.
     ready: whether both sides have said on it what had come.
     heard: control frames that came.
+    watched: whether messages acknowledge one another, so that it is looked soon, but
+      not for each of them, whether an acknowledgement is due.
 
     Invariant: what is in ``_controls`` are the last ``len(_controls)`` of ``_told``.
     """
@@ -87,6 +89,7 @@ class Session:
         "own",
         "ready",
         "their_epoch",
+        "watched",
     )
 
     def __init__(
@@ -123,6 +126,7 @@ class Session:
         self._ack_now: bool = False
         # Whether frames of messages have acknowledged all since `next_ack` was asked.
         self._exchanges: bool = False
+        self.watched: bool = False
 
     # Links.
 
@@ -391,8 +395,8 @@ class Session:
 
     @property
     def awaits_ack(self) -> bool:
-        """Whether `next_ack` is soon, whatever else there is to do."""
-        return self.ready and (self._exchanges or self._ack_at is not None)
+        """Whether `next_ack` is within ``ack_delay_s``."""
+        return not self._exchanges and self.ack_at is not None
 
     def next_ack(self, now: float) -> float | None:
         """Return when to look whether an acknowledgement is due, None for never.
@@ -401,7 +405,8 @@ class Session:
         seldom: to look as often as acknowledgements would be due was a wake-up for
         each few messages.
         """
-        if not self._exchanges or not self.ready:
+        self.watched = self._exchanges and self.ready
+        if not self.watched:
             return self.ack_at
         self._exchanges = False
         return now + _EXCHANGE * self._limits.ack_delay_s

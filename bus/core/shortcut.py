@@ -343,7 +343,7 @@ class Shortcut:
         """
         outgoing, unacked = self.peer.session.outgoing, relay.unacked
         stop = batch.acknowledged + 1
-        if stop > outgoing.floor and stop != outgoing.next:
+        if stop > outgoing.floor and (stop != outgoing.next or self.peer.waiting):
             return False
         if not unacked or unacked[0][0] > batch.extracted:
             return True

@@ -66,6 +66,9 @@ class Rounds(Protocol):
     @property
     def watched(self) -> bool: ...
 
+    def nudge(self) -> None:
+        """Let it make a round at once, and do what is to be done."""
+
 
 class Bypass:
     """The short ways of one process, and who may touch its links.
@@ -171,6 +174,9 @@ class Bypass:
                     place.way = way
                 if not self._lines.send(way.shortcut.link, frame):
                     self.look_at(way.shortcut.link)  # it goes on when there is room
+            session = peer.session
+            if session.ack_at is not None and not session.watched:
+                self._soon()  # the comm thread may have gone to sleep before that
         except BaseException:
             # It may be noted as sent, and not be; then a new link carries it again.
             noted = self._ways.get(peer)
@@ -291,7 +297,7 @@ class Bypass:
                 slipped = True
                 waits = waits or slip is Slip.WAITS
         if not self._given:
-            if slipped:
+            if slipped and not short.peer.session.watched:
                 self._soon()
             return slipped, waits, False
         if place.main:
@@ -321,7 +327,9 @@ class Bypass:
         """Do what was decided; no more than what came, where that may be struck."""
         if main:
             self._exchange.act(1)
-            self._soon()  # if there is more, or this was
+            if self._exchange.unfinished:
+                self._rounds.nudge()
+            self._soon()
         else:
             self._exchange.act()
 
@@ -359,9 +367,9 @@ class _Way:
         place.leading = self
         return True
 
-    def leave(self) -> None:
-        """Let the comm thread read it again."""
-        self._lead.leave()
+    def leave(self, place: ThreadManager) -> None:
+        """Let the comm thread read it again, if a thread does."""
+        self._lead.leave(place.inbox)
 
     def wait(self, place: ThreadManager, deadline: float | None) -> bool:
         """Wait for the link, or for the inbox; False if that alone is to be waited for.

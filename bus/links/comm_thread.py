@@ -309,7 +309,8 @@ class CommThread:
         """Note that a task took, or dropped, a message, wherever it came from."""
         if message._receipt is not None:
             self._extractions.note(message)
-            if self._extractions.due:
+            watched = message._receipt.peer.session.watched
+            if self._extractions.is_due(watched=watched):
                 self._wake()
         self._has_room(message._to, message._account)
 
@@ -429,7 +430,7 @@ class CommThread:
         )
 
     def _soon(self) -> None:
-        """See to it that this thread wakes within milliseconds."""
+        """See to it that this thread wakes within ``ack_delay_s``."""
         if not self._extractions.awaited:
             self._nudged = True
             self._wake()

@@ -78,9 +78,16 @@ class Extractions:
     @property
     def due(self) -> bool:
         """Whether anything was taken, and so much that it is not to wait."""
+        return self.is_due(watched=False)
+
+    def is_due(self, *, watched: bool) -> bool:
+        """As `due`.
+
+        watched: whether a message acknowledges, in a moment, what was taken last.
+        """
         if not (self._taken or self._reading):
             return False
-        if not self.awaited or self._bytes >= self._bytes_max:
+        if not (self.awaited or watched) or self._bytes >= self._bytes_max:
             return True
         read = len(self._taken)
         if self._reading:

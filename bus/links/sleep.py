@@ -92,8 +92,8 @@ class Lead(Protocol):
     def ended(self) -> bool:
         """Whether the peer is gone, which the owner is to see."""
 
-    def leave(self) -> None:
-        """Let the owner read again; harmless if it does."""
+    def leave(self, elsewhere: Inbox) -> None:
+        """Let the owner read again, if this was taken to be woken by that inbox."""
 
 
 class ParkedSleep:
@@ -192,16 +192,16 @@ class _ParkedLead:
     def ended(self) -> bool:
         return self._queue.status is not Status.CONNECTED
 
-    def leave(self) -> None:
-        inbox, selection = self._inbox, self._selection
-        if inbox is not None:
-            with inbox.lock:
-                inbox.arrived.leave(self._bell)
-            self._inbox = None
-        if selection is not None:
-            selection.withdraw()
+    def leave(self, elsewhere: Inbox) -> None:
+        if self._inbox is not elsewhere:
+            return
+        with elsewhere.lock:
+            elsewhere.arrived.leave(self._bell)
+        if self._selection is not None:
+            self._selection.withdraw()
             self._selection = None
-            self._lock.release()
+        self._inbox = None
+        self._lock.release()
 
 
 class PolledSleep:

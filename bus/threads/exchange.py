@@ -419,6 +419,11 @@ class Exchange:
 
     # What the manager wants.
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether anything is to be done, and no thread is about it."""
+        return bool(self._todo) and not self._acting
+
     def act(self, most: float = math.inf) -> None:
         """Do what is to be done, unless another thread is about it.
 

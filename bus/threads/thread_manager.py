@@ -54,8 +54,8 @@ class Request:
 class Way(Protocol):
     """Where else a thread may wait: see `bus.links.bypass`."""
 
-    def leave(self) -> None:
-        """Let others see what comes there; twice is harmless."""
+    def leave(self, place: ThreadManager) -> None:
+        """Let others see what comes there, unless ``place`` does not wait there."""
 
     def wait(self, place: ThreadManager, deadline: float | None) -> bool:
         """Wait there and for the inbox of the calling thread, which is ``place``.
@@ -240,7 +240,7 @@ class ThreadManager:
         """Wait nowhere else any more, since something else is to be done."""
         self.waits_next = False
         if self.leading is not None:
-            self.leading.leave()
+            self.leading.leave(self)
             self.leading = None  # last: an interrupt before leaves it to the next call
 
     def pending(self) -> bool:

@@ -34,13 +34,16 @@ class Lead:
     """The right to read one queue, for one thread at a time.
 
     `take` it, `sleep`, `read`, and in any case `leave`.
+
+    Invariant: ``_owner`` is where the thread is woken that has it; guarded by the lock
+    of the connection.
     """
 
-    __slots__ = ("_connection", "_listed")
+    __slots__ = ("_connection", "_owner")
 
     def __init__(self, queue: SocketMessageQueue) -> None:
         self._connection: Final = queue._far
-        self._listed: Elsewhere | None = None
+        self._owner: Elsewhere | None = None
 
     def take(self, elsewhere: Elsewhere) -> bool:
         """Read from now on; False if another does, or something is to be received."""
@@ -56,16 +59,16 @@ class Lead:
                         return False
                     leads = True
                     sleeper = connection.link.turn.sleeper.renew()
+                    self._owner = elsewhere
                     inbox.arrived.enlist(sleeper)  # released if the driver ends
                 except BaseException:
                     connection.recover_locked()
                     raise
-            self._listed = elsewhere
             with elsewhere.lock:
                 elsewhere.arrived.enlist(sleeper)
         except BaseException:
             if leads:
-                self.leave()
+                self.leave(elsewhere)
             raise
         return True
 
@@ -103,15 +106,19 @@ class Lead:
         """Whether the peer is gone, which the owner is to see."""
         return self._connection.closed[1 - self._connection.side]
 
-    def leave(self) -> None:
-        """Let the owner read again."""
+    def leave(self, elsewhere: Elsewhere) -> None:
+        """Let the owner read again; nothing if the thread woken there has not the lead.
+
+        So an interrupted thread may repeat it: another may have the lead by then.
+        """
         connection = self._connection
-        sleeper, elsewhere = connection.link.turn.sleeper, self._listed
-        if elsewhere is not None:
-            with elsewhere.lock:
-                elsewhere.arrived.leave(sleeper)
-            self._listed = None
+        if self._owner is not elsewhere:
+            return
+        sleeper = connection.link.turn.sleeper
+        with elsewhere.lock:
+            elsewhere.arrived.leave(sleeper)
         with connection.lock:
             connection.inbox.arrived.leave(sleeper)
             connection.link.yield_locked(wanted=True)
+            self._owner = None
         connection.settle()

@@ -222,10 +222,21 @@ def test_a_message_acknowledges_what_came_and_what_its_task_took() -> None:
     assert (batch.acknowledged, batch.extracted) == (3, 2)
     assert one.ack_at is None
     assert one.flush(NOW + 1) == []
-    assert one.awaits_ack
-    assert one.next_ack(NOW) == NOW + 6 * LIMITS.ack_delay_s
-    assert one.next_ack(NOW) is None
     assert not one.awaits_ack
+    assert one.next_ack(NOW) == NOW + 6 * LIMITS.ack_delay_s
+    assert one.watched
+    assert one.next_ack(NOW) is None
+
+
+@clause("BUS-RELAY-9")
+def test_what_no_message_has_acknowledged_is_looked_at_soon() -> None:
+    one = session()
+    linked(one)
+    one.took(1, 1, NOW)
+
+    assert one.awaits_ack
+    assert one.next_ack(NOW) == NOW + LIMITS.ack_delay_s
+    assert not one.watched
 
 
 @clause("BUS-RELAY-9")

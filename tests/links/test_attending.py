@@ -226,7 +226,7 @@ def test_who_read_nothing_short_waits_there_no_more(*, wanted: bool) -> None:
         take=lambda _: True,
         sleep=lambda _: None,
         read=lambda: [b"other"],
-        leave=lambda: None,
+        leave=lambda _: None,
         ended=False,
     )
     short: Any = Short()

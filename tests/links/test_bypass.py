@@ -223,6 +223,36 @@ def test_nothing_overtakes_what_the_same_task_has_sent_before(talk: Talk) -> Non
     assert talk.answered == sent
 
 
+@clause("BUS-CHAN-7")
+def test_an_answer_that_goes_another_way_lets_the_next_callback_leave_links_alone(
+    talk: Talk,
+) -> None:
+    """What that sends is not followed by a wait: nobody would read the link."""
+    talk.warm()
+    waits, answers = list[bool](), list[Response]()
+    answer = talk._answer
+
+    def noted(message: Incoming) -> Any:
+        waits.append(talk.thread._manager.waits_next)
+        return answer(message)
+
+    talk.answerer.deregister()
+    talk.far.register("other", on_command=noted, thread=talk.thread)
+    go = threading.Event()
+    talk.thread.call_soon(lambda: go.wait(LIMIT_S))
+    try:
+        for number in range(3):
+            talk.asker.command("other", number, on_response=answers.append)
+        until(lambda: len(talk.thread._manager.inbox.items) >= 1, "they have come")
+    finally:
+        go.set()
+    while len(answers) < 3:
+        talk.here.poll(0.1)
+
+    assert waits == [False] * 3
+    assert not talk.thread._manager.waits_next
+
+
 def test_who_asks_on_and_on_is_served_by_the_comm_thread(talk: Talk) -> None:
     """Frames of many are quicker than many frames."""
     talk.warm()

@@ -25,6 +25,7 @@ class Short:
 
     link = 1
     stands = True
+    peer = SimpleNamespace(session=SimpleNamespace(watched=False))
     answers_only = False
 
     def ask(self, *_: Any) -> bytes:
@@ -57,14 +58,14 @@ class LeadOfOne:
     def read(self) -> list[bytes]:
         return self.frames
 
-    def leave(self) -> None:
+    def leave(self, _: Inbox | None = None) -> None:
         self.left += 1
 
 
 class _Peer:
     """Stands for a process, with its link."""
 
-    session = SimpleNamespace(link=1)
+    session = SimpleNamespace(link=1, ack_at=None, watched=False)
 
 
 class _Place(ThreadManager):
@@ -106,19 +107,25 @@ class Alone:
         self.extractions = SimpleNamespace(due=False)
         # What becomes of what is taken.
         self.slip = Slip.WAITS
-        exchange: Any = SimpleNamespace(
+        self.exchange = SimpleNamespace(
             slip_in=self._slip_in,
             act=lambda most=0: self.calls.append(f"act {most}"),
+            unfinished=False,
             send_now=self._send_now,
         )
         self.lines: Any = _Lines(self.calls)
         self.bypass = Bypass(
-            exchange,
+            cast("Any", self.exchange),
             cast("Any", None),
             cast("Any", self.lines),
             rounds=cast(
                 "Any",
-                SimpleNamespace(inbox=Inbox(), outbox=deque(), watched=False),
+                SimpleNamespace(
+                    inbox=Inbox(),
+                    outbox=deque(),
+                    watched=False,
+                    nudge=lambda: self.calls.append("nudge"),
+                ),
             ),
             wake=lambda: self.calls.append("wake"),
             soon=lambda: self.calls.append("soon"),
@@ -268,6 +275,47 @@ def test_who_may_be_struck_takes_answers_only_and_does_no_more(*, struck: bool) 
     assert alone.calls == ["soon", *(["act 1", "soon"] if struck else ["act 0"])]
 
 
+@clause("QB-ERR-9", "BUS-CHAN-7")
+@pytest.mark.parametrize("more", [False, True])
+def test_what_a_thread_that_may_be_struck_leaves_is_done_at_once(*, more: bool) -> None:
+    """By the comm thread, which in an exchange would sleep on for long."""
+    alone = Alone()
+    alone.place.main, alone.exchange.unfinished = True, more
+
+    alone.wait(b"+1", b"+2")
+
+    assert ("nudge" in alone.calls) is more
+
+
+@clause("BUS-RELAY-9")
+@pytest.mark.parametrize("watched", [False, True])
+def test_in_an_exchange_the_comm_thread_is_left_asleep(
+    monkeypatch: pytest.MonkeyPatch, *, watched: bool
+) -> None:
+    """The next message acknowledges what came; it looks for the last one."""
+    alone = Alone()
+    monkeypatch.setattr(alone.short.peer.session, "watched", watched)
+
+    alone.wait(b"+1")
+
+    assert ("soon" in alone.calls) is not watched
+
+
+@clause("BUS-RELAY-9")
+@pytest.mark.parametrize("watched", [False, True])
+def test_what_a_frame_leaves_unacknowledged_is_acknowledged_soon(
+    monkeypatch: pytest.MonkeyPatch, *, watched: bool
+) -> None:
+    """The comm thread may have gone to sleep before anything was due."""
+    alone = Alone()
+    monkeypatch.setattr(_Peer.session, "ack_at", 1.0)
+    monkeypatch.setattr(_Peer.session, "watched", watched)
+
+    assert alone.ask()
+
+    assert ("soon" in alone.calls) is not watched
+
+
 @clause("BUS-CHAN-7")
 def test_the_body_of_a_long_message_is_taken_for_no_frame() -> None:
     alone = Alone()
@@ -310,7 +358,7 @@ class _NotedLead(LeadOfOne):
         self._calls.append("take")
         return self._free
 
-    def leave(self) -> None:
+    def leave(self, _: Inbox | None = None) -> None:
         self._calls.append("leave")
 
 
@@ -446,7 +494,7 @@ def test_who_is_struck_as_it_leaves_ends_no_link() -> None:
     """All that it has read is seen to by then."""
     alone, lead = Alone(), LeadOfOne(b"+1")
 
-    def leave() -> None:
+    def leave(_: Inbox | None = None) -> None:
         lead.left += 1
         if lead.left == 1:
             raise KeyboardInterrupt

@@ -62,12 +62,12 @@ def test_who_has_the_lead_reads_and_the_owner_does_not(led: Led) -> None:
     led.lead.sleep(None)
 
     assert led.lead.read() == [b"x"]
-    led.lead.leave()
+    led.lead.leave(led.inbox)
 
 
 def test_the_owner_reads_again_afterwards(led: Led) -> None:
     assert led.lead.take(led.inbox)
-    led.lead.leave()
+    led.lead.leave(led.inbox)
     led.far.send(b"x")
 
     led.sockets.until(lambda: led.sockets.came)
@@ -88,7 +88,7 @@ def test_all_that_came_is_read_at_once(led: Led) -> None:
         assert led.pending == 0
 
     assert read == [b"x", b"y", b"z"]
-    led.lead.leave()
+    led.lead.leave(led.inbox)
 
 
 def test_a_long_message_is_finished_by_the_owner(led: Led) -> None:
@@ -98,7 +98,7 @@ def test_a_long_message_is_finished_by_the_owner(led: Led) -> None:
         sending = threads.start(led.far.send, long)
         led.lead.sleep(None)
         read = led.lead.read()
-        led.lead.leave()
+        led.lead.leave(led.inbox)
         if not read:
             led.sockets.until(lambda: led.sockets.came)
             ((_, message),) = led.sockets.came
@@ -117,7 +117,7 @@ def test_it_is_woken_by_what_is_posted_elsewhere(led: Led) -> None:
 
     assert led.lead.read() == []
     assert not led.lead.ended
-    led.lead.leave()
+    led.lead.leave(led.inbox)
     assert not led.inbox.arrived.asleep
 
 
@@ -126,17 +126,18 @@ def test_time_that_is_up_wakes_it(led: Led) -> None:
     led.lead.sleep(_sync.monotonic() + 0.001)
 
     assert led.lead.read() == []
-    led.lead.leave()
+    led.lead.leave(led.inbox)
 
 
 def test_one_thread_has_it_at_a_time(led: Led) -> None:
     other = led.other()
     assert led.lead.take(led.inbox)
 
-    assert not other.take(Inbox())
-    led.lead.leave()
-    assert other.take(Inbox())
-    other.leave()
+    inbox = Inbox()
+    assert not other.take(inbox)
+    led.lead.leave(led.inbox)
+    assert other.take(inbox)
+    other.leave(inbox)
 
 
 def test_nobody_has_it_while_the_owner_has_something_to_receive(led: Led) -> None:
@@ -158,7 +159,7 @@ def test_the_owner_sees_that_the_peer_has_gone(led: Led) -> None:
 
     assert led.lead.read() == []
     assert led.lead.ended
-    led.lead.leave()
+    led.lead.leave(led.inbox)
     assert not led.lead.take(led.inbox)
     led.sockets.lines.stir(1)
     led.sockets.until(lambda: led.sockets.came)
@@ -173,32 +174,54 @@ def test_who_sleeps_is_woken_when_the_driver_ends(led: Led) -> None:
         sleeping.result()
 
     assert led.lead.read() == []
-    led.lead.leave()
+    led.lead.leave(led.inbox)
 
 
 def test_to_leave_twice_does_no_harm(led: Led) -> None:
     """Who is struck as it leaves does so again."""
     assert led.lead.take(led.inbox)
-    led.lead.leave()
-    led.lead.leave()
+    led.lead.leave(led.inbox)
+    led.lead.leave(led.inbox)
 
     led.far.send(b"x")
     led.sockets.until(lambda: led.sockets.came)
     assert led.sockets.came == [(1, b"x")]
 
 
+@clause("QB-ERR-9")
+def test_to_leave_twice_takes_it_from_no_other_thread(led: Led) -> None:
+    """The second time another thread may have it."""
+    other = Inbox()
+    assert led.lead.take(led.inbox)
+    led.lead.leave(led.inbox)
+    assert led.lead.take(other)
+
+    led.lead.leave(led.inbox)
+
+    assert other.arrived.asleep
+    assert not led.lead.take(led.inbox)
+    led.far.send(b"x")
+    led.lead.sleep(None)
+    assert led.lead.read() == [b"x"]
+    led.lead.leave(other)
+
+
 def test_between_threads_one_thread_has_it_at_a_time() -> None:
     with queue_pair() as (near, far):
-        lead = ParkedSleep().lead(near)
-        assert lead.take(Inbox())
-        assert not lead.take(Inbox())
+        lead, one, other = ParkedSleep().lead(near), Inbox(), Inbox()
+        assert lead.take(one)
+        assert not lead.take(other)
         far.send(b"x")
         lead.sleep(None)
         assert lead.read() == [b"x"]
-        lead.leave()
-        lead.leave()
-        assert lead.take(Inbox())
-        lead.leave()
+        lead.leave(one)
+        lead.leave(one)
+        assert lead.take(other)
+        lead.leave(one)  # by who was struck as it left
+        assert not lead.take(one)
+        lead.leave(other)
+        assert lead.take(one)
+        lead.leave(one)
 
 
 @clause("BUS-CHAN-7")
@@ -212,7 +235,7 @@ def test_of_a_long_message_it_is_known_how_much_of_it_is_to_come(led: Led) -> No
         led.lead.sleep(None)
         came = led.lead.read()
         lacks.append(led.lead.lacks)
-    led.lead.leave()
+    led.lead.leave(led.inbox)
 
     assert came == [message]
     assert lacks == sorted(lacks, reverse=True)

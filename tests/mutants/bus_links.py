@@ -795,8 +795,8 @@ BUS_LINKS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/extractions.py",
-                "        if not self.awaited or self._bytes >= self._bytes_max:\n",
-                "        if not self.awaited:\n",
+                "        if not (self.awaited or watched) or self._bytes >= self._bytes_max:\n",
+                "        if not (self.awaited or watched):\n",
             ),
         ),
     ),

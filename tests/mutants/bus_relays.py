@@ -490,7 +490,7 @@ BUS_RELAYS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/comm_thread.py",
-                "            if self._extractions.due:\n                self._wake()\n",
+                "            if self._extractions.is_due(watched=watched):\n                self._wake()\n",
                 "",
             ),
         ),

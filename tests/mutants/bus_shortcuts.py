@@ -98,7 +98,13 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         "Y13",
         "what came past the comm thread is told to nobody until something happens",
         ("BUS-FLOW-7",),
-        (Edit(_BYPASS, "            if slipped:\n                self._soon()\n", ""),),
+        (
+            Edit(
+                _BYPASS,
+                "            if slipped and not short.peer.session.watched:\n                self._soon()\n",
+                "",
+            ),
+        ),
     ),
     Mutant(
         "Y14",
@@ -617,8 +623,8 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/shortcut.py",
-                "        if stop > outgoing.floor and stop != outgoing.next:\n            return False\n",
-                "",
+                "(stop != outgoing.next or self.peer.waiting)",
+                "self.peer.waiting",
             ),
         ),
     ),
@@ -787,6 +793,102 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
                 "bus/links/comm_thread.py",
                 "            self._exchange.decide(lambda: self.remote.acknowledge(_sync.monotonic()))\n",
                 "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y73",
+        "an answer that frees numbers lets nobody go on",
+        ("BUS-RELAY-11",),
+        (
+            Edit(
+                "bus/core/shortcut.py",
+                "(stop != outgoing.next or self.peer.waiting)",
+                "stop != outgoing.next",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y74",
+        "after an answer that goes another way the next message is taken for one that is waited for",
+        ("BUS-CHAN-7",),
+        (
+            Edit(
+                "bus/api/receiver.py",
+                "                place.waits_next = False  # the next callback may come before it waits\n",
+                "                pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y75",
+        "a thread reads the link after it has sent",
+        ("BUS-CHAN-7",),
+        (
+            Edit(
+                "bus/links/bypass.py",
+                "                    if place.waits_next:\n                        way.lead(place)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y76",
+        "a thread that serves no more goes on reading the link",
+        ("BUS-CHAN-7",),
+        (
+            Edit(
+                "bus/threads/thread_manager.py",
+                "            try:\n                return self._serve(until)\n            finally:\n                self.leave_way()\n",
+                "            return self._serve(until)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y77",
+        "a thread that has something to do goes on reading the link",
+        ("BUS-CHAN-7",),
+        (
+            Edit(
+                "bus/threads/thread_manager.py",
+                "            self.leave_way()\n            items = self.inbox.take_now()\n",
+                "            items = self.inbox.take_now()\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y78",
+        "what a thread that may be struck leaves to do waits for the comm thread",
+        ("BUS-CHAN-7",),
+        (
+            Edit(
+                "bus/links/bypass.py",
+                "                self._rounds.nudge()\n",
+                "                pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y79",
+        "to leave a link twice takes it from another thread",
+        ("QB-ERR-9",),
+        (
+            Edit(
+                "sockets/lead.py",
+                "        if self._owner is not elsewhere:\n            return\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y80",
+        "what a frame leaves unacknowledged is acknowledged when something happens",
+        ("BUS-RELAY-9",),
+        (
+            Edit(
+                "bus/links/bypass.py",
+                "                self._soon()  # the comm thread may have gone to sleep before that\n",
+                "                pass\n",
             ),
         ),
     ),

@@ -636,6 +636,26 @@ def test_what_waits_for_room_goes_on_when_an_answer_makes_room() -> None:
     assert talk.relay.under_way == 1
 
 
+@clause("BUS-RELAY-11", "AMO-13")
+def test_what_waits_for_numbers_goes_on_when_an_answer_frees_some() -> None:
+    """Though the task of the answer has taken nothing that is under way."""
+    talk = RoundTrips()
+    message = talk.take(talk.ask_now()[1])
+    answer = talk.answer_now(message)
+    talk.near.remote.correspondence._extracted(talk.short.peer, talk.relay.number, 999)
+    other = talk.stage.task("other", "s2")
+    talk.stage.soon()
+    talk.asking.hold()
+    talk.near.remote.post(
+        talk.near.manager.table.find(other.name) or talk.relay.entry,
+        [talk.question(wants_reply=False)],
+    )
+    talk.asking._held = None
+    assert talk.short.peer.waiting
+
+    assert not talk.comes_back(answer)
+
+
 @clause("BUS-RELAY-9")
 def test_an_exchange_acknowledges_its_last_message_later_than_others() -> None:
     talk = RoundTrips()
@@ -645,11 +665,13 @@ def test_an_exchange_acknowledges_its_last_message_later_than_others() -> None:
     assert talk.comes_back(talk.answer_now(talk.take(frame)))
     talk.ask_now()
 
-    assert talk.asking.awaits_ack
+    assert not talk.asking.awaits_ack
     later = talk.asking.next_ack(now)
     assert later is not None
     assert now + limits.ack_delay_s < later <= now + 0.1
+    assert talk.asking.watched
     assert talk.asking.next_ack(now) is None  # nothing was exchanged since
+    assert not talk.asking.watched
 
 
 @pytest.mark.parametrize(

@@ -500,7 +500,7 @@ def test_an_answer_waits_for_what_was_put_in_a_mailbox_before_it() -> None:
 class _Way:
     """Stands for where else a thread may wait."""
 
-    def leave(self) -> None:
+    def leave(self, _: ThreadManager) -> None:
         """Not at all: no thread is there for longer than it waits."""
 
 

@@ -285,7 +285,7 @@ class Elsewhere:
     def wait(self, _: ThreadManager, __: float | None) -> bool:
         return self._waits.pop(0)()
 
-    def leave(self) -> None:
+    def leave(self, _: ThreadManager) -> None:
         """It was never there by itself."""
 
 
