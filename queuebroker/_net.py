@@ -434,7 +434,7 @@ class Sleeper:
         self._at: Socket | None = None  # which it waits in first
         self._vigil: Final = Vigil()
         # On one processor nobody answers before this sleeps.
-        self._watches: Final = _processors() > 1
+        self._watches: Final = processors() > 1
         self._poller = select.poll()
         self._poller.register(self._bell, select.POLLIN)
 
@@ -541,7 +541,7 @@ class Sleeper:
             os.close(bell)
 
 
-def _processors() -> int:
+def processors() -> int:
     """Return how many processors this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

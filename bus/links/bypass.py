@@ -169,7 +169,7 @@ class Bypass:
                 way, frame = went
                 place = source.place
                 if place is not None and place.owned():
-                    if place.waits_next:
+                    if place.waits_next and way.early:
                         way.lead(place)
                     place.way = way
                 if not self._lines.send(way.shortcut.link, frame):
@@ -340,25 +340,30 @@ class _Way:
     shortcut: the books of what goes past the comm thread.
     question: what was asked by it last; None before the first.
     wanted: whether somebody was shown it since that was looked at.
+    early: whether a thread that is about to wait there does so before it sends.
     """
 
-    __slots__ = ("_bypass", "_lead", "_vain", "question", "shortcut", "wanted")
+    __slots__ = (
+        "_bypass",
+        "_lead",
+        "_vain",
+        "early",
+        "question",
+        "shortcut",
+        "wanted",
+    )
 
     def __init__(self, bypass: Bypass, shortcut: Shortcut, lead: Lead) -> None:
         self._bypass: Final = bypass
         self.shortcut: Final = shortcut
         self._lead: Final = lead
+        self.early: Final = lead.early
         self._vain: int = 0
         self.question: Incoming | None = None
         self.wanted: bool = False
 
     def lead(self, place: ThreadManager) -> bool:
-        """Read the link from now on; False if the comm thread does.
-
-        A thread that is about to wait for an answer does so before it sends: with one
-        processor the answer comes while the system has it send, and then woke the comm
-        thread.
-        """
+        """Read the link from now on; False if the comm thread does."""
         if place.leading is self:
             return True
         place.leave_way()

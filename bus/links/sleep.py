@@ -85,6 +85,10 @@ class Lead(Protocol):
         """Return the messages that came; none if the owner has to see how it stands."""
 
     @property
+    def early(self) -> bool:
+        """Whether to take it before what is answered by the queue is sent."""
+
+    @property
     def lacks(self) -> int:
         """How many bytes are to come of a message that has begun, 0 if none has."""
 
@@ -187,6 +191,7 @@ class _ParkedLead:
         return []
 
     lacks: Final = 0  # between threads a message is whole
+    early: Final = False
 
     @property
     def ended(self) -> bool:

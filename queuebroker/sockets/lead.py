@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from queuebroker import _net
+
 if TYPE_CHECKING:
     import _thread
 
@@ -35,21 +37,24 @@ class Lead:
 
     `take` it, `sleep`, `read`, and in any case `leave`.
 
+    early: whether to take it before what is answered by this link is sent: with one
+      processor the answer may come meanwhile, and the driver would be woken for it.
+
     Invariant: ``_owner`` is where the thread is woken that has it; guarded by the lock
     of the connection.
     """
 
-    __slots__ = ("_connection", "_owner")
+    __slots__ = ("_connection", "_owner", "early")
 
     def __init__(self, queue: SocketMessageQueue) -> None:
         self._connection: Final = queue._far
         self._owner: Elsewhere | None = None
+        self.early: Final = _net.processors() == 1
 
     def take(self, elsewhere: Elsewhere) -> bool:
         """Read from now on; False if another does, or something is to be received."""
         connection = self._connection
         inbox = connection.inbox
-        leads = False
         try:
             with connection.lock:
                 try:
@@ -57,9 +62,9 @@ class Lead:
                         return False
                     if not connection.lead_locked(owned=True):
                         return False
-                    leads = True
-                    sleeper = connection.link.turn.sleeper.renew()
+                    # No call before: an interrupt would leave a lead that nobody has.
                     self._owner = elsewhere
+                    sleeper = connection.link.turn.sleeper.renew()
                     inbox.arrived.enlist(sleeper)  # released if the driver ends
                 except BaseException:
                     connection.recover_locked()
@@ -67,8 +72,7 @@ class Lead:
             with elsewhere.lock:
                 elsewhere.arrived.enlist(sleeper)
         except BaseException:
-            if leads:
-                self.leave(elsewhere)
+            self.leave(elsewhere)
             raise
         return True
 

@@ -227,6 +227,7 @@ def test_who_read_nothing_short_waits_there_no_more(*, wanted: bool) -> None:
         sleep=lambda _: None,
         read=lambda: [b"other"],
         leave=lambda _: None,
+        early=False,
         ended=False,
     )
     short: Any = Short()

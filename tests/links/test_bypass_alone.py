@@ -43,6 +43,8 @@ class Short:
 class LeadOfOne:
     """Stands for the lead of a link by which some frames came."""
 
+    early = True
+
     def __init__(self, *frames: bytes, ended: bool = False) -> None:
         self.frames = list(frames)
         self.ended = ended

@@ -827,7 +827,7 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/links/bypass.py",
-                "                    if place.waits_next:\n                        way.lead(place)\n",
+                "                    if place.waits_next and way.early:\n                        way.lead(place)\n",
                 "",
             ),
         ),

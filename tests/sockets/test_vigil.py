@@ -53,7 +53,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     monkeypatch.setattr(select, "poll", lambda: cast("Any", made))
     monkeypatch.setattr(Made, "register", lambda *_: None, raising=False)
     monkeypatch.setattr(_sync, "monotonic", lambda: made.now)
-    monkeypatch.setattr(_net, "_processors", lambda: made.processors)
+    monkeypatch.setattr(_net, "processors", lambda: made.processors)
     return made
 
 
