@@ -123,9 +123,9 @@ def test_questions_and_answers_go_past_the_comm_threads(talk: Talk) -> None:
     for number in range(200):
         assert talk.ask(number) == number
 
-    # Now and then a comm thread looks at its deadlines.
-    assert talk.went > 360
-    assert talk.came > 360
+    # Now and then a comm thread makes a round, or is first to read.
+    assert talk.went > 200
+    assert talk.came > 200
 
 
 @clause("BUS-FLOW-7")

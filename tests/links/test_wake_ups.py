@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -188,7 +189,10 @@ def test_of_what_others_get_instead_nothing_is_acknowledged() -> None:
 class _Taken:
     """A message from afar, as far as it matters that a task took it."""
 
-    _receipt = object()
+    # Nothing acknowledges it but the comm thread.
+    _receipt = SimpleNamespace(
+        peer=SimpleNamespace(session=SimpleNamespace(watched=False))
+    )
     _account = None
     _number = 1
     _size = 0
