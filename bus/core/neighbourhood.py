@@ -470,7 +470,7 @@ class Neighbourhood:
         return min([at for at in times if at is not None], default=None)
 
     def acknowledge(self, now: float) -> list[Action]:
-        """Acknowledge at once what was taken, since this process is about to leave."""
+        """Send due and later acknowledgements now; this process is about to leave."""
         for peer in self.neighbours.peers.values():
             if peer.session.ack_at is not None:
                 peer.session.repeat_ack()

@@ -38,8 +38,8 @@ class OutgoingStream(Generic[M]):
     Attributes:
         next: the number that the next message gets.
         floor: no number below it will ever be sent again (AMO-12).
-        kept: what is outstanding: the first number of each and the first after it, in
-            rising order.
+        kept: the outstanding messages, in rising order, each with its first number and
+            the first number after it.
 
     Invariants:
     I1. ``first <= floor <= next <= floor + window``, and ``next <= 2**64``.

@@ -338,7 +338,7 @@ class Session:
             self._ack_now = True
 
     def expects(self, batch: Batch) -> bool:
-        """Whether a batch follows what came, of which nothing is missing."""
+        """Whether a batch has the next number and no earlier message is missing."""
         has = self._received
         return (
             self.ready

@@ -70,7 +70,7 @@ class _Leave(Struct, frozen=True, eq=False):
 class _Ends(Struct, frozen=True, eq=False):
     """Sender and receiver of a message, by their numbers on the link; as `_Leave`.
 
-    stream: that of the sender's process. receipts: of what came for the receiver.
+    stream: that of the sender's process. receipts: of the messages for the receiver.
     """
 
     revision: int
@@ -252,8 +252,8 @@ class Shortcut:
 
         False if it is to be read as any other; then nothing has happened.
 
-        answers_only: take no commands: after an interrupt nobody knows whether what is
-          to be done with one was done, and only to give an answer twice is harmless.
+        answers_only: take no commands. After an interrupt a message may be delivered
+          a second time, and that is harmless for an answer only.
         """
         found = self._read(data, answers_only=answers_only)
         if found is None:
@@ -359,7 +359,7 @@ class Shortcut:
 
     @staticmethod
     def _command_in(batch: Batch, ends: _Ends, payload: Payload, now: float) -> Post:
-        """Enter a command in the accounts; return what is to be done with it."""
+        """Enter a command in the accounts; return the action that delivers it."""
         [run] = batch.runs
         left = run.milliseconds_left
         command = Incoming(
@@ -382,7 +382,7 @@ class Shortcut:
 
     @staticmethod
     def _answer_in(batch: Batch, ends: _Ends, payload: Payload) -> Reply:
-        """Return what is to be done with an answer."""
+        """Return the action that delivers an answer."""
         source = ends.relay.entry.address
         return Reply(ends.target, batch.runs[0].id, source, payload, None, final=True)
 

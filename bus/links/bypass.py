@@ -55,8 +55,8 @@ _SHORT_MAX: Final = 4096
 class Rounds(Protocol):
     """The comm thread, as a thread of tasks sees it that goes to a link itself.
 
-    inbox, outbox: what it has to do first, and what is to be done with links.
-    watched: whether all that goes over links is for it, or for nobody.
+    inbox: its requests, which go first. outbox: actions on links, not yet done.
+    watched: whether it alone may read and write the links, or nobody may.
     """
 
     @property
@@ -67,14 +67,14 @@ class Rounds(Protocol):
     def watched(self) -> bool: ...
 
     def nudge(self) -> None:
-        """Let it make a round at once, and do what is to be done."""
+        """Let it make a round now, with all pending actions."""
 
 
 class Bypass:
     """The short ways of one process, and who may touch its links.
 
     Args:
-        rounds: the comm thread, or what of it is to be known here.
+        rounds: the comm thread.
         wake: wakes the comm thread. soon: sees to it that it wakes within milliseconds.
         midway: whether what comes next by a link is no frame.
         extractions: what tasks have taken.

@@ -83,7 +83,7 @@ class Extractions:
     def is_due(self, *, watched: bool) -> bool:
         """As `due`.
 
-        watched: whether a message acknowledges, in a moment, what was taken last.
+        watched: whether the answer to the last message taken will acknowledge it.
         """
         if not (self._taken or self._reading):
             return False
