@@ -188,7 +188,7 @@ class Receiver:
         """
         self._on_command, self._reference = callback, reference
         place: ThreadManager = self.entry.place
-        if self._unclaimed and place.expect():
+        if self._unclaimed and place.expect(self.entry.box):
             place.open(self.entry, self.unclaimed())
 
     @property

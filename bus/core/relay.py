@@ -282,7 +282,7 @@ class Relay:
         kept = ((number, number + 1, (number, self.number, parcel)),)
         unacked = ((number, parcel),)
         asks: set[tuple[Entry, int]] = set()
-        if parcel.is_command:
+        if parcel.message is not None and parcel.message.wants_reply:
             asks.add((parcel.source, parcel.id))
         own, whole = self.books, self.peer.books
         everything = whole.whole
@@ -415,16 +415,17 @@ class Relay:
         self.books.take(taken, commands)
 
     def extracted_all(self) -> None:
-        """Note that the task took the only message that is under way."""
-        [(_, parcel)] = self.unacked
-        key = (parcel.source, parcel.id)
+        """Note that the task took all messages that are under way."""
         asked: dict[tuple[Entry, int], Incoming] = {}
-        if key in self._unanswered and parcel.message is not None:
-            asked[key] = parcel.message
-        keys, commands = set(asked), 0
+        commands = 0
+        for _, parcel in self.unacked:
+            if parcel.is_command:
+                commands += len(parcel.bodies)
+            key = (parcel.source, parcel.id)
+            if key in self._unanswered and parcel.message is not None:
+                asked[key] = parcel.message
+        keys, taken = set(asked), self.under_way
         rest: deque[tuple[int, Parcel]] = deque()
-        if parcel.is_command:
-            commands = 1
         own, whole = self.books, self.peer.books
         everything = whole.whole
         assert everything is not None
@@ -433,9 +434,9 @@ class Relay:
         self.under_way = self.unacked_bytes = 0
         self._unanswered -= keys
         self.asked |= asked
-        own.taken += 1
-        whole.taken += 1
-        everything.taken += 1
+        own.taken += taken
+        whole.taken += taken
+        everything.taken += taken
         own.commands_taken += commands
         whole.commands_taken += commands
         everything.commands_taken += commands

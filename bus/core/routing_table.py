@@ -152,8 +152,10 @@ class RoutingTable:
         """Let a registration be found no more; it must be one that can be."""
         del self._by_id[entry.id]
         entry.table = None
-        if self._has_name(entry):
-            del self._names(entry)[entry.name]
+        names = self._names(entry)
+        # An interrupt while it was added may have kept its name from it.
+        if names.get(entry.name) is entry:
+            del names[entry.name]
 
     def _names(self, entry: Entry) -> dict[str, Entry]:
         public = entry.visibility is Visibility.PUBLIC

@@ -108,16 +108,16 @@ class Shortcut:
 
     # What goes.
 
-    def ask(self, question: Incoming, now: float) -> bytes | None:
-        """Return the frame of a question, to be put on the link at once.
+    def command(self, command: Incoming, now: float) -> bytes | None:
+        """Return the frame of a command, to be put on the link at once.
 
         None if it is to be posted as any other; then nothing has happened.
         """
-        if not question.wants_reply or question._trace is not None:
+        if command._trace is not None:
             return None
-        flags, body = packed(question.payload)
-        relay: Relay = question._to.box
-        source = question._source
+        flags, body = packed(command.payload)
+        relay: Relay = command._to.box
+        source = command._source
         leave = self._leave_for(relay, source, Kind.COMMAND, len(body))
         if leave is None:
             return None
@@ -125,18 +125,18 @@ class Shortcut:
             Kind.COMMAND,
             source,
             source.relay,
-            question._id,
-            flags | WANTS_REPLY,
+            command._id,
+            flags | WANTS_REPLY if command.wants_reply else flags,
             next(self._remote.correspondence.turns),
-            question._deadline,
+            command._deadline,
             (body,),
             len(body),
-            question,
+            command,
         )
-        return self._send(leave, parcel, milliseconds_left(question._deadline, now))
+        return self._send(leave, parcel, milliseconds_left(command._deadline, now))
 
     def answer(self, question: Incoming, payload: Payload) -> bytes | None:
-        """Return the frame of an answer to what came from there; as `ask`."""
+        """Return the frame of an answer to what came from there; as `command`."""
         if question.kind is not Kind.COMMAND or question._trace is not None:
             return None
         flags, body = packed(payload)
@@ -337,7 +337,7 @@ class Shortcut:
         )
 
     def _acknowledges_simply(self, batch: Batch, relay: Relay) -> bool:
-        """Whether a frame acknowledges nothing, or all that is under way: one message.
+        """Whether a frame acknowledges nothing, or all that is under way.
 
         And nothing waits for the room that this makes.
         """
@@ -347,7 +347,10 @@ class Shortcut:
             return False
         if not unacked or unacked[0][0] > batch.extracted:
             return True
-        return len(unacked) == relay.under_way == 1 and not self.peer.waiting
+        last, parcel = unacked[-1]
+        return (
+            last + len(parcel.bodies) == batch.extracted + 1 and not self.peer.waiting
+        )
 
     def _acknowledged(self, batch: Batch, relay: Relay) -> None:
         """Enter in the accounts what a frame acknowledges, simply."""

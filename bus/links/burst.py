@@ -90,6 +90,7 @@ class Burst:
     __slots__ = (
         "_deadline",
         "_inbox",
+        "_lone",
         "_longest",
         "_place",
         "_stand_in",
@@ -115,6 +116,7 @@ class Burst:
         place: object,
         inbox: Inbox,
         timeout_s: float | None,
+        lone: Callable[[Incoming], bool],
         payload_max: int = PAYLOAD_MAX,
         waits_s: Callable[[], float] | None = None,
     ) -> None:
@@ -123,6 +125,7 @@ class Burst:
         self._place: Final = place
         self._inbox: Final = inbox
         self._timeout_s: Final = timeout_s
+        self._lone: Final = lone
         # Of what it began with; the others come so soon after that it holds for them.
         self._deadline: float | None = None
         self.order: Final = source.order
@@ -150,10 +153,27 @@ class Burst:
         """
         if self.to.table is None or self.source.order is not self.order:
             return False
+        if not (self.posted or self.payloads) and self._goes_alone(payload):
+            return True
         with self._inbox.lock:
             if self._add_locked(payload):
                 return True
         return self._add_in_time(payload)
+
+    def _goes_alone(self, payload: bytes) -> bool:
+        """Send one by itself, if nothing lies here that has to go first."""
+        if len(payload) > self._longest:
+            return False
+        [command] = commands_of(
+            self.source, self.to.name, (payload,), self._deadline_from_now()
+        )
+        command._to = self.to
+        return self._lone(command)
+
+    def _deadline_from_now(self) -> float | None:
+        if self._timeout_s is None:
+            return None
+        return _sync.monotonic() + self._timeout_s
 
     def confirm(self) -> bool:
         """Add anew what was appended just as room for it, or all there was, was taken.
@@ -246,8 +266,7 @@ class Burst:
 
     def _post_locked(self) -> None:
         if not self.posted:
-            if self._timeout_s is not None:
-                self._deadline = _sync.monotonic() + self._timeout_s
+            self._deadline = self._deadline_from_now()
             self._inbox.append_locked(self)
             self.posted = True
 

@@ -50,6 +50,9 @@ _VAIN_MAX: Final = 8
 # From how many commands on, of how many bytes at most, it is worth to wait at the link.
 _MANY: Final = 16
 _SHORT_MAX: Final = 4096
+# A command that wants no answer is alone if none was sent for so long before it, in
+# seconds. Of those that follow one another faster a frame holds many.
+_ALONE_S: Final = 0.0002
 
 
 class Rounds(Protocol):
@@ -91,6 +94,7 @@ class Bypass:
 
     __slots__ = (
         "_attend",
+        "_commanded_at",
         "_exchange",
         "_extractions",
         "_given",
@@ -129,18 +133,27 @@ class Bypass:
         self.hold: Final[_thread.LockType] = _sync.Lock()
         # Under the exchange's lock.
         self._ways: dict[Peer, _Way] = {}
+        # When a command was sent last that wants no answer. No lock: it is a guess.
+        self._commanded_at: float = -math.inf
         # Frames for the comm thread, by link, in order; under ``hold``.
         self._given: Final[deque[tuple[int, bytes]]] = deque()
 
     # For any thread.
 
-    def ask(self, question: Incoming) -> bool:
-        """Put a question on the link; False if it is to be posted as any other."""
-        peer: Peer = question._to.box.peer
-        return self._send(peer, question._source, self._question, question, None)
+    def command(self, command: Incoming) -> bool:
+        """Put a command on the link; False if it is to be posted as any other."""
+        if not (command.wants_reply or self._is_alone()):
+            return False
+        peer: Peer = command._to.box.peer
+        return self._send(peer, command._source, self._command, command, None)
+
+    def _is_alone(self) -> bool:
+        now = _sync.monotonic()
+        last, self._commanded_at = self._commanded_at, now
+        return now - last >= _ALONE_S
 
     def answer(self, question: Incoming, payload: Payload) -> bool:
-        """Put an answer on the link; as `ask`."""
+        """Put an answer on the link; as `command`."""
         source: Entry = question._to
         place = source.place
         if place is None or place.pending():
@@ -210,15 +223,17 @@ class Bypass:
         return None if frame is None else (way, frame)
 
     @staticmethod
-    def _question(way: _Way, question: Incoming, _: Payload) -> bytes | None:
+    def _command(way: _Way, command: Incoming, _: Payload) -> bytes | None:
+        if not command.wants_reply:
+            return way.shortcut.command(command, _sync.monotonic())
         last = way.question
-        if len(question._source.box.client.questions.open) > 1 or (
+        if len(command._source.box.client.questions.open) > 1 or (
             last is not None and last._id in last._source.box.client.questions.open
         ):
             return None  # who asks on and on is better served by frames of many
-        frame = way.shortcut.ask(question, _sync.monotonic())
+        frame = way.shortcut.command(command, _sync.monotonic())
         if frame is not None:
-            way.question = question
+            way.question = command
         return frame
 
     def _answer(self, way: _Way, question: Incoming, payload: Payload) -> bytes | None:

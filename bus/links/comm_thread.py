@@ -120,7 +120,7 @@ class CommThread:
         self._exchange: Final = exchange
         here = Address("audience", machine=me.machine, bus=me.bus)
         nobody = RegistrationId(me.machine, me.process, 0)
-        self._host: Final = RelayHost(here, nobody, config, self.taken)
+        self._host: Final = RelayHost(here, nobody, config, self.taken, self.command)
         self._complaints: Final = Complaints()
         self._lines: Final = Lines(
             self._host.inbox,
@@ -293,9 +293,9 @@ class CommThread:
             self._nudged = True
             self._wake()
 
-    def ask(self, question: Incoming) -> bool:
-        """Send a question at once; False if it is to be posted as any other."""
-        return self._bypass.ask(question)
+    def command(self, command: Incoming) -> bool:
+        """Send a command at once; False if it is to be posted as any other."""
+        return self._bypass.command(command)
 
     def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
         """Send the answer to what came from another process."""

@@ -86,6 +86,7 @@ class RelayHost:
     Args:
         here: what ``audience`` is called, as a task of this process.
         taken: told of what came from others and need not be kept by them any more.
+        lone: sends a command by itself at once; returns False if it may not.
 
     Attributes:
         inbox: what was posted, and what the comm thread is asked to do.
@@ -100,6 +101,7 @@ class RelayHost:
     __slots__ = (
         "_busy",
         "_config",
+        "_lone",
         "_strays",
         "_taken",
         "_unopened",
@@ -115,9 +117,11 @@ class RelayHost:
         registration: RegistrationId,
         config: BusConfig,
         taken: Callable[[Incoming], object],
+        lone: Callable[[Incoming], bool],
     ) -> None:
         self._config: Final = config
         self._taken: Final = taken
+        self._lone: Final = lone
         self.inbox: Final = Inbox()
         self.ident: int | None = None
         self.account: Final = _AudienceAccount(
@@ -183,7 +187,8 @@ class RelayHost:
         if to.overflow != "block" or self.owned():
             waits_s = None  # only the comm thread makes room: it cannot wait for that
         return Burst(
-            to, source, to.box.client, self, self.inbox, timeout_s, longest, waits_s
+            *(to, source, to.box.client, self, self.inbox),
+            *(timeout_s, self._lone, longest, waits_s),
         )
 
     def ask(self, request: Callable[[], object]) -> None:

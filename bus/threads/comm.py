@@ -46,8 +46,8 @@ class Comm(Protocol):
     def open(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         """Let a relay send; first what waited for its name."""
 
-    def ask(self, question: Incoming) -> bool:
-        """Send a question at once; False if it is to be posted as any other."""
+    def command(self, command: Incoming) -> bool:
+        """Send a command at once; False if it is to be posted as any other."""
 
     def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
         """Send the answer to what came from another process."""

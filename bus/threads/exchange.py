@@ -216,8 +216,6 @@ class Exchange:
             NameTakenError: see `ProcessManager.register`.
             UnknownTaskError: that thread has ended.
         """
-        if not place.expect():
-            raise UnknownTaskError("", f"thread {place.name!r} is stopped")
         box = Mailbox(client)
 
         def register() -> Entry:
@@ -233,9 +231,11 @@ class Exchange:
             return entry
 
         try:
+            if not place.expect(box):
+                raise UnknownTaskError("", f"thread {place.name!r} is stopped")
             entry = self._booked(register)
         except BaseException:
-            place.expect_not()
+            place.expect_not(box)
             raise
         self.act()
         self._nudge()
@@ -243,6 +243,7 @@ class Exchange:
 
     def deregister(self, entry: Entry, *, final: bool) -> None:
         """Let a task be found no more; its thread empties it between two callbacks."""
+        entry.box.client.release()  # in case that it was interrupted
         self.decide(lambda: self.manager.leave(entry, final=final))
         self.at_home(entry, lambda: self._empty(entry, final=final))
 
@@ -360,9 +361,9 @@ class Exchange:
         if not (entry.remote and isinstance(message, Incoming)):
             return self._post(message, entry)
         try:
-            if message.wants_reply and message.kind is Kind.COMMAND:
+            if message.kind is Kind.COMMAND:
                 assert self.comm is not None
-                if self.comm.ask(message):
+                if self.comm.command(message):
                     return True
             return self._post(message, entry)
         finally:
@@ -462,10 +463,11 @@ class Exchange:
             self.comm.do(action)
             self._taken = None
             return
+        if type(action) is Open:
+            self._open(action.entry, action.messages)
+            return
         self._taken = None
         match action:
-            case Open(entry, messages):
-                self._open(entry, messages)
             case Tell(entry, watch, presence):
                 self.post(News(_to=entry, watch=watch, presence=presence))
             case Fail(message, error):
@@ -487,6 +489,7 @@ class Exchange:
     def _open(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         """Let a task read; what waited for it and does not fit comes back full."""
         if entry.remote:
+            self._taken = None
             assert self.comm is not None
             for message in messages:
                 message._to = entry  # it is known by now who is to have it
@@ -495,9 +498,37 @@ class Exchange:
             self.comm.open(entry, messages)
             return
         place: ThreadManager = entry.place  # it stays there until it is open
-        client: Client = entry.box.client
-        account = client.account
+        box: Mailbox = entry.box
         fits: list[Incoming] = []
+
+        def opens() -> None:
+            if box.held:  # an interrupted thread may ask for this again
+                place.open(entry, fits)
+
+        def opens_there() -> None:
+            # The thread leaves itself no request for later: it may never serve, and
+            # then its inbox would keep each task that registers and leaves.
+            if place.between_callbacks():
+                opens()
+            else:
+                place.ask(opens)
+
+        try:
+            self._taken = None
+            self._admit_first(entry, messages, fits)
+            if not box.client.postponed(opens_there):
+                opens_there()
+        except BaseException:
+            # After an interrupt, too: its thread does not end before.
+            if not box.client.postponed(opens_there):
+                opens_there()
+            raise
+
+    def _admit_first(
+        self, entry: Entry, messages: Sequence[Incoming], fits: list[Incoming]
+    ) -> None:
+        """Put on a task's account what waited for it; what has room joins ``fits``."""
+        place, account = entry.place, entry.box.client.account
         dropped: list[Incoming] = []
         for message in messages:
             message._to, message._account = entry, account
@@ -511,23 +542,6 @@ class Exchange:
                 message._source.box.client.failed(message, _full(message))
         for message in dropped:
             message._source.box.client.was_dropped(message)
-        opened: list[Entry] = []
-
-        def opens() -> None:
-            if not opened:  # who was struck as it asked for this may ask again
-                opened.append(entry)
-                place.open(entry, fits)
-
-        def opens_there() -> None:
-            # The thread leaves itself no request for later: it may never serve, and
-            # then its inbox would keep each task that registers and leaves.
-            if place.between_callbacks():
-                opens()
-            else:
-                place.ask(opens)
-
-        if not client.postponed(opens_there):
-            opens_there()
 
     def _empty(self, entry: Entry, *, final: bool) -> None:
         """Take out a task that has left, in its own thread."""

@@ -94,6 +94,9 @@ class Client(Protocol):
     def overflowed(self, message: Incoming) -> None:
         """Cut off this task, for which there was no room, as it asked."""
 
+    def release(self) -> None:
+        """Be opened now, if it has postponed that."""
+
     def postponed(self, opening: Callable[[], object]) -> bool:
         """Whether it sees to its being opened by itself, when it is ready to read."""
 
@@ -132,10 +135,11 @@ class Mailbox:
 
     def open(self, first: Iterable[Any]) -> None:
         """Put in front what was sent before all that is here, and let it be read."""
-        waited = list(first)
-        if waited:
-            items = self.begin() if self.items is None else self.items
-            items.extendleft(reversed(waited))
+        items = self.items
+        if waited := list(first):
+            items = deque([*waited, *(items or ())])
+        # No call between the two: an interrupt finds it open with all, or held.
+        self.items = items
         self.held = False
 
     def begin(self) -> deque[Any]:

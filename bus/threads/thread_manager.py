@@ -123,7 +123,7 @@ class ThreadManager:
         self.waiting: bool = False
         # Under the lock of the inbox: tasks that will be opened here; whether nobody
         # serves here any more.
-        self._expected: int = 0
+        self._expected: Final[set[Mailbox]] = set()
         self.ended: bool = False
         self._ready: deque[Mailbox] = deque()
         self._requests: deque[Request] = deque()
@@ -150,18 +150,24 @@ class ThreadManager:
         """Whether the calling thread is serving: in a callback, or between two."""
         return self.ident == _sync.get_ident() and self.driving.locked()
 
-    def expect(self) -> bool:
-        """Announce that a task will be opened here; False if the thread has ended."""
+    def expect(self, box: Mailbox) -> bool:
+        """Announce that a task will be opened here; False if the thread has ended.
+
+        After an interrupt nobody knows whether it was announced; so it is named by its
+        mailbox, and may be taken back or opened either way.
+        """
         with self.inbox.lock:
             if self.ended:
                 return False
-            self._expected += 1
+            self._expected.add(box)
             return True
 
-    def expect_not(self) -> None:
-        """Take back what was announced."""
+    def expect_not(self, box: Mailbox) -> None:
+        """Take back what was announced, if it was."""
         with self.inbox.lock:
-            self._expected -= 1
+            if box not in self._expected:
+                return
+            self._expected.remove(box)
         self.ask(self.pending)  # whoever waits for it looks again
 
     @property
@@ -287,11 +293,11 @@ class ThreadManager:
 
     def open(self, entry: Entry, first: Iterable[Incoming]) -> None:
         """Let a task that came here read, first what was sent before it came."""
-        with self.inbox.lock:
-            self._expected -= 1
         box: Mailbox = entry.box
-        box.open(first)
+        with self.inbox.lock:
+            self._expected.discard(box)
         box.client.arrived(entry, self)
+        box.open(first)
         self._review(box)
         # At once, not as a request: this is between two callbacks, and the thread may
         # never serve again.
@@ -303,11 +309,24 @@ class ThreadManager:
 
         It stays if that one has ended.
         """
-        if not to.expect():
-            return
         new = Mailbox(entry.box.client)
-        unread = self._let_go(entry, to, new)
-        to.ask(lambda: to.open(entry, unread))
+        unread: list[Any] = []
+
+        def opens() -> None:
+            if new.held:
+                to.open(entry, unread)
+
+        try:
+            if to.expect(new):
+                unread.extend(self._let_go(entry, to, new))
+                to.ask(opens)
+        except BaseException:
+            # An interrupt: that thread shall not wait for a task that does not come.
+            if entry.place is to:
+                to.ask(opens)
+            else:
+                to.expect_not(new)
+            raise
 
     def let_go(self, entry: Entry) -> list[Any]:
         """Let a task end; return what it has not read, in order."""

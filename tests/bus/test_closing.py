@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from threading import Event
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import bus as bus_package
 from bus import (
     NOREPLY,
     Bus,
@@ -15,6 +17,7 @@ from bus import (
     open_bus,
 )
 from bus.threads.exchange import Exchange
+from bus.threads.mailbox import Mailbox
 from specs.clauses import clause
 from tests.bus.support import (
     Holder,
@@ -22,6 +25,7 @@ from tests.bus.support import (
     unbalanced,
     unwanted,
 )
+from tests.strikes import everywhere
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bus import BusThread, Incoming
+    from tests.strikes import Blow
 
 
 @clause("BUS-DEREG-12")
@@ -177,19 +182,38 @@ def test_a_thread_that_ends_waits_for_no_task_that_does_not_come(bus: Bus) -> No
     """The registration fails just then: the name is taken."""
     thread = bus.thread()
     manager = thread._manager
-    assert manager.expect()
+    client: Any = SimpleNamespace()
+    task = Mailbox(client)
+    assert manager.expect(task)
 
     with Threads() as threads:
         stopping = threads.start(thread.stop)
         waits = manager.inbox.arrived
         until(lambda: manager._stop_at is not None and waits.asleep, "it waits")
-        manager.expect_not()
+        manager.expect_not(task)
         try:
             stopping.result()
         finally:
             manager.ask(int)  # if it was not woken, the test fails and does not hang
 
     assert manager.ended
+
+
+@clause("BUS-DEREG-12")
+@pytest.mark.parametrize("what", ["registers", "moves"])
+def test_an_interrupt_keeps_no_bus_from_closing(what: str) -> None:
+    """At every point: no thread waits for a task that does not come."""
+
+    def case(struck: Blow) -> None:
+        with memory_bus() as bus:
+            here, there = bus.here(), bus.thread()
+            if what == "registers":
+                struck(lambda: bus.register("struck", thread=there))
+            else:
+                task = bus.register("struck", thread=here)
+                struck(lambda: task.move(there))
+
+    everywhere(case, packages=(bus_package,))
 
 
 @clause("BUS-DEREG-12")

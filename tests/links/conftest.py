@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bus import BusConfig, Role
-from bus.core.wire import pieces
+from bus.core import shortcut
+from bus.core.wire import decode, encode_lone, pieces
 from bus.links import comm_thread
 from tests.bus.support import socket_bus
 from tests.links.hostile import is_known, served
@@ -30,7 +31,13 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
         seen.append(frame)
         return pieces(frame)
 
+    def tapped_alone(*fields: Any) -> bytes:
+        data = encode_lone(*fields)
+        seen.append(decode(data))
+        return data
+
     monkeypatch.setattr(comm_thread, "pieces", tapped)
+    monkeypatch.setattr(shortcut, "encode_lone", tapped_alone)
     return seen
 
 

@@ -101,7 +101,11 @@ class Process:
             RegistrationId("here", "p1", 0),
             BusConfig(**config),
             lambda message: None,
+            self._goes_alone,
         )
+        # Commands that are sent by themselves; whether they may be.
+        self.alone: list[Incoming] = []
+        self.may_go_alone = False
         self.remote = Remote()
         self.relay = FakeRelay()
         about = Characteristics(
@@ -115,6 +119,11 @@ class Process:
         self.relay.client = self.host.stand_in(about)
         self.entry = self.entry_of("far", self.relay, overflow)
         self.lost: list[Any] = []
+
+    def _goes_alone(self, command: Incoming) -> bool:
+        if self.may_go_alone:
+            self.alone.append(command)
+        return self.may_go_alone
 
     def entry_of(self, name: str, box: object, overflow: Overflow = "error") -> Entry:
         return Entry(

@@ -6,7 +6,10 @@ import threading
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from bus import BusConfig
+from bus.core.shortcut import Shortcut
 from bus.core.wire import Batch
 from bus.links.memory import MemoryNetwork
 from bus.message import Kind
@@ -14,7 +17,7 @@ from bus.testing import memory_bus
 from tests.support import LIMIT_S, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from bus import Bus, Incoming
     from bus.core.wire import Frame
@@ -118,3 +121,19 @@ def brokers(bus: Bus) -> Any:
     """Return the space of names in which processes of a bus find one another."""
     assert isinstance(bus._network, MemoryNetwork)
     return bus._network._brokers
+
+
+def gone_short(act: Callable[[], object]) -> int:
+    """Return how many commands went past the comm thread meanwhile."""
+    command, went = Shortcut.command, 0
+
+    def counted(short: Shortcut, *about: Any) -> Any:
+        nonlocal went
+        frame = command(short, *about)
+        went += frame is not None
+        return frame
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Shortcut, "command", counted)
+        act()
+    return went

@@ -92,6 +92,48 @@ def test_what_is_added_before_it_is_taken_is_posted_once() -> None:
     all_is_given_back(process)
 
 
+@clause("BUS-CHAN-7", "BUS-MSG-15")
+def test_one_goes_by_itself_unless_something_lies_before_it() -> None:
+    process = Process()
+    process.may_go_alone = True
+    burst = process.burst()
+    assert adds(burst, [b"1", b"2"]) == [b"1", b"2"]
+    assert [each.payload for each in process.alone] == [b"1", b"2"]
+    assert process.alone[0]._to is process.entry
+    assert not process.host.inbox.items
+
+    process.may_go_alone = False
+    assert add(burst, b"3")
+    process.may_go_alone = True
+    assert adds(burst, [b"4", b"5"]) == [b"4", b"5"]
+
+    process.round()
+    assert process.waiting == [b"3", b"4", b"5"]
+    assert add(burst, b"6")
+    assert [each.payload for each in process.alone] == [b"1", b"2", b"6"]
+    all_is_given_back(process)
+
+
+@clause("BUS-MSG-15")
+def test_none_goes_by_itself_past_what_fills_all_room() -> None:
+    """The next one is refused; the comm thread has not taken those before it."""
+    process = Process(task_fifo_messages=2)
+    burst = process.burst()
+    assert adds(burst, [b"1", b"2"]) == [b"1", b"2"]
+    process.may_go_alone = True
+
+    assert not add(burst, b"3")
+    assert not process.alone
+
+
+def test_what_is_too_long_for_a_burst_goes_by_itself_no_more_than_with_it() -> None:
+    process = Process()
+    process.may_go_alone = True
+
+    assert not add(process.burst(), bytes(PAYLOAD_MAX + 1))
+    assert not process.alone
+
+
 def test_what_was_sent_of_it_is_not_worth_delivering_for_ever() -> None:
     process = Process()
     for timeout_s in (None, 3.0):
@@ -107,6 +149,10 @@ def test_what_was_sent_of_it_is_not_worth_delivering_for_ever() -> None:
         else:
             after = _sync.monotonic()
             assert before + timeout_s <= deadline <= after + timeout_s
+        process.may_go_alone = True
+        assert add(burst, b"2")
+        process.may_go_alone = False
+        assert (process.alone[-1]._deadline is None) is (timeout_s is None)
 
 
 @clause("BUS-FLOW-1")

@@ -18,12 +18,12 @@ from queuebroker import _sync
 from queuebroker.testing import explore
 from specs.clauses import clause
 from tests.bus.support import socket_bus
-from tests.links.processes import comm_of, held, settled
+from tests.links.processes import comm_of, gone_short, held, settled
 from tests.strikes import everywhere
 from tests.support import LIMIT_S, Threads, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from bus import Bus, Incoming
     from queuebroker.testing import Run
@@ -69,7 +69,7 @@ class Talk:
         return message.payload
 
     def _count(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        ask, answer, came = Shortcut.ask, Shortcut.answer, Shortcut.came
+        ask, answer, came = Shortcut.command, Shortcut.answer, Shortcut.came
 
         def asks(short: Shortcut, *about: Any) -> Any:
             frame = ask(short, *about)
@@ -87,7 +87,7 @@ class Talk:
             self.came += taken
             return taken
 
-        monkeypatch.setattr(Shortcut, "ask", asks)
+        monkeypatch.setattr(Shortcut, "command", asks)
         monkeypatch.setattr(Shortcut, "answer", answers)
         monkeypatch.setattr(Shortcut, "came", comes)
 
@@ -405,7 +405,7 @@ def test_calls_are_answered_whoever_takes_what_comes() -> None:
                 asker.call("doer", number, timeout=None) for number in range(3)
             ] == [0, 1, 2]
 
-    assert _gone_short(lambda: explore(program, bound=1, limit=600, random=0))
+    assert gone_short(lambda: explore(program, bound=1, limit=600, random=0))
 
 
 @clause("BUS-CHAN-1", "BUS-MSG-15")
@@ -439,20 +439,4 @@ def test_two_that_ask_one_another_are_answered() -> None:
             for each in both:
                 each.join()
 
-    assert _gone_short(lambda: explore(program, bound=1, limit=400, random=0))
-
-
-def _gone_short(act: Callable[[], object]) -> int:
-    """Return how many questions went past the comm thread meanwhile."""
-    ask, went = Shortcut.ask, 0
-
-    def asks(short: Shortcut, *about: Any) -> Any:
-        nonlocal went
-        frame = ask(short, *about)
-        went += frame is not None
-        return frame
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Shortcut, "ask", asks)
-        act()
-    return went
+    assert gone_short(lambda: explore(program, bound=1, limit=400, random=0))

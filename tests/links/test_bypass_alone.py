@@ -28,10 +28,10 @@ class Short:
     peer = SimpleNamespace(session=SimpleNamespace(watched=False))
     answers_only = False
 
-    def ask(self, *_: Any) -> bytes:
-        return b"question"
+    def command(self, *_: Any) -> bytes:
+        return b"command"
 
-    answer = ask
+    answer = command
 
     def came(self, data: bytes, _: float, todo: Any, *, answers_only: bool) -> bool:
         self.answers_only = answers_only
@@ -151,17 +151,22 @@ class Alone:
         self.calls.append("locked")
         return event(*about)
 
-    def ask(self, place: Any = None, lead: Any = None) -> bool:
+    def ask(
+        self, place: Any = None, lead: Any = None, *, wants_reply: bool = True
+    ) -> bool:
         peer: Any = _Peer()
         client = SimpleNamespace(questions=SimpleNamespace(open={}))
         source = SimpleNamespace(place=place, box=SimpleNamespace(client=client))
         relay = SimpleNamespace(peer=peer)
         question: Any = SimpleNamespace(
-            _source=source, _to=SimpleNamespace(box=relay), _id=1
+            _source=source,
+            _to=SimpleNamespace(box=relay),
+            _id=1,
+            wants_reply=wants_reply,
         )
         lead = LeadOfOne() if lead is None else lead
         self.bypass._ways[peer] = _Way(self.bypass, cast("Any", self.short), lead)
-        return self.bypass.ask(question)
+        return self.bypass.command(question)
 
     def wait(self, *frames: bytes, ended: bool = False) -> bool:
         lead: Any = LeadOfOne(*frames, ended=ended)
@@ -316,6 +321,27 @@ def test_what_a_frame_leaves_unacknowledged_is_acknowledged_soon(
     assert alone.ask()
 
     assert ("soon" in alone.calls) is not watched
+
+
+@clause("BUS-CHAN-6", "BUS-CHAN-7")
+def test_commands_that_follow_one_another_fast_go_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """But who waits for an answer does not wait for another command."""
+    alone, now = Alone(), [0.0]
+    monkeypatch.setattr(_sync, "monotonic", lambda: now[0])
+
+    def sent() -> bool:
+        return alone.ask(wants_reply=False)
+
+    assert [sent(), sent()] == [True, False]
+    now[0] += 0.0001
+    assert not sent()
+    now[0] += 0.00015  # since the last one, not the last that went by itself
+    assert not sent()
+    assert alone.ask()
+    now[0] += 0.00025
+    assert sent()
 
 
 @clause("BUS-CHAN-7")

@@ -38,8 +38,8 @@ BUS_ROUTING: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/mailbox.py",
-                "            items.extendleft(reversed(waited))",
-                "            items.extend(waited)",
+                "deque([*waited, *(items or ())])",
+                "deque([*(items or ()), *waited])",
             ),
         ),
     ),
@@ -50,8 +50,8 @@ BUS_ROUTING: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/mailbox.py",
-                "            items.extendleft(reversed(waited))",
-                "            items.extendleft(waited)",
+                "deque([*waited, *(items or ())])",
+                "deque([*reversed(waited), *(items or ())])",
             ),
         ),
     ),

@@ -605,8 +605,8 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/core/shortcut.py",
-                "return len(unacked) == relay.under_way == 1 and not self.peer.waiting",
-                "return not self.peer.waiting",
+                "            last + len(parcel.bodies) == batch.extracted + 1 and not",
+                "            not",
             ),
         ),
     ),
@@ -889,6 +889,102 @@ BUS_SHORTCUTS: tuple[Mutant, ...] = (
                 "bus/links/bypass.py",
                 "                self._soon()  # the comm thread may have gone to sleep before that\n",
                 "                pass\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y81",
+        "no command that wants no answer is put on a link at once",
+        ("BUS-CHAN-7",),
+        (
+            Edit(
+                "bus/links/bypass.py",
+                "        return now - last >= _ALONE_S\n",
+                "        return False\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y82",
+        "each of many commands is put on a link at once",
+        ("BUS-CHAN-7",),
+        (
+            Edit(
+                "bus/links/bypass.py",
+                "        return now - last >= _ALONE_S\n",
+                "        return True\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y83",
+        "a command goes past those that lie in the inbox",
+        ("BUS-MSG-15",),
+        (
+            Edit(
+                "bus/links/burst.py",
+                "        if not (self.posted or self.payloads) and self._goes_alone(payload):\n",
+                "        if self._goes_alone(payload):\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y84",
+        "a command that goes at once awaits an answer that it does not want",
+        ("BUS-RELAY-9",),
+        (
+            Edit(
+                "bus/core/relay.py",
+                "        if parcel.message is not None and parcel.message.wants_reply:\n            asks.add",
+                "        if parcel.message is not None:\n            asks.add",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y85",
+        "an answer that acknowledges several counts as if it acknowledged one",
+        ("BUS-FLOW-7",),
+        (
+            Edit(
+                "bus/core/relay.py",
+                "        keys, taken = set(asked), self.under_way\n",
+                "        keys, taken = set(asked), 1\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y86",
+        "of several that an answer acknowledges one counts as a command",
+        ("BUS-FLOW-7",),
+        (
+            Edit(
+                "bus/core/relay.py",
+                "            if parcel.is_command:\n                commands += len(parcel.bodies)\n            key",
+                "            if parcel.is_command:\n                commands = len(parcel.bodies)\n            key",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y87",
+        "a thread waits for the task of an interrupted registration",
+        ("BUS-DEREG-12",),
+        (
+            Edit(
+                "bus/threads/thread_manager.py",
+                "            self._expected.remove(box)\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "Y88",
+        "a task whose registration is interrupted is never opened",
+        ("BUS-DEREG-12",),
+        (
+            Edit(
+                "bus/threads/exchange.py",
+                "            if not box.client.postponed(opens_there):\n                opens_there()\n            raise\n",
+                "            raise\n",
             ),
         ),
     ),

@@ -158,8 +158,8 @@ BUS_THREADS: tuple[Mutant, ...] = (
         (
             Edit(
                 "bus/threads/exchange.py",
-                "        for message in dropped:\n            message._source.box.client.was_dropped(message)\n        opened",
-                "        opened",
+                "        for message in dropped:\n            message._source.box.client.was_dropped(message)\n\n    def _empty",
+                "\n    def _empty",
             ),
         ),
     ),

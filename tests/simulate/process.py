@@ -427,7 +427,7 @@ class SimProcess:
         message._to = entry
         if entry.remote:
             if self._goes_at_once(
-                entry.box.peer, lambda way: way.ask(message, self.world.now)
+                entry.box.peer, lambda way: way.command(message, self.world.now)
             ):
                 return
             if self._posted and self._posted[0]._to is not entry:

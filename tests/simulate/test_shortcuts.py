@@ -166,7 +166,7 @@ def test_each_question_has_one_end_whatever_becomes_of_the_link(seed: int) -> No
 
 
 def _second_question(talk: Dialogue) -> None:
-    assert talk.short.ask(talk.question(), talk.stage.world.now) is not None
+    assert talk.short.command(talk.question(), talk.stage.world.now) is not None
 
 
 def _other_things_to_say(talk: Dialogue) -> None:
@@ -243,7 +243,7 @@ def test_nothing_goes_by_a_shortcut_that_could_overtake(
     so(talk)
     before = _books(talk.near, talk.far)
 
-    assert talk.short.ask(question, talk.stage.world.now) is None
+    assert talk.short.command(question, talk.stage.world.now) is None
     assert _books(talk.near, talk.far) == before
 
 
@@ -254,33 +254,33 @@ def test_what_was_decided_since_the_last_question_is_noticed(
 ) -> None:
     """What was looked at is remembered until anything is decided."""
     talk = Dialogue()
-    assert talk.short.ask(talk.question(), talk.stage.world.now) is not None
+    assert talk.short.command(talk.question(), talk.stage.world.now) is not None
     so(talk)
     talk.decide()
 
-    assert talk.short.ask(talk.question(), talk.stage.world.now) is None
+    assert talk.short.command(talk.question(), talk.stage.world.now) is None
 
 
 @clause("BUS-MSG-15")
 def test_that_it_was_looked_at_is_forgotten_though_nothing_went() -> None:
     talk = Dialogue()
     too_long = talk.question(payload=bytes(2**16 + 1))
-    assert talk.short.ask(too_long, talk.stage.world.now) is None
+    assert talk.short.command(too_long, talk.stage.world.now) is None
     _superseded(talk)
     talk.decide()
 
-    assert talk.short.ask(talk.question(), talk.stage.world.now) is None
+    assert talk.short.command(talk.question(), talk.stage.world.now) is None
 
 
 def test_each_task_has_leave_of_its_own() -> None:
     """Who was looked at last says nothing of another one, or of an answer."""
     talk = Dialogue()
-    assert talk.short.ask(talk.question(), talk.stage.world.now) is not None
+    assert talk.short.command(talk.question(), talk.stage.world.now) is not None
     new = talk.stage.task("new", "s1")
 
     question = talk.question(_source=new.entry)
 
-    assert talk.short.ask(question, talk.stage.world.now) is None
+    assert talk.short.command(question, talk.stage.world.now) is None
 
 
 def test_what_may_go_by_a_shortcut_does() -> None:
@@ -288,25 +288,24 @@ def test_what_may_go_by_a_shortcut_does() -> None:
     talk = Dialogue()
     before = _books(talk.near, talk.far)
 
-    assert talk.short.ask(talk.question(), talk.stage.world.now) is not None
+    assert talk.short.command(talk.question(), talk.stage.world.now) is not None
     assert _books(talk.near, talk.far)["next"] == before["next"] + 1
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"wants_reply": False},
         {"_trace": object()},
         {"payload": bytes(2**16 + 1)},
     ],
 )
-def test_only_a_short_question_that_is_not_recorded_goes_by_a_shortcut(
+def test_only_a_short_command_that_is_not_recorded_goes_by_a_shortcut(
     changes: dict[str, Any],
 ) -> None:
     talk = Dialogue()
     before = _books(talk.near, talk.far)
 
-    assert talk.short.ask(talk.question(**changes), talk.stage.world.now) is None
+    assert talk.short.command(talk.question(**changes), talk.stage.world.now) is None
     assert _books(talk.near, talk.far) == before
 
 
@@ -318,7 +317,7 @@ def test_a_task_that_is_not_known_there_is_told_of_first() -> None:
 
     question = talk.question(_source=new.entry)
 
-    assert talk.short.ask(question, talk.stage.world.now) is None
+    assert talk.short.command(question, talk.stage.world.now) is None
 
 
 @clause("BUS-RELAY-11")
@@ -328,7 +327,7 @@ def test_no_more_go_by_a_shortcut_than_the_window_holds(window: int) -> None:
     talk.answer_kept()
     talk.stage.soon()
     went = 0
-    while talk.short.ask(talk.question(), talk.stage.world.now) is not None:
+    while talk.short.command(talk.question(), talk.stage.world.now) is not None:
         went += 1
 
     assert went == window
@@ -340,7 +339,7 @@ def test_no_more_go_by_a_shortcut_than_the_stream_takes() -> None:
     talk.answer_kept()
     talk.stage.soon()
     went = 0
-    while talk.short.ask(talk.question(), talk.stage.world.now) is not None:
+    while talk.short.command(talk.question(), talk.stage.world.now) is not None:
         went += 1
 
     assert went == 7
@@ -464,7 +463,7 @@ def test_an_answer_that_was_there_before_a_question_is_not_of_it() -> None:
     )
     assert talk.short.came(late, talk.stage.world.now, deque())
     question = talk.question()
-    assert talk.short.ask(question, talk.stage.world.now) is not None
+    assert talk.short.command(question, talk.stage.world.now) is not None
 
     assert session._received.next == their.outgoing.next + 1
     assert relay._unanswered == {(talk.asker.entry, question._id)}
@@ -504,7 +503,7 @@ class RoundTrips(Dialogue):
 
     def ask_now(self) -> tuple[Incoming, bytes]:
         question = self.question()
-        frame = self.short.ask(question, self.stage.world.now)
+        frame = self.short.command(question, self.stage.world.now)
         assert frame is not None
         return question, frame
 
@@ -603,6 +602,48 @@ def test_a_question_that_is_taken_and_not_answered_is_asked() -> None:
 
     assert list(talk.relay.asked) == [(talk.asker.entry, question._id)]
     assert talk.relay.was_asked(talk.asker.entry, question._id)
+
+
+@clause("BUS-RELAY-9", "BUS-FLOW-7")
+def test_an_answer_acknowledges_the_commands_before_its_question() -> None:
+    talk = RoundTrips()
+    relay, books = talk.relay, talk.relay.books
+    taken = books.taken
+    for _ in range(3):
+        command = talk.question(wants_reply=False)
+        frame = talk.short.command(command, talk.stage.world.now)
+        assert frame is not None
+        talk.take(frame)
+    assert not relay._unanswered
+    _, frame = talk.ask_now()
+    answer = talk.answer_now(talk.take(frame))
+    assert relay.under_way == 4
+
+    assert talk.comes_back(answer)
+
+    assert (relay.under_way, relay.unacked_bytes, len(relay.unacked)) == (0, 0, 0)
+    assert books.taken == taken + 4
+    assert books.commands_taken == books.taken
+    assert relay.peer.books.taken == books.taken
+    assert not relay.asked
+    assert not relay._unanswered
+
+
+@clause("BUS-RELAY-9", "BUS-FLOW-7")
+def test_an_answer_that_acknowledges_some_of_what_is_under_way_is_left_to_a_round() -> (
+    None
+):
+    talk = RoundTrips()
+    question, frame = talk.ask_now()
+    message = talk.take(frame)
+    talk.ask_now()
+    answer = talk.answer_now(message)
+
+    assert not talk.comes_back(answer)
+    talk.by_a_round(answer)
+
+    assert talk.relay.under_way == 1
+    assert not talk.relay.was_asked(talk.asker.entry, question._id)
 
 
 @clause("AMO-23", "BUS-WIRE-4")
@@ -717,7 +758,7 @@ def test_an_interrupt_enters_a_question_as_sent_as_a_whole_or_not_at_all() -> No
         relay, peer = talk.relay, talk.short.peer
         question, now = talk.question(), talk.stage.world.now
         before = relay.books.posted, peer.books.posted, talk.asking.outgoing.next
-        struck(lambda: talk.short.ask(question, now))
+        struck(lambda: talk.short.command(question, now))
         after = relay.books.posted, peer.books.posted, talk.asking.outgoing.next
 
         count = relay.under_way

@@ -99,6 +99,9 @@ class Clerk:
     def overflowed(self, message: Incoming) -> None:
         raise AssertionError(message)
 
+    def release(self) -> None:
+        """Nothing: it postpones nothing."""
+
     def postponed(self, opening: Callable[[], object]) -> bool:
         return False
 
