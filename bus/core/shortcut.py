@@ -1,4 +1,4 @@
-"""`Shortcut`: a question, or its answer, that a thread of tasks itself sends or takes.
+"""`Shortcut`: a single command or answer that a thread of tasks itself sends or takes.
 
 The thread that sends or receives does the accounting itself, at once (streams, relays,
 receipts), under the lock of all that is decided. Only the simplest case goes this way:

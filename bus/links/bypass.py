@@ -1,15 +1,15 @@
-"""`Bypass`: how a thread of tasks goes to a link itself, without the comm thread.
+"""`Bypass`: how a thread of tasks uses a link itself, without the comm thread.
 
-To hand a message to the comm thread, and to be woken by it, is most of what a round
-trip costs. While that thread sleeps, and nothing it would have to see to is under way,
-a thread of tasks puts a question, or an answer, on the link itself; and where it waits
-for the next thing, it waits at that link, and takes from it what is of this kind. The
-books are kept later: see `Shortcut`.
+Most of the cost of a round trip is to hand a message to the comm thread and to be woken
+by it. While that thread sleeps and has nothing to do that comes first, a thread of
+tasks puts a single command or answer on the link itself. Where it waits for the next
+message, it waits at that link and takes the messages that come there; `Shortcut` enters
+them in the accounts at once.
 
-All else that it reads it sees to as the comm thread would, in its place, and tells what
-its tasks have taken: two threads that take turns for each batch cost more than the
-batch. Only the main thread, which may be struck in the middle, leaves that to the comm
-thread.
+Frames of other kinds it handles as the comm thread would, in its place, and it tells
+what its tasks have taken: two threads that take turns for each batch cost more than the
+batch. The main thread leaves both to the comm thread, since an interrupt may strike it
+at any point.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Rounds(Protocol):
 
 
 class Bypass:
-    """The short ways of one process, and who may touch its links.
+    """The links that threads of tasks use themselves, and the right to use a link.
 
     Args:
         rounds: the comm thread.
