@@ -12,7 +12,7 @@ import queuebroker
 
 __all__ = ["Edit", "Mutant", "MutantError", "plant"]
 
-# What is planted in; the first is meant where an edit names none.
+# The packages that are changed.
 PACKAGES = tuple(Path(str(each.__file__)).parent for each in (queuebroker, bus))
 
 
@@ -22,14 +22,55 @@ class MutantError(Exception):
 
 @attrs.frozen
 class Edit:
-    """Replace ``old``, which must stand there once, by ``new`` in one file.
+    """A change of lines that follow one another in one file.
 
-    file: within `queuebroker`, or within another package if that stands before it.
+    The lines are found by their content, without the whitespace around it; so a change
+    of indentation does not matter, and what is added is indented like what it replaces.
+
+    file: its path, from the folder of the packages on.
+    lines: what becomes of each line, and the line: ``-`` removes it, ``+`` adds it, and
+      ``=`` keeps it, since it shows where the others are.
     """
 
     file: str
-    old: str
-    new: str
+    lines: tuple[tuple[str, str], ...]
+
+    def apply(self, text: str) -> str:
+        """Return the text of the file, changed.
+
+        Raises:
+            MutantError: it does not have these lines, or has them twice; or what comes
+              out is not Python.
+        """
+        old = [line for sign, line in self.lines if sign != "+"]
+        lines = text.splitlines()
+        stripped = [line.strip() for line in lines]
+        wanted = [line.strip() for line in old]
+        last = len(lines) - len(wanted) + 1
+        places = [at for at in range(last) if stripped[at : at + len(wanted)] == wanted]
+        if len(places) != 1:
+            msg = f"{self.file} has {len(places)} of these lines: {wanted}"
+            raise MutantError(msg)
+        [at] = places
+        shift = _indent(lines[at]) - _indent(old[0])
+        changed = lines[:at]
+        for sign, line in self.lines:
+            if sign == "+":
+                changed.append(" " * (_indent(line) + shift) + line.lstrip())
+                continue
+            if sign == "=":
+                changed.append(lines[at])
+            at += 1
+        result = "\n".join([*(each.rstrip() for each in changed), *lines[at:], ""])
+        try:
+            compile(result, self.file, "exec")
+        except SyntaxError as error:
+            raise MutantError(f"{self.file}: {error}") from None
+        return result
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 @attrs.frozen
@@ -37,6 +78,7 @@ class Mutant:
     """One fault.
 
     id: M1 to M24 are faults seen elsewhere; others are ours.
+    title: what the library does wrong.
     clauses: those whose tests must catch it; each of them alone (``--by-clause``).
     edits: where it is planted in the library; empty if it cannot be expressed there.
     implementation: FILE:factory of a small implementation that has it instead.
@@ -55,22 +97,13 @@ def plant(mutant: Mutant, folder: Path) -> None:
     """Copy the packages into a folder, with one mutant.
 
     Raises:
-        MutantError: an edit does not apply, or leaves what is no Python.
+        MutantError: an edit does not apply.
     """
     for package in PACKAGES:
         target = folder / package.name
         shutil.copytree(package, target, ignore=shutil.ignore_patterns("__pycache__"))
     for edit in mutant.edits:
-        first, _, _ = edit.file.partition("/")
-        named = any(first == package.name for package in PACKAGES)
-        path = folder / ("" if named else PACKAGES[0].name) / edit.file
-        text = path.read_text()
-        if text.count(edit.old) != 1:
-            msg = f"{edit.file} has {text.count(edit.old)} of: {edit.old!r}"
-            raise MutantError(msg)
-        changed = text.replace(edit.old, edit.new)
-        try:
-            compile(changed, str(path), "exec")
-        except SyntaxError as error:
-            raise MutantError(f"{edit.file}: {error}") from None
-        path.write_text(changed)
+        path = folder / edit.file
+        if not path.exists():
+            raise MutantError(f"there is no {edit.file}")
+        path.write_text(edit.apply(path.read_text()))
