@@ -98,9 +98,9 @@ def run_trial(
 def _files(clauses: frozenset[str]) -> list[str]:
     """Return the files that have a test of one of these clauses.
 
-    Without those whose tests run nothing: type checkers read a library where it is
-    installed, not the copy; a benchmark is no test. A trial ends with the first failure,
-    so what takes minutes comes last.
+    Files without effect here are left out: type checkers read the installed library,
+    not the copy, and a benchmark is no test. A trial ends with the first failure, so
+    the files that take minutes come last.
     """
     ties, _ = read_ties(ROOT)
     found = {
