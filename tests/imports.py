@@ -1,8 +1,8 @@
-"""Reads who imports what, without importing anything: a `Tree` of parsed modules.
+"""Reads which module imports which, and imports none of them: a `Tree` of modules.
 
-Imports under ``if TYPE_CHECKING`` are left out everywhere: they exist for readers and
-type checkers only. Imports inside functions count: an order that holds only because
-one of its edges is drawn late is no order.
+Imports under ``if TYPE_CHECKING`` count only where circles are looked for: there a
+reader goes round in them as well. Imports inside functions count: an order that holds
+only because one of its edges is drawn late is no order.
 """
 
 from __future__ import annotations
@@ -64,9 +64,13 @@ class Module:
         path = self.name.replace(".", "/") + ("/__init__" if self.is_package else "")
         return f"{path}.py:{line}"
 
-    def imports(self) -> Iterator[Import]:
-        """Give every import that can happen at run time, with absolute names."""
-        for node in _runtime_nodes(self.body):
+    def imports(self, *, typing: bool = False) -> Iterator[Import]:
+        """Give every import that can happen at run time, with absolute names.
+
+        typing: also those for type checkers only.
+        """
+        nodes = ast.walk(self.body) if typing else _runtime_nodes(self.body)
+        for node in nodes:
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     yield Import(alias.name, None, alias.asname, node.lineno)
@@ -134,6 +138,35 @@ class Tree:
             if parent := name.rpartition(".")[0]:
                 todo.append((parent, name))
         return asked
+
+    def circles(self) -> list[list[str]]:
+        """Return the sets of modules that import one another, the largest first.
+
+        Imports for type checkers count. Packages do not: they are the door to modules.
+        """
+        edges = {
+            name: {self.target_of(one) for one in module.imports(typing=True)}
+            for name, module in self.modules.items()
+            if not module.is_package
+        }
+        reached = {name: _reached(edges, name) for name in edges}
+        found: list[list[str]] = []
+        for name, others in reached.items():
+            circle = sorted(each for each in others if name in reached[each])
+            if name in others and circle not in found:
+                found.append(circle)
+        return sorted(found, key=lambda circle: (-len(circle), circle))
+
+
+def _reached(edges: Mapping[str, set[str]], start: str) -> set[str]:
+    """Return the modules to which imports lead from one of them."""
+    reached, todo = set[str](), [start]
+    while todo:
+        for name in edges[todo.pop()] & edges.keys():
+            if name not in reached:
+                reached.add(name)
+                todo.append(name)
+    return reached
 
 
 def _dotted(package: Path, path: Path) -> str:

@@ -33,7 +33,9 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
 
     def tapped_alone(*fields: Any) -> bytes:
         data = encode_lone(*fields)
-        seen.append(decode(data))
+        frame = decode(data)
+        assert frame is not None
+        seen.append(frame)
         return data
 
     monkeypatch.setattr(comm_thread, "pieces", tapped)

@@ -1,0 +1,1 @@
+"""Measures how the project reads: ``python -m tests.words``."""
