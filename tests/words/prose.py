@@ -32,7 +32,7 @@ _PRONOUN: Final = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _CODE_OF_MARKDOWN: Final = re.compile(
-    r"^```.*?^```|`[^`\n]+`|^    .*$", re.MULTILINE | re.DOTALL
+    r"^```.*?^```|`[^`\n]+`|^    [^\n]*$", re.MULTILINE | re.DOTALL
 )
 _CODE_OF_DOCSTRINGS: Final = re.compile(r"``[^`]+``|`[^`\n]+`")
 

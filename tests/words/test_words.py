@@ -37,14 +37,14 @@ def test_prose_is_what_a_person_reads(tmp_path: Path) -> None:
         'x = "key"\nraise ValueError("cannot send: it is closed")\n'
     )
     page = tmp_path / "a.md"
-    page.write_text("Text with `code`.\n\n```\ncode\n```\n")
+    page.write_text("Text with `code`.\n\n    code\n\n```\ncode\n```\n\nMore.\n")
 
     # A docstring of two words is no sentence.
     assert list(prose_of(path)) == [
         "One comment of two lines.",
         "cannot send: it is closed",
     ]
-    assert [each.strip() for each in prose_of(page)] == ["Text with .", ""]
+    assert " ".join(prose_of(page)).split() == ["Text", "with", ".", "More."]
 
 
 def test_names_that_went_are_found_in_identifiers(tmp_path: Path) -> None:
@@ -57,7 +57,8 @@ def test_names_that_went_are_found_in_identifiers(tmp_path: Path) -> None:
 def test_the_largest_of_each_kind_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text(
-        "class A:\n    def __init__(self, b, *, c):\n        pass\n\n\ndef f():\n    pass\n"
+        "class A:\n    def __init__(self, b, *, c):\n        pass\n\n\n"
+        "def f():\n    pass\n"
     )
 
     assert largest_of([path]) == {
