@@ -1,10 +1,12 @@
 """The calls and files of one command to another process: ``python -m benchmarks.hops``.
 
+``--way`` prints the calls themselves, in order, instead of their number in each file.
+
 A command travels from the task's thread by way of the links to a callback in the other
-process. Every Python call on that way is counted, in each thread of both processes,
+process. Every Python call on that way is recorded, in each thread of both processes,
 from `Task.command` to the callback. The bus is warm and quiet: both sides have spoken,
 and nothing else is under way. The far process is this file run as a program; a signal
-tells it when to begin, since a message would be counted itself.
+tells it when to begin, since a message would be recorded itself.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from benchmarks.program import command, environment
 from bus import BusConfig, Role, open_bus
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import FrameType
 
     from bus import Incoming
@@ -47,53 +50,61 @@ _FOLDERS: Final = {
 
 @attrs.frozen
 class Hops:
-    """The calls of one command, by file, on the near and on the far side."""
+    """The calls of one command, in order, on the near and on the far side.
 
-    near: dict[str, int]
-    far: dict[str, int]
+    Each is named by its file and its function: ``bus/api/task.py:Task.command``.
+    """
+
+    near: tuple[str, ...]
+    far: tuple[str, ...]
 
     @property
     def calls(self) -> int:
-        """How many calls both sides make."""
-        return sum(self.near.values()) + sum(self.far.values())
+        """The number of calls on both sides."""
+        return len(self.near) + len(self.far)
 
     @property
     def files(self) -> int:
-        """In how many files."""
-        return len(self.near.keys() | self.far.keys())
+        """The number of files that they are in."""
+        return len(_files(self.near).keys() | _files(self.far).keys())
 
 
-class _Counter:
-    """Counts the calls of our packages in all threads that begin after `install`."""
+def _files(calls: Sequence[str]) -> Counter[str]:
+    return Counter(call.partition(":")[0] for call in calls)
+
+
+class _Recorder:
+    """Records the calls of our packages in all threads that begin after `install`."""
 
     def __init__(self) -> None:
-        self.counts: Counter[str] | None = None  # None: not now
+        self.calls: list[str] | None = None  # None: not now
 
     def install(self) -> None:
         threading.setprofile(self._note)
         sys.setprofile(self._note)
 
     def _note(self, frame: FrameType, event: str, _: object) -> None:
-        counts = self.counts
-        if counts is not None and event == "call":
+        calls = self.calls
+        if calls is not None and event == "call":
             path = Path(frame.f_code.co_filename)
             for folder, name in _FOLDERS.items():
                 if path.is_relative_to(folder):
-                    counts[f"{name}/{path.relative_to(folder)}"] += 1
+                    file = f"{name}/{path.relative_to(folder)}"
+                    calls.append(f"{file}:{frame.f_code.co_qualname}")
 
-    def take(self) -> dict[str, int]:
-        """Stop counting; return the counts so far."""
-        counts, self.counts = self.counts, None
-        return dict(counts or ())
+    def take(self) -> tuple[str, ...]:
+        """Stop recording; return the calls so far."""
+        calls, self.calls = self.calls, None
+        return tuple(calls or ())
 
 
 def measure() -> Hops:
-    """Count the calls of one command.
+    """Record the calls of one command.
 
     Raises:
         RuntimeError: the far process did not answer in time.
     """
-    counter = _Counter()
+    recorder = _Recorder()
     with tempfile.TemporaryDirectory(prefix="qb-") as folder:
         arguments = command("benchmarks.hops", folder)
         with subprocess.Popen(
@@ -101,7 +112,7 @@ def measure() -> Hops:
         ) as far:
             assert far.stdout is not None
             far.stdout.readline()
-            counter.install()
+            recorder.install()
             try:
                 with open_bus(
                     process="near", config=BusConfig(run_directory=folder)
@@ -114,31 +125,31 @@ def measure() -> Hops:
                     time.sleep(_QUIET_S)
                     far.send_signal(signal.SIGUSR1)
                     far.stdout.readline()
-                    counter.counts = Counter()
+                    recorder.calls = []
                     task.command("sink", b"the one")
                     line = far.stdout.readline()
-                    near = counter.take()
+                    near = recorder.take()
                     b.call("end", timeout=_LIMIT_S)
             finally:
                 threading.setprofile(None)
                 sys.setprofile(None)
     if not line:
         raise RuntimeError(f"no command came within {_LIMIT_S:g} s")
-    return Hops(near, json.loads(line))
+    return Hops(near, tuple(json.loads(line)))
 
 
 def _be_far(folder: str) -> None:
-    counter, done = _Counter(), threading.Event()
-    counter.install()
+    recorder, done = _Recorder(), threading.Event()
+    recorder.install()
 
     def take(message: Incoming) -> bytes:
         if message.payload:
-            print(json.dumps(counter.take()), flush=True)
+            print(json.dumps(recorder.take()), flush=True)
         return b""
 
     def begin(*_: object) -> None:
         print("counts", flush=True)
-        counter.counts = Counter()
+        recorder.calls = []
 
     signal.signal(signal.SIGUSR1, begin)
     with open_bus(
@@ -150,20 +161,28 @@ def _be_far(folder: str) -> None:
         done.wait(_LIMIT_S)
 
 
-def main() -> None:
-    """Print the calls of one command, by file."""
+def main(*, way: bool = False) -> None:
+    """Print the calls of one command, by file.
+
+    way: the calls themselves, in order.
+    """
     # The fewest: if a deadline passes meanwhile, the comm thread makes a hundred more.
     hops = min([measure() for _ in range(_RUNS)], key=lambda each: each.calls)
     print(machine_line())
     print()
-    print("near   far  file")
-    for file in sorted(hops.near.keys() | hops.far.keys()):
-        print(f"{hops.near.get(file, 0):4}  {hops.far.get(file, 0):4}  {file}")
+    if way:
+        for side, calls in (("near", hops.near), ("far", hops.far)):
+            print(f"{side}:", *calls, sep="\n  ")
+    else:
+        near, far = _files(hops.near), _files(hops.far)
+        print("near   far  file")
+        for file in sorted(near.keys() | far.keys()):
+            print(f"{near[file]:4}  {far[file]:4}  {file}")
     print(f"{hops.calls} calls in {hops.files} files")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        _be_far(sys.argv[1])
+    if sys.argv[1:] in ([], ["--way"]):
+        main(way=bool(sys.argv[1:]))
     else:
-        main()
+        _be_far(sys.argv[1])

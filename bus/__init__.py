@@ -1,18 +1,18 @@
-"""The software bus, and what holds the traffic of `queuebroker` to its promises.
+"""The software bus, and the tools that check the traffic of `queuebroker`.
 
-The bus: `open_bus`, and all that comes of it. `address`, `specification`, `message`,
-`payload`, `role`, `rights`, `access`, `config` and `errors` are its words, `core` is
-what it decides, `threads` how tasks take turns, `links` how processes reach one
-another, `api` what the author of a program holds, `service` what stands between
-producers and readers, `inspector` what a process tells of itself, `testing` a whole bus
+The bus: `open_bus`, and everything reached from it. `address`, `specification`,
+`message`, `payload`, `role`, `rights`, `access`, `config` and `errors` are its
+vocabulary. `core` makes its decisions, `threads` schedules tasks, `links` connects
+processes, and `api` is the interface for programs. `service` stands between producers
+and readers, `inspector` reports the state of a process, and `testing` runs a whole bus
 inside one test.
 
-The record of traffic: `journal` records it, and holds the record to its promises;
-`pipeline` does so with Spark and draws a report, `demo` is a program to be recorded,
-`cli` the command.
+The record of traffic: `journal` records it and checks the record against its rules.
+`pipeline` does so with Spark and draws a report, `demo` is a program to record, `cli`
+is the command.
 
-All of it is loaded when it is first asked for: `bus.journal` must load with the
-standard library, attrs and `queuebroker` alone.
+Every part is loaded on first use: `bus.journal` must load with the standard library,
+attrs and `queuebroker` alone.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ __all__ = [  # noqa: RUF022 # grouped by module
     "Overflow",
 ]
 
-# Where each is at home; what is not listed is one of the errors.
+# The module of each name; a name not listed here is one of the errors.
 _HOMES: Final = {
     "access": ("AccessList", "Grant"),
     "address": ("Address",),

@@ -1,6 +1,6 @@
-"""`AccessList`: who may join a bus, and do what there (BUS-SEC-1).
+"""`AccessList`: the users who may join a bus, and their rights on it (BUS-SEC-1).
 
-By what the kernel says of a peer (BUS-SEC-2), nothing that it says itself.
+It judges a peer by the kernel's report (BUS-SEC-2), never by the peer's own claims.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from bus.specification import Specification
 __all__ = ["AccessList", "Grant"]
 
 _ANYTHING: Final = Rights()
-_IDS: Final = 2**32 - 1  # the system has no others; the last one means none
+_IDS: Final = 2**32 - 1  # ids of the system are below this; the value itself means none
 
 
 def _numbers(given: Iterable[int]) -> frozenset[int]:
-    # What is none, or a text, stays as it is: then it can be said whose it was.
+    # A value of another kind is passed on, so that the validator can name its field.
     return frozenset(given) if _is_collection(given) else given  # type: ignore[return-value]
 
 
@@ -60,17 +60,17 @@ def _are_patterns(
 
 @attrs.frozen(kw_only=True)
 class Grant:
-    """Some who may join, and what their tasks may do there; all else is denied.
+    """Users who may join, and the rights of their tasks; all else is denied.
 
     uids, gids: users and groups of the system.
-    register: names that their tasks may have; patterns are written as those of
-      `Specification`, of names of this machine. Private tasks need none.
-    command: names of tasks that they may send commands to. To answer needs no right.
-    subscribe: names of tasks whose notifications they may hear, and whose presence they
-      may watch.
+    register: names that their tasks may register, as patterns of `Specification` for
+      names of this machine. Private tasks need none.
+    command: names of tasks that they may send commands to. Answers need no right.
+    subscribe: names of tasks that they may subscribe to, and whose presence they may
+      watch.
 
     Raises:
-        TypeError, ValueError: what is given does not hold ids, or patterns.
+        TypeError, ValueError: a value holds something other than ids, or patterns.
     """
 
     uids: frozenset[int] = attrs.field(
@@ -106,22 +106,22 @@ def _are_grants(
 
 @attrs.frozen(kw_only=True)
 class AccessList:
-    """Who may join, beside those of the user that this process runs as.
+    """The users who may join besides the user that this process runs as.
 
-    All processes of a bus should be given the same: each checks what comes to it
-    against its own; the master also who may have which name.
+    All processes of a bus should be given the same list. Each process checks its peers
+    against its own list; the master also checks the names that they register.
 
-    uids, gids: users and groups of the system whose processes may do everything. What
-      these users have set up is trusted: the run directory may be theirs. A user is
-      kept out by the directory unless a group of his is on the list, too.
-    grants: those who may do some of it. Who is in several may do what any of them says.
+    uids, gids: users and groups of the system whose processes may do everything. Files
+      that these users have set up are trusted: the run directory may be theirs. The
+      directory keeps a user out unless one of the user's groups is listed, too.
+    grants: users with limited rights. A user in several grants has the rights of all.
 
-    A group is the primary one of a process. The run directory is opened to it (to one,
-    if there are several: a directory has one group), for reading, and has a place for
+    The group of a process is its primary one. The run directory is opened for reading
+    to that group (to one of several: a directory has one group), and has a place for
     the sockets of its members (BUS-SEC-3).
 
     Raises:
-        TypeError, ValueError: what is given does not hold ids, or grants.
+        TypeError, ValueError: a value holds something other than ids, or grants.
     """
 
     uids: frozenset[int] = attrs.field(
@@ -140,11 +140,11 @@ class AccessList:
         return self.gids.union(*(each.gids for each in self.grants))
 
     def trusts(self, uid: int) -> bool:
-        """Whether what a user has set up may be relied on: ours, or one of the list."""
+        """Return True if files set up by a user are trusted: ours, or a listed one."""
         return uid == os.geteuid() or uid in self.uids
 
     def rights(self, uid: int | None, gid: int | None) -> Rights | None:
-        """Return what the processes of a user may do; None if they may not join."""
+        """Return the rights of a user's processes; None if they may not join."""
         if uid is None:
             return None
         if self.trusts(uid) or gid in self.gids:
@@ -159,7 +159,7 @@ class AccessList:
         )
 
     def refusal(self, uid: int | None, gid: int | None) -> str | None:
-        """Say why a peer may not join; None if it may."""
+        """Return why a peer may not join; None if it may."""
         if uid is None:
             return "nobody vouches for it"
         if self.rights(uid, gid) is not None:

@@ -1,9 +1,8 @@
-"""`Address`: where a message is to go, as ``mod`` or ``ism://bus@machine/mod``.
+"""`Address`: the destination of a message, ``mod`` or ``ism://bus@machine/mod``.
 
-What a legal name is stands here and nowhere else (BUS-NAME-6): names become parts of
-paths and of wire frames, so nothing outside the three patterns may pass. Whose machine
-and bus are meant where none is written, is for who routes to say: nothing here knows
-where it runs.
+Only this module defines legal names (BUS-NAME-6): names become parts of paths and of
+wire frames, so a name outside the three patterns must not pass. If an address names no
+machine or bus, the router chooses them: this module does not know where it runs.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _SCHEME: Final = "ism://"
 # The first segment of the names of tasks that a bus registers for itself.
 SYSTEM: Final = "_bus"
 
-# BUS-NAME-6. ASCII by their own wording: `\w` would let other alphabets in.
+# BUS-NAME-6. The ranges spell out ASCII: `\w` would admit other alphabets.
 _MACHINE: Final = r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}"
 _MODULE: Final = r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}"
 _MODULE_WITH_STARS: Final = r"[A-Za-z0-9_*][A-Za-z0-9_*./-]{0,127}"
@@ -46,8 +45,8 @@ _IN_WORDS: Final = {
     _BUS: "use at most 32 letters, digits, _ and -; begin with no -",
 }
 
-# A program writes few addresses and sends to them often; one that makes up names, say
-# by a counter, must not make the table grow. 4,096 addresses take 1 to 3 MiB.
+# A program uses few addresses and uses them often. The bound keeps a program that
+# generates names, say by a counter, from filling memory. 4,096 entries take 1 to 3 MiB.
 _REMEMBERED: Final = 4096
 
 
@@ -56,7 +55,7 @@ def check_machine_name(name: str) -> None:
 
     Raises:
         TypeError: it is no `str`.
-        ValueError: it is not legal; the text says in what.
+        ValueError: it is not legal; the text names the broken rule.
     """
     _check("machine", _MACHINE, name)
 
@@ -65,7 +64,7 @@ def check_module_name(name: str, *, stars: bool = False, what: str = "module") -
     """Raise unless ``name`` is a legal name of a module (BUS-NAME-6).
 
     what: the kind of name, for the error; process names follow the same rule.
-    stars: let ``*`` stand wherever ``_`` may, as in a pattern of names.
+    stars: allow ``*`` wherever ``_`` is allowed, as in a pattern of names.
 
     Raises:
         TypeError, ValueError: as `check_machine_name`.
@@ -82,7 +81,7 @@ def check_bus_name(name: str) -> None:
 
     Raises:
         TypeError: it is no `str`.
-        ValueError: it is not legal; the text says in what.
+        ValueError: it is not legal; the text names the broken rule.
     """
     _check("bus", _BUS, name)
 
@@ -90,14 +89,14 @@ def check_bus_name(name: str) -> None:
 def fresh_name(prefix: str) -> str:
     """Return a name that no living process on this machine has chosen.
 
-    44 random bits follow the prefix. It does not contain the process id: processes of
-    two containers that share a run directory may have the same id (BUS-ENT-16).
+    44 random bits follow the prefix. The name does not contain the process id: two
+    containers that share a run directory may have processes of one id (BUS-ENT-16).
     """
     return f"{prefix}{int.from_bytes(os.urandom(6)) >> 4:011x}"
 
 
 def is_system(name: str) -> bool:
-    """Whether a module's name is one of those that a bus has for itself."""
+    """Return True if a module's name is reserved for the bus itself."""
     return name.startswith(f"{SYSTEM}/")
 
 
@@ -122,18 +121,18 @@ def _check_form(what: str, legal: str, name: str) -> None:
         raise ValueError(f"{what} name must have no empty segment, got {name!r}")
 
 
-# Names come with each frame of the wire, and are few; patterns come and go.
+# Names arrive in every frame and are few; patterns vary, so they are not cached.
 _check_known: Final = lru_cache(_REMEMBERED)(_check_form)
 
 
 @attrs.frozen
 class Address:
-    """Who is meant: a module, on a machine, of a bus (BUS-NAME-1, BUS-NAME-5).
+    """A destination: a module, on a machine, of a bus (BUS-NAME-1, BUS-NAME-5).
 
-    machine: None for the machine of whoever sends.
-    module: the name by which a task is registered.
-    bus: None for the bus of whoever sends; given only along with a machine, since the
-      text of an address has no other place for it.
+    machine: None for the sender's machine.
+    module: the name under which a task is registered.
+    bus: None for the sender's bus; given only together with a machine, since the text
+      of an address has no other place for it.
 
     Raises:
         TypeError, ValueError: a name is not legal (BUS-NAME-6), or a bus is given
@@ -161,15 +160,15 @@ class Address:
 
     @staticmethod
     def parse(text: str) -> Address:
-        """Read ``mod``, or ``ism://[bus@]machine/mod``.
+        """Parse ``mod``, or ``ism://[bus@]machine/mod``.
 
-        Cheap for a text that was parsed lately.
+        Recently parsed texts are cached.
 
         Raises:
             TypeError: ``text`` is no `str`.
-            ValueError: no address is written so; the text says which part, and why.
+            ValueError: ``text`` is no address; the error names the part and the reason.
         """
-        # Before the memory is asked: what is not hashable has an error of its own.
+        # Before the cache lookup, which raises another error for an unhashable value.
         if not isinstance(text, str):
             raise TypeError(f"address must be a str, got {type(text).__name__}")
         return _parsed(text)
@@ -185,12 +184,12 @@ def _parsed(text: str) -> Address:
 
 
 def split_absolute(text: str) -> tuple[str | None, str | None, str]:
-    """Return bus, machine and rest of ``ism://[bus@]machine/rest``, none checked.
+    """Return bus, machine and rest of ``ism://[bus@]machine/rest``, unchecked.
 
     A text without the scheme is all rest.
 
     Raises:
-        ValueError: nothing stands behind the machine.
+        ValueError: nothing follows the machine.
     """
     if not text.startswith(_SCHEME):
         return None, None, text
@@ -202,7 +201,7 @@ def split_absolute(text: str) -> tuple[str | None, str | None, str]:
 
 
 def text_of(bus: str | None, machine: str | None, rest: str) -> str:
-    """Return the text that `split_absolute` parts so."""
+    """Return the text that `split_absolute` splits into these parts."""
     if machine is None:
         return rest
     return f"{_SCHEME}{machine if bus is None else f'{bus}@{machine}'}/{rest}"

@@ -5,8 +5,8 @@ the journal that records it. By then Python has joined all non-daemon threads. S
 threads of a bus are daemons: otherwise Python would wait for them, and they for the
 close.
 
-A child that `multiprocessing` has started by a fork ends without `atexit`: the
-finalizers of that module stand in for it there.
+A child that `multiprocessing` has started by a fork ends without `atexit`; the
+finalizers of that module replace it there.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["call_at_exit", "do_not_call_at_exit"]
 
 # Function -> the process that registered it, and its `multiprocessing` finalizer.
 _finalizers: dict[Callable[[], object], tuple[int, Callable[[], object]]] = {}
-_PRIORITY = 0  # any number: without one, a child does not call it
+_PRIORITY = 0  # any number: a child does not call a finalizer without one
 
 
 def call_at_exit(function: Callable[[], object]) -> None:
-    """Call a function when this process ends in order, before earlier ones."""
+    """Call a function when this process ends normally, before earlier ones."""
     atexit.register(function)
     process = sys.modules.get("multiprocessing.process")
     util = sys.modules.get("multiprocessing.util")
@@ -37,7 +37,7 @@ def call_at_exit(function: Callable[[], object]) -> None:
 
 
 def do_not_call_at_exit(function: Callable[[], object]) -> None:
-    """Take back `call_at_exit`; does nothing for a function that is not registered."""
+    """Undo `call_at_exit`; do nothing for a function that is not registered."""
     atexit.unregister(function)
     pid, cancel = _finalizers.pop(function, (0, int))
     if pid == os.getpid():  # a child has none of its parent's finalizers

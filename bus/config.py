@@ -1,8 +1,9 @@
 """`BusConfig`: every limit and every default of a bus, in one table.
 
-Each field carries its unit, its bounds, what it means and the clause that asks for it;
-from that it is checked, and what is documented about limits is made (`limits_table`).
-A limit is obeyed elsewhere, under its name here. This knows neither clock nor memory.
+Each field carries its unit, its bounds, its meaning and the clause that requires it.
+The validators, and the documentation of limits (`limits_table`), are derived from
+these. Other modules enforce a limit, under its name here. This module reads neither
+clock nor memory.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ class Limit:
     """One line of the table of limits.
 
     name: the field of `BusConfig`; default: its value unless another is given.
-    unit: what it is measured in or counts, such as "s" or "messages".
+    unit: the unit of measure or the thing counted, such as "s" or "messages".
     meaning: one sentence.
-    clause: the number of the clause that asks for it.
+    clause: the number of the clause that requires it.
     """
 
     name: str
@@ -58,7 +59,7 @@ def limits_table() -> Iterator[Limit]:
 
 
 def _within(_: BusConfig, field: attrs.Attribute[Any], value: Any) -> None:
-    """Check a number against the bounds of its field; its default tells the type."""
+    """Check a number against the bounds of its field; its default fixes the type."""
     whole = isinstance(field.default, int)
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
         expected = "an int" if whole else "a number"
@@ -66,7 +67,7 @@ def _within(_: BusConfig, field: attrs.Attribute[Any], value: Any) -> None:
     least, most = field.metadata["least"], field.metadata["most"]
     if not whole and value > sys.float_info.max and value != math.inf:
         raise ValueError(f"{field.name} must be a float, or math.inf for ever")
-    if not value >= least:  # false for NaN, too
+    if not value >= least:  # also rejects NaN
         raise ValueError(f"{field.name} must be >= {least}, got {value}")
     if value > most:
         raise ValueError(f"{field.name} must be <= {most}, got {value}")
@@ -81,12 +82,12 @@ def _limit(
 
 
 def _timeout(default: float, clause: str, meaning: str) -> Any:
-    """Declare how long to wait; 0 is not at all."""
+    """Declare a field for a time to wait; 0 means not at all."""
     return _limit(default, "s", clause, meaning, least=0.0, most=math.inf)
 
 
 def _period(default: float, clause: str, meaning: str) -> Any:
-    """Declare how often, or for how long something holds; never 0."""
+    """Declare a field for an interval or a validity time; never 0."""
     return _limit(default, "s", clause, meaning, least=0.001, most=math.inf)
 
 
@@ -101,7 +102,7 @@ def _count(
 
 
 def _is_multicast(_: BusConfig, field: attrs.Attribute[str], value: str) -> None:
-    # `ipaddress` takes an int for an address too.
+    # `ipaddress` also accepts an int as an address.
     if not isinstance(value, str):
         raise TypeError(f"{field.name} must be a str, got {value!r}")
     try:
@@ -149,20 +150,20 @@ def _are_encoders(_: BusConfig, field: attrs.Attribute[Any], value: Encoders) ->
 
 @attrs.frozen(kw_only=True)
 class BusConfig:
-    """What a bus is opened with; each limit has its meaning beside it.
+    """The options that a bus is opened with; each limit has its meaning beside it.
 
-    encoders: how payloads are made of types that messages cannot carry, by exact type
+    encoders: how to convert types that messages cannot carry, by exact type
       (BUS-MSG-16).
     run_directory: where the processes of a machine meet, for all its buses; by default
-      as BUS_RUN_DIR in the environment says, else the user's runtime directory
-      (BUS-ENT-16). To be the same in all processes of a bus.
-    access: who may join, beside the user's own processes (BUS-SEC-1).
-    eager_relays: whether the master knows how to reach each public task of its machine
-      before anybody writes to it; to be the same in all processes of a bus
+      BUS_RUN_DIR from the environment, else the user's runtime directory (BUS-ENT-16).
+      Must be the same in all processes of a bus.
+    access: the users who may join besides the user's own processes (BUS-SEC-1).
+    eager_relays: True if the master keeps a relay for each public task of its machine
+      before the first message to it. Must be the same in all processes of a bus
       (BUS-INIT-13).
 
     Raises:
-        TypeError, ValueError: a value that its field does not allow; names both.
+        TypeError, ValueError: its field does not allow a value; the text names both.
     """
 
     # Waiting.
@@ -187,7 +188,7 @@ class BusConfig:
         "bytes",
         "BUS-MSG-16",
         "How long the encoded payload of a message may be.",
-        # A frame is held in memory as a whole, at both ends.
+        # Both ends hold a whole frame in memory.
         most=64 * _MIB,
     )
     task_fifo_messages: int = _count(
@@ -241,8 +242,8 @@ class BusConfig:
 
     # Links.
     window: int = _count(
-        # Much of what two processes do for a window is the same for a longer one. With
-        # a quarter of this a fifth fewer short commands go over in a second.
+        # Much of the cost of a window does not depend on its length: with a quarter of
+        # this value, two processes exchange a fifth fewer short commands per second.
         8192,
         "messages",
         "BUS-RELAY-11",
@@ -258,16 +259,16 @@ class BusConfig:
         256, "frames", "BUS-CHAN-8", "How many frames may wait for a link."
     )
     backlog_frames: int = _count(
-        # More than a process that reads lets wait: each of as many tasks as a process
-        # may have is told of by four frames, from its export to its end, at worst all
-        # at once; messages are at most as many frames as a stream has numbers.
+        # More than can wait for a process that reads. Each of its tasks, up to
+        # `exports_per_process`, takes four frames from its export to its end, at worst
+        # all at once; messages take at most one frame per number of the stream.
         2**19,
         "frames",
         "BUS-CHAN-8",
         "How many more may wait for a process before the link is given up.",
     )
     backlog_bytes: int = _count(
-        # The windows of 128 tasks of one process, full of what it does not read.
+        # The windows of 128 tasks of one process, full of unread messages.
         1024 * _MIB,
         "bytes",
         "BUS-CHAN-8",
@@ -294,7 +295,7 @@ class BusConfig:
         "After how long a silence a process is said to be stuck, or given up.",
     )
 
-    # Strangers.
+    # Peers not yet authenticated.
     auth_timeout_s: float = _timeout(
         5.0, "BUS-SEC-9", "How long a link may be open to a peer that is not known yet."
     )
@@ -353,7 +354,7 @@ class BusConfig:
         0.2, "BUS-DISC-3", "By which part the time between announcements varies."
     )
     multicast_group: str = attrs.field(
-        default="239.255.73.77",  # of the administratively scoped ones
+        default="239.255.73.77",  # administratively scoped
         validator=_is_multicast,
         metadata={
             "unit": "address",
@@ -368,7 +369,7 @@ class BusConfig:
         8, "hops", "BUS-DISC-2", "How far announcements go on a WAN.", most=255
     )
 
-    # No limits, but given with them.
+    # Options that are not limits.
     eager_relays: bool = attrs.field(
         default=False,
         validator=_is_bool,
@@ -400,7 +401,7 @@ class BusConfig:
 
     def __attrs_post_init__(self) -> None:
         if self.lease_s <= self.keep_alive_s and self.lease_s != math.inf:
-            # Else every silent link would be given up before it was asked.
+            # Otherwise every silent link would be closed before it was probed.
             raise ValueError(
                 f"lease_s must be > keep_alive_s, got {self.lease_s} "
                 f"and {self.keep_alive_s}"

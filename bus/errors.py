@@ -1,44 +1,44 @@
-"""Every exception of the bus, by who can act on it.
+"""Every exception of the bus, grouped by the party that can act on it.
 
 ::
 
     BusError
-    you, where you call
+    the caller, at the call
     ├── NameTakenError                      choose another name
     ├── NotJoinedError                      join that bus first
-    ├── UnknownTaskError                    the task was deregistered, or never was
-    ├── AlreadyAnsweredError                one answer a message and responder
-    ├── PayloadError                        not what a message can carry
-    ├── MessageTooLargeError                more than a message may carry
-    ├── WrongProcessError                   open a bus of your own after a fork
-    ├── BusyError                           somebody else uses it now
-    you, by waiting or by sending less
+    ├── UnknownTaskError                    the task is not, or no longer, registered
+    ├── AlreadyAnsweredError                one answer per message and responder
+    ├── PayloadError                        a message cannot carry this value
+    ├── MessageTooLargeError                the payload exceeds the limit
+    ├── WrongProcessError                   open a new bus after a fork
+    ├── BusyError                           the object has another owner now
+    the caller, by waiting or by sending less
     ├── BusFullError                        a bound is reached; nothing was sent
     ├── ArenaFullError                      no room in shared memory
-    ├── StaleLeaseError                     what lay in shared memory is gone
+    ├── StaleLeaseError                     the shared memory was released
     the addressee, or its absence
-    ├── UnresolvedError                     nobody registered that name in time
-    ├── UnreachableError                    it is known, and no link leads there
+    ├── UnresolvedError                     no task registered that name in time
+    ├── UnreachableError                    the name is known, but no link leads there
     ├── AddresseeGoneError                  it left before it took the message
     ├── PeerLostError                       its process was lost before it answered
-    ├── InDoubtError                        its process was lost; it may have got it
-    ├── ExpiredError                        the message's own time passed on the way
-    ├── RemoteError                         it failed, and says so
-    ├── CommandTimeoutError (TimeoutError)  it did not answer in the time you gave
-    who runs the machines
+    ├── InDoubtError                        its process was lost; delivery is unknown
+    ├── ExpiredError                        the message's deadline passed on the way
+    ├── RemoteError                         it reports that it failed
+    ├── CommandTimeoutError (TimeoutError)  it did not answer within the timeout
+    the operator of the machines
     ├── AccessDeniedError                   the access list, or the system, forbids it
-    ├── VersionMismatchError                no version of the protocol in common
-    ├── MachineNameConflictError            two machines under one name
-    ├── DuplicateSenderError                two processes under one identity
-    nobody, but it can be reported
-    ├── WireError                           a peer said what no correct peer says
+    ├── VersionMismatchError                no protocol version in common
+    ├── MachineNameConflictError            two machines with one name
+    ├── DuplicateSenderError                two processes with one identity
+    no party, but it can be reported
+    ├── WireError                           a peer violated the protocol
     the tools
     ├── JournalError                        a record of traffic cannot be read
-    ├── PipelineError                       Spark cannot run here, or not on that
-    └── DemoError                           the demo cannot be run on what it was given
+    ├── PipelineError                       Spark cannot run here, or cannot write
+    └── DemoError                           the demo cannot start, read or write
 
-Wrong arguments are plain `TypeError` and `ValueError`. Whoever raises an error that
-carries data gives the data; the error makes its text, the same everywhere.
+Wrong arguments raise plain `TypeError` and `ValueError`. The raising code passes data,
+and the error builds its text from them, so the text is the same everywhere.
 """
 
 from __future__ import annotations
@@ -82,28 +82,29 @@ Error = TypeVar("Error", bound="BusError")
 class BusError(Exception):
     """Root of every exception this package defines."""
 
-    # Python's own way calls the class with `args`, the text, where ours want the data.
+    # `Exception.__reduce__` would call the class with `args`, which is the text; these
+    # constructors take the data.
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (type(self), self.args, vars(self))
 
 
 def _restore(kind: type[Error], args: tuple[Any, ...], state: dict[str, Any]) -> Error:
-    """Make an error again that was pickled or copied, notes included."""
+    """Rebuild an error that was pickled or copied, notes included."""
     error = kind.__new__(kind)
     error.args = args
     vars(error).update(state)
     return error
 
 
-# You, where you call.
+# The caller, at the call.
 
 
 class NameTakenError(BusError):
-    """The name is registered already: public on this bus, or private in this process.
+    """The name is already registered: public on this bus, or private in this process.
 
     Not raised for the same name on another machine or another bus (BUS-NAME-7).
 
-    name: the one that is taken.
+    name: the name that is taken.
     """
 
     def __init__(self, name: str) -> None:
@@ -115,9 +116,9 @@ class NameTakenError(BusError):
 
 
 class NotJoinedError(BusError):
-    """A bus was named that this process has not joined (BUS-NAME-5).
+    """The caller names a bus that this process has not joined (BUS-NAME-5).
 
-    bus: its name.
+    bus: the name of that bus.
     """
 
     def __init__(self, bus: str) -> None:
@@ -131,11 +132,11 @@ class NotJoinedError(BusError):
 class UnknownTaskError(BusError):
     """The task was deregistered, or its bus closed, or it was never registered.
 
-    About the task that you act as. Not raised for an addressee that nobody knows: that
-    is `UnresolvedError`, and only time can tell.
+    Concerns the task that the caller acts as. Not raised for an addressee that no
+    process knows: that is `UnresolvedError`, which only a timeout can establish.
 
-    name: the name it is, or was, registered by; "" for any.
-    ended: what has ended that tasks belong to, such as "bus 'b' is closed".
+    name: the name under which it is or was registered; "" for any.
+    ended: the ended owner of the task, such as "bus 'b' is closed".
     """
 
     def __init__(self, name: str, ended: str = "") -> None:
@@ -147,12 +148,12 @@ class UnknownTaskError(BusError):
 
 
 class AlreadyAnsweredError(BusError):
-    """This task has answered that message before (BUS-MSG-7).
+    """This task has already answered that message (BUS-MSG-7).
 
-    Not raised for an answer that comes too late, nor for one that nobody waits for:
+    Not raised for an answer that arrives too late, nor for one that no task waits for:
     both are dropped and counted.
 
-    name: the task that would answer twice.
+    name: the task that tried to answer twice.
     """
 
     def __init__(self, name: str) -> None:
@@ -164,12 +165,12 @@ class AlreadyAnsweredError(BusError):
 
 
 class PayloadError(BusError):
-    """Something in a payload is not what a message can carry (BUS-MSG-16).
+    """A payload contains a value that a message cannot carry (BUS-MSG-16).
 
-    Raised where it is sent, before anything is; never at the receiver.
+    Raised at the sender, before anything is sent; never at the receiver.
 
-    path: where it is, such as ``payload[2]['x']``.
-    fact: what is wrong with it.
+    path: the position of the value, such as ``payload[2]['x']``.
+    fact: the defect of the value.
     """
 
     def __init__(self, path: str, fact: str) -> None:
@@ -179,10 +180,10 @@ class PayloadError(BusError):
 
 
 class MessageTooLargeError(BusError):
-    """The payload, encoded, is longer than a message of this bus may be (BUS-MSG-16).
+    """The encoded payload exceeds the limit of this bus (BUS-MSG-16).
 
-    Or, told afterwards, longer than the process of its addressee takes. Not raised for
-    a payload of exactly the limit; headers do not count.
+    Also reported after sending, if it exceeds the limit of the addressee's process. Not
+    raised for a payload of exactly the limit; headers do not count.
 
     got, limit: in bytes.
     """
@@ -199,7 +200,7 @@ class MessageTooLargeError(BusError):
 class WrongProcessError(BusError):
     """A bus was used in a child of the process that opened it (BUS-INIT-16).
 
-    The child opens its own; the parent's is unharmed.
+    The child must open its own bus; the parent's is unaffected.
 
     opened_in, used_in: ids of the two processes.
     """
@@ -214,9 +215,9 @@ class WrongProcessError(BusError):
 
 
 class BusyError(BusError):
-    """It has an owner for the time being, such as the device that forwards its traffic.
+    """The object currently has an owner, such as a device that forwards its traffic.
 
-    what: what cannot be used now.
+    what: the object in use.
     """
 
     def __init__(self, what: str) -> None:
@@ -224,18 +225,18 @@ class BusyError(BusError):
         self.what: str = what
 
 
-# You, by waiting or by sending less.
+# The caller, by waiting or by sending less.
 
 
 class BusFullError(BusError):
-    """Something bounded has no room left; the message was not sent (BUS-FLOW-1, 2).
+    """A bounded buffer has no room left; the message was not sent (BUS-FLOW-1, 2).
 
-    Under the policy ``block`` it comes after `BusConfig.send_timeout_s`, and at once to
-    a cooperative task, which must not wait. Not raised for notifications whose
-    subscribers drop what they cannot take.
+    Under the policy ``block`` it is raised after `BusConfig.send_timeout_s`, but
+    immediately for a cooperative task, which must not wait. Not raised for
+    notifications whose subscribers drop the excess.
 
-    what: what is full, such as ``task 'f'``.
-    limit, unit: its bound, in "messages", "bytes" or what else it is counted in.
+    what: the full buffer, such as ``task 'f'``.
+    limit, unit: its bound, and the unit: "messages", "bytes" or another.
     """
 
     def __init__(self, what: str, limit: int, unit: str = "messages") -> None:
@@ -246,9 +247,9 @@ class BusFullError(BusError):
 
 
 class ArenaFullError(BusError):
-    """The shared memory has no room for a message, and waiting was not allowed.
+    """The shared memory has no room for a message, and the sender may not wait.
 
-    Not raised under the policies that wait, drop, or send it by the ordinary link.
+    Not raised under the policies that wait, drop, or send it over the ordinary link.
 
     needed, limit: bytes of the message, bytes of the arena.
     """
@@ -262,9 +263,9 @@ class ArenaFullError(BusError):
 
 
 class StaleLeaseError(BusError):
-    """What the lease was for has been given back, and its memory may hold other bytes.
+    """The leased memory was released, and may now hold other bytes.
 
-    lease: its number, never used twice.
+    lease: the number of the lease; numbers are never reused.
     """
 
     def __init__(self, lease: int) -> None:
@@ -276,14 +277,14 @@ class StaleLeaseError(BusError):
 
 
 class UnresolvedError(BusError):
-    """Nobody registered the name, as public, while the message waited (BUS-ROUTE-19).
+    """No task registered the name, as public, while the message waited (BUS-ROUTE-19).
 
-    It was delivered to nobody. Not a timeout of the command: that one has an addressee
-    that does not answer (`CommandTimeoutError`).
+    The message was not delivered. Not a timeout of the command: that is for an
+    addressee that exists and does not answer (`CommandTimeoutError`).
 
     name: the addressee, as it was written.
     waited_s: how long the message waited, in seconds.
-    elsewhere: whether the name belongs to another machine.
+    elsewhere: True if the name belongs to another machine.
     """
 
     def __init__(self, name: str, waited_s: float, *, elsewhere: bool = False) -> None:
@@ -304,13 +305,13 @@ _ELSEWHERE = (
 
 
 class UnreachableError(BusError):
-    """The addressee was found, and no link to its process can be made.
+    """The addressee was found, but no link to its process can be made.
 
-    Or none that an answer could come by: who asks, or answers, somebody of another
-    process is on the same bus as that (BUS-NAME-5).
+    Or no link can carry an answer: the tasks that ask and answer across processes must
+    be on the same bus (BUS-NAME-5).
 
     name: the addressee.
-    fact: what failed.
+    fact: the operation that failed.
     """
 
     def __init__(self, name: str, fact: str) -> None:
@@ -320,14 +321,14 @@ class UnreachableError(BusError):
 
     @classmethod
     def across(cls, name: str, bus: object, other: object) -> Self:
-        """Return the error for who is on ``bus`` while the caller is on ``other``."""
+        """Return the error for an addressee on ``bus`` and a caller on ``other``."""
         return cls(name, f"it is on bus {str(bus)!r}, and who speaks on {str(other)!r}")
 
 
 class AddresseeGoneError(BusError):
-    """The addressee left for good, the message still unread (BUS-DEREG-8).
+    """The addressee left for good before it read the message (BUS-DEREG-8).
 
-    Not raised when it merely deregistered: then the message waits for the next task of
+    Not raised if it merely deregistered: then the message waits for the next task of
     that name.
 
     name: the addressee.
@@ -341,8 +342,8 @@ class AddresseeGoneError(BusError):
 class PeerLostError(BusError):
     """The addressee had taken the command, and its process was lost (BUS-DEREG-9).
 
-    The command may have had its effect, all of it or a part. Where it is not even known
-    whether the addressee took it, `InDoubtError` comes instead.
+    The command may have had all of its effect, or a part. If even the taking is
+    uncertain, `InDoubtError` is raised instead.
 
     name: the addressee.
     """
@@ -357,8 +358,8 @@ class PeerLostError(BusError):
 class InDoubtError(BusError):
     """The message was on its way when the addressee's process was lost (BUS-MOVE-8).
 
-    It was delivered once or not at all, nobody knows which, and it is never sent again.
-    Not raised for the loss of a link to a process that lives: its stream goes on.
+    It was delivered once or not at all; which of the two is unknown. It is never
+    resent. Not raised if a link to a living process is lost: its stream continues.
 
     name: the addressee.
     """
@@ -372,10 +373,10 @@ class InDoubtError(BusError):
 
 
 class ExpiredError(BusError):
-    """The message's time passed while it was on its way to a known addressee (AMO-23).
+    """The message's deadline passed on the way to a known addressee (AMO-23).
 
-    It was given up and is never sent again. Not raised while the name is still sought:
-    that is `UnresolvedError`.
+    It was dropped and is never resent. Not raised while the name is still being
+    resolved: that is `UnresolvedError`.
 
     name: the addressee.
     """
@@ -389,7 +390,7 @@ class RemoteError(BusError):
     """The addressee answered that it failed, or its callback raised (BUS-MSG-13).
 
     name: the addressee.
-    text: what it says, at most 16 KiB; an exception's type and text where one was
+    text: its error text, at most 16 KiB; the type and text of the exception if one was
       raised.
     """
 
@@ -400,9 +401,9 @@ class RemoteError(BusError):
 
 
 class CommandTimeoutError(BusError, TimeoutError):
-    """No answer came in the time that the caller gave (BUS-FLOW-5).
+    """No answer arrived within the caller's timeout (BUS-FLOW-5).
 
-    The command may have been carried out, or may yet be; a late answer is dropped.
+    The command may have been carried out, or may still be; a late answer is dropped.
 
     name: the addressee.
     timeout_s: how long the caller waited, in seconds.
@@ -418,14 +419,14 @@ class CommandTimeoutError(BusError, TimeoutError):
         self.why: str = why
 
 
-# Who runs the machines.
+# The operator of the machines.
 
 
 class AccessDeniedError(BusError):
-    """The access list, or the system's own permissions, forbid it (BUS-INIT-5).
+    """The access list, or the system's permissions, forbid the operation (BUS-INIT-5).
 
-    act: what was asked for, such as ``join bus 'bus1'``.
-    fact: why not, as far as the other side tells.
+    act: the requested operation, such as ``join bus 'bus1'``.
+    fact: the reason, as far as the other side reports it.
     """
 
     def __init__(self, act: str, fact: str) -> None:
@@ -437,7 +438,7 @@ class AccessDeniedError(BusError):
 class VersionMismatchError(BusError):
     """Two processes have no version of the protocol in common (BUS-WIRE-3).
 
-    ours, theirs: lowest and highest version each speaks.
+    ours, theirs: lowest and highest version that each supports.
     """
 
     def __init__(self, ours: tuple[int, int], theirs: tuple[int, int]) -> None:
@@ -450,7 +451,7 @@ class VersionMismatchError(BusError):
 
 
 class MachineNameConflictError(BusError):
-    """Two machines have one name; the one that was known first keeps it (BUS-DISC-8).
+    """Two machines have one name; the machine known first keeps it (BUS-DISC-8).
 
     machine: the name.
     """
@@ -461,7 +462,7 @@ class MachineNameConflictError(BusError):
 
 
 class DuplicateSenderError(BusError):
-    """Two living processes claim one identity; the later one is refused (AMO-18).
+    """Two living processes claim one identity; the later one is rejected (AMO-18).
 
     sender: the identity.
     """
@@ -471,26 +472,26 @@ class DuplicateSenderError(BusError):
         self.sender: str = sender
 
 
-# Nobody, but it can be reported.
+# No party, but it can be reported.
 
 
 class WireError(BusError):
-    """A peer said what no correct peer says; the text names it. Nothing was changed."""
+    """A peer violated the protocol; the text names the violation. No state changed."""
 
 
 # The tools.
 
 
 class JournalError(BusError):
-    """A folder holds no journal that can be read, or a file of one cannot be.
+    """A folder holds no readable journal, or a file of one is unreadable.
 
     Not raised for a journal that is merely incomplete: that is a verdict (J1).
     """
 
 
 class PipelineError(BusError):
-    """Spark cannot run here, or has nowhere to write; one line says what to do."""
+    """Spark cannot run here, or cannot write its output; one line names the remedy."""
 
 
 class DemoError(BusError):
-    """The demo has nothing to read or nowhere to write; the text says which."""
+    """The demo cannot start, read its input or write; the text gives the reason."""

@@ -1,11 +1,11 @@
-"""`Inspector`: the task by which a process tells who it is and what it has.
+"""`Inspector`: the task by which a process reports its identity and its state.
 
-Each process of a bus has one, at ``_bus/`` and its name, in a thread of its own: so it
-answers while all tasks of the user are busy. It answers any command with one map, of
-plain values only. What the manager has is read under the exchange's lock; figures of
-accounts have one writer each, and are read without one.
+Each process of a bus has one, named ``_bus/`` plus the process name. It runs in a
+thread of its own, so it answers while all tasks of the user are busy. It answers any
+command with one map of plain values. The state of the manager is read under the
+exchange's lock; each counter of an account has a single writer and is read without one.
 
-A command ``{"frames": ...}`` asks for the frames that go over the links of the process;
+A command ``{"frames": ...}`` requests the frames that cross the links of the process;
 see `Tapping`.
 """
 
@@ -41,20 +41,20 @@ __all__ = ["Inspector", "inspector_of"]
 
 
 def inspector_of(process: str) -> str:
-    """Return the name by which a process is asked about itself."""
+    """Return the name of the inspector of a process."""
     return f"{SYSTEM}/{process}"
 
 
 class Inspector:
-    """What tells of one process; begun once, and closed once or more.
+    """Reports the state of one process; started once, closed once or more.
 
     Args:
-        bus: its name.
-        exchange: that of the process.
-        look: gives what the user has on the bus in this process, and what hosts that,
-          thread by thread.
+        bus: the name of the bus.
+        exchange: the exchange of this process.
+        look: returns the user's objects on the bus in this process, and the thread
+          managers that host them, thread by thread.
 
-    tapping: what tells of frames.
+    tapping: answers requests for frames.
     """
 
     __slots__ = (
@@ -83,13 +83,13 @@ class Inspector:
         self._thread: _sync.Thread | None = None
         self.tapping: Final = Tapping(exchange, self._manager)
 
-    # Its life.
+    # Life cycle.
 
     def begin(self, client: Client) -> None:
-        """Answer from now on, until `close`.
+        """Answer commands from now on, until `close`.
 
-        client: what lets `answer` run for each command. A process whose name leaves no
-        room for the beginning of this one's is not told of.
+        client: makes `answer` run for each command. If the process name leaves no room
+        for the prefix of the inspector's name, the process has no inspector.
         """
         name = inspector_of(self._exchange.manager.process)
         try:
@@ -106,13 +106,13 @@ class Inspector:
             self._thread.start()
         except RuntimeError:  # the system has no thread left
             self._thread = None
-            # Deregister the task here: a close would wait for it for ever.
+            # Deregister the task here: otherwise a close waits for it for ever.
             self._manager.stop(_sync.monotonic())
             self._serve()
             raise
 
     def close(self) -> None:
-        """Leave the bus; return when the thread has ended."""
+        """Leave the bus; return after the thread has ended."""
         if self._thread is not None:
             self._manager.stop(_sync.monotonic())
             self._thread.join()
@@ -123,14 +123,14 @@ class Inspector:
         manager.adopt()
         manager.run()
         self._exchange.deregister(entry, final=True)
-        # It may just be coming, to be opened first.
+        # The entry may still be on its way here, and has to be opened first.
         while entry.place is not None or not manager.end():
             manager.poll(None)
 
-    # What it tells.
+    # Reports.
 
     def answer(self, message: Incoming) -> Any:
-        """Return what is asked for: frames, or all there is to tell, as it is now."""
+        """Return the requested frames, or the current state of the process."""
         asked = message.payload
         if isinstance(asked, Mapping) and "frames" in asked:
             return self.tapping.answer(message, asked["frames"])
@@ -163,9 +163,9 @@ class Inspector:
 def _threads(
     seen: BusSnapshot, managers: Sequence[ThreadManager]
 ) -> list[dict[str, Any]]:
-    """Tell of each thread, and of the tasks in it.
+    """Describe each thread, and the tasks in it.
 
-    blocked: how many senders wait for room in one of these.
+    blocked: the number of senders that wait for room in the thread.
     """
     tasks = {each.address.module: each for each in seen.tasks}
     return [
@@ -205,9 +205,9 @@ def _task(task: TaskInfo) -> dict[str, Any]:
 
 
 def _of_others(remote: Neighbourhood) -> dict[str, Any]:
-    """Tell what a process has of all others; a master, whom it knows and who has what.
+    """Describe the other processes; on a master, also all processes and name owners.
 
-    Under the exchange's lock.
+    Call under the exchange's lock.
     """
     neighbours = remote.neighbours
     told: dict[str, Any] = {

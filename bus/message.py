@@ -1,8 +1,8 @@
-"""What tasks say to one another: four kinds of message, as a callback gets them.
+"""The messages between tasks: four kinds, in the form that callbacks receive.
 
-A message is made once for each addressee, by its sender, and is itself what the
-addressee's callback gets. Fields that begin with an underscore belong to the bus; the
-user may read the rest.
+The sender makes one message for each addressee, and this very object is passed to the
+addressee's callback. Fields that begin with an underscore belong to the bus; the user
+may read the rest.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Kind(enum.IntEnum):
 
 
 class NoReply(enum.Enum):
-    """The type of `NOREPLY`: what a callback returns that answers later."""
+    """The type of `NOREPLY`: returned by a callback that answers later."""
 
     NOREPLY = enum.auto()
 
@@ -48,50 +48,51 @@ NOREPLY: Final = NoReply.NOREPLY
 
 
 class Incoming(msgspec.Struct, eq=False):
-    """A command or a notification, as its callback gets it (BUS-MSG-3).
+    """A command or a notification, as its callback receives it (BUS-MSG-3).
 
     kind: `Kind.COMMAND` or `Kind.NOTIFICATION`.
     payload: the payload that was sent: lists arrive as tuples, maps as dicts. A dict is
-      the receiver's own; a change of it does not affect the sender or other receivers.
-    reference: what the receiver gave along with its callback.
-    gap: how many notifications were dropped between the last one and this (BUS-FLOW-3).
-    subscriptions: those that this notification answers to, in the order they were made
-      (AMO-28); empty for a command.
-    wants_reply: whether anybody waits for an answer.
+      the receiver's own; changing it does not affect the sender or other receivers.
+    reference: the object that the receiver gave along with its callback.
+    gap: how many notifications were dropped between the previous one and this one
+      (BUS-FLOW-3).
+    subscriptions: the subscriptions that this notification matches, in the order they
+      were made (AMO-28); empty for a command.
+    wants_reply: True if the sender waits for an answer.
     """
 
-    # In this order, so that what is made most is made by position, which is quicker.
+    # Ordered so that the most frequent kind is built by position, which is faster.
     kind: Kind
-    payload: Any  # of what types says `bus.payload`; nobody would check each use
+    payload: Any  # a `bus.payload.Payload`; that type would demand a check at each use
     reference: Any = None
-    # By whom it was sent, as a routing entry: answers go there, whatever its name.
+    # The sender, as a routing entry: answers go there, regardless of its name.
     _source: Any = None
-    # To whom, once that was found, as one, too.
+    # The addressee, as a routing entry, once it is resolved.
     _to: Any = None
-    # Whose capacity it takes while it is unread, and how many bytes of it.
+    # The account that it occupies while unread, and its size there in bytes.
     _account: Any = None
     _size: int = 0
-    # Not worth delivering after that, on the monotonic clock in seconds.
+    # Not worth delivering after this time, on the monotonic clock in seconds.
     _deadline: float | None = None
-    # Whom to tell that it was taken, if it came from another process, and its number.
+    # If it came from another process: where to acknowledge it, and its number.
     _receipt: Any = None
     _number: int = 0
-    # Which of the sender's waits an answer belongs to.
+    # Identifies the sender's wait that an answer belongs to.
     _id: int = 0
-    # To whom, by the name as sent.
+    # The addressee, by the name as sent.
     _name: str | None = None
     gap: int = 0
     subscriptions: tuple[Any, ...] = ()
     wants_reply: bool = False
-    # What became of it: dropped while it lay unread; answered already.
+    # Its outcome: dropped while unread; already answered.
     _dropped: bool = False
     _answered: bool = False
-    # What a journal is told of it; None where nothing is recorded.
+    # The facts that a journal records of it; None if nothing is recorded.
     _trace: Any = None
 
     @property
     def sender(self) -> Address:
-        """Who sent it, private or not."""
+        """The address of the sender, private or not."""
         address: Address = self._source.address
         return address
 
@@ -108,13 +109,13 @@ class Incoming(msgspec.Struct, eq=False):
         return memoryview(self.payload)
 
     def respond(self, payload: Payload = None, *, error: str | None = None) -> None:
-        """Answer it, now or later, in the thread of the task that got it (BUS-MSG-6).
+        """Answer it, now or later, in the thread of the receiving task (BUS-MSG-6).
 
-        error: say that it failed, and why; the asker gets a `RemoteError`. What of it
-          cannot be sent is written as an escape, and it is cut at 16 KiB.
+        error: report a failure, with its reason; the sender gets a `RemoteError`.
+          Characters that cannot be sent are escaped, and the text is cut at 16 KiB.
 
         Raises:
-            AlreadyAnsweredError: this task has answered it before (BUS-MSG-7).
+            AlreadyAnsweredError: this task has already answered it (BUS-MSG-7).
             UnreachableError: it came over another bus, from another process.
             PayloadError, MessageTooLargeError: as `Task.command`.
         """
@@ -124,11 +125,12 @@ class Incoming(msgspec.Struct, eq=False):
 class Response(msgspec.Struct, frozen=True):
     """One outcome of a command for one addressee, or one answer to a notification.
 
-    responder: who answered, or was asked; None when a notification's time is up.
-    payload: the answer; for the end of a notification, how many have answered.
-    error: why there is no answer.
-    reference: what the asker gave along with its callback.
-    final: whether nothing more comes from this addressee.
+    responder: the task that answered, or was to answer; None when the time of a
+      notification is up.
+    payload: the answer; at the end of a notification, the number of answers.
+    error: the reason why there is no answer.
+    reference: the object that the sender gave along with its callback.
+    final: True if nothing more comes from this addressee.
     """
 
     responder: Address | None
@@ -140,11 +142,11 @@ class Response(msgspec.Struct, frozen=True):
 
 @attrs.frozen
 class Undelivered:
-    """A message that nobody gets, and that its sender expects no answer to.
+    """A message that was not delivered, and to which its sender expects no answer.
 
-    to: whom it was for, by the name as sent.
-    payload: what was sent.
-    error: why; `UnresolvedError`, `AddresseeGoneError`, `ExpiredError` and so on.
+    to: the addressee, by the name as sent.
+    payload: the payload that was sent.
+    error: the reason; `UnresolvedError`, `AddresseeGoneError`, `ExpiredError` or such.
     """
 
     to: str
@@ -154,11 +156,11 @@ class Undelivered:
 
 @attrs.frozen
 class Presence:
-    """A task that is watched appeared, or is gone.
+    """A watched task appeared or left.
 
-    address: whose.
-    here: True when it appeared, False when it is gone.
-    reference: what the watcher gave along with its callback.
+    address: the address of the task.
+    here: True if it appeared, False if it left.
+    reference: the object that the watcher gave along with its callback.
     """
 
     address: Address

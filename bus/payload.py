@@ -1,12 +1,12 @@
-"""What a message can carry: copied at the sender, the same types at every distance.
+"""The values that a message can carry, copied at the sender.
 
 `freeze` is the one gate (BUS-MSG-16): the sender cannot change the payload that it
-returns, and `decode` returns an equal one anywhere else. So no code behind the gate
-checks types again. It depends on no message and no bus; limits and encoders are
-arguments.
+returns, and `decode` returns an equal one, of the same types, in any other process. So
+no code behind the gate checks types again. This module depends on no message and no
+bus; limits and encoders are arguments.
 
-A receiver may change the dicts of its payload. So each receiver has its own: a single
-one gets the result of `freeze` or `decode`, each of several an `own_copy`.
+A receiver may change the dicts of its payload, so each receiver has its own. A single
+receiver gets the result of `freeze` or `decode`; each of several gets an `own_copy`.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ __all__ = [
     "size_of",
 ]
 
-# The types that may be sent; a receiver gets only tuples and dicts of the containers.
+# The types that may be sent; of the containers, a receiver gets only tuples and dicts.
 Payload: TypeAlias = (
     bool | int | float | str | bytes | Sequence["Payload"] | Mapping[str, "Payload"]
 ) | None
-# How the user's own types become payload; for exactly the type, not for its subtypes.
+# How the user's own types become payload; matched by exact type, not by subtype.
 Encoders: TypeAlias = Mapping[type, Callable[[Any], Any]]
 
-DEPTH_MAX: Final = 32  # containers in one another
-# An encoder for one of these would be asked for some values and not for others.
+DEPTH_MAX: Final = 32  # levels of nested containers
+# An encoder for one of these would be called for some values and not for others.
 TYPES_THAT_NEED_NO_ENCODER: Final[frozenset[type]] = frozenset(
     {type(None), bool, int, float, str, bytes, bytearray, memoryview}
     | {list, tuple, dict, MappingProxyType}
@@ -52,19 +52,19 @@ INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**64 - 1
 
 _NO_ENCODERS: Final[Encoders] = MappingProxyType({})
-# An encoder's result may want an encoder again; one that never ends is found so.
+# An encoder's result may need an encoder again; this bound detects an endless chain.
 _ENCODERS_IN_A_ROW_MAX: Final = 32
 
-# Types of which every value travels as it stands.
+# Types whose every value is sent unchanged.
 _ANY_VALUE: Final = frozenset({type(None), bool, float, bytes})
 
 _PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
 
-# What holds no other payload, in types that may have subclasses or be changed.
+# Types that hold no other payload but may be subclassed or mutable.
 _SCALAR: Final = (str, int, float, bytes, bytearray, memoryview)
 
-# Where a value is, from the inside out: (where its container is, index or key). It is
-# put into words only when there is something to refuse.
+# The position of a value, from the inside out: (position of its container, index or
+# key). It is formatted only for an error.
 _Path: TypeAlias = tuple[Any, ...]
 _ROOT: Final[_Path] = ()
 
@@ -72,16 +72,16 @@ _ROOT: Final[_Path] = ()
 def freeze(payload: Any, encoders: Encoders = _NO_ENCODERS) -> Payload:
     """Return the payload for the receiver; later changes by the sender have no effect.
 
-    Bytes, numbers and text are returned as they are; lists and tuples as tuples, string
+    Bytes, numbers and text are returned unchanged; lists and tuples as tuples, string
     keyed maps as new dicts, `bytearray` and `memoryview` as bytes. A tuple that holds
-    no list and no map is returned as it is.
+    no list and no map is returned unchanged.
 
-    encoders: for the user's own types, by exact type, also where it is a subclass of
-      one that can be sent; what they return is frozen in turn.
+    encoders: for the user's own types, by exact type, even if it is a subclass of a
+      type that can be sent; their results are frozen in turn.
 
     Raises:
-        PayloadError: something in it is not what a message can carry, or is more than
-          32 deep, as a list within itself is; or an encoder raised.
+        PayloadError: a message cannot carry one of its values; or it is more than 32
+          deep, as a list that contains itself is; or an encoder raised.
     """
     if _stands(payload):
         return payload  # type: ignore[no-any-return]  # one of the plain types
@@ -91,13 +91,13 @@ def freeze(payload: Any, encoders: Encoders = _NO_ENCODERS) -> Payload:
 def freeze_within(
     payload: Any, limit: int, encoders: Encoders = _NO_ENCODERS
 ) -> tuple[Payload, int]:
-    """Freeze ``payload``; return that, and the bytes it takes, at most ``limit``.
+    """Freeze ``payload``; return it, and its encoded size of at most ``limit`` bytes.
 
     Raises:
         PayloadError: as `freeze`.
         MessageTooLargeError: it takes more than ``limit``.
     """
-    if type(payload) is bytes:  # what most is measured with, and sent
+    if type(payload) is bytes:  # the most common case, and the one that is benchmarked
         frozen: Payload = payload
         size = _size_with_length(len(payload))
     else:
@@ -109,7 +109,7 @@ def freeze_within(
 
 
 def _stands(value: Any) -> bool:
-    """Whether a value travels as it stands, as far as can be told at no cost."""
+    """Return True if a value is sent unchanged, as far as a cheap test can tell."""
     kind = type(value)
     return (
         kind in _ANY_VALUE
@@ -119,7 +119,7 @@ def _stands(value: Any) -> bool:
 
 
 def _frozen(value: Any, path: _Path, depth: int, encoders: Encoders) -> Payload:
-    """Freeze one value that lies in ``depth`` containers."""
+    """Freeze one value that is nested in ``depth`` containers."""
     if encoders:
         value = _encoded(value, path, encoders)
     if _stands(value):
@@ -129,7 +129,7 @@ def _frozen(value: Any, path: _Path, depth: int, encoders: Encoders) -> Payload:
     freeze_inside: Callable[..., Payload]
     if isinstance(value, (list, tuple)):
         freeze_inside = _frozen_items
-    elif isinstance(value, (dict, Mapping)):  # first what is quick to find out
+    elif isinstance(value, (dict, Mapping)):  # the cheap test first
         freeze_inside = _frozen_map
     else:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
@@ -155,7 +155,7 @@ def _remedy(value: Any) -> str:
 
 
 def _encoded(value: Any, path: _Path, encoders: Encoders) -> Any:
-    """Apply encoders until there is none for the type of what they made."""
+    """Apply encoders until the result is of a type without one."""
     for _ in range(_ENCODERS_IN_A_ROW_MAX):
         encoder = encoders.get(type(value))
         if encoder is None:
@@ -172,9 +172,9 @@ def _encoded(value: Any, path: _Path, encoders: Encoders) -> Any:
 
 
 def _scalar(value: Any, path: _Path) -> Payload:
-    """Freeze what holds no other payload and does not stand as it is.
+    """Freeze a value that holds no other payload and cannot be sent unchanged.
 
-    Of a subclass, the value that its base has: a receiver cannot know the subclass.
+    A subclass is reduced to the value of its base: a receiver cannot know the subclass.
     """
     if isinstance(value, str):
         return _text(value, path)
@@ -223,8 +223,8 @@ def _snapshot(value: bytes | bytearray | memoryview, path: _Path) -> bytes:
 def _frozen_items(
     value: list[Any] | tuple[Any, ...], path: _Path, depth: int, encoders: Encoders
 ) -> tuple[Payload, ...]:
-    # The copy first, in one step: what is judged must be what is sent, though another
-    # thread may append meanwhile.
+    # Copy first, in one step: another thread may append meanwhile, and the checked
+    # items must be the ones that are sent.
     items = tuple(value)
     if all(map(_stands, items)):
         return items
@@ -238,7 +238,7 @@ def _frozen_items(
 def _frozen_map(
     value: Mapping[Any, Any], path: _Path, depth: int, encoders: Encoders
 ) -> Mapping[str, Payload]:
-    items = dict(value)  # the copy first, as above
+    items = dict(value)  # copied first, as above
     frozen: dict[str, Payload] = {}
     for key, item in items.items():
         if type(key) is not str or not key.isascii():
@@ -246,7 +246,7 @@ def _frozen_map(
                 kind = type(key).__qualname__
                 fact = f"keys must be str, got {kind}; convert it, or send pairs"
                 raise PayloadError(_words(path), fact)
-            key = _text(key, (path, key))  # noqa: PLW2901  # from here on a plain one
+            key = _text(key, (path, key))  # noqa: PLW2901  # a plain str from here on
         frozen[key] = (
             item if _stands(item) else _frozen(item, (path, key), depth, encoders)
         )
@@ -281,11 +281,11 @@ def _words(path: _Path) -> str:
     return "payload" + "".join(reversed(keys))
 
 
-# Size, as MessagePack has it.
+# Size, in MessagePack.
 
 
 def size_of(frozen: Payload) -> int:
-    """Return how many bytes `encode` makes of a frozen payload, without encoding it."""
+    """Return the length of the encoding of a frozen payload, without encoding it."""
     return _SIZES[type(frozen)](frozen)
 
 
@@ -335,8 +335,9 @@ _SIZES: Final[Mapping[type, Callable[[Any], int]]] = {
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder()
 
-# The decoder recurses in C, as deep as the interpreter's limit lets it: about 25,000
-# levels fill a stack of 8 MiB (x86-64). Beyond this limit it is not let loose unread.
+# The decoder recurses in C, up to the interpreter's recursion limit: about 25,000
+# levels fill a stack of 8 MiB (x86-64). If the limit is above this value, the depth of
+# the data is checked before the decoder runs.
 _RECURSION_SAFE: Final = 5_000
 
 
@@ -349,7 +350,7 @@ def decode(data: bytes | memoryview) -> Payload:
     """Return the payload that a peer has encoded, frozen.
 
     Raises:
-        WireError: it is not the encoding of one payload and nothing more.
+        WireError: the data are not the encoding of exactly one payload.
     """
     if sys.getrecursionlimit() > _RECURSION_SAFE:
         _check_depth(data)
@@ -361,7 +362,7 @@ def decode(data: bytes | memoryview) -> Payload:
 
 
 def _sealed(value: Any, depth: int) -> Payload:
-    """Turn decoded lists into tuples; refuse a value that `freeze` never makes."""
+    """Turn decoded lists into tuples; reject a value that `freeze` never returns."""
     kind = type(value)
     if kind in _PLAIN:
         return value  # type: ignore[no-any-return]  # one of the plain types
@@ -377,15 +378,15 @@ def _sealed(value: Any, depth: int) -> Payload:
         if type(key) is not str:
             raise WireError(f"payload holds a key of type {type(key).__name__}")
         if type(item) not in _PLAIN:
-            value[key] = _sealed(item, depth + 1)  # no key is added: iterating goes on
+            value[key] = _sealed(item, depth + 1)  # adds no key, so iteration goes on
     return value  # type: ignore[no-any-return]  # a dict of payloads
 
 
 _EXTENSION: Final = "payload holds an extension type"
 _TOO_DEEP: Final = f"payload is more than {DEPTH_MAX} deep"
 
-# MessagePack by its first byte: how many bytes follow it, or how many hold the length
-# of what follows; of what is an extension, nothing but that it is.
+# MessagePack by its first byte: the number of bytes that follow it, or the width of
+# the length field. Extensions are only recognized, never measured.
 _FOLLOWED_BY: Final = (
     {0xA0 + length: length for length in range(32)}
     | {0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
@@ -401,8 +402,8 @@ _EXTENSIONS: Final = frozenset({0xC7, 0xC8, 0xC9, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8})
 
 
 def _check_depth(data: bytes | memoryview) -> None:
-    """Refuse what lies too deep, in a loop; what else is wrong the decoder finds."""
-    to_come: list[int] = []  # items of each container around
+    """Reject data nested too deep, in a loop; the decoder finds all other errors."""
+    to_come: list[int] = []  # items left in each enclosing container
     at = 0
     while at < len(data):
         head = data[at]

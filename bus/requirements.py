@@ -1,4 +1,4 @@
-"""Whether the packages that this one needs are installed in fitting versions.
+"""Checks that the packages this one needs are installed in fitting versions.
 
 The metadata of the distribution is the only list of versions. Without metadata, as in a
 zip file that was sent to a cluster, every version passes.
@@ -35,7 +35,7 @@ class Requirement:
 
     @property
     def fits(self) -> bool:
-        """Whether a fitting version is installed; one that has no order fits."""
+        """True if a fitting version is installed; a version without an order fits."""
         if self.found is None:
             return False
         try:
@@ -64,7 +64,7 @@ def requirements(*extras: str) -> list[Requirement]:
     except importlib.metadata.PackageNotFoundError:
         return []
     return [
-        # The lower bound first; the metadata have no order.
+        # The lower bound first; the metadata are in no order.
         Requirement(
             line.name,
             ",".join(sorted(map(str, line.specifier), reverse=True)),
@@ -77,7 +77,7 @@ def requirements(*extras: str) -> list[Requirement]:
 
 
 def unfit(*extras: str) -> list[Requirement]:
-    """Return those that are installed in an unfit version."""
+    """Return the packages that are installed in an unfit version."""
     return [each for each in requirements(*extras) if each.found and not each.fits]
 
 

@@ -1,8 +1,8 @@
-"""`Rights`: what a process may do, and `Credentials`: whose it is (BUS-SEC-1).
+"""`Rights`: permissions of a process, and `Credentials`: its user too (BUS-SEC-1).
 
-They are what the system says of a peer (BUS-SEC-2), and never change while it lives.
-The names that rights are about are those of this machine; whose rights do not cover all
-of these reaches no other machine through this process.
+They follow from the system's report of a peer (BUS-SEC-2), and never change while it
+lives. Rights name tasks of this machine. A process whose rights do not cover all of
+these reaches no other machine through this process.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["UNRESTRICTED", "Credentials", "Rights", "not_granted"]
 
 @attrs.frozen(kw_only=True)
 class Rights:
-    """What a process may do, each by the names that are meant; None means all.
+    """The permissions of a process, each as patterns of names; None permits all.
 
-    register: which names its tasks may have. command: whom they may send commands to.
-    subscribe: whose notifications they may hear, and whose coming and going see.
+    register: names that its tasks may have. command: tasks it may send commands to.
+    subscribe: tasks that it may subscribe to, and whose presence it may watch.
     """
 
     register: tuple[Specification, ...] | None = None
@@ -33,23 +33,23 @@ class Rights:
     subscribe: tuple[Specification, ...] | None = None
 
     def may_register(self, name: str, process: str) -> bool:
-        """Whether a task of a process may have a name.
+        """Return True if a task of a process may have a name.
 
-        Each process has one of the bus's own names, by which others look into it.
+        Each process may have one of the bus's own names, that of its inspector.
         """
         return name == f"{SYSTEM}/{process}" or _means(self.register, name)
 
     def may_command(self, name: str) -> bool:
-        """Whether a task may be sent commands."""
+        """Return True if the process may send commands to a task."""
         return _means(self.command, name)
 
     def may_hear(self, name: str) -> bool:
-        """Whether notifications of a task may be heard."""
+        """Return True if the process may subscribe to a task."""
         return _means(self.subscribe, name)
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is denied by name."""
+        """True if nothing is denied by name."""
         return self.register is self.command is self.subscribe is None
 
 
@@ -59,21 +59,22 @@ def _means(patterns: tuple[Specification, ...] | None, name: str) -> bool:
 
 @attrs.frozen
 class Credentials:
-    """Who a peer is, and its rights.
+    """The user of a peer, and the rights of the peer.
 
-    uid: its user, as the system of this machine knows it; None where it tells nothing.
-    rights: what it may do, by the access list of the process that asks.
+    uid: its user, as the system of this machine knows it; None if the system reports
+      none.
+    rights: its permissions by the access list of the process that checks.
     """
 
     uid: int | None = None
     rights: Rights = Rights()
 
 
-# Where nobody tells who is there, as within a process; and of whom nothing is known
-# yet: then the master, which knows it, has let it ask.
+# For peers without an identity, as within a process, and for peers not known yet: the
+# master knows such a peer, and has already let it ask.
 UNRESTRICTED: Final = Credentials()
 
 
 def not_granted(act: str, name: str) -> AccessDeniedError:
-    """Return the error for what the master's access list does not let a process do."""
+    """Return the error for an act that the master's access list denies a process."""
     return AccessDeniedError(f"{act} {name!r}", "the access list does not grant it")

@@ -1,4 +1,4 @@
-"""`Role`: what a process wants to be on its machine."""
+"""`Role`: the part that a process asks for on its machine."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ __all__ = ["Role"]
 
 
 class Role(enum.Enum):
-    """Who routes for a machine (BUS-INIT-1): one master, and slaves.
+    """The part of a process in routing for its machine (BUS-INIT-1).
 
-    AUTO: master if nobody is, also later, when the one that was has gone (OPEN-1).
-    MASTER: it, or nothing. SLAVE: never; whoever comes to be master is waited for.
+    A machine has one master, and slaves.
+
+    AUTO: master if there is none, also later, after the previous one has left (OPEN-1).
+    MASTER: master, or the open fails. SLAVE: never master; waits for a master.
     """
 
     AUTO = "auto"

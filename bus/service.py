@@ -1,7 +1,7 @@
-"""`Service`: a task between producers and readers, who do not know one another.
+"""`Service`: a task between producers and readers that do not know one another.
 
 Producers send it commands, readers subscribe to it, and each command becomes one
-notification (BUS-MSG-14). Nobody needs to know who else is there, or how many.
+notification (BUS-MSG-14). No task needs to know the others, or their number.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ __all__ = ["Service"]
 
 
 class Service:
-    """Makes notifications of ``name`` out of commands to ``name``; a context manager.
+    """A task that turns commands to ``name`` into its notifications; a context manager.
 
-    bus: where; an open bus.
-    thread: what hosts it; the bus's own default thread if None.
-    transform: makes the notification of a command; without it, it has the same payload.
+    bus: the open bus to register on.
+    thread: the thread that hosts it; the bus's own default thread if None.
+    transform: maps a command to the payload of its notification; if None, the payload
+      is passed on unchanged.
 
-    A producer that waits for an answer gets None once all readers were posted to. What
-    ``transform`` raises, or a reader with no room whose policy is that this is told, it
-    gets as `RemoteError`; other readers have got the notification even so.
+    A producer that waits for an answer gets None once the notification was posted to
+    all readers. If ``transform`` raises, or a reader whose policy refuses has no room,
+    the producer gets a `RemoteError`; the other readers still get the notification.
 
     Raises:
         NameTakenError, ValueError: as `Bus.register`.
@@ -52,7 +53,7 @@ class Service:
         check_instance("bus", bus, Bus)
         check_optional_callback("transform", transform)
         self._transform: Final = transform
-        # Commands that come between these two lines wait.
+        # A command that arrives between these two lines waits.
         self._task: Final = bus.register(name, thread=thread)
         self._task.on_command(self._pass_on)
 
@@ -72,11 +73,11 @@ class Service:
 
     @property
     def address(self) -> Address:
-        """To whom commands are sent, and whom readers subscribe to."""
+        """The address that producers send to and that readers subscribe to."""
         return self._task.address
 
     def close(self) -> None:
-        """Leave the bus; commands wait for whoever takes the name next."""
+        """Leave the bus; later commands wait for the next task of that name."""
         self._task.deregister()
 
     def _pass_on(self, message: Incoming) -> None:

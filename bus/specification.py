@@ -1,9 +1,9 @@
-"""`Specification`: which names a subscription is about, one or a pattern of them.
+"""`Specification`: the names that a subscription matches, one or a pattern of them.
 
-Names are parted by ``/`` into segments. In a pattern ``*`` stands for one segment and
-``**`` for any number of them, none included; every other segment stands for itself.
-What is registered is a name and holds no star, so a text without stars means one name.
-No star stands for the first segment of the names that the bus has for itself.
+Names are split by ``/`` into segments. In a pattern ``*`` matches one segment and
+``**`` any number of them, including none; every other segment matches itself. A
+registered name holds no star, so a text without stars matches one name. No star matches
+the first segment of the names reserved for the bus itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["ANY_SEGMENTS", "ONE_SEGMENT", "Specification"]
 ONE_SEGMENT: Final = "*"
 ANY_SEGMENTS: Final = "**"
 
-# As for addresses: few are written, and one that is made up must not stay for ever.
+# As for addresses: few are in use, and generated ones must not fill memory.
 _REMEMBERED: Final = 1024
 
 
@@ -36,11 +36,11 @@ _REMEMBERED: Final = 1024
 class Specification:
     """A pattern of names, on one machine, of one bus; a plain name is the simplest.
 
-    pattern: its segments, parted by ``/``.
-    machine: None for the machine of whoever asks.
-    bus: None for the bus of whoever asks; given only along with a machine.
+    pattern: its segments, separated by ``/``.
+    machine: None for the caller's machine.
+    bus: None for the caller's bus; given only together with a machine.
 
-    Two are equal if they are written the same: ``**`` and ``**/**`` are not.
+    Two are equal if their texts are: ``**`` and ``**/**`` are not.
 
     Raises:
         TypeError, ValueError: a part is not legal (BUS-NAME-6), or a segment has a star
@@ -67,13 +67,13 @@ class Specification:
 
     @staticmethod
     def parse(text: str) -> Specification:
-        """Read ``pattern``, or ``ism://[bus@]machine/pattern``.
+        """Parse ``pattern``, or ``ism://[bus@]machine/pattern``.
 
-        Cheap for a text that was parsed lately.
+        Recently parsed texts are cached.
 
         Raises:
             TypeError: ``text`` is no `str`.
-            ValueError: no specification is written so; the text says why.
+            ValueError: ``text`` is no specification; the error gives the reason.
         """
         if not isinstance(text, str):
             raise TypeError(f"specification must be a str, got {type(text).__name__}")
@@ -85,11 +85,11 @@ class Specification:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it means one name only."""
+        """True if it matches one name only."""
         return ONE_SEGMENT not in self.pattern
 
     def matches(self, name: str) -> bool:
-        """Whether it means ``name``, a module's; the machine is not looked at."""
+        """Return True if it matches the module ``name``; the machine is ignored."""
         if self.is_plain:
             return self.pattern == name
         if is_system(name) and self.segments[0] != SYSTEM:
@@ -116,14 +116,14 @@ def _check_pattern(pattern: str) -> None:
 
 
 def _matches(segments: tuple[str, ...], name: list[str]) -> bool:
-    """Whether segments of a pattern mean a name, in time of their product at most.
+    """Match a name against a pattern, in time of at most the product of their lengths.
 
-    Goes back to the last ``**`` alone: if the part before it can be matched at all, the
-    earliest place to match it leaves the most for the rest.
+    It backtracks to the last ``**`` only: if the part before it matches at all, its
+    earliest match leaves the most for the rest.
     """
     at = here = 0
     behind = -1  # the segment after the last `**` met
-    taken = 0  # where in the name that `**` ends for now
+    taken = 0  # where the current match of that `**` ends in the name
     while here < len(name):
         segment = segments[at] if at < len(segments) else None
         if segment == ANY_SEGMENTS:

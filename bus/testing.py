@@ -27,22 +27,22 @@ def memory_bus(
     beside: Bus | None = None,
     journal: Journal | None = None,
 ) -> Iterator[Bus]:
-    """Give a bus that nobody else is on, and close it at the end.
+    """Give a bus that no other code uses, and close it at the end.
 
-    name: of the bus, "bus1" by default.
-    process, machine: what this process of it, and its machine, are called.
-    beside: a bus that this gave before: be another process on it, by default on the
-      same machine. Who was first on a machine is its master.
+    name: the name of the bus, "bus1" by default.
+    process, machine: the names of this process of it, and of its machine.
+    beside: a bus that this function returned before: join it as another process, by
+      default on the same machine. The first process on a machine is its master.
     journal: as in `bus.open_bus`.
 
-    Another one of the same name may be open at the same time: nothing of it is known
-    outside, so no address on another bus leads to it either. The names of process and
+    Another bus of the same name may be open at the same time: neither is known to the
+    other, so no address on another bus leads to this one. The names of process and
     machine are the same on every run. A program under `queuebroker.testing.explore`
-    makes its own in each run.
+    opens its own bus in each run.
 
     Raises:
-        ValueError: a name is not legal (BUS-NAME-6), is not that of the bus to be
-            beside, or belongs to another process there.
+        ValueError: a name is not legal (BUS-NAME-6), differs from the name of
+            ``beside``, or belongs to another process there.
     """
     if beside is None:
         called = "bus1" if name is None else name

@@ -1,17 +1,17 @@
-"""Blocking channels between threads: meet by name, talk both ways, hang up exactly.
+"""Blocking channels between threads: rendezvous by name, full duplex, exact disconnect.
 
 General layout, each on those before it:
 
-errors, observer       what can go wrong; what may watch
-_sync, parking         the only door to threads and time; who waits, and how
-arguments, current     what callers may pass; the broker of the running thread
+errors, observer       exceptions; observation of channels
+_sync, parking         threads and time; wait lists and the wait loop
+arguments, current     argument checks; the broker of the running thread
 circular_buffer        bounded buffers of messages and of bytes
-status                 what an end is and may do: the tables
+status                 the tables: status of an end, verdict on an operation
 connection, queue_connection, readiness  the state that two ends share
-end, channel           what ends have in common; ends for bytes
+end, channel           the common base of ends; ends for bytes
 typed_queue, message_queue, reception, locked_queue  ends for messages, for objects
-sleepers, lane, fast_queue    the same without a lock where nobody waits
-rendezvous, pairing, meeting    who waits for whom at which port; how they meet
+sleepers, lane, fast_queue    the same without a lock unless a caller has to wait
+rendezvous, pairing, meeting    waiting calls by port; matching them
 broker_manager, broker, queue_broker, task     names, and threads that belong to them
 bell, waiting          the first message of several queues
 aio                    the same objects from asyncio: not imported from here
@@ -56,8 +56,8 @@ from queuebroker.task import Task
 from queuebroker.typed_queue import TypedQueue
 from queuebroker.waiting import receive_any
 
-__all__ = [  # noqa: RUF022  # grouped by what they are for
-    # meeting
+__all__ = [  # noqa: RUF022  # grouped by purpose
+    # rendezvous
     "BrokerManager",
     "Broker",
     "QueueBroker",
@@ -66,7 +66,7 @@ __all__ = [  # noqa: RUF022  # grouped by what they are for
     "default_manager",
     "RdV",
     "RdVMap",
-    # talking
+    # communication
     "Channel",
     "MessageQueue",
     "TypedQueue",
@@ -75,7 +75,7 @@ __all__ = [  # noqa: RUF022  # grouped by what they are for
     "CircularBufferQueue",
     "Status",
     "Stats",
-    # watching
+    # observation
     "Observer",
     "Operation",
     "Reason",

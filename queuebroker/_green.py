@@ -1,8 +1,8 @@
 """`refuse_green_threads`: refuse a process that gevent or eventlet has patched.
 
-Both replace threads, sockets and polling with their own in the whole process. A thread
-that waits in a real `epoll`, or for a lock that a real thread has to release, then
-blocks every greenlet of the process for ever.
+Both replace threads, sockets and polling in the whole process. A thread may wait in a
+real `epoll`, or for a lock that a real thread has to release. Then it blocks every
+greenlet of the process forever.
 """
 
 from __future__ import annotations

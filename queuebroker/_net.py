@@ -1,8 +1,8 @@
-"""The only door to sockets, TLS, descriptors, processes and the kernel's readiness.
+"""The only module that uses sockets, TLS, descriptors, processes and kernel readiness.
 
-All sockets that come out of here are non-blocking and close on exec. What the platform
-answers in numbers is turned into values here; what is an error stays an `OSError`, and
-those who ask say what it means.
+Every socket created here is non-blocking and close-on-exec. This module converts
+numeric codes of the platform to values. Errors stay `OSError`; the caller interprets
+them.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ Socket = socket.socket
 TlsContext = ssl.SSLContext
 TlsSocket = ssl.SSLSocket
 TlsError = ssl.SSLError
-refuse_green_threads()  # they take `epoll` away
+refuse_green_threads()  # green threads remove `epoll`
 if not hasattr(select, "epoll"):
     raise ImportError(
         "a bus and queuebroker.sockets need Linux: there is no epoll here"
@@ -91,48 +91,49 @@ Process = subprocess.Popen
 
 READ: Final = select.EPOLLIN
 WRITE: Final = select.EPOLLOUT
-# Goes with every call on a plain socket, since a `Sleeper` may wait in that one.
+# Passed to every call on a plain socket, because a `Sleeper` may block in that socket.
 AT_ONCE: Final = socket.MSG_DONTWAIT
-# What a non-blocking socket raises that can do no more now.
+# Raised by a non-blocking socket that would have to wait.
 WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 ENDED: Final = select.EPOLLHUP | select.EPOLLERR
-ONCE: Final = select.EPOLLONESHOT  # with nothing else: only an end is told of, and once
+ONCE: Final = select.EPOLLONESHOT  # alone: reports only a hang-up or an error, once
 
-# What the kernel has room for, the zero at the end not counted.
+# Maximum length of a socket path in the kernel, without the terminating zero byte.
 PATH_BYTES_MAX: Final = 107
 
-# For how long who waits at a socket waits for nothing else, as `struct timeval`; and
-# how long that may be where the kernel counts in hundredths of a second.
+# How long a sleeper blocks in its socket alone, as `struct timeval`. The second value
+# is the upper bound of that time if the kernel counts in hundredths of a second.
 _PATIENCE: Final = struct.pack("@ll", 0, 2_000)
 _PATIENCE_MAX_S: Final = 12e-3
 _BELL: Final = os.EFD_CLOEXEC | os.EFD_NONBLOCK
-# The peer has ended the connection, in order or not.
+# Raised when the peer has ended the connection, in order or not.
 TLS_ENDED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
-# The reasons that OpenSSL gives for an answer that is not TLS.
+# OpenSSL's reason codes for a reply that is not TLS.
 _NO_TLS: Final = (
     *("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"),
     *("HTTP_REQUEST", "UNKNOWN_PROTOCOL", "UNSUPPORTED_PROTOCOL"),
 )
 _CREDENTIALS: Final = struct.Struct("3i")
 _FDS: Final = array.array("i")
-# The largest number that the system takes for a timeout in milliseconds, or a backlog.
+# The largest number that the system accepts as a timeout in milliseconds, or as a
+# backlog.
 _INT_MAX: Final = 2**31 - 1
 # The longest timeout that `Poller.poll` accepts, in seconds.
 POLL_S_MAX: Final = float(_INT_MAX // 1000)
-# What may wait for a reader on this machine, over TCP and over UNIX sockets. The kernel
-# sets aside twice what it is asked for, but no more than its administrator lets it
-# (`net.core.wmem_max`, 212,992 by default): a larger number is no error.
+# Send buffers for a reader on this machine, over TCP and over UNIX sockets. The kernel
+# reserves twice the number requested, but at most `net.core.wmem_max` (212,992 by
+# default). A larger number is no error.
 _WARM_BYTES: Final = 1 << 18
 _IPC_BYTES: Final = 425_984
-# For how long a folder is tried to be locked, which others do for less than a
-# millisecond.
+# Number of tries to lock a folder, and the pause between two tries. Other processes
+# hold the lock for less than a millisecond.
 _LOCK_TRIES: Final = 400
 _LOCK_PAUSE_MS: Final = 5
 
 
 @attrs.frozen(slots=True)
 class Credentials:
-    """Who is at the other end of a UNIX socket, as the kernel says."""
+    """The peer of a UNIX socket, as the kernel reports it."""
 
     pid: int
     uid: int
@@ -140,22 +141,23 @@ class Credentials:
 
 
 def listen_ipc(path: Path, *, mode: int, backlog: int) -> Socket:
-    """Listen at a path that only those whom ``mode`` admits can connect to.
+    """Listen at a path to which only users admitted by ``mode`` can connect.
 
-    A file left behind by a process that is gone is replaced.
+    Replaces a socket file left behind by a dead process.
 
     Raises:
-        OSError: EADDRINUSE if somebody listens there, or it is no socket.
+        OSError: EADDRINUSE if a process listens there, or if the file is no socket.
         TimeoutError: see `folder_locked`.
     """
-    # One at a time in a folder: between its bind and its listen a socket looks like one
+    # One process at a time in a folder: between bind and listen a socket looks like one
     # that was left behind.
     with folder_locked(path.parent):
         made = _ipc_socket()
         try:
             remove_left_behind(path)
             made.bind(os.fspath(path))
-            # Before the first who connects: until it listens nobody can.
+            # Before the first connection: until `listen` returns, no process can
+            # connect.
             path.chmod(mode)
             made.listen(min(backlog, _INT_MAX))
         except BaseException:
@@ -166,11 +168,11 @@ def listen_ipc(path: Path, *, mode: int, backlog: int) -> Socket:
 
 @contextlib.contextmanager
 def folder_locked(path: Path) -> Iterator[None]:
-    """Keep others from listening in a folder, or sweeping there, for a moment.
+    """Hold the lock of a folder, so that no other process listens or sweeps there.
 
     Raises:
-        TimeoutError: somebody keeps it longer than it takes, such as a process that was
-            stopped just then.
+        TimeoutError: another process holds the lock for too long, for example because
+            it was stopped meanwhile.
     """
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -193,7 +195,7 @@ def _lock_soon(folder: int, path: Path) -> None:
 
 
 def remove_left_behind(path: Path) -> None:
-    """Remove a socket that nobody listens at; under `folder_locked`."""
+    """Remove a socket at which no process listens; call under `folder_locked`."""
     if _is_left_behind(path):
         path.unlink()
 
@@ -206,13 +208,13 @@ def _is_left_behind(path: Path) -> bool:
 
 
 def is_listened_at(path: Path) -> bool:
-    """Whether a process listens at a path."""
+    """Return True if a process listens at a path."""
     with _ipc_socket() as probe:
         return probe.connect_ex(os.fspath(path)) in (0, errno.EAGAIN)
 
 
 def listen_tcp(host: str, port: int, *, backlog: int) -> Socket:
-    """Listen at a port of this machine, 0 for one that is free."""
+    """Listen at a TCP port of this machine; 0 picks a free port."""
     family, _, _, _, place = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
@@ -235,12 +237,12 @@ def port_of(listening: Socket) -> int:
 
 
 def accept(listening: Socket) -> Socket | None:
-    """Return who connected, None if nobody did, or is there no more."""
+    """Return the next incoming connection; None if there is none or it aborted."""
     try:
         made, _ = listening.accept()
     except (BlockingIOError, ConnectionAbortedError, InterruptedError):
         return None
-    with contextlib.suppress(OSError):  # it has gone again
+    with contextlib.suppress(OSError):  # the peer has closed again
         made.setblocking(False)
         _hasten(made)
         _keep_warm(made, made.getpeername())
@@ -248,10 +250,11 @@ def accept(listening: Socket) -> Socket | None:
 
 
 def dial_ipc(path: Path) -> Socket:
-    """Connect to a path, at once.
+    """Connect to a path without waiting.
 
     Raises:
-        OSError: ECONNREFUSED, ENOENT: nobody listens there. EAGAIN: try again.
+        OSError: ECONNREFUSED or ENOENT if no process listens there; EAGAIN to try
+            again.
     """
     made = _ipc_socket()
     try:
@@ -264,7 +267,7 @@ def dial_ipc(path: Path) -> Socket:
 
 
 def is_numeric(host: str) -> bool:
-    """Whether a host is numeric, so that it needs no name look-up."""
+    """Return True if a host is a numeric address, which needs no name look-up."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with contextlib.suppress(OSError):
             socket.inet_pton(family, host.partition("%")[0])
@@ -273,7 +276,7 @@ def is_numeric(host: str) -> bool:
 
 
 def look_up(host: str, port: int) -> str:
-    """Return the numeric address of a host; may block as long as the network takes.
+    """Return the numeric address of a host; may block in a DNS query.
 
     Raises:
         OSError: the host name does not resolve.
@@ -284,10 +287,10 @@ def look_up(host: str, port: int) -> str:
 
 
 def dial_tcp(host: str, port: int) -> Socket:
-    """Begin to connect; once the socket is writable, `connect_error` tells how it went.
+    """Start to connect; `connect_error` gives the result once the socket is writable.
 
     Raises:
-        OSError: there is no such host, or no way to it.
+        OSError: the host does not exist, or is unreachable.
     """
     family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     made = socket.socket(family, socket.SOCK_STREAM)
@@ -305,14 +308,14 @@ def dial_tcp(host: str, port: int) -> Socket:
 
 
 def wait_to_read(descriptor: int, timeout_s: float) -> None:
-    """Wait until a descriptor is readable or the time is up; opens no descriptor."""
+    """Wait until a descriptor is readable or the time is up; open no descriptor."""
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     poller.poll(min(timeout_s * 1000, _INT_MAX))
 
 
 def connect_error(connecting: Socket) -> OSError | None:
-    """Return why a connect failed, None if it did not."""
+    """Return the error of a failed connect, or None if the connect succeeded."""
     code = connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     return OSError(code, os.strerror(code)) if code else None
 
@@ -324,11 +327,12 @@ def _ipc_socket() -> Socket:
 
 
 def _hasten(made: Socket) -> None:
-    """Let small messages go at once: they are whole, and somebody waits for them.
+    """Send small messages without delay: each is complete, and a receiver waits for it.
 
-    Over a UNIX socket up to four times as much as usual may wait for its reader: who
-    writes is told that there is room only once three quarters are free, and so waits a
-    quarter as often, and what is left is enough for the reader until there is more.
+    Over a UNIX socket, quadruple the send buffer. The kernel reports the socket
+    writable only when three quarters of the buffer are free. So the writer waits a
+    quarter as often, and the remaining quarter keeps the reader busy until more data
+    arrives.
     """
     if made.family != socket.AF_UNIX:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -337,18 +341,18 @@ def _hasten(made: Socket) -> None:
 
 
 def _keep_warm(made: Socket, other: Sequence[object]) -> None:
-    """Let what goes over TCP to this very machine be read while a cache holds it.
+    """Bound the send buffer of TCP to this machine, so that the data stays in a cache.
 
-    Left to itself the kernel lets so much wait that all of it comes from memory again,
-    which halves the rate of long messages. A path through a network needs what the
-    kernel finds out by itself.
+    By default the kernel queues so much that the reader fetches all of it from memory,
+    which halves the rate of long messages. A path through a network needs the buffer
+    size that the kernel determines by itself.
     """
     if made.family != socket.AF_UNIX and made.getsockname()[0] == other[0]:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _WARM_BYTES)
 
 
 def credentials_of(connected: Socket) -> Credentials | None:
-    """Return who is at the other end, None if that is no UNIX socket."""
+    """Return the credentials of the peer, or None if this is no UNIX socket."""
     if connected.family != socket.AF_UNIX:
         return None
     packed = connected.getsockopt(
@@ -358,10 +362,10 @@ def credentials_of(connected: Socket) -> Credentials | None:
 
 
 def shake_hands(secured: TlsSocket) -> int:
-    """Go on with a TLS handshake; return what to wait for, 0 when it is done.
+    """Continue a TLS handshake; return the event to wait for, 0 when it is complete.
 
     Raises:
-        OSError: the other side is not what it should be, or gone.
+        OSError: the peer failed the verification, or closed the connection.
     """
     try:
         secured.do_handshake()
@@ -373,8 +377,8 @@ def shake_hands(secured: TlsSocket) -> int:
 
 
 def send_with_fds(connected: Socket, data: Buffer, fds: Sequence[int]) -> int:
-    """Write some of ``data`` and with its first byte the descriptors."""
-    # Not by `socket.send_fds`, which forgets the flags.
+    """Write a prefix of ``data``, with the descriptors attached to its first byte."""
+    # Not `socket.send_fds`, which ignores the flags.
     ancillary = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array(_FDS.typecode, fds))
     return connected.sendmsg([data], [ancillary], AT_ONCE)
 
@@ -382,11 +386,11 @@ def send_with_fds(connected: Socket, data: Buffer, fds: Sequence[int]) -> int:
 def receive_with_fds(
     connected: Socket, size: int, most: int
 ) -> tuple[bytes, list[int]]:
-    """Read some bytes and the descriptors that came with them, ``most`` at most.
+    """Read some bytes and at most ``most`` descriptors that came with them.
 
-    They are closed on exec. Those for which there was no room the kernel has closed.
+    The descriptors are close-on-exec. The kernel has closed those that did not fit.
     """
-    # Not by `socket.recv_fds`, which forgets them, too.
+    # Not `socket.recv_fds`, which ignores the flags, too.
     data, ancillary, _, _ = connected.recvmsg(
         size,
         socket.CMSG_LEN(most * _FDS.itemsize),
@@ -400,9 +404,9 @@ def receive_with_fds(
 
 
 class SocketFailure(Exception):  # noqa: N818 # the error is what it has
-    """A socket has failed, and told nobody else of it.
+    """A failure of a socket that nothing else reports.
 
-    error: what it has failed with.
+    error: the error of the socket.
     """
 
     def __init__(self, error: OSError) -> None:
@@ -413,60 +417,60 @@ class SocketFailure(Exception):  # noqa: N818 # the error is what it has
 class Sleeper:
     """A parker that also wakes when a descriptor is readable; see `parking.Parker`.
 
-    The one wait beside `queuebroker._sync.park`: a receiver between processes sleeps
-    on what wakes it, its socket, and needs no thread to be woken by. Made ready by
-    `renew`, under the lock under which it is released. A plain socket that it was
-    attached to may be waited in from then on: see `AT_ONCE`.
+    The only wait apart from `queuebroker._sync.park`: a receiver whose peer is in
+    another process sleeps on its own socket, so no thread has to wake it. `renew`
+    readies it again, under the lock under which it is released. It may block in a plain
+    socket once that socket was attached: see `AT_ONCE`.
 
-    Where what it waits for comes soon, time after time, it stays awake for a moment
-    first: see `Vigil`.
+    If events arrive soon, time after time, it spins for a moment before it sleeps: see
+    `Vigil`.
     """
 
     __slots__ = ("_at", "_bell", "_bells", "_poller", "_rung", "_vigil", "_watches")
 
     def __init__(self) -> None:
-        # The bell, until it is closed. One call makes it and keeps it: no interrupt
-        # comes in between.
+        # The event descriptor, until `close`. One call in C creates and stores it, so
+        # that no interrupt can lose it.
         self._bells: list[int] = []
         self._bells.extend(map(os.eventfd, (0,), (_BELL,)))
         [self._bell] = self._bells
         self._rung = False
-        self._at: Socket | None = None  # which it waits in first
+        self._at: Socket | None = None  # the socket it blocks in first
         self._vigil: Final = Vigil()
-        # On one processor nobody answers before this sleeps.
+        # With one processor the peer cannot reply before this sleeps.
         self._watches: Final = processors() > 1
         self._poller = select.poll()
         self._poller.register(self._bell, select.POLLIN)
 
     def renew(self) -> Sleeper:
-        """Be asleep again; return this."""
+        """Mark this as not released; return it."""
         if self._rung:
-            # In this order: no interrupt strikes before the read is done, and one that
-            # strikes then finds all of it done.
+            # In this order: no interrupt is raised before the read is done, and an
+            # interrupt after the read finds the state complete.
             self._rung = False
             os.eventfd_read(self._bell)
         return self
 
     def locked(self) -> bool:
-        """Whether it was not released yet."""
+        """Return True if this was not released yet."""
         return not self._rung
 
     def release(self) -> None:
-        """Wake who sleeps on it."""
+        """Wake the thread that sleeps on this."""
         if not self._rung:
             self._rung = True
             os.eventfd_write(self._bell, 1)
 
     def attach(self, at: Socket) -> None:
-        """Wake also when this socket is readable, or has ended."""
+        """Wake also when this socket is readable or has ended."""
         self._poller.register(at, select.POLLIN)
-        if not isinstance(at, TlsSocket):  # what that deciphered no peek would see
+        if not isinstance(at, TlsSocket):  # MSG_PEEK would miss deciphered bytes
             at.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _PATIENCE)
             at.setblocking(True)
             self._at = at
 
     def detach(self, at: Socket) -> None:
-        """Do not wake for it any more."""
+        """Stop waking for this socket."""
         self._at = None
         with contextlib.suppress(KeyError):  # an interrupt came before `attach`
             self._poller.unregister(at)
@@ -474,13 +478,13 @@ class Sleeper:
     def sleep(
         self, deadline: float | None, *, alone: bool = True, answered: bool = False
     ) -> None:
-        """Sleep until something wakes this, or a point on the monotonic clock.
+        """Sleep until an event wakes this, or until a point on the monotonic clock.
 
-        alone: at first in the socket alone, which is what nearly always wakes it: to
-          wait for two things costs up to a third of a round trip. A `release` is
-          noticed when that is over, within milliseconds.
-        answered: whether what is waited for may be the answer to what was just sent;
-          where nobody waits for anybody, to stay awake gains nothing.
+        alone: True to block in the socket alone first, the usual source of the wake-up.
+          To wait for two descriptors costs up to a third of a round trip. A `release`
+          is noticed when that first wait ends, within milliseconds.
+        answered: True if the awaited message may be the reply to a message just sent.
+          If the peer does not wait for this side, spinning gains nothing.
 
         Raises:
             SocketFailure: the socket has failed.
@@ -489,7 +493,7 @@ class Sleeper:
         if answered and vigil.due and self._watches:
             until = began + AWAKE_S
             came = self._watched(until if deadline is None else min(until, deadline))
-            # A look may have taken long: other threads had the interpreter.
+            # The spin may end late, because other threads held the interpreter lock.
             vigil.kept(came=came and _sync.monotonic() <= until)
             if came:
                 return
@@ -497,9 +501,9 @@ class Sleeper:
             vigil.slept(_sync.monotonic() - began)
 
     def _watched(self, until: float) -> bool:
-        # Not by `_sync.glance`: to yield would keep two processes that answer each
-        # other on one processor, each until the other yields. Other threads of this
-        # one run meanwhile: each look lets go of the interpreter lock.
+        # Not `_sync.glance`, which yields: two processes that answer each other would
+        # stay on one processor, each until the other yields. Other threads of this
+        # process run meanwhile, because each poll releases the interpreter lock.
         stirs = self._poller.poll
         while not stirs(0):
             if _sync.monotonic() >= until:
@@ -507,7 +511,7 @@ class Sleeper:
         return True
 
     def _sleep(self, deadline: float | None, *, alone: bool) -> bool:
-        """Sleep as `sleep` does; return whether anything woke it."""
+        """Sleep as `sleep` does; return True if an event woke this."""
         at = self._at
         if (
             alone
@@ -520,7 +524,7 @@ class Sleeper:
             except OSError as error:
                 trace = error.__traceback__
                 if trace is not None and trace.tb_next is not None:
-                    raise  # by the handler of a signal
+                    raise  # from a signal handler
                 if not isinstance(error, BlockingIOError):  # else nothing came so far
                     raise SocketFailure(error) from None
             else:
@@ -531,18 +535,19 @@ class Sleeper:
         return bool(self._poller.poll(min(rest_s * 1000, _INT_MAX)))
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the event descriptor."""
         while self._bells:
             os.close(self._bells.pop())
 
     def __del__(self) -> None:
-        # Whoever had just got it, or made it, may have been struck.
+        # An interrupt may have hit the thread that created this, or was about to store
+        # it.
         for bell in getattr(self, "_bells", ()):
             os.close(bell)
 
 
 def processors() -> int:
-    """Return how many processors this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -555,13 +560,13 @@ def tls_context(
     key: str | None,
     authority: str | None,
 ) -> TlsContext:
-    """Return a context for TLS 1.3: what this side shows, and whom it believes.
+    """Return a TLS 1.3 context with this side's certificate and its trusted authority.
 
-    A client without ``authority`` believes those that the system does; a server without
-    it believes everybody, and asks for no certificate.
+    A client without ``authority`` trusts the authorities of the system. A server
+    without it accepts every client, and requests no certificate.
 
     Raises:
-        OSError: a file is not there, or does not hold what it should.
+        OSError: a file is missing or malformed.
     """
     made = ssl.SSLContext(
         ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT
@@ -578,7 +583,7 @@ def tls_context(
 
 
 def common_name(secured: TlsSocket) -> str | None:
-    """Return the common name in the certificate that the other side has shown."""
+    """Return the common name in the certificate of the peer."""
     shown = secured.getpeercert() or {}
     subject = cast("tuple[tuple[tuple[str, str], ...], ...]", shown.get("subject", ()))
     names = [value for part in subject for key, value in part if key == "commonName"]
@@ -586,34 +591,34 @@ def common_name(secured: TlsSocket) -> str | None:
 
 
 def is_no_tls(error: OSError) -> bool:
-    """Whether a handshake failed because the peer does not speak TLS."""
+    """Return True if a handshake failed because the peer does not speak TLS."""
     return isinstance(error, ssl.SSLError) and error.reason in _NO_TLS
 
 
 def is_in_use(error: OSError) -> bool:
-    """Whether an address could not be had because somebody has it."""
+    """Return True if a bind failed because the address is in use."""
     return error.errno == errno.EADDRINUSE
 
 
 def identity_of(path: Path) -> tuple[int, int]:
-    """Return what tells a file from any other that may get its name."""
+    """Return a key that distinguishes a file from any later file of the same name."""
     status = path.lstat()
     return status.st_dev, status.st_ino
 
 
 def unlink_if(path: Path, identity: tuple[int, int]) -> None:
-    """Remove a file if it still is the one that is meant."""
+    """Remove a file if it still has the given identity."""
     try:
         if identity_of(path) == identity:
             path.unlink()
     except OSError:
-        return  # somebody was faster
+        return  # another process removed it first
 
 
 def secure(
     context: TlsContext, plain: Socket, *, server: bool, host: str | None = None
 ) -> TlsSocket:
-    """Put TLS over a connected socket; the handshake is yet to come."""
+    """Put TLS over a connected socket; the handshake is still to be done."""
     return context.wrap_socket(
         plain,
         server_side=server,
@@ -626,19 +631,19 @@ def secure(
 def start_process(
     command: Sequence[str], environment: Mapping[str, str]
 ) -> Process[bytes]:
-    """Start a program that reads what its ``stdin`` is given.
+    """Start a program with a pipe to its ``stdin``.
 
-    In a process group of its own: a Ctrl-C at the terminal is for this process, which
-    ends the other by closing that ``stdin``.
+    It runs in a process group of its own: Ctrl-C at the terminal reaches only this
+    process, which ends the program by closing that ``stdin``.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the program cannot be started.
     """
     return Process(command, stdin=subprocess.PIPE, env=environment, process_group=0)
 
 
 def exit_code_of(process: Process[bytes], timeout_s: float) -> int | None:
-    """Wait for the end of a program; return its exit code, None if time is up."""
+    """Wait for the end of a program; return its exit code, or None if time is up."""
     try:
         return process.wait(timeout_s)
     except subprocess.TimeoutExpired:

@@ -1,12 +1,12 @@
-"""The only door to threading, parking and time.
+"""The only module that uses threading, parking and time.
 
-Everything in ``queuebroker`` and ``bus`` that can block says ``_sync.X`` at call
-time: never ``from ._sync import X``, never a lock made at import time. The schedule
-explorer of ``queuebroker.testing`` exchanges the attributes of this module for the
-length of a run; there is no other hook.
+All blocking code in ``queuebroker`` and ``bus`` refers to ``_sync.X`` at call time. It
+never uses ``from ._sync import X``, and creates no lock at import. The schedule
+explorer of ``queuebroker.testing`` replaces the attributes of this module during a run;
+there is no other hook.
 
-All waiting goes through `park`, so that the explorer sees what each sleeper sleeps
-for and can tell a lost wake-up from a deadlock.
+Every wait goes through `park`, so that the explorer sees each sleeper's condition and
+can distinguish a lost wake-up from a deadlock.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ __all__ = [
 class WithLock:
     """A mutex that an interrupt cannot leave taken by ``with``, for CPython 3.14.
 
-    There the interpreter checks for signals when an ``__enter__`` that is written in C
-    has returned, before the ``with`` statement covers its body (CPython gh-148874), so
+    There the interpreter checks for signals when an ``__enter__`` written in C has
+    returned. The ``with`` statement does not cover its body yet (CPython gh-148874), so
     the exception bypasses ``__exit__``. It does not check when a Python function
-    returns, nor when a C iterator has given its next item. So `__enter__` is a Python
+    returns, nor when a C iterator has yielded its next item. So `__enter__` is a Python
     function that takes the lock by such an iterator. ``__exit__`` is the C lock's own.
     """
 
@@ -83,18 +83,19 @@ class WithRLock(WithLock):
     def __init__(self) -> None:
         lock = _thread.RLock()
         self._stand_for(lock)
-        self._is_owned = lock._is_owned  # type: ignore[attr-defined]  # as `owns` asks
+        self._is_owned = lock._is_owned  # type: ignore[attr-defined]  # used by `owns`
 
 
-# The bare C lock: `with` on it cannot be torn by a signal, which a Python wrapper's
-# `__enter__` can (the interrupt strikes after the lock is taken, before it is known).
-# On 3.14 a signal can tear the C lock's `with` as well; 3.15 has the fix.
+# The bare C lock: a signal cannot come between taking it and entering the `with` block.
+# With the `__enter__` of a Python wrapper, an interrupt may come after the lock is
+# taken and before that is known. On 3.14 the C lock has the same flaw; 3.15 has the
+# fix.
 #
-# On 3.13 and 3.14 a `with` or a `try` does not cover the backward jump of a loop if a
-# condition decides on that jump (`while condition:`, or an `if` that ends the body),
-# and the interpreter checks for signals there. So if an interrupt must not bypass a
-# lock or a handler, the loop is in a separate function, or its body ends with a
-# plain statement. tests/test_jumps.py finds such places.
+# On 3.13 and 3.14 a `with` or a `try` does not cover a conditional backward jump of a
+# loop (`while condition:`, or an `if` that ends the body). The interpreter checks for
+# signals there. So where an interrupt must not bypass a lock or a handler, the loop is
+# in a function of its own. Or its body ends with a plain statement. tests/test_jumps.py
+# finds such places.
 _TORN: Final = sys.version_info[:2] == (3, 14)
 Lock = cast("Any", WithLock) if _TORN else _thread.allocate_lock
 # The lock of a state that a signal handler may use: the handler runs in the thread that
@@ -104,24 +105,24 @@ Thread = threading.Thread
 get_ident = _thread.get_ident
 monotonic = time.monotonic
 
-# For recording: both clocks in nanoseconds, what belongs to one thread, its name.
+# For recording: both clocks in nanoseconds, thread-local storage, the thread's name.
 monotonic_ns = time.monotonic_ns
 wall_ns = time.time_ns
 Local = threading.local
 current_thread = threading.current_thread
 
-# The longest wait the platform can be asked for, in seconds.
+# The longest wait that the platform accepts, in seconds.
 WAIT_S_MAX = threading.TIMEOUT_MAX
 
-# How long a caller lets others run before it sleeps, in seconds: less than it takes to
-# put a thread to sleep and to wake it on another processor.
+# How long a caller spins before it sleeps, in seconds: less than it takes to put a
+# thread to sleep and to wake it on another processor.
 GLANCE_S = 2e-5
 
 
 def join(thread: threading.Thread, seconds: float) -> bool:
-    """Wait for a thread; return whether it has ended.
+    """Wait for a thread; return True if it has ended.
 
-    The explorer replaces it: there a task whose wait can never end is a deadlock.
+    The explorer replaces this, to report a wait that can never end as a deadlock.
     """
     thread.join(seconds)
     return not thread.is_alive()
@@ -136,33 +137,33 @@ def at_exit_of_main(function: Callable[[], object]) -> None:
 
 
 def main_ident() -> int | None:
-    """Return the ident of the main thread, the only one where an interrupt may come."""
+    """Return the ident of the main thread, the only one that gets interrupts."""
     return threading.main_thread().ident
 
 
 def may_be_struck() -> bool:
-    """Whether an interrupt may come in the calling thread: only in the main one."""
+    """Return True in the main thread, the only one that an interrupt may reach."""
     return main_ident() == _thread.get_ident()
 
 
 def owns(lock: _thread.RLock) -> bool:
-    """Whether the calling thread holds ``lock``, which only that thread can change."""
+    """Return True if the calling thread holds ``lock``; exact for that thread."""
     # As `Condition` does. A user's own lock for a buffer may lack this method.
     owned: Callable[[], bool] | None = getattr(lock, "_is_owned", None)
     return owned is not None and owned()
 
 
 def glance(ready: Callable[[], bool]) -> bool:
-    """Let other threads run for a moment; return whether ``ready`` came true.
+    """Yield to other threads for a moment; return True if ``ready`` came true.
 
-    Two threads that answer each other need not sleep then, nor wake each other, which
+    Two threads that answer each other then need not sleep, nor wake each other, which
     is most of a round trip. ``ready`` is called without any lock and must only read.
     """
     until = monotonic() + GLANCE_S
     while not ready():
         if monotonic() >= until:
             return False
-        os.sched_yield()  # lets go of the interpreter lock, and sleeps not
+        os.sched_yield()  # releases the interpreter lock without sleeping
     return True
 
 
@@ -171,19 +172,21 @@ def park(
     predicate: Callable[[], bool],  # noqa: ARG001  # for the explorer, see below
     deadline: float | None,
 ) -> bool:
-    """Sleep until somebody releases ``lock``, which the caller has taken.
+    """Sleep until another thread releases ``lock``, which the caller has taken.
 
-    ``predicate`` says what the caller sleeps for. It is not called here: it is what
-    the explorer evaluates when everybody sleeps, without any lock, so it must only
+    ``predicate`` is the condition that the caller waits for. It is not called here: the
+    explorer evaluates it, without any lock, when all threads sleep, so it must only
     read. ``deadline`` is a point on `monotonic` in seconds, None for never. It may be
-    any distance away, since the wait is made in slices that the platform accepts.
+    any distance away, since the wait is split into slices that the platform accepts.
 
-    True when woken (the lock is taken again), False when the deadline passed first.
+    Returns True when woken (the lock is taken again), False if the deadline passed
+    first.
     """
     if deadline is None:
         return lock.acquire()
     while (remaining_s := deadline - monotonic()) > 0:
-        # The platform may wake a hair early; QB-TIME-2 says never before the deadline.
+        # The platform may wake slightly early; QB-TIME-2 forbids a return before the
+        # deadline.
         slice_s = min(WAIT_S_MAX, remaining_s)
         if lock.acquire(True, slice_s):
             return True

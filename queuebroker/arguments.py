@@ -1,7 +1,7 @@
-"""What callers may pass: one check and one error for each kind of argument.
+"""Argument checks: one check and one error for each kind of argument.
 
-Argument errors are found before anything else, in every state (QB-SEND-8), so these
-functions know nothing of queues, brokers or locks.
+Argument errors are raised before anything else, in every state (QB-SEND-8), so these
+functions do not depend on queues, brokers or locks.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ PORT_LIMIT = 2**31
 def known_as(kind: type) -> str:
     """Return the name by which users know a class.
 
-    Ours go by their public name: whatever is made for a `MessageQueue` is one, and the
-    faces for coroutines, named as what is beneath them, are told from it by ``aio.``.
-    A class of somebody else goes with its module, since it may have any of these names.
+    A class of this package has its public name: every kind of `MessageQueue` is called
+    so. A face for coroutines has the name of its plain class, with the prefix ``aio.``.
+    A class of another package gets its module as prefix, since its name may be the
+    same.
     """
     module, name = kind.__module__, kind.__qualname__
     if module == "builtins":
@@ -55,7 +56,7 @@ def known_as(kind: type) -> str:
         return f"aio.{name}"
     public: str = getattr(
         kind, "_kind", name
-    )  # what the private kinds of end stand for
+    )  # the public name of a private kind of end
     return public
 
 
@@ -75,20 +76,20 @@ def check_name(name: object) -> str:
 
 
 def check_error(error: object) -> None:
-    """Check why somebody disconnects: an exception, or None."""
+    """Check the error of a disconnect: an exception, or None."""
     if error is not None and not isinstance(error, BaseException):
         msg = f"error must be an exception or None, got {error!r}"
         raise TypeError(msg)
 
 
 def check_callable(what: str, value: object) -> None:
-    """Check that something can be called."""
+    """Check that a value can be called."""
     if not callable(value):
         raise wrong_type(what, "callable", value)
 
 
 def check_instance(what: str, value: object, kind: type) -> None:
-    """Check what something is an instance of; if what it has beneath is, say so."""
+    """Check the type of a value; if its ``queue`` has that type, suggest it."""
     if not isinstance(value, kind):
         name = known_as(kind)
         wanted = f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
@@ -110,7 +111,7 @@ def check_port(port: object) -> int:
 
 
 def index(what: str, value: object) -> int:
-    """Return ``value`` as an int; anything with ``__index__`` but bool (QB-ERR-4)."""
+    """Return ``value`` as an int; accepts ``__index__``, not bool (QB-ERR-4)."""
     if type(value) is int:
         return value
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
@@ -131,10 +132,10 @@ def positive(what: str, value: object, most: int | None = None) -> int:
 
 
 def seconds(what: str, value: object) -> float:
-    """Return a number of seconds that is a setting: at least 0, infinity included.
+    """Return a setting in seconds: a number of at least 0, infinity included.
 
-    An int above all floats is refused: the next sum with it would raise an error far
-    from here.
+    An int above all floats is refused: the next sum with it would raise an error
+    elsewhere.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise wrong_type(what, "a number of seconds", value)
@@ -152,7 +153,7 @@ def seconds(what: str, value: object) -> float:
 def deadline_after(timeout: float | None, name: str = "timeout") -> float | None:
     """Turn a timeout in seconds into a point on the monotonic clock (QB-TIME-1).
 
-    None, infinity and whatever is too long for the platform mean never.
+    None, infinity and any timeout too long for the platform mean never.
     """
     if timeout is None:
         return None
@@ -167,7 +168,7 @@ def deadline_after(timeout: float | None, name: str = "timeout") -> float | None
 
 
 def remaining_s(deadline: float | None) -> float | None:
-    """Return the timeout that is left until a point on the monotonic clock."""
+    """Return the seconds left until a point on the monotonic clock."""
     return None if deadline is None else max(0.0, deadline - _sync.monotonic())
 
 
@@ -191,14 +192,14 @@ def flat_view(data: Buffer) -> memoryview:
     if not view.c_contiguous:
         msg = "buffer must be C-contiguous"
         raise TypeError(msg)
-    # cast() refuses shapes with a zero in them; there is nothing to look at then.
+    # cast() refuses shapes that contain a zero; such a buffer is empty.
     return view.cast("B") if view.nbytes else memoryview(b"")
 
 
 def snapshot(data: Buffer, offset: object, length: object, limit: int | None) -> bytes:
     """Copy [offset, offset + length) of ``data`` as one message (QB-SEND-1, 7).
 
-    An exact `bytes` sent whole is not copied: nobody can change it.
+    An exact `bytes` sent whole is not copied, because it is immutable.
 
     Raises:
         TypeError: not bytes-like, not contiguous, or no ints.

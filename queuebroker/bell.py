@@ -1,8 +1,8 @@
-"""`Bell`: a parker that several may release, for who waits for the first of several.
+"""`Bell`: a parker shared by several wakers, for a wait for the first of several.
 
-A bare lock is released once only. Whoever is listed in several places, under several
-locks, may be woken from each of them at once; and no waker may be torn by an interrupt
-between taking a parker off its list and waking it (`queuebroker.parking`).
+A bare lock can be released only once. A caller listed in several places, under several
+locks, may be woken from each of them at once. No interrupt may break a waker off
+between removing a parker from its list and waking it (`queuebroker.parking`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _release: Final = methodcaller("release")
 
 
 class Bell:
-    """A parker for one sleep: sleep on ``lock``; ring it by `release`, once or often.
+    """A parker for one sleep: sleep on ``lock``; wake it by `release`, once or often.
 
-    To ring is one call in C, like the release of a lock: the first takes the only item
-    of an iterator, which releases the lock, and every other finds nothing there.
+    `release` is one call in C, like the release of a lock. The first call takes the
+    only item of an iterator, which releases the lock. Every other call finds no item.
     """
 
     __slots__ = ("lock", "locked", "release")

@@ -1,7 +1,7 @@
-"""`Broker`: a name at which others connect, and from which one connects, for bytes.
+"""`Broker`: a name that accepts and opens connections of bytes.
 
-A broker is also what stands beneath a `QueueBroker` of the same name: the name, who
-waits there, and whether it is open are kept here once for both faces (QB-NAME-12).
+A `QueueBroker` uses a broker of the same name. This class keeps the name, the waiting
+callers and the open flag once for both faces (QB-NAME-12).
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Broker:
         name: a non-empty str, compared by value.
         manager: the name space, by default one for the whole process.
         capacity: bytes that fit in each direction of the channels it accepts.
-        kinds: what may be connected to it at once; for `QueueBroker`, whose face must
-            be there with the name.
+        kinds: kinds of connection offered at once; for `QueueBroker`, whose face must
+            exist together with the name.
 
     Raises:
         BrokerNameInUseError: a live broker of that manager has the name.
@@ -85,12 +85,13 @@ class Broker:
         if manager is not None:
             check_instance("manager", manager, BrokerManager)
         self.manager: BrokerManager = default_manager() if manager is None else manager
-        # Guarded by the manager's lock, all four:
+        # The manager's lock guards these four:
         self.waiting: RdVMap = RdVMap()
-        self.departing: dict[RdV, None] = {}  # this broker's connects that wait
+        self.departing: dict[RdV, None] = {}  # connects of this broker that wait
         self.kinds: set[Kind] = set(kinds)
         self._open = True
-        # Called when it closes, under the manager's lock: what else listens for it.
+        # Called on close, under the manager's lock, to stop any other listener of the
+        # broker.
         self.farewell: Callable[[], object] | None = None
         self.manager.register(self)
 
@@ -112,7 +113,7 @@ class Broker:
     ) -> None:
         self.close()
 
-    # Meeting.
+    # Accepting and connecting.
 
     def accept(
         self, port: int, *, timeout: float | None = None, exclusive: bool = False
@@ -123,8 +124,8 @@ class Broker:
         this accept and any other on the port refuse one another.
 
         Raises:
-            RendezvousTimeoutError: nobody connected in time.
-            BrokerClosedError: this broker is closed, or was meanwhile.
+            RendezvousTimeoutError: no connect arrived in time.
+            BrokerClosedError: this broker is closed, or was closed during the wait.
             PortInUseError: see ``exclusive``.
             TypeError, ValueError: wrong arguments.
         """
@@ -162,14 +163,15 @@ class Broker:
     ) -> Channel | None:
         """Wait for an accept at the named broker and port; return this side's end.
 
-        If no live broker has that name, it returns None at once, whatever the timeout.
-        Give ``required=True`` where the result is used: the call then raises
+        If no live broker has that name, the call returns None at once, whatever the
+        timeout. Pass ``required=True`` if the result is used: the call then raises
         `UnknownBrokerError` instead, and its type excludes None.
 
         Raises:
-            UnknownBrokerError: instead of returning None, with ``required``.
-            RendezvousTimeoutError: nobody accepted in time.
-            BrokerClosedError: this broker is closed, or either was meanwhile.
+            UnknownBrokerError: raised instead of returning None, with ``required``.
+            RendezvousTimeoutError: no accept arrived in time.
+            BrokerClosedError: this broker is closed, or either was closed during the
+                wait.
             TypeError, ValueError: wrong arguments.
         """
         end = self.meet_connect(
@@ -181,7 +183,7 @@ class Broker:
         """Yield accepted channels until this broker is closed (QB-PY-9).
 
         Raises:
-            TypeError, ValueError: wrong port, found at the call.
+            TypeError, ValueError: wrong port, detected at the call.
         """
         return self._accepted(check_port(port))
 
@@ -193,23 +195,23 @@ class Broker:
                 return
             yield channel
 
-    # Looking.
+    # Inspection.
 
     @property
     def closed(self) -> bool:
-        """Whether `close()` was called."""
+        """True once `close()` was called."""
         return not self._open
 
     def waiting_accepts(self) -> dict[int, int]:
-        """Return how many accepts wait here, by port (QB-BOOK-2)."""
+        """Return the number of waiting accepts, by port (QB-BOOK-2)."""
         return self.count_waiting(RdVState.WAITING_ACCEPT, Kind.CHANNEL)
 
     def waiting_connects(self) -> dict[int, int]:
-        """Return how many connects wait here, by port (QB-BOOK-2)."""
+        """Return the number of waiting connects, by port (QB-BOOK-2)."""
         return self.count_waiting(RdVState.WAITING_CONNECT, Kind.CHANNEL)
 
     def outgoing(self) -> dict[tuple[str, int], int]:
-        """Return how many of its own connects wait, by name and port (QB-BOOK-2)."""
+        """Return the number of its waiting connects, by name and port (QB-BOOK-2)."""
         return self.count_departing(Kind.CHANNEL)
 
     @staticmethod
@@ -224,26 +226,28 @@ class Broker:
     # Closing.
 
     def close(self) -> None:
-        """Free the name; every wait here, and of its own, ends (QB-NAME-6).
+        """Free the name and end every wait here and of its own (QB-NAME-6).
 
-        They raise BrokerClosedError. Channels live on. May be repeated.
+        Each waiting call raises BrokerClosedError. Existing channels stay open. May be
+        repeated.
         """
         if self.manager.foreign:
             self._open = False
             return
         if _sync.owns(self.manager.lock):
-            self._open = False  # the interrupted call does the rest when it ends
+            self._open = False  # the interrupted call completes this when it ends
         self.manager.leave(self.close_locked)
 
     def close_locked(self) -> None:
-        """Do what `close` says; one step, seen whole or not at all."""
+        """Close as `close` does; one step, seen whole or not at all."""
         self._open = False
         for rdv in (*self.waiting, *self.departing):
             if rdv.waiting:
                 withdraw_locked(rdv, Reason.BROKER_CLOSED)
         if self.farewell is not None:
             self.farewell()
-        # Last: whoever repeats an interrupted close finds the broker by its name.
+        # Last, so that a caller who repeats an interrupted close finds the broker by
+        # its name.
         self.manager.unregister_locked(self)
 
     # For both faces.
@@ -265,7 +269,7 @@ class Broker:
         *,
         required: bool,
     ) -> MessageQueue | Channel | None:
-        """Connect to a broker that offers a kind; None if there is none."""
+        """Connect to a broker that offers a kind; return None if there is none."""
         deadline = None if timeout is None else deadline_after(timeout)
         try:
             return meet(self.connecting(kind, name, port, terms), deadline, timeout)
@@ -281,7 +285,7 @@ class Broker:
         terms: Terms,
         make: Callable[[], Parker] = taken_lock,
     ) -> RdV:
-        """Return a call of accept that is yet to begin."""
+        """Return an accept call that has not begun."""
         number = check_port(port)
         self.manager.check_process()
         return RdV(_ACCEPT, self, self.name, kind, number, terms, make)
@@ -294,22 +298,22 @@ class Broker:
         terms: Terms,
         make: Callable[[], Parker] = taken_lock,
     ) -> RdV:
-        """Return a call of connect that is yet to begin."""
+        """Return a connect call that has not begun."""
         check_name(name)
         number = check_port(port)
         self.manager.check_process()
         return RdV(_CONNECT, self, name, kind, number, terms, make)
 
     def offer(self, kind: Kind) -> None:
-        """Let connects of a kind find this broker (QB-NAME-12)."""
+        """Make this broker available to connects of a kind (QB-NAME-12)."""
         self.kinds.add(kind)  # one call into C
 
     def count_waiting(self, state: RdVState, kind: Kind) -> dict[int, int]:
-        """Return how many callers of a kind wait here in a state, by port."""
+        """Return the number of callers of a kind that wait here in a state, by port."""
         return self.manager.critical(lambda: self.waiting.count(state, kind))
 
     def count_departing(self, kind: Kind) -> dict[tuple[str, int], int]:
-        """Return how many connects of a kind wait elsewhere, by name and port."""
+        """Return the number of its waiting connects of a kind, by name and port."""
         departing = self.manager.critical(lambda: list(self.departing))
         counts: dict[tuple[str, int], int] = {}
         for rdv in departing:

@@ -1,9 +1,10 @@
-"""`BrokerManager`: names to live brokers, and the lock of every rendez-vous in it.
+"""`BrokerManager`: names to live brokers, and the lock of every rendezvous in it.
 
-One lock guards the names, who waits at every broker, and every broker's open flag. A
-lock for each broker would need two at once wherever a broker's close meets its own
-connects at another broker, and would make that close a series of steps which others
-could see between. Nobody sleeps under it, and no connection's lock is taken under it.
+One lock guards the names, the callers waiting at every broker, and every broker's open
+flag. With a lock for each broker, a close would need two at once if the broker's own
+connects wait at another broker. That close would become a series of steps, and other
+threads could see the state in between. No caller sleeps under the lock, and no
+connection's lock is taken under it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = ["BrokerManager", "default_manager"]
 
 T = TypeVar("T")
 
-# How many forks lie between this process and the one that imported this module.
+# Number of forks between the process that imported this module and this process.
 _forks = 0
 
 
@@ -50,8 +51,8 @@ class BrokerManager:
     broker, and the state of each `RdV`. A connection's lock is never taken under it.
 
     Args:
-        observer: told of all that happens in this manager; it cannot be changed
-            later, because the ends a manager makes are of one kind for life.
+        observer: receives every event in this manager. It cannot be changed later,
+            because the ends that a manager creates are of one kind for life.
 
     Raises:
         TypeError: ``observer`` cannot be called.
@@ -61,15 +62,15 @@ class BrokerManager:
         if observer is not None:
             check_callable("observer", observer)
         self.lock: _thread.RLock = _sync.RLock()
-        # Closes put off by a signal handler that interrupted its own thread under the
+        # Closes deferred by a signal handler that interrupted its own thread under the
         # lock.
         self.deferred: list[Callable[[], object]] = []
         self.watch: Watch | None = None if observer is None else Watch(observer)
         self._brokers: dict[str, Broker] = {}
-        # By number; each is taken out when both of its sides are closed.
+        # By number; a connection leaves when both of its sides are closed.
         self._connections: dict[int, Connection[Any]] = {}
         self._closed = False
-        self._hangs_up = False  # whether it is closed together with its connections
+        self._hangs_up = False  # True if its connections are closed with it
         self._born = _forks
 
     def __repr__(self) -> str:
@@ -93,7 +94,7 @@ class BrokerManager:
 
     @property
     def closed(self) -> bool:
-        """Whether the manager was closed."""
+        """True once the manager was closed."""
         return self._closed
 
     def names(self) -> list[str]:
@@ -101,21 +102,21 @@ class BrokerManager:
         return list(self._brokers)  # one call into C
 
     def get(self, name: str) -> Broker | None:
-        """Return the live broker of that name, None if there is none."""
+        """Return the live broker of that name, or None if there is none."""
         return self._brokers.get(name)
 
     def close(self, *, disconnect: bool = False) -> None:
         """Close every broker; every wait ends with BrokerClosedError (QB-BOOK-3).
 
-        Queues and channels live on, unless ``disconnect`` is true. No new broker can
-        be made. May be repeated.
+        Queues and channels stay open, unless ``disconnect`` is true. No new broker can
+        be created. May be repeated.
         """
         if self.foreign:
-            self._closed = True  # its lock may be one that nobody here will release
+            self._closed = True  # a thread lost in the fork may hold its lock
             return
         self._hangs_up = self._hangs_up or disconnect
         if _sync.owns(self.lock):
-            self._closed = True  # the interrupted call does the rest when it ends
+            self._closed = True  # the interrupted call completes this when it ends
         self.leave(self._close_locked)
         if disconnect:
             self._disconnect()
@@ -126,7 +127,7 @@ class BrokerManager:
             broker.close_locked()
 
     def _disconnect(self) -> None:
-        # A list of a dict's values is made by one call into C.
+        # One call into C makes a list of a dict's values.
         for connection in list(self._connections.values()):
             connection.close_both()
 
@@ -134,14 +135,14 @@ class BrokerManager:
 
     @property
     def foreign(self) -> bool:
-        """Whether it was made before a fork: who waits or holds a lock is not here."""
+        """True if created before a fork: its waiters and lock holders are not here."""
         return self._born != _forks
 
     def check_process(self) -> None:
-        """Refuse to work in the child of a fork: its waiters are not here.
+        """Refuse to work in the child of a fork, which lacks the waiting threads.
 
         Raises:
-            BrokerClosedError: this manager was made before a fork.
+            BrokerClosedError: this manager was created before a fork.
         """
         if self._born != _forks:
             msg = "cannot use a broker made before a fork: its threads are not here"
@@ -162,7 +163,7 @@ class BrokerManager:
             raise RuntimeError(msg)
 
     def critical(self, step: Callable[[], T]) -> T:
-        """Do a step under the lock and return what it returns."""
+        """Run ``step`` under the lock and return its result."""
         try:
             with self.lock:
                 return step()
@@ -171,7 +172,7 @@ class BrokerManager:
                 self.settle()
 
     def leave(self, close: Callable[[], object]) -> None:
-        """Close something under the lock; ``close`` may be repeated.
+        """Call ``close``, which may be repeated, under the lock.
 
         If a signal handler interrupted its own thread under the lock, the interrupted
         call does it when it ends (QB-CONC-10).
@@ -182,12 +183,12 @@ class BrokerManager:
             self.critical(close)
 
     def settle(self) -> None:
-        """Do the closes that signal handlers put off; every call ends with this."""
+        """Run the closes that signal handlers deferred; every call ends with this."""
         while self.deferred and not _sync.owns(self.lock):
             with self.lock:
                 self._settle_locked()  # a call: see `_sync.Lock`
             if self._hangs_up:
-                self._disconnect()  # connections that the interrupted call made since
+                self._disconnect()  # made meanwhile by the interrupted call
 
     def _settle_locked(self) -> None:
         while self.deferred:
@@ -195,10 +196,10 @@ class BrokerManager:
             del self.deferred[0]  # only now: an interrupt must not lose it
 
     def register(self, broker: Broker) -> None:
-        """Take a name (QB-NAME-2, 4).
+        """Register a broker under its name (QB-NAME-2, 4).
 
         Raises:
-            BrokerNameInUseError: a live broker has it; that one is untouched.
+            BrokerNameInUseError: a live broker has the name and keeps it.
             BrokerClosedError: the manager is closed.
         """
         self.check_process()
@@ -216,17 +217,17 @@ class BrokerManager:
         self.note(Operation.BIND, broker.name)
 
     def unregister_locked(self, broker: Broker) -> None:
-        """Free a name (QB-NAME-5)."""
+        """Free a broker's name (QB-NAME-5)."""
         if self._brokers.get(broker.name) is broker:
             del self._brokers[broker.name]
             self.note(Operation.UNBIND, broker.name)
 
     def find_locked(self, name: str) -> Broker | None:
-        """Return the live broker of that name, None if there is none."""
+        """Return the live broker of that name, or None if there is none."""
         return self._brokers.get(name)
 
     def keep_locked(self, connection: Connection[Any]) -> None:
-        """Remember a connection until both of its sides are closed."""
+        """Keep a connection until both of its sides are closed."""
         connection.registry = self._connections
         self._connections[connection.number] = connection
 
@@ -243,7 +244,7 @@ class BrokerManager:
         waited_ns: int = 0,
         reason: Reason = Reason.NONE,
     ) -> None:
-        """Tell the observer, if there is one, of something in a rendez-vous."""
+        """Notify the observer, if there is one, of an event of a rendezvous."""
         if self.watch is not None:
             self.watch(
                 operation,
@@ -260,13 +261,13 @@ class BrokerManager:
             )
 
 
-# One entry, "default"; a dict because its setdefault is atomic and a lock made at
-# import time would escape the explorer.
+# One entry, "default". A dict, because its setdefault is atomic, and a lock created at
+# import would escape the explorer.
 _defaults: dict[str, BrokerManager] = {}
 
 
 def default_manager() -> BrokerManager:
-    """Return the manager that brokers get when none is given; made on first use."""
+    """Return the manager used when none is given; created on first use."""
     manager = _defaults.get("default")
     if manager is None:
         manager = _defaults.setdefault("default", BrokerManager())

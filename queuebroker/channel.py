@@ -1,8 +1,8 @@
-"""`Channel`: one end of a full-duplex stream of bytes, the primitive beneath.
+"""`Channel`: one end of a full-duplex stream of bytes, the underlying primitive.
 
-Two `CircularBuffer`, crossed; no message boundaries are kept (QB-CHAN-3). The rules
-of hanging up are those of a MessageQueue, from the same tables, with bytes for
-messages (QB-CHAN-4).
+Two `CircularBuffer`, crossed; no message boundaries are kept (QB-CHAN-3). The rules of
+disconnecting are those of a MessageQueue, from the same tables, with bytes for messages
+(QB-CHAN-4).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ __all__ = ["Channel"]
 
 
 class Channel(End[Connection[CircularBuffer]]):
-    """Bytes both ways, in order, none lost while connected.
+    """A byte stream both ways, in order, without loss while connected.
 
-    Ends are made by a `Broker`; every method may be called from any thread.
-    ``timeout`` is in seconds: None waits for ever, 0 tries once.
+    A `Broker` creates the ends; every method may be called from any thread. ``timeout``
+    is in seconds: None waits forever, 0 tries once.
     """
 
     __slots__ = ()
@@ -52,14 +52,14 @@ class Channel(End[Connection[CircularBuffer]]):
     ) -> int:
         """Write 1 to ``length`` bytes from ``offset`` on; return how many (QB-CHAN-1).
 
-        Waits only while it could write none. A length of 0 returns 0 at once. When
-        the peer has hung up but bytes are left to read here, all are dropped.
+        Waits only while no byte fits. A length of 0 returns 0 at once. If the peer has
+        disconnected but bytes are left to read here, all are dropped.
 
         Raises:
-            DisconnectedChannelError: this end is disconnected, or became so, or the
-                peer hung up, while waiting; nothing was written.
+            DisconnectedChannelError: this end is disconnected, or either end
+                disconnected during the wait; nothing was written.
             SendTimeoutError: no room in time.
-            TypeError, ValueError: wrong arguments, found before anything else.
+            TypeError, ValueError: wrong arguments, detected before anything else.
         """
         view = flat_view(data)
         start, stop = byte_range(len(view), offset, length)
@@ -79,7 +79,7 @@ class Channel(End[Connection[CircularBuffer]]):
                 count = flow.buffer.write_locked(part)
                 if count or not part:
                     break
-                # A signal handler has written or hung up since the check.
+                # A signal handler has written or disconnected since the check.
                 verdict = connection.send_verdict(side, waited=waited)
             if verdict is Verdict.WAIT:
                 waited = True
@@ -120,13 +120,13 @@ class Channel(End[Connection[CircularBuffer]]):
     ) -> int:
         """Fill 1 to ``length`` bytes of ``buffer`` from ``offset`` on (QB-CHAN-2).
 
-        Returns how many; waits only while there is none. A length of 0 returns 0 at
-        once. Bytes outside the range stay as they are.
+        Returns the number of bytes; waits only while there is none. A length of 0
+        returns 0 at once. Bytes outside the range stay unchanged.
 
         Raises:
             DisconnectedChannelError: disconnected and nothing is left.
             ReceiveTimeoutError: nothing arrived in time.
-            TypeError, ValueError: wrong arguments, found before anything else.
+            TypeError, ValueError: wrong arguments, detected before anything else.
         """
         view = flat_view(buffer)
         if view.readonly and view.nbytes:
@@ -148,7 +148,7 @@ class Channel(End[Connection[CircularBuffer]]):
                 count = flow.buffer.read_locked(part)
                 if count or not part:
                     break
-                # A signal handler has read or hung up since the check.
+                # A signal handler has read or disconnected since the check.
                 verdict = connection.receive_verdict(side)
             if verdict is Verdict.WAIT and not part:
                 return Verdict.DO
@@ -179,7 +179,7 @@ class Channel(End[Connection[CircularBuffer]]):
     def write_all(self, data: Buffer, *, timeout: float | None = None) -> None:
         """Write all of ``data``, in as many pieces as it takes (QB-CHAN-7).
 
-        Raises what `write` raises; a prefix may have been written then.
+        Raises the exceptions of `write`; then a prefix may have been written.
         """
         view = flat_view(data)
         deadline = deadline_after(timeout)
@@ -191,8 +191,8 @@ class Channel(End[Connection[CircularBuffer]]):
         """Read ``count`` bytes, in as many pieces as it takes (QB-CHAN-7).
 
         Raises:
-            IncompleteReadError: the end came first; ``partial`` has what was read.
-            ReceiveTimeoutError: too few in time; ``partial`` has what was read.
+            IncompleteReadError: the stream ended first; ``partial`` has the bytes read.
+            ReceiveTimeoutError: too few in time; ``partial`` has the bytes read.
             ValueError: count below 0.
         """
         size = index("count", count)

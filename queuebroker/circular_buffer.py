@@ -1,11 +1,11 @@
 """Bounded buffers: `CircularBufferQueue` of messages, `CircularBuffer` of bytes.
 
-Each is a monitor: ``lock`` guards it, ``room`` lists who waits for space and
-``arrived`` who waits for content. A connection gives both of its buffers one common
-lock and works on them through the methods that end in ``_locked``; used alone, a
-buffer has a lock of its own and the other methods are safe from any thread.
+Each is a monitor: ``lock`` guards it, ``room`` lists the callers waiting for space, and
+``arrived`` lists those waiting for content. A connection gives both of its buffers one
+common lock and uses the methods that end in ``_locked``. A buffer used alone has its
+own lock; then the other methods are safe from any thread.
 
-Neither knows of ends or of disconnecting.
+Neither class knows about ends or disconnecting.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class CircularBufferQueue(Generic[M]):
 
     The length of a message does not count; ``b""`` is a message.
 
-    Lock: ``lock`` guards everything below it.
+    Lock: ``lock`` guards every attribute below it.
 
     Invariants, true whenever ``lock`` is free:
     I1. ``len(_messages) <= capacity``.
     I2. a message is in ``_messages`` and nowhere else here: a slot that was pulled
         keeps no reference to it (QB-BUF-7).
 
-    An interrupt strikes only where a call has returned. So each change below makes its
-    one call where nothing is half done, and there is nothing to repair (QB-ERR-9). A
-    signal handler may use the buffer at the same points, while its thread holds the
-    lock (QB-CONC-10). So no call comes between a change and the check that permits it.
+    An interrupt is raised only where a call has returned. So each change below makes
+    its one call where nothing is half done, and needs no repair (QB-ERR-9). A signal
+    handler may use the buffer at the same points, while its thread holds the lock
+    (QB-CONC-10). So no call comes between a change and the check that permits it.
 
     Raises:
         ValueError: capacity below 1.
@@ -65,11 +65,11 @@ class CircularBufferQueue(Generic[M]):
     def __init__(self, capacity: int, *, lock: _thread.RLock | None = None) -> None:
         self.capacity: int = positive("capacity", capacity)
         self.lock: _thread.RLock = _sync.RLock() if lock is None else lock
-        self.ended: bool = False  # nothing is stored any more
-        self._stored: int = 0  # how many times `push_locked` has stored a message
+        self.ended: bool = False  # True once nothing may be stored any more
+        self._stored: int = 0  # number of messages stored by `push_locked`
         self._messages: deque[M] = deque()
         self._pulled: int = 0
-        self.discarded: int = 0  # removed without being pulled
+        self.discarded: int = 0  # number of messages removed without being pulled
         self.room: WaitList = WaitList()
         self.arrived: WaitList = WaitList()
 
@@ -80,24 +80,24 @@ class CircularBufferQueue(Generic[M]):
         return f"<CircularBufferQueue {len(self)}/{self.capacity}>"
 
     def full(self) -> bool:
-        """Whether a push would have to wait."""
+        """Return True if a push would have to wait."""
         return len(self._messages) >= self.capacity
 
     def empty(self) -> bool:
-        """Whether a pull would return None."""
+        """Return True if a pull would return None."""
         return not self._messages
 
     def drained(self) -> bool:
-        """Whether nothing is here, nor on its way here."""
+        """Return True if no message is stored or being stored."""
         return self.empty()
 
     def push(self, message: M, *, timeout: float | None = None) -> None:
         """Store a message, waiting while the buffer is full (QB-BUF-4).
 
-        timeout: seconds, None for ever, 0 to try once.
+        timeout: seconds, None to wait forever, 0 to try once.
 
         Raises:
-            SendTimeoutError: still full; nothing was stored.
+            SendTimeoutError: the buffer is still full; nothing was stored.
         """
         deadline = deadline_after(timeout)
 
@@ -115,7 +115,7 @@ class CircularBufferQueue(Generic[M]):
             raise SendTimeoutError(msg)
 
     def pull(self) -> M | None:
-        """Remove and return the oldest message, None if there is none (QB-BUF-5)."""
+        """Remove and return the oldest message, or None if there is none (QB-BUF-5)."""
         with self.lock:
             try:
                 return self.pull_locked()
@@ -126,13 +126,14 @@ class CircularBufferQueue(Generic[M]):
     # Under the lock.
 
     def push_locked(self, message: M) -> bool:
-        """Store a message and wake a waiting reader; False if there is no room."""
+        """Store a message and wake a waiting reader; return False if full."""
         while not self.ended:
             stored = self._stored
             if self.full():
                 return False
             if stored == self._stored and not self.ended:
-                # No call since the check: a signal handler may store or hang up.
+                # No call since the check: a signal handler could store or disconnect in
+                # one.
                 self._stored = stored + 1
                 self._messages.append(message)
                 self.wake_locked()
@@ -140,7 +141,7 @@ class CircularBufferQueue(Generic[M]):
         return False
 
     def pull_locked(self) -> M | None:
-        """Remove the oldest message and wake a writer; None if there is none."""
+        """Remove the oldest message and wake a writer; return None if there is none."""
         if not self._messages:
             return None
         message = self._messages[0]
@@ -150,7 +151,7 @@ class CircularBufferQueue(Generic[M]):
         return message
 
     def pull_only_locked(self, only: M) -> bool:
-        """Remove one message if it is the oldest; return whether it was."""
+        """Remove one message if it is the oldest; return True if it was."""
         if not self._messages or self._messages[0] is not only:
             return False
         del self._messages[0]
@@ -159,52 +160,52 @@ class CircularBufferQueue(Generic[M]):
         return True
 
     def wake_locked(self) -> None:
-        """Wake one of those who can go on, on either side."""
+        """Wake one reader and one writer, each only if it can go on."""
         if self.arrived and self._messages:
             self.arrived.wake_one()
         if self.room and not self.full():
             self.room.wake_one()
 
     def free_slots(self) -> int:
-        """Return how many more messages fit."""
+        """Return the number of messages that still fit."""
         return self.capacity - len(self._messages)
 
     def pulled(self) -> int:
-        """Return how many messages were ever pulled."""
+        """Return the number of messages pulled since the start."""
         return self._pulled
 
     def peek_locked(self) -> M | None:
-        """Return the oldest message and leave it; None if there is none."""
+        """Return the oldest message without removing it, or None if there is none."""
         return self._messages[0] if self._messages else None
 
     def items_locked(self) -> list[M]:
-        """Return everything, oldest first, and leave it."""
+        """Return all messages, oldest first, without removing them."""
         return list(self._messages)
 
     def discard_locked(self) -> None:
-        """Remove everything."""
+        """Remove all messages."""
         if self._messages:
             self.discarded += len(self._messages)
             self._messages.clear()
 
     def rouse_locked(self) -> None:
-        """Wake everybody who waits on this buffer."""
+        """Wake every waiter on this buffer."""
         if self.room:
             self.room.wake_all()
         self.arrived.wake_all()
 
     def recover_locked(self) -> None:
-        """Wake everybody who waits; an interrupt leaves nothing half done here."""
+        """Wake every waiter; an interrupt leaves nothing half done here."""
         self.rouse_locked()
 
     def settle(self) -> None:
-        """Nothing: a buffer by itself has no finalizer."""
+        """Do nothing: a buffer used alone has no finalizer."""
 
 
 class CircularBuffer:
     """At most ``capacity`` bytes, first in, first out, in a ring (QB-BUF-8).
 
-    Lock: ``lock`` guards everything below it.
+    Lock: ``lock`` guards every attribute below it.
 
     Invariants, true whenever ``lock`` is free:
     I1. ``0 <= _count <= capacity`` and ``0 <= _start < capacity``.
@@ -231,12 +232,12 @@ class CircularBuffer:
     def __init__(self, capacity: int, *, lock: _thread.RLock | None = None) -> None:
         self.capacity: int = positive("capacity", capacity)
         self.lock: _thread.RLock = _sync.RLock() if lock is None else lock
-        self.ended: bool = False  # nothing is stored any more
+        self.ended: bool = False  # True once nothing may be stored any more
         self._ring = bytearray(self.capacity)
         self._start = 0
         self._count = 0
         self._pulled: int = 0
-        self.discarded: int = 0  # removed without being pulled
+        self.discarded: int = 0  # number of bytes removed without being pulled
         self.room: WaitList = WaitList()
         self.arrived: WaitList = WaitList()
 
@@ -247,15 +248,15 @@ class CircularBuffer:
         return f"<CircularBuffer {len(self)}/{self.capacity}>"
 
     def full(self) -> bool:
-        """Whether there is no room for one more byte."""
+        """Return True if there is no room for one more byte."""
         return self._count == self.capacity
 
     def empty(self) -> bool:
-        """Whether there is no byte to read."""
+        """Return True if there is no byte to read."""
         return self._count == 0
 
     def drained(self) -> bool:
-        """Whether nothing is here, nor on its way here."""
+        """Return True if no byte is stored or being stored."""
         return self.empty()
 
     def push(self, byte: int) -> None:
@@ -287,21 +288,21 @@ class CircularBuffer:
         return one[0]
 
     def write(self, data: Buffer) -> int:
-        """Store as many bytes of ``data`` as fit; return how many. Never blocks."""
+        """Store as many bytes of ``data`` as fit; return their number. Never blocks."""
         with flat_view(data) as view, self.lock:
             return self.write_locked(view)
 
     def read_into(self, target: Buffer) -> int:
-        """Move as many bytes as are there and fit; return how many. Never blocks."""
+        """Move as many stored bytes as fit; return their number. Never blocks."""
         with flat_view(target) as view, self.lock:
             return self.read_locked(view)
 
     # Under the lock.
 
     def write_locked(self, view: memoryview) -> int:
-        """Store a prefix of ``view``, wake who waits for it; return its length."""
+        """Store a prefix of ``view`` and wake a reader; return the prefix length."""
         count = min(len(view), self.capacity - self._count)
-        # No call from here to the change, but for another try: see
+        # No call from here to the change, except to try again: see
         # `CircularBufferQueue`.
         while count > self.capacity - self._count:
             count = min(len(view), self.capacity - self._count)
@@ -318,9 +319,9 @@ class CircularBuffer:
         return count
 
     def read_locked(self, view: memoryview) -> int:
-        """Move bytes into a prefix of ``view``, wake who waits; return its length."""
+        """Move bytes into a prefix of ``view`` and wake a writer; return its length."""
         count = min(len(view), self._count)
-        # No call from here to the change, but for another try: see
+        # No call from here to the change, except to try again: see
         # `CircularBufferQueue`.
         while count > self._count:
             count = min(len(view), self._count)
@@ -331,7 +332,7 @@ class CircularBuffer:
             first = count
         view[:first] = self._ring[self._start : self._start + first]
         view[first:count] = self._ring[: count - first]
-        # One statement without a call in it: no interrupt falls between the two.
+        # One statement without a call: no interrupt can come between the assignments.
         self._start, self._count, self._pulled = (
             (self._start + count) % self.capacity,
             self._count - count,
@@ -341,26 +342,26 @@ class CircularBuffer:
         return count
 
     def wake_locked(self) -> None:
-        """Wake one of those who can go on, on either side."""
+        """Wake one reader and one writer, each only if it can go on."""
         if self.arrived and not self.empty():
             self.arrived.wake_one()
         if self.room and not self.full():
             self.room.wake_one()
 
     def pulled(self) -> int:
-        """Return how many bytes were ever read."""
+        """Return the number of bytes read since the start."""
         return self._pulled
 
     def discard_locked(self) -> None:
-        """Remove everything."""
+        """Remove all bytes."""
         self.discarded += self._count
         self._start = self._count = 0
 
     def rouse_locked(self) -> None:
-        """Wake everybody who waits on this buffer."""
+        """Wake every waiter on this buffer."""
         self.room.wake_all()
         self.arrived.wake_all()
 
     def recover_locked(self) -> None:
-        """Wake everybody who waits; an interrupt leaves nothing half done here."""
+        """Wake every waiter; an interrupt leaves nothing half done here."""
         self.rouse_locked()

@@ -1,8 +1,8 @@
-"""What the two ends of a connection share: flags, buffers, books, and one lock.
+"""State shared by the two ends of a connection: flags, buffers, counters and one lock.
 
-The ends look up in the tables of `queuebroker.status` through this, and only then
-touch a buffer. This does not know what the buffers hold, messages or bytes, nor how
-anybody waits.
+The ends look up the tables of `queuebroker.status` through `Connection` before they
+touch a buffer. That class does not depend on the content of the buffers, messages or
+bytes, nor on the way in which a caller waits.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = ["Connection", "Flow", "Side"]
 
 Side = Literal[0, 1]  # 0 is the end of the acceptor, 1 that of the connector
 
-# A side to close, the error that made it disconnect, and the reason to report.
+# The side to close, the error that made it disconnect, and the reason to report.
 Deferred = tuple[Side, BaseException | None, Reason]
 
 
 class Buffer(Protocol):
-    """What a connection needs of a buffer of either kind."""
+    """The methods that a connection needs of a buffer of either kind."""
 
     capacity: int
     discarded: int
@@ -59,10 +59,11 @@ _NO_READINESS: Final[list[Readiness | None]] = [None, None]
 
 
 class Flow(Generic[B]):
-    """One direction: its buffer, and its books (QB-BOOK-1).
+    """One direction of a connection: its buffer and its counters (QB-BOOK-1).
 
-    Units are messages, or bytes on a Channel. The buffer counts what leaves it; what
-    came in follows from that, so that the books balance by construction.
+    Units are messages, or bytes on a Channel. The buffer counts the units that leave
+    it. The number accepted is derived from that, so that the accounts balance by
+    construction.
     """
 
     __slots__ = ("buffer", "half", "heard", "told")
@@ -70,37 +71,38 @@ class Flow(Generic[B]):
     def __init__(self, buffer: B) -> None:
         self.buffer: B = buffer
         self.half: int = 0  # sent after the receiver had disconnected, never accepted
-        # The last number of whose SEND, of whose RECEIVE an observer was told.
+        # The sequence numbers of the last SEND and the last RECEIVE that the observer
+        # was given.
         self.told: int = 0
         self.heard: int = 0
 
     @property
     def received(self) -> int:
-        """How much was received."""
+        """Number of units received."""
         return self.buffer.pulled()
 
     @property
     def discarded(self) -> int:
-        """How much was unread when the receiver disconnected."""
+        """Number of units that were unread when the receiver disconnected."""
         return self.buffer.discarded
 
     @property
     def accepted(self) -> int:
-        """How much was stored for the receiver."""
+        """Number of units stored for the receiver."""
         return self.received + self.discarded + len(self.buffer)
 
 
 class Connection(Generic[B]):
-    """The state of one connection; ``flows[s]`` is what side ``s`` receives.
+    """The state of one connection; side ``s`` receives from ``flows[s]``.
 
-    Lock: ``lock`` guards all of it; both buffers share it. No other lock is taken and
-    nothing of a user's is called under it, an observer apart.
+    Lock: ``lock`` guards all of it; both buffers share it. Under it the code takes no
+    other lock and calls no user code except an observer.
 
     Invariants, true whenever ``lock`` is free:
-    I1. a side that is closed has nothing unread.
+    I1. a closed side has nothing unread.
     I2. once a side is closed, nothing is appended to its peer's buffer or its own.
-    I3. nobody is listed on any buffer of a connection with a closed side without
-        having been woken since it closed.
+    I3. if a side is closed, every parker listed on a buffer of the connection has been
+        woken since.
     """
 
     __slots__ = (
@@ -135,34 +137,35 @@ class Connection(Generic[B]):
         watch: Watch | None = None,
     ) -> None:
         self.lock: _thread.RLock = lock
-        # None of a kind that makes them when somebody first asks for them.
+        # None for a kind of connection that makes its flows on first use.
         if flows is not None:
             self.flows: tuple[Flow[B], Flow[B]] = flows
         self.closed: list[bool] = [False, False]
-        # Whether all that goes with closing a side was done: an interrupted
-        # disconnect that is repeated goes on until then.
+        # True once every step of closing a side is done. A repeated disconnect goes on
+        # where an interrupted one stopped.
         self.hung_up: list[bool] = [False, False]
-        # What made a side disconnect abnormally, and whether a side was told.
+        # The error of an abnormal disconnect by a side, and True once a side has learnt
+        # that its peer disconnected.
         self.errors: list[BaseException | None] = [None, None]
         self.seen: list[bool] = [False, False]
         self.names: tuple[str, str] = names
         self.port: int = port
-        self.limit: int | None = limit  # bytes a message may have, None for any number
+        self.limit: int | None = limit  # maximum bytes of a message, None for no limit
         self.strict: tuple[bool, bool] = strict
         self.watch: Watch | None = watch
-        # A descriptor for event loops, for each side that asked for one.
+        # A descriptor for event loops, for each side that requested one.
         self.readiness: list[Readiness | None] = [None, None]
         self.number: int = next(_numbers)
-        # Where it is kept while one of its sides is open, if anywhere.
+        # The registry that holds this connection while a side is open, if any.
         self.registry: dict[int, Connection[Any]] | None = None
-        # Sides to close whose finalizer found the lock taken, perhaps by its own
-        # thread, or whose signal handler had interrupted its own thread.
+        # Sides still to be closed: a finalizer found the lock taken, perhaps by its own
+        # thread, or a signal handler had interrupted its own thread under it.
         self.deferred: list[Deferred] = []
-        # Whether a signal handler that interrupted its own thread in here would have to
-        # wait, which it cannot: an observer gets the true order (QB-CONC-10).
+        # True if a signal handler that interrupted its own thread in here would have to
+        # wait, which it cannot: the observer must see the true order (QB-CONC-10).
         self.sole: bool = watch is not None
 
-    # Reading, with the lock or without.
+    # Reads, with or without the lock.
 
     @staticmethod
     def peer_of(side: Side) -> Side:
@@ -170,18 +173,18 @@ class Connection(Generic[B]):
         return 0 if side else 1
 
     def status(self, side: Side) -> Status:
-        """Return what ``side`` is now.
+        """Return the status of ``side``.
 
-        Correct without the lock too, in this order of reading: flags only rise and,
-        once the peer's has risen, what is unread only shrinks, so what was read first
-        still holds when the last is read.
+        Correct without the lock too, because of the order of the reads. Flags only
+        rise. Once the peer's flag is up, the unread content only shrinks. So the
+        earlier reads still hold when the last one is done.
         """
         there = self.closed[1 - side]
         here = self.closed[side]
         return STATUS[here, there, not self.flows[side].buffer.drained()]
 
     def send_verdict(self, side: Side, *, waited: bool) -> Verdict:
-        """Return what a send by ``side`` would do now."""
+        """Return the outcome that a send by ``side`` would have now."""
         room = not self.flows[1 - side].buffer.full()
         verdict = SEND[self.status(side), room, waited]
         if verdict is Verdict.DROP and self.strict[side]:
@@ -189,28 +192,29 @@ class Connection(Generic[B]):
         return verdict
 
     def receive_verdict(self, side: Side) -> Verdict:
-        """Return what a receive by ``side`` would do now."""
+        """Return the outcome that a receive by ``side`` would have now."""
         while True:
             status = self.status(side)
             verdict = RECEIVE[status, not self.flows[side].buffer.empty()]
-            # A signal handler may have hung up between the two reads, and discarded.
+            # A signal handler may have disconnected, and so discarded, between the two
+            # reads.
             if verdict is not Verdict.WAIT or status is self.status(side):
                 return verdict
 
     def cause(self, side: Side) -> BaseException | None:
-        """Return the error that disconnected ``side``, None if all was orderly."""
+        """Return the error that disconnected ``side``; None if all was orderly."""
         return self.errors[side if self.closed[side] else 1 - side]
 
-    # Changing, under the lock.
+    # Changes, under the lock.
 
     def close_locked(
         self, side: Side, error: BaseException | None, reason: Reason
     ) -> None:
-        """Close a side for good, if it is not (QB-DISC-10).
+        """Close a side for good, if it is open (QB-DISC-10).
 
-        What it had not read is discarded (QB-DISC-11), and whoever waits at either
-        end looks again (I3). Each step may be done twice, and the last one says that
-        all were done.
+        Discards the unread content of the side (QB-DISC-11). Every waiter at either end
+        looks again (I3). Each step may be repeated; the last one records that all are
+        done.
         """
         if self.hung_up[side]:
             return
@@ -222,16 +226,16 @@ class Connection(Generic[B]):
         self.hung_up[side] = True
 
     def flag_closed_locked(self, side: Side, error: BaseException | None) -> None:
-        """Stop all further stores, and mark a side as closed in the tables."""
+        """Stop all further stores, and mark a side as closed."""
         one, other = self.flows
-        # No call from here on: a signal handler sees all of the change or nothing.
+        # No call from here on: a signal handler sees the whole change or nothing.
         if not self.closed[side]:
             one.buffer.ended = other.buffer.ended = True
             self.errors[side] = error
             self.closed[side] = True
 
     def empty_locked(self, side: Side, reason: Reason) -> None:
-        """Discard what a side that closes had not read, and tell whom it concerns."""
+        """Discard the unread content of a side that closes, and wake every waiter."""
         if self.watch is not None:
             self.note_discarded_locked(side)
         self.flows[side].buffer.discard_locked()
@@ -243,18 +247,18 @@ class Connection(Generic[B]):
             self.refresh_locked(1)
 
     def forget(self) -> None:
-        """Be kept no longer: nobody can disconnect this any more."""
+        """Leave the registry: no side is left to disconnect."""
         if self.registry is not None:
             self.registry.pop(self.number, None)
 
     def see_close_locked(self, side: Side) -> None:
-        """Note the first time a side is told that its peer has disconnected."""
+        """Note the first time that a side learns that its peer has disconnected."""
         if not (self.closed[side] or self.seen[side]):
             self.seen[side] = True
             self.note(Operation.CLOSE_SEEN, side, side, reason=Reason.DISCONNECTED)
 
     def rouse_locked(self) -> None:
-        """Wake everybody who waits at either end."""
+        """Wake every waiter at either end."""
         for flow in self.flows:
             flow.buffer.rouse_locked()
 
@@ -268,10 +272,10 @@ class Connection(Generic[B]):
         self.critical(close)
 
     def critical(self, step: Callable[[], T]) -> T:
-        """Do a step under the lock and return what it returns.
+        """Run ``step`` under the lock and return its result.
 
-        Whatever strikes, the state is whole and nobody sleeps on: an interrupt may
-        have come after a change and before its wake-up (QB-ERR-9).
+        If an exception is raised, the state stays consistent and every waiter is woken:
+        an interrupt may have come after a change and before its wake-up (QB-ERR-9).
         """
         try:
             with self.lock:
@@ -281,7 +285,8 @@ class Connection(Generic[B]):
                     self.recover_locked()
                     raise
         finally:
-            # Not even an interrupt just here may keep a finalizer's wish waiting.
+            # Even an interrupt at this point must not delay a close left by a
+            # finalizer.
             if self.deferred:
                 try:
                     self.settle()
@@ -298,7 +303,8 @@ class Connection(Generic[B]):
 
         def agreed() -> T:
             if within and True in self.closed:
-                # The handler may have interrupted the disconnect, which goes on later.
+                # The handler may have interrupted a disconnect, which continues after
+                # it.
                 for flow, closed in zip(self.flows, self.closed, strict=True):
                     if closed:
                         flow.buffer.discard_locked()
@@ -310,10 +316,10 @@ class Connection(Generic[B]):
         return self.critical(agreed)
 
     def recover_locked(self) -> None:
-        """Wake everybody, and set descriptors right, after an exception (QB-ERR-9).
+        """Wake every waiter and correct the descriptors after an exception (QB-ERR-9).
 
-        It may have come after a change and before its wake-up; the changes themselves
-        are never half done, see `CircularBufferQueue`.
+        An interrupt may have come after a change and before its wake-up. The changes
+        themselves are never half done, see `CircularBufferQueue`.
         """
         sides: tuple[Side, Side] = (0, 1)
         for side in sides:
@@ -328,29 +334,30 @@ class Connection(Generic[B]):
     def finalize(self, side: Side) -> None:
         """Close a side whose end was collected, without waiting (QB-CONC-9).
 
-        If the lock is taken, perhaps by this very thread, whoever holds it finds the
-        note when it lets go. Even to wait for another thread would be wrong: that one
-        may be in an observer which waits for a lock that this thread holds.
+        If the lock is taken, perhaps by this thread, the holder finds the note when it
+        releases the lock. To wait for another thread would be wrong, too: that thread
+        may be in an observer that waits for a lock held by this thread.
         """
         self.deferred.append((side, None, Reason.COLLECTED))
-        # Within an operation of its own thread it does no more than that: the collector
-        # may run where no signal handler can, in the middle of a change.
+        # Within an operation of its own thread it only leaves the note: the collector
+        # may run in the middle of a change, where no signal handler can.
         while self.deferred and not _sync.owns(self.lock):
             taken: list[bool] = []
             try:
-                # One call in C: an interrupt cannot fall between taking the lock and
-                # knowing that it is taken.
+                # One call in C: no interrupt can come between taking the lock and
+                # recording that it is taken.
                 taken.extend(map(self.lock.acquire, (False,)))
                 if not taken or not taken[0]:
                     return
                 self._close_deferred_locked()
             finally:
-                # No call before the release: an interrupt would strike when it returns.
+                # No call before the release: an interrupt would be raised when that
+                # call returns.
                 if taken and taken[0]:
                     self.lock.release()
 
     def settle(self) -> None:
-        """Close what finalizers left behind; every operation ends by looking here."""
+        """Close the sides that finalizers left open; every operation ends with this."""
         # If this thread holds the lock, the interrupted operation does this at its end.
         while self.deferred and not _sync.owns(self.lock):
             with self.lock:
@@ -374,7 +381,7 @@ class Connection(Generic[B]):
     def disconnect(
         self, side: Side, error: BaseException | None, reason: Reason
     ) -> None:
-        """Close a side; at the end of the interrupted operation if it has to wait."""
+        """Close a side, or defer it to the end of the interrupted operation."""
         if self.sole and _sync.owns(self.lock):
             self.deferred.append((side, error, reason))
         else:
@@ -386,7 +393,7 @@ class Connection(Generic[B]):
         For connections that are `sole`, before an operation that changes them.
 
         Raises:
-            RuntimeError: the calling thread is within an operation already.
+            RuntimeError: the calling thread is already within an operation.
         """
         if _sync.owns(self.lock):
             msg = (
@@ -396,10 +403,10 @@ class Connection(Generic[B]):
             )
             raise RuntimeError(msg)
 
-    # Telling.
+    # Notifications.
 
     def refresh_locked(self, side: Side) -> None:
-        """Keep a side's descriptor, if it has one, in step with its receive."""
+        """Update a side's descriptor, if it has one, to match its receive."""
         readiness = self.readiness[side]
         while readiness is not None:
             readable = self.receive_verdict(side) is not Verdict.WAIT
@@ -409,7 +416,7 @@ class Connection(Generic[B]):
                 break
 
     def now_ns(self) -> int:
-        """Return the monotonic clock in ns where somebody observes, else 0."""
+        """Return the monotonic clock in ns if an observer is set, else 0."""
         return 0 if self.watch is None else _sync.monotonic_ns()
 
     def note(
@@ -424,9 +431,9 @@ class Connection(Generic[B]):
         depth: int | None = None,
         waited_ns: int = 0,
     ) -> None:
-        """Tell the observer, if there is one, who did something to whose flow.
+        """Notify the observer, if there is one, of an operation of ``actor`` on a flow.
 
-        depth: how much is unread afterwards, None for what is now.
+        depth: number of units unread afterwards, None for the present number.
         """
         if self.watch is None:
             return
@@ -445,4 +452,4 @@ class Connection(Generic[B]):
         )
 
     def note_discarded_locked(self, side: Side) -> None:
-        """Tell of each thing unread by a side that closes; bytes are not told of."""
+        """Notify the observer of each message a closing side had not read."""

@@ -1,7 +1,7 @@
 """The broker of the running thread or coroutine (QB-NAME-9 to 11).
 
-A broker set here is that of the thread that set it, also where contexts are inherited
-by new threads: what is kept names its thread.
+The stored value includes the thread that set it. So a new thread that inherits the
+context does not inherit the broker.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _current: ContextVar[tuple[int, Broker | QueueBroker] | None] = ContextVar(
 def current_broker() -> Broker | QueueBroker:
     """Return the broker of the running Task, or of the innermost `as_current()` block.
 
-    No manager is asked: it is returned even after it was closed.
+    The broker is returned even after it was closed, because no manager is consulted.
 
     Raises:
         NoCurrentBrokerError: outside of both.

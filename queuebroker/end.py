@@ -1,7 +1,7 @@
-"""What an end of a `MessageQueue` and of a `Channel` have in common.
+"""Common base of an end of a `MessageQueue` and of a `Channel`.
 
-An end is a handle: its connection and which side of it this is. The connection does
-not know its ends, so that a forgotten one is collected and disconnects (QB-PY-7).
+An end is a handle: a connection and the number of its side. The connection holds no
+reference to its ends, so that a forgotten end is collected and disconnects (QB-PY-7).
 Status belongs to an end, not to the pair (QB-DISC-1).
 """
 
@@ -33,25 +33,25 @@ __all__ = ["End", "Stats"]
 # A member of an Enum takes five times as long to look up as a global name.
 _ORDINARY: Final = Reason.NONE
 
-# The connection of the content: its type tells the end what its buffers hold.
+# The type of the connection determines the content of its buffers.
 C = TypeVar("C", bound=Connection[Any])
 
 
 @attrs.frozen(slots=True)
 class Stats:
-    """The books of one end; messages on a MessageQueue, bytes on a Channel (QB-BOOK-1).
+    """The counters of one end: of messages, or bytes on a Channel (QB-BOOK-1).
 
-    For the flow from this end to its peer, at quiescence exactly and live within the
-    operations in progress::
+    For the flow from this end to its peer this holds exactly at quiescence, and
+    otherwise up to the operations in progress::
 
         sent == peer's received + dropped + peer's pending
 
     sent: sends that returned normally.
-    received: what this end received.
+    received: units that this end received.
     half_disconnected: of sent, dropped because the peer had disconnected already.
     discarded: of sent, unread when the peer disconnected.
     peer_lost: of sent, lost with a peer that vanished; 0 within one process.
-    pending: what has arrived here and is not received yet.
+    pending: units that have arrived here and are not received yet.
     """
 
     sent: int
@@ -63,7 +63,7 @@ class Stats:
 
     @property
     def dropped(self) -> int:
-        """All that this end sent and its peer will never receive."""
+        """The number of units that this end sent and its peer will never receive."""
         return self.half_disconnected + self.discarded + self.peer_lost
 
 
@@ -79,7 +79,7 @@ class End(Generic[C]):
         self._connection: Final = connection
         self._side: Final = side
 
-    # What it is.
+    # State.
 
     @property
     def status(self) -> Status:
@@ -87,9 +87,9 @@ class End(Generic[C]):
         return self._connection.status(self._side)
 
     def disconnected(self) -> bool:
-        """Whether neither sending nor receiving can succeed again (QB-DISC-2).
+        """Return True if neither sending nor receiving can succeed again (QB-DISC-2).
 
-        False while unread content remains after the peer hung up.
+        False while unread content remains after the peer has disconnected.
         """
         return self.status is Status.DISCONNECTED
 
@@ -100,12 +100,12 @@ class End(Generic[C]):
 
     @property
     def remote_disconnected(self) -> bool:
-        """Whether the peer has hung up, also while this end drains (QB-DISC-13)."""
+        """True once the peer has disconnected, even during a drain (QB-DISC-13)."""
         return self._connection.closed[1 - self._side]
 
     @property
     def local_name(self) -> str:
-        """Name of the broker this end was made by."""
+        """Name of the broker that created this end."""
         return self._connection.names[self._side]
 
     @property
@@ -115,23 +115,23 @@ class End(Generic[C]):
 
     @property
     def port(self) -> int:
-        """Port of the rendez-vous that made this connection."""
+        """Port of the rendezvous that made this connection."""
         return self._connection.port
 
     @property
     def capacity(self) -> int:
-        """Messages (Channel: bytes) that fit in each direction (QB-BUF-10)."""
+        """Maximum messages (Channel: bytes) in each direction (QB-BUF-10)."""
         capacity: int = self._connection.flows[0].buffer.capacity
         return capacity
 
     @property
     def pending(self) -> int:
-        """Messages (Channel: bytes) that arrived here and are not received yet."""
+        """Number of messages (Channel: bytes) that arrived here and are unread."""
         pending: int = len(self._connection.flows[self._side].buffer)
         return pending
 
     def stats(self) -> Stats:
-        """Return the books of this end, read at one instant (QB-BOOK-1)."""
+        """Return the counters of this end, read at one instant (QB-BOOK-1)."""
         connection = self._connection
         outward, inward = connection.flows[1 - self._side], connection.flows[self._side]
         sent, received, half, discarded, pending = connection.read(
@@ -145,18 +145,18 @@ class End(Generic[C]):
         )
         return Stats(sent, received, half, discarded, 0, pending)
 
-    # Hanging up.
+    # Disconnecting.
 
     def disconnect(self, error: BaseException | None = None) -> None:
-        """Hang up: at once for this end, after draining for its peer (QB-DISC).
+        """Disconnect: at once for this end, after draining for its peer (QB-DISC).
 
-        Never blocks, may be repeated. What this end had not received is discarded.
-        With ``error`` the disconnect is abnormal: the peer's `DisconnectedError`
-        has it as cause, once what was sent before is drained (QB-RECV-9).
+        Never blocks, may be repeated. Discards the content that this end had not
+        received. With ``error`` the disconnect is abnormal: once the peer has drained
+        all earlier content, its `DisconnectedError` has ``error`` as cause (QB-RECV-9).
 
         Raises:
-            TypeError: ``error`` is no exception. Found here: the peer would have to
-                pay for it otherwise, in another thread.
+            TypeError: ``error`` is no exception. Raised here, because otherwise the
+                peer would fail in another thread.
         """
         reason = _ORDINARY
         if error is not None:
@@ -179,7 +179,7 @@ class End(Generic[C]):
     ) -> None:
         self.disconnect()
 
-    # Defaults: at the end of the program modules are emptied, also this one.
+    # Bound as defaults: at interpreter exit modules are emptied, including this one.
     def __del__(
         self,
         _ending: Callable[[], bool] = sys.is_finalizing,
@@ -198,10 +198,10 @@ class End(Generic[C]):
         except Exception:
             if not _ending():
                 raise
-            return  # what it needed is gone, and so is everybody whom it would tell
+            return  # interpreter exit: no module or waiter is left
         _warn(unclosed, ResourceWarning, stacklevel=2, source=self)
 
-    # What it refuses, and how it looks.
+    # Copying is refused; representation.
 
     def __reduce__(self) -> NoReturn:
         # pickle, copy and deepcopy all come here (QB-ERR-10).
@@ -226,10 +226,10 @@ class End(Generic[C]):
         *,
         sends: bool,
     ) -> Verdict:
-        """Repeat ``attempt(waited_ns)`` under the lock while it says WAIT.
+        """Repeat ``attempt(waited_ns)`` under the lock while it returns WAIT.
 
-        Once at ``timeout`` 0, else until the timeout has passed; an attempt that
-        waited is told for how long. WAIT is returned if time is up first.
+        Once at ``timeout`` 0, else until the timeout has passed. A repeated attempt
+        gets the time waited so far. WAIT is returned if the time is up first.
         """
         connection = self._connection
         deadline = deadline_after(timeout)
@@ -244,7 +244,7 @@ class End(Generic[C]):
     def _wait(
         self, attempt: Callable[[int], Verdict], deadline: float | None, *, sends: bool
     ) -> Verdict:
-        """Sleep and attempt again, until it need not wait or time is up."""
+        """Sleep and attempt again, until it need not wait or the time is up."""
         check_may_wait(self._connection.lock)
         waiters, look, ready = self._waiting(attempt, sends=sends)
         outcome = wait_for(self._connection, waiters, look, ready, deadline)
@@ -254,9 +254,9 @@ class End(Generic[C]):
     def _waiting(
         self, attempt: Callable[[int], Verdict], *, sends: bool
     ) -> tuple[WaitList, Callable[[], Verdict | Pending], Callable[[], bool]]:
-        """Return where to wait, the attempt as a `Wait` makes it, and when it is ready.
+        """Return the wait list, the attempt in the form of `Wait`, and the ready test.
 
-        A coroutine waits for the same as a thread; only how it sleeps is its own.
+        A coroutine waits for the same condition as a thread, but sleeps in its own way.
         """
         connection, side = self._connection, self._side
         began_ns = connection.now_ns()
@@ -275,7 +275,7 @@ class End(Generic[C]):
         return waiters, look, ready
 
     def _refusal(self, act: str) -> DisconnectedError:
-        """Return the exception for an act this end's status refuses; raise it."""
+        """Return the exception for an act that the status of this end refuses."""
         connection, side = self._connection, self._side
         local = connection.closed[side]
         cause = connection.cause(side)

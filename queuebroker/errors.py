@@ -1,19 +1,19 @@
-"""Every exception of the package, by who can act on it (QB-ERR).
+"""Every exception of the package, grouped by the party that can act (QB-ERR).
 
 ::
 
     QueueBrokerError
-    ├── DisconnectedError (ConnectionError)     somebody hung up; `side` says who
+    ├── DisconnectedError (ConnectionError)     an end disconnected; `side` names it
     │   ├── DisconnectedQueueError
     │   └── DisconnectedChannelError
     │       └── IncompleteReadError             read_exactly met the end; `partial`
-    ├── QueueBrokerTimeoutError (TimeoutError)  you set a limit and it passed
+    ├── QueueBrokerTimeoutError (TimeoutError)  the caller's time limit has passed
     │   ├── RendezvousTimeoutError
     │   ├── SendTimeoutError
     │   └── ReceiveTimeoutError
     ├── BrokerNameInUseError (ValueError)       choose another name
-    ├── UnknownBrokerError (LookupError)        nobody has that name
-    ├── BrokerClosedError                       the broker is closed, or was meanwhile
+    ├── UnknownBrokerError (LookupError)        no live broker has that name
+    ├── BrokerClosedError                       closed before or during the call
     ├── PortInUseError                          another accept holds that port
     ├── NoCurrentBrokerError (RuntimeError)     this thread is no Task of any broker
     ├── MessageTooLargeError (ValueError)       above max_message_size
@@ -21,7 +21,7 @@
     ├── BufferFullError                         CircularBuffer.push found no room
     └── BufferEmptyError                        CircularBuffer.pull found nothing
 
-Wrong arguments are plain `TypeError` and `ValueError`. A disconnect is never a
+Wrong arguments raise plain `TypeError` and `ValueError`. A disconnect is never a
 timeout nor the reverse, though Python makes both of them `OSError` (QB-ERR-2).
 """
 
@@ -50,25 +50,25 @@ __all__ = [
     "UnknownBrokerError",
 ]
 
-# Every constructor passes ONE argument up: two would make an OSError subclass read
-# them as errno and strerror (QB-ERR-6). What else an exception carries is set after
-# that, so that pickling and copying, which call the class with `args` and then
-# restore `__dict__`, keep it (QB-ERR-7).
+# Every constructor passes ONE argument up: with two, an OSError subclass would read
+# them as errno and strerror (QB-ERR-6). Other attributes are set after that. Pickling
+# and copying, which call the class with `args` and then restore `__dict__`, keep them
+# (QB-ERR-7).
 
 
 class QueueBrokerError(Exception):
-    """Root of every exception this package defines."""
+    """Base class of every exception that this package defines."""
 
 
 class DisconnectedError(QueueBrokerError, ConnectionError):
-    """An end is disconnected, so this can never succeed again.
+    """An end is disconnected, so the operation can never succeed again.
 
-    Not raised while unread messages remain after the peer hung up: those are still
-    received (QB-DISC-5).
+    Not raised while unread messages remain after the peer has disconnected: those are
+    still received (QB-DISC-5).
 
     side: "local" if this end disconnected, "remote" if the peer did.
-    reason: the text of the error that caused it, None for an ordinary disconnect;
-      the error itself is then also `__cause__` (QB-RECV-9, QB-ERR-8).
+    reason: the text of the error that caused it, None for an ordinary disconnect; the
+      error itself is then also `__cause__` (QB-RECV-9, QB-ERR-8).
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class SendTimeoutError(QueueBrokerTimeoutError):
 class ReceiveTimeoutError(QueueBrokerTimeoutError):
     """Nothing, or for `Channel.read_exactly` too little, arrived in time (QB-TIME-7).
 
-    partial: what `read_exactly` had read, else empty; nothing is lost.
+    partial: the bytes that `read_exactly` had read, else empty; nothing is lost.
     """
 
     partial: bytes = b""
@@ -127,15 +127,15 @@ class UnknownBrokerError(QueueBrokerError, LookupError):
 
 
 class BrokerClosedError(QueueBrokerError):
-    """The broker is closed, or was while this call waited (QB-NAME-6, 8)."""
+    """The broker is closed, or was closed during this call (QB-NAME-6, 8)."""
 
 
 class PortInUseError(QueueBrokerError):
-    """An exclusive accept and another one met on one port (QB-RDV-9)."""
+    """An exclusive accept and another accept conflict on one port (QB-RDV-9)."""
 
 
 class NoCurrentBrokerError(QueueBrokerError, RuntimeError):
-    """Neither a Task nor an `as_current()` block (QB-NAME-10)."""
+    """The caller is in neither a Task nor an `as_current()` block (QB-NAME-10)."""
 
 
 class MessageTooLargeError(QueueBrokerError, ValueError):
@@ -143,12 +143,13 @@ class MessageTooLargeError(QueueBrokerError, ValueError):
 
 
 class PayloadError(QueueBrokerError, ValueError):
-    """A message is no object of the type that a `TypedQueue` is of (QB-PY-12).
+    """A message does not decode to the type of its `TypedQueue` (QB-PY-12).
 
-    It is received all the same, and the queue goes on with the next one. Not raised on
-    sending: what cannot be encoded is a wrong argument, and nothing is sent.
+    The message counts as received, and the queue goes on with the next one. Not raised
+    on sending: an object that cannot be encoded is a wrong argument, and nothing is
+    sent.
 
-    payload: the message, as it came.
+    payload: the message as received.
     """
 
     def __init__(self, message: str = "", *, payload: bytes = b"") -> None:

@@ -1,11 +1,11 @@
-"""`FastMessageQueue`: the kind of end that takes no lock where nobody waits.
+"""`FastMessageQueue`: the kind of end that takes no lock unless it has to wait.
 
-An operation goes through a gate of a `Lane`. Where the gate lets nobody in (full,
-empty, shut, not made yet) it does what the locked kind does: the table, the books, the
-waiting are written once. The first operation of an end finds `UNMADE`, the next ones
-the lanes of its connection. Hanging up shuts both lanes before it raises its flag, and
-from then on there is only the lock. A call that looks before it takes needs the lock,
-too, and shuts them for good: `receive_into`, `fileno`.
+An operation goes through a gate of a `Lane`. If the gate yields nothing (full, empty,
+shut, not created yet), the operation continues as in the locked kind. So the table, the
+counters and the wait exist only once. The first operation of an end finds `UNMADE`, the
+later ones the lanes of its connection. A disconnect shuts both lanes before it raises
+its flag; from then on every operation takes the lock. A call that looks before it
+takes, `receive_into` or `fileno`, needs the lock too, and shuts the lanes for good.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ZERO: Final = 0
 
 
 class FastMessageQueue(LockedMessageQueue):
-    """A `MessageQueue` that takes the lock where it has to wait, and else none."""
+    """A `MessageQueue` that takes the lock only if it has to wait."""
 
     __slots__ = ("_inward", "_lanes", "_outward", "_plain")
 
@@ -48,11 +48,11 @@ class FastMessageQueue(LockedMessageQueue):
         super().__init__(connection, side)
         self._lanes: Final = connection
         self._inward = self._outward = UNMADE
-        # The class of data that is a message as it is; with a limit, nobody's.
+        # The class of data that needs no copy; with a limit, a class that no data has.
         self._plain: Final[type] = bytes if connection.limit is None else Lane
 
-    # What `MessageQueue` has behind a star has none in front of it here: a call of a
-    # function with parameters that are keyword-only takes 12 to 22 ns more.
+    # The parameters that are keyword-only in `MessageQueue` are not so here: a call of
+    # a function with keyword-only parameters takes 12 to 22 ns more.
 
     def send(
         self,
@@ -101,7 +101,8 @@ class FastMessageQueue(LockedMessageQueue):
                 if timeout == 0 or not self._slept(lane, deadline):
                     break
                 lane = self._inward  # a statement before the jump: see `_sync.Lock`
-            # Still in the block: a wake-up was ours perhaps, and its message is here.
+            # Still in the block: this may have consumed a wake-up, and its message is
+            # here.
             return super().receive(timeout=remaining_s(deadline))
         except ReceiveTimeoutError:
             raise self._nothing_came(timeout) from None
@@ -112,7 +113,7 @@ class FastMessageQueue(LockedMessageQueue):
             raise
 
     def _slept(self, lane: Lane, deadline: float | None) -> bool:
-        """Sleep until there may be a message; False if the lock says what there is."""
+        """Sleep until a message may be here; return False to use the lock instead."""
         if _sync.glance(lane.ready):
             return not lane.shut
         sleepers = lane.sleepers
@@ -122,19 +123,19 @@ class FastMessageQueue(LockedMessageQueue):
         check_may_wait(self._lanes.lock)
         parker = taken_lock()
         sleeping.append(parker)
-        # Looked at again: who came before that could not see us.
+        # Check again: a sender that came before the append could not see this parker.
         if lane.messages or lane.shut:
             sleepers.leave(parker)
         elif not _sync.park(parker, lane.ready, deadline):
             sleepers.leave(parker)
             return False
         elif sleeping:
-            sleepers.leave(parker)  # if nobody has woken it (QB-CONC-6)
+            sleepers.leave(parker)  # if it was not woken (QB-CONC-6)
         if len(lane.messages) > 1 and sleepers.present:
-            self._lanes.wake_receiver(lane)  # one call has sent more than one
+            self._lanes.wake_receiver(lane)  # one call has sent several
         return not lane.shut
 
-    # Many at a time.
+    # Several messages at a time.
 
     def _send_from(
         self,
@@ -148,7 +149,7 @@ class FastMessageQueue(LockedMessageQueue):
             begin, sent = sent, self._lanes.push_many(lane, sendable, sent)
             if sent > begin:
                 continue
-            try:  # one as the locked kind does it: it waits, or says why it cannot
+            try:  # one by the locked kind, which waits or raises
                 sent += super()._send_from([sendable[sent]], 0, timeout, deadline)
             except (DisconnectedQueueError, SendTimeoutError):
                 if not sent:
@@ -164,12 +165,12 @@ class FastMessageQueue(LockedMessageQueue):
             return super().receive_many(limit, timeout=timeout)
         most = self.capacity if limit is None else positive("limit", limit)
         taken = [self.receive(timeout=timeout), *self._lanes.pull_many(lane, most - 1)]
-        if self._inward.shut and len(taken) < most:  # since we began
+        if self._inward.shut and len(taken) < most:  # shut since this call began
             with contextlib.suppress(ReceiveTimeoutError, DisconnectedQueueError):
                 taken += super().receive_many(most - len(taken), timeout=0)
         return taken
 
-    # What looks before it takes: the two must be one step.
+    # Calls that look before they take: the two must be one step.
 
     def receive_into(self, buffer: Buffer, *, timeout: float | None = None) -> int:
         take = self._taking_into(buffer)
@@ -181,13 +182,13 @@ class FastMessageQueue(LockedMessageQueue):
         self._lanes.critical(self._lanes.shut_locked)
         return super().fileno()
 
-    # What looks full or empty is settled with those under way (QB-TIME-8).
+    # Wait for operations in progress before WAIT is returned (QB-TIME-8).
 
     def _act(
         self, attempt: Callable[[int], Verdict], timeout: float | None, *, sends: bool
     ) -> Verdict:
         if self._inward is UNMADE:
-            # By the lanes from now on, which are made by this if they were not.
+            # Use the lanes from now on; this creates them if they are missing.
             lanes, side = self._lanes.lanes, self._side
             self._outward, self._inward = lanes[1 - side], lanes[side]
         verdict = super()._act(attempt, timeout, sends=sends)

@@ -1,7 +1,7 @@
 """The names of the Java text, for readers of it (QB-PY-13).
 
-What differs in more than the name: `accept`, `connect`, `send` and `receive` take
-timeouts, and `connect` can be told to raise instead of returning None.
+Differences beyond the names: `accept`, `connect`, `send` and `receive` take timeouts,
+and `connect` can raise instead of returning None.
 """
 
 from __future__ import annotations

@@ -1,19 +1,20 @@
 """`Lane`: one direction of a connection that needs no lock while it is open.
 
-What it rests on (design, decision 5; the story is in docs/explanation/fast-path.md):
+It relies on four points (design, decision 5; see docs/explanation/fast-path.md):
 
-* The interpreter lock makes one call into C one step. A *gate* is ``iter(pop, SHUT)``:
-  its next item is taken out of a deque by one such call. To shut a gate, `SHUT` is put
-  where the next pop finds it: whoever pops it, that iterator is exhausted for good, for
-  those too who had their hands on it already.
-* A slot is taken before its message is stored, and given back after a message was
-  fetched. So the capacity is exact for any number of senders, and who is under way can
-  be counted: slots that are neither free nor filled.
-* An interrupt strikes only where a call has returned, not where a loop begins. Each
-  operation makes one call, its last step: an interrupt finds it done or not begun.
-* Three things are made late, so that who does not need them does not pay: lanes by the
-  first operation of an end, gates by the first push, the deque of those who sleep by
-  the first sleep.
+* The interpreter lock makes one call into C atomic. A *gate* is ``iter(pop, SHUT)``:
+  one such call takes its next item out of a deque. To shut a gate, `SHUT` is put where
+  the next pop finds it. The pop of `SHUT` exhausts that iterator for good, also for
+  threads that already hold a reference to it.
+* A sender takes a slot before it stores its message. A receiver returns the slot after
+  it has fetched the message. So the capacity is exact for any number of senders, and
+  operations in progress can be counted: slots that are neither free nor filled.
+* An interrupt is raised only where a call has returned, not where a loop begins. The
+  last step of each operation is its only call: an interrupt finds the operation done or
+  not begun.
+* Three things are created on first use, so that a connection pays only for those it
+  needs. The first operation of an end creates the lanes, the first push the gates, and
+  the first sleep the deque of sleepers.
 """
 
 from __future__ import annotations
@@ -37,22 +38,22 @@ __all__ = ["UNMADE", "Lane"]
 
 SHUT: Final[Any] = object()
 
-# A gate that was not made yet lets nobody through, as one that is shut.
+# Stands for a gate not created yet; like a shut gate, it yields nothing.
 _NO_GATE: Final[Iterator[Any]] = iter(())
 
 
 class Lane(CircularBufferQueue[Message]):
     """A `CircularBufferQueue` that can be used without its lock until it is shut.
 
-    To send: ``for _ in free: messages.append(message)``, then wake somebody if there
+    To send: ``for _ in free: messages.append(message)``, then wake a receiver if there
     are ``sleepers``. To receive: ``for message in incoming: slots.append(None)``, then
-    look if somebody is asleep who waits for ``room``. A gate with nothing to take
-    raises IndexError; one that is shut, or not made yet, yields nothing.
+    check whether a sender waits for ``room``. A gate with nothing to take raises
+    IndexError. A gate that is shut, or not created yet, yields nothing.
 
-    Invariants, lock or no lock, besides those of `CircularBufferQueue`:
-    I3. ``free slots + len(messages) <= capacity``; what is missing is on its way.
-    I4. once shut, slots and messages are taken out under the lock only; who was on the
-        way goes on, and looks afterwards (the wait lists are pinned).
+    Invariants, with or without the lock, besides those of `CircularBufferQueue`:
+    I3. ``free slots + len(messages) <= capacity``; the difference is in transit.
+    I4. once shut, slots and messages are taken out only under the lock. An operation in
+        progress completes and then takes the lock to look (the wait lists are pinned).
     """
 
     __slots__ = (
@@ -70,24 +71,24 @@ class Lane(CircularBufferQueue[Message]):
     )
 
     discarded: int
-    # Made by the first push:
+    # Created by the first push:
     slots: list[object]
     _fresh: Iterator[None]
-    # Drawn from by the gate for each message, and by every look at how many there were.
+    # The gate draws a number for each message, and so does every read of the count.
     _numbers: Iterator[int]
     _looks: int
 
     def __init__(self, capacity: int, *, lock: _thread.RLock) -> None:
         super().__init__(capacity, lock=lock)
-        # The same by other names: what is touched without the lock, by what it is.
+        # Aliases of inherited attributes, named for use without the lock.
         self.messages: deque[Message] = self._messages
         self.sleepers: Sleepers = Sleepers()
         self.arrived: WaitList = self.sleepers
-        self.open: bool = False  # from then on, also when it is shut
+        self.open: bool = False  # stays True after the lane is shut
         self.shut: bool = False
         self.free: Iterator[object] = _NO_GATE
         self.incoming: Iterator[Any] = _NO_GATE
-        # Who waits for those under way, see `settled`; mostly nobody ever does.
+        # The waiters for operations in progress, see `settled`; usually never created.
         self.settlers: WaitList | None = None
 
     def full(self) -> bool:
@@ -97,20 +98,20 @@ class Lane(CircularBufferQueue[Message]):
         return not self._messages and self.free_slots() == self.capacity
 
     def settled(self) -> bool:
-        """Whether what looks full is full, of messages."""
+        """Return True if the lane is not full, or is full of messages."""
         return len(self._messages) >= self.capacity or not self.full()
 
     def pulled(self) -> int:
-        """Return how many messages were ever pulled; under the lock."""
+        """Return the number of messages pulled since the start; under the lock."""
         if not self.open:
             return self._pulled
         for number in self._numbers:
             looks, self._looks = self._looks, self._looks + 1
             return self._pulled + number - looks
-        raise AssertionError  # numbers have no end
+        raise AssertionError  # `itertools.count` never ends
 
     def ready(self) -> bool:
-        """Whether a receiver that sleeps would get anywhere."""
+        """Return True if a sleeping receiver could go on."""
         return bool(self._messages) or self.shut
 
     def free_slots(self) -> int:
@@ -118,13 +119,13 @@ class Lane(CircularBufferQueue[Message]):
             return length_hint(self._fresh) + len(self.slots)
         return super().free_slots()
 
-    # Without the lock; the caller wakes.
+    # Without the lock; the caller wakes the other side.
 
     def push_many(self, messages: list[bytes], begin: int) -> int:
         """Store messages from ``begin`` on; return where it stopped."""
         stored = begin
-        # Looked up once: if others made the gates meanwhile, an earlier message would
-        # have been passed over, and what is returned were no position.
+        # Read once: if another thread created the gates meanwhile, an earlier message
+        # could have been skipped, and the result would be no position.
         free = self.free
         try:
             for message in messages[begin : begin + self.capacity]:
@@ -137,7 +138,7 @@ class Lane(CircularBufferQueue[Message]):
         return stored
 
     def pull_many(self, limit: int) -> list[bytes]:
-        """Remove the oldest messages that are here now, ``limit`` at most."""
+        """Remove the oldest messages present now, ``limit`` at most."""
         pulled: list[bytes] = []
         try:
             for _ in range(min(limit, len(self._messages))):
@@ -146,31 +147,32 @@ class Lane(CircularBufferQueue[Message]):
                     pulled.append(message)
                     break
         except IndexError:
-            pass  # somebody was faster
+            pass  # another receiver took it
         return pulled
 
     # Under the lock.
 
     def rouse_locked(self) -> None:
-        # Where one looks first, nobody is called: most hang-ups find nobody asleep.
+        # Read the flags before a call: most disconnects find no sleeper.
         if self.room.asleep:
             self.room.wake_all()
         if self.sleepers.sleeping:
             self.sleepers.wake_all()
 
     def open_locked(self) -> None:
-        """Make the gates; nothing is here yet, nor on its way."""
-        # Slots never used yet are only counted; an idle connection shall be small.
+        """Create the gates; the lane is empty, and no operation is in progress."""
+        # Unused slots are only counted, to keep an idle connection small.
         fresh = itertools.repeat(None, self.capacity)
         slots: list[object] = []
         free = itertools.chain(fresh, iter(slots.pop, SHUT))
-        # Counts in the same call in C: none of these numbers is false.
+        # Counts in the same call in C: every number is true, so `compress` keeps every
+        # item.
         numbers = itertools.count(1)
         incoming = itertools.compress(iter(self._messages.popleft, SHUT), numbers)
-        # No call from here on: an interrupt finds all of it or nothing. Last what
-        # others look at without the lock.
+        # No call from here on: an interrupt finds all of it or nothing. The attributes
+        # that other threads read without the lock come last.
         if self.open or self.shut:
-            return  # a signal handler was faster, or has hung up
+            return  # a signal handler was first, or has disconnected
         self._numbers, self._looks = numbers, 1
         self._fresh, self.slots = fresh, slots
         self.open, self.incoming, self.free = True, incoming, free
@@ -215,7 +217,7 @@ class Lane(CircularBufferQueue[Message]):
         return oldest
 
     def pull_only_locked(self, only: Message) -> bool:
-        """Remove one message if it is the oldest; only for a lane that is shut."""
+        """Remove one message if it is the oldest; only for a shut lane."""
         if not self.open:
             return super().pull_only_locked(only)
         if not self._messages or self._messages[0] is not only:
@@ -227,19 +229,19 @@ class Lane(CircularBufferQueue[Message]):
         return True
 
     def look_from_now_on_locked(self) -> None:
-        """Let everybody who acts without the lock come and look afterwards."""
+        """Make every operation without the lock take the lock afterwards and look."""
         self.room.pin()
         self.arrived.pin()
 
     def discard_locked(self) -> None:
-        """Remove everything; only of a lane that is shut."""
+        """Remove all messages; only for a shut lane."""
         if not self._messages:
             return
         if not self.open:
             super().discard_locked()
             return
-        # A signal handler, which may discard, runs at the backward jump of a loop: so
-        # the jump comes before the check, which a `while self._messages` would put
+        # A signal handler, which may discard, runs at the backward jump of a loop. So
+        # the jump comes before the check; `while self._messages` would put the check
         # before the jump.
         while True:
             if not self._messages:
@@ -249,13 +251,13 @@ class Lane(CircularBufferQueue[Message]):
             self.slots.append(None)
 
     def shut_locked(self) -> None:
-        """Leave the lock as the only way; only once.
+        """Shut both gates, so that only the lock remains; call at most once.
 
-        Whoever is under way goes on, and looks afterwards.
+        An operation in progress completes and then takes the lock to look.
 
-        One call in C: nobody sees it half done, and no interrupt strikes in it. Put
-        `SHUT` where the gate takes from, take the next item, which is that, and the
-        gate is exhausted; the same for the other gate; then note that it is done.
+        One call in C: no other thread sees it half done, and no interrupt is raised in
+        it. Its steps put `SHUT` where the gate takes from and then take it, which
+        exhausts the gate. The same follows for the other gate; then the flag is set.
         """
         if not self.open:
             self.shut = True
@@ -273,7 +275,8 @@ class Lane(CircularBufferQueue[Message]):
             deque(steps, maxlen=0)
 
 
-# Stands for a lane that was not made yet: it sends everybody to the lock, which is that
-# of the connection. Nobody takes its own; one made at import would escape the explorer.
+# Stands for a lane not created yet: it sends every operation to the lock, which is that
+# of the connection. Its own lock is never taken; a lock created at import would escape
+# the explorer.
 UNMADE: Final = Lane(1, lock=SHUT)
 UNMADE.shut = True

@@ -1,7 +1,7 @@
 """`LaneConnection`: a connection whose two buffers are lanes.
 
-What the two ends of the fast kind share, and what they do under its lock where they
-need one after all: to shut the lanes, and to look for those who acted without it.
+It holds the state shared by the two ends of the fast kind, and their operations under
+the lock. These shut the lanes, or follow an operation that ran without the lock.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ __all__ = ["LaneConnection"]
 
 
 class LaneConnection(QueueConnection):
-    """A connection of lanes; ``lanes[s]`` is what side ``s`` receives.
+    """A connection of lanes; side ``s`` receives from ``lanes[s]``.
 
-    Nobody observes it: an observer is told under the lock.
+    It has no observer, because an observer is called under the lock.
 
-    Lanes and flows are made when somebody first asks for them; who only meets and parts
-    does not. Until then nobody has sent or waited, so that hanging up has nothing to
-    shut, discard or wake. Who is first to sleep in a lane looks under the lock whether
-    that has happened.
+    Lanes and flows are created on first use; a connection that is only opened and
+    closed never has any. Until then no end has sent or waited, so that a disconnect has
+    nothing to shut, discard or wake. The first receiver to sleep in a lane checks under
+    the lock for such a disconnect.
     """
 
     __slots__ = ("_capacity", "_made")
@@ -61,18 +61,19 @@ class LaneConnection(QueueConnection):
 
     @property
     def lanes(self) -> tuple[Lane, Lane]:
-        """What each side receives; the ends act on it without the lock."""
+        """The lane of each side's incoming messages; used without the lock."""
         return self._parts()[0]
 
     @property
     def flows(self) -> tuple[Flow[Messages], Flow[Messages]]:  # type: ignore[override]
-        """The same with its books; read-only here."""
+        """The lanes with their counters; read-only here."""
         return self._parts()[1]
 
     def _parts(self) -> _Parts:
         if not self._made:
             one, other = (Lane(self._capacity, lock=self.lock) for _ in range(2))
-            # One call in C: of several who came here the first has made them.
+            # One call in C: of several threads that come here, the first one's lanes
+            # are used.
             self._made.append(((one, other), (Flow(one), Flow(other))))
         return self._made[0]
 
@@ -87,14 +88,14 @@ class LaneConnection(QueueConnection):
     def close_locked(
         self, side: Side, error: BaseException | None, reason: Reason
     ) -> None:
-        # Before the flag: who sees the flag, and nothing on its way, relies on it that
-        # nothing can set out any more (QB-DISC-1).
+        # Before the flag: a thread that sees the flag, and nothing in transit, relies
+        # on the fact that no further operation can start (QB-DISC-1).
         if self._made and not self.hung_up[side]:
             self.shut_locked()
         super().close_locked(side, error, reason)
 
     def flag_closed_locked(self, side: Side, error: BaseException | None) -> None:
-        while True:  # with the check after the jump, where a signal handler may run
+        while True:  # check after the jump, where a signal handler may run
             lanes = self.lanes if self._made else ()
             # No call from here on: a signal handler may make lanes, and send.
             if self.closed[side]:
@@ -118,16 +119,16 @@ class LaneConnection(QueueConnection):
             super().empty_locked(side, reason)
 
     def sleeping_locked(self, lane: Lane) -> deque[Parker]:
-        """Return where those who wait for a message sleep, made if it was not."""
+        """Return the deque of sleeping receivers, created if missing."""
         if True in self.closed:
             self.shut_locked()  # there was no lane to shut when it was hung up
         return lane.sleepers.made_locked()
 
     def look_locked(self) -> None:
-        """Do what somebody who acted without the lock found to be done."""
+        """Complete the work that an operation without the lock found to be due."""
         for lane, closed in zip(self.lanes, self.closed, strict=True):
             if closed:
-                lane.discard_locked()  # it was on its way when its receiver hung up
+                lane.discard_locked()  # in transit when its receiver disconnected
             if lane.settlers is not None:
                 lane.settlers.wake_all()
             lane.wake_locked()
@@ -136,39 +137,39 @@ class LaneConnection(QueueConnection):
         self.refresh_locked(0)
         self.refresh_locked(1)
 
-    # For an end that acted, or would act, without the lock.
+    # For an end that acted, or is about to act, without the lock.
 
     def push_many(self, lane: Lane, messages: list[bytes], begin: int) -> int:
-        """Store messages from ``begin`` on, as many as fit; return where it stopped."""
+        """Store as many messages from ``begin`` on as fit; return where it stopped."""
         try:
             stored = lane.push_many(messages, begin)
             if lane.sleepers.present:
-                self.wake_receiver(lane)  # who wakes the next
+                self.wake_receiver(lane)  # that one wakes the next
         except BaseException:
             self.recover()
             raise
         return stored
 
     def pull_many(self, lane: Lane, limit: int) -> list[bytes]:
-        """Remove the oldest messages that are here now, ``limit`` at most."""
+        """Remove the oldest messages present now, ``limit`` at most."""
         try:
             pulled = lane.pull_many(limit)
             if lane.room.asleep:
-                self.wake_sender(lane)  # who wakes the next
+                self.wake_sender(lane)  # that one wakes the next
         except BaseException:
             self.recover()
             raise
         return pulled
 
     def wake_receiver(self, lane: Lane) -> None:
-        """Wake one who waits for what was just sent, or do what else is to be done."""
+        """Wake a receiver for a message just sent, or look under the lock."""
         if lane.sleepers.present is LOOK:
             self.critical(self.look_locked)
         else:
             lane.sleepers.wake_one()
 
     def wake_sender(self, lane: Lane) -> None:
-        """Wake one who waits for the room just made, or do what else is to be done."""
+        """Wake a sender for the room just made, or look under the lock."""
         with self.lock:
             if lane.shut or lane.settlers is not None:
                 self.look_locked()
@@ -178,7 +179,7 @@ class LaneConnection(QueueConnection):
             self.settle()
 
     def settled(self, side: Side, *, sends: bool) -> bool:
-        """Whether what looks full, or empty, to a side is so for good (QB-TIME-8)."""
+        """Return True if a buffer that looks full or empty is so (QB-TIME-8)."""
         if sends:
             return self.lanes[1 - side].settled()
         on_its_way = self.status(side) is Status.HALF_DISCONNECTED
@@ -187,10 +188,10 @@ class LaneConnection(QueueConnection):
     def act_when_settled(
         self, side: Side, attempt: Callable[[int], Verdict], *, sends: bool
     ) -> Verdict:
-        """Attempt until it need not wait, or its WAIT is the truth.
+        """Attempt until the verdict is not WAIT, or WAIT is final.
 
-        That is soon: it waits for those who have taken a slot and not stored, or
-        fetched and not given back, which is a matter of one call into C.
+        The wait is short. It ends when other threads store into the slots that they
+        have taken, or return the slots that they have fetched from: one call into C.
         """
 
         lane = self.lanes[1 - side if sends else side]
@@ -198,7 +199,7 @@ class LaneConnection(QueueConnection):
 
         def look() -> Verdict | Pending:
             verdict = attempt(0)
-            lane.wake_locked()  # perhaps we were woken in somebody's place
+            lane.wake_locked()  # perhaps this was woken in place of another
             return verdict if verdict is not Verdict.WAIT or settled() else PENDING
 
         def watch_locked() -> None:
@@ -208,7 +209,7 @@ class LaneConnection(QueueConnection):
 
         if _sync.owns(self.lock):
             # No thread can wake a signal handler: the waking thread would wait for the
-            # lock that the handler's thread holds. Operations under way need no lock.
+            # lock that the handler's thread holds. Operations in progress need no lock.
             while (verdict := attempt(0)) is Verdict.WAIT and not settled():
                 _sync.glance(settled)
             return verdict
@@ -220,5 +221,5 @@ class LaneConnection(QueueConnection):
         return outcome
 
     def recover(self) -> None:
-        """Wake everybody, after an exception in what needs no lock."""
+        """Wake every waiter, after an exception in an operation without the lock."""
         self.critical(self.recover_locked)

@@ -1,9 +1,9 @@
-"""`LockedMessageQueue`: the kind of end that does everything under the lock.
+"""`LockedMessageQueue`: the kind of end that runs every operation under the lock.
 
-It serves observed queues, interpreters without a global lock, and whoever sets
-``QUEUEBROKER_LOCKED=1``. One attempt is made at once; a caller that has to wait goes
-on in `wait_for` and counts as "waited" from then on, which decides what becomes of it
-when the peer hangs up (QB-DISC-7 against QB-DISC-6).
+It serves observed queues, interpreters without a global lock, and programs started with
+``QUEUEBROKER_LOCKED=1``. The first attempt is made at once. A caller that has to wait
+continues in `wait_for` and counts as "waited" from then on. That decides the fate of
+its message when the peer disconnects (QB-DISC-7 against QB-DISC-6).
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ T = TypeVar("T")
 
 
 class LockedMessageQueue(MessageQueue):
-    """A `MessageQueue` whose every operation is one critical section, or several.
+    """A `MessageQueue` whose operations are each one critical section or several.
 
-    Lock: the connection's. An exception that strikes inside rouses everybody who
-    waits, because it may have come after a change and before its wake-up (QB-ERR-9).
+    Lock: the connection's. An exception inside wakes every waiter, because it may have
+    come after a change and before its wake-up (QB-ERR-9).
     """
 
     __slots__ = ()
@@ -49,7 +49,7 @@ class LockedMessageQueue(MessageQueue):
     # Sending.
 
     # The parameters of `send` and `receive` are those of the fast kind, without a star:
-    # what works unobserved shall not fail observed.
+    # a call that works unobserved must not fail observed.
 
     def send(
         self,
@@ -76,7 +76,7 @@ class LockedMessageQueue(MessageQueue):
     def _send_run_locked(
         self, messages: list[bytes], begin: int
     ) -> tuple[int, Verdict]:
-        """Send from ``begin`` on while the table lets; return where it stopped."""
+        """Send from ``begin`` on while the table permits; return where it stopped."""
         for position in range(begin, len(messages)):
             verdict = self._connection.send_locked(self._side, messages[position])
             if verdict not in DONE:
@@ -97,7 +97,7 @@ class LockedMessageQueue(MessageQueue):
         return self._receive(self._taking_many(limit), timeout)
 
     def _receive(self, take: Take[T], timeout: float | None) -> T:
-        """Do ``take(side, waited_ns)`` under the lock once something is here."""
+        """Run ``take(side, waited_ns)`` under the lock once a message is here."""
         reception = self._reception(take, timeout)
         try:
             reception.verdict = self._act(reception.attempt, timeout, sends=False)
@@ -105,22 +105,22 @@ class LockedMessageQueue(MessageQueue):
             reception.end()
         return self._received(reception, timeout)
 
-    # For drivers: the wait is theirs (queuebroker.aio).
+    # For drivers that wait in their own way (queuebroker.aio).
 
     def _snapshots(
         self, messages: Iterable[Buffer]
     ) -> tuple[list[bytes], TypeError | ValueError | None]:
-        """Copy the messages up to the first that cannot be sent; return why not."""
+        """Copy the messages up to the first that cannot be sent; return its error."""
         if (
             self._connection.limit is None
             and isinstance(messages, (list, tuple))
             and set(map(type, messages)) == {bytes}
         ):
-            return list(messages), None  # as they are, without a call for each
+            return list(messages), None  # not copied, without a call for each
         sendable: list[bytes] = []
         try:
             for data in messages:
-                sendable.append(snapshot(data, 0, None, self._connection.limit))  # noqa: PERF401  # what came before an error counts
+                sendable.append(snapshot(data, 0, None, self._connection.limit))  # noqa: PERF401  # those before an error count
         except (TypeError, ValueError) as flaw:
             return sendable, flaw
         return sendable, None
@@ -132,14 +132,15 @@ class LockedMessageQueue(MessageQueue):
         timeout: float | None,
         deadline: float | None,
     ) -> int:
-        """Send what was not sent yet; return how many of all were sent."""
+        """Send the messages not sent yet; return the total number sent."""
         if self._connection.sole:
             self._connection.check_not_within("send")
         while sent < len(sendable):
             run = partial(self._send_run_locked, sendable, sent)
             sent, verdict = self._connection.critical(run)
             if verdict is Verdict.WAIT:
-                # As a lone send: what only looks full has to be settled (QB-TIME-8).
+                # As a single send: a buffer that only looks full has to be settled
+                # (QB-TIME-8).
                 attempt = self._sending(sendable[sent])
                 rest_s = timeout and remaining_s(deadline)
                 verdict = self._act(attempt, rest_s, sends=True)
@@ -151,7 +152,7 @@ class LockedMessageQueue(MessageQueue):
         return sent
 
     def _sending(self, message: bytes) -> Callable[[int], Verdict]:
-        """Return the attempt to send a message; from its second call on it waited."""
+        """Return the attempt to send a message; its later calls count as waited."""
         waited = False
 
         def attempt(waited_ns: int) -> Verdict:
@@ -174,7 +175,7 @@ class LockedMessageQueue(MessageQueue):
         )
 
     def _taking_into(self, buffer: Buffer) -> Take[int]:
-        """Return how to take one message into a buffer, which it must fit."""
+        """Return a take of one message into a buffer, which the message must fit."""
         view = flat_view(buffer)
         if view.readonly and view.nbytes:
             msg = "cannot receive: buffer is read-only"
@@ -191,14 +192,14 @@ class LockedMessageQueue(MessageQueue):
             message = self._connection.take_locked(side, waited_ns, head)
             if message is None:
                 return None  # a signal handler has received it since
-            if size:  # what stands for an empty buffer is read-only
+            if size:  # the view of an empty buffer is read-only
                 view[:size] = message
             return size
 
         return take
 
     def _taking_many(self, limit: int | None) -> Take[list[bytes]]:
-        """Return how to take what is there, ``limit`` at most."""
+        """Return a take of all messages that have arrived, ``limit`` at most."""
         most = None if limit is None else positive("limit", limit)
 
         def take(side: Side, waited_ns: int) -> list[bytes] | None:
@@ -210,11 +211,11 @@ class LockedMessageQueue(MessageQueue):
         return take
 
     def _reception(self, take: Take[T], timeout: float | None) -> Reception[T]:
-        """Return a receive that is yet to begin."""
+        """Return a receive that has not begun."""
         return Reception(self._connection, self._side, take, waits=timeout != 0)
 
     def _received(self, reception: Reception[T], timeout: float | None) -> T:
-        """Return what a receive took, or raise why it took nothing."""
+        """Return the result of a receive, or raise the reason that it has none."""
         if reception.verdict is Verdict.REFUSE:
             raise self._refusal("receive")
         if reception.verdict is Verdict.WAIT:

@@ -1,9 +1,9 @@
-"""How a caller of accept or connect meets its opposite: the driver over `RdVMap`.
+"""Drive an accept or connect call until it meets its opposite, over `RdVMap`.
 
-`begin` is one critical section under the manager's lock that either matches or
-enlists; then comes a sleep on the RdV's own parker, and one more section, `expire` or
-`abandon`, if it has to withdraw. Nobody else is woken: a match concerns two callers and
-no others (QB-RDV-7). `meet` is all of it for a caller that sleeps in its own thread.
+`begin` is one critical section under the manager's lock that either matches or enlists.
+Then the caller sleeps on the parker of its `RdV`. If it has to withdraw, `expire` or
+`abandon` is one more section. No other caller is woken: a match concerns two callers
+only (QB-RDV-7). `meet` combines these for a caller that sleeps in its own thread.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ def meet(
 ) -> MessageQueue | Channel:
     """Wait in this thread until the call is matched; return its end.
 
-    ``timeout``, in seconds, is what ``deadline`` was made of: for the text of an error.
+    ``timeout``, in seconds, is the source of ``deadline``, for the text of an error.
     ``begin`` enlists a call whose opposite is in another process.
 
     Raises:
-        UnknownBrokerError: no live broker of that name offers what is wanted.
-        RendezvousTimeoutError: nobody came in time.
-        BrokerClosedError: the caller's broker is closed, or either was meanwhile.
-        PortInUseError: an exclusive accept stood in the way.
+        UnknownBrokerError: no live broker of that name offers the wanted kind.
+        RendezvousTimeoutError: no opposite call came in time.
+        BrokerClosedError: the caller's broker is closed, or either was closed during
+            the wait.
+        PortInUseError: an exclusive accept conflicts with this call.
     """
-    # All in one block: an interrupt between two would leave a caller on the list that
-    # nobody can withdraw any more.
+    # One block: an interrupt between two blocks would leave the caller listed for good.
     try:
         (begin or _begin)(rdv)
         _sleep(rdv, deadline)  # a call: see `_sync.Lock`
@@ -76,11 +76,12 @@ def _sleep(rdv: RdV, deadline: float | None) -> None:
 
 
 def begin(rdv: RdV) -> None:
-    """Match a call with who has waited longest for it, else let it wait.
+    """Match a call with the opposite that has waited longest, else list it to wait.
 
-    It is withdrawn at once where there is nothing to wait for. An interrupt leaves the
-    lists whole before the lock is let go: the next caller would take a half-made match
-    for somebody who waits. Whatever this raises, the caller must `abandon` the call.
+    If there is nothing to wait for, the call is withdrawn at once. After an interrupt
+    the lists are repaired before the lock is released. Otherwise the next caller would
+    take a half-made match for a waiter. If this raises, the caller must `abandon` the
+    call.
     """
     manager = rdv.caller.manager
     manager.check_not_within("accept" if rdv.accepts else "connect")
@@ -138,14 +139,14 @@ def _begin_locked(manager: BrokerManager, rdv: RdV) -> None:
         if not rdv.accepts:
             caller.departing[rdv] = None
         return
-    # Early, though it will find nothing before we let go of the lock: to wake up takes
-    # a thread about as long as the rest takes us.
+    # Early, although the woken thread finds nothing before the lock is released: a
+    # wake-up takes about as long as the remaining steps.
     opposite.wake()
     acceptor, connector = (rdv, opposite) if rdv.accepts else (opposite, rdv)
     connection, accept_end, connect_end = pair(acceptor, connector, manager.watch)
     manager.keep_locked(connection)
-    # First the ends, then the states, then the wake-up, then the lists: whatever an
-    # interrupt leaves undone after that, `RdVMap.mend` can find.
+    # Ends first, then states, then the wake-up, then the lists: `RdVMap.mend` can find
+    # any step after the states that an interrupt leaves undone.
     acceptor.end, connector.end = accept_end, connect_end
     acceptor.step(_MATCH)
     connector.step(_MATCH)
@@ -158,13 +159,13 @@ def _begin_locked(manager: BrokerManager, rdv: RdV) -> None:
 
 
 def _withdraw_unseen(rdv: RdV, reason: Reason) -> None:
-    """Withdraw a call that never was on a list."""
+    """Withdraw a call that was never on a list."""
     rdv.reason = reason
     rdv.step(RdVEvent.WITHDRAW)
 
 
 def withdraw_locked(rdv: RdV, reason: Reason) -> None:
-    """Take a waiting call off every list and let its caller know why (QB-RDV-11)."""
+    """Remove a waiting call from every list and wake its caller (QB-RDV-11)."""
     try:
         rdv.reason = reason
         rdv.step(RdVEvent.WITHDRAW)
@@ -181,7 +182,7 @@ def withdraw_locked(rdv: RdV, reason: Reason) -> None:
 
 
 def expire(rdv: RdV) -> None:
-    """Withdraw a call whose time is up, unless a match came by then (QB-TIME-5)."""
+    """Withdraw a call whose time is up, unless it was matched first (QB-TIME-5)."""
     manager = rdv.caller.manager
     with manager.lock:
         if rdv.waiting:
@@ -190,19 +191,19 @@ def expire(rdv: RdV) -> None:
 
 
 def outcome(rdv: RdV, timeout: float | None = None) -> MessageQueue | Channel:
-    """Return the end of a call that no longer waits, or raise why it has none.
+    """Return the end of a call that no longer waits, or raise its refusal.
 
-    ``timeout``, in seconds, is how long it waited if its time was up.
+    ``timeout``, in seconds, is how long the call waited if its time was up.
     """
-    # By the state, not by whether there is an end: a match that was struck, and undone
-    # by the other side, may have left one here.
+    # By the state, not by the presence of an end: an interrupted match that the other
+    # side undid may have left an end here.
     if rdv.state is not _MATCHED or rdv.end is None:
         raise _refusal(rdv, timeout)
     return rdv.end
 
 
 def abandon(rdv: RdV) -> None:
-    """Undo a call that an exception struck, before or after its match (QB-RDV-12)."""
+    """Undo a call after an exception, before or after its match (QB-RDV-12)."""
     manager = rdv.caller.manager
     with manager.lock:
         if rdv.waiting:
@@ -243,7 +244,7 @@ def _refusal(rdv: RdV, timeout: float | None) -> QueueBrokerError:
 def _note(
     operation: Operation, rdv: RdV, other: RdV | None = None, channel: int = 0
 ) -> None:
-    """Tell the observer, if there is one, of a step of one caller."""
+    """Notify the observer, if there is one, of a step of one caller."""
     manager = rdv.caller.manager
     if manager.watch is None:
         return

@@ -1,8 +1,8 @@
 """`MessageQueue`: one end of a full-duplex connection for whole messages.
 
-This file is the surface that every kind of end shares; a kind decides only how it
-sends, receives and waits. `LockedMessageQueue` does it under the connection's lock,
-`FastMessageQueue` without one where nobody has to wait.
+This module is the interface shared by every kind of end. A kind decides only how it
+sends, receives and waits. `LockedMessageQueue` uses the connection's lock,
+`FastMessageQueue` takes none unless it has to wait.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ T = TypeVar("T")
 
 
 class MessageQueue(End[QueueConnection], abc.ABC):
-    """Whole messages both ways, first in, first out, none lost while connected.
+    """Whole messages both ways, first in, first out, without loss while connected.
 
-    Two `CircularBufferQueue`, crossed: what goes out of one end comes in at the other
-    (QB-BUF-9). Ends are made by a `QueueBroker`; every method may be called from any
-    thread. ``timeout`` is in seconds: None waits for ever, 0 tries once.
+    Two `CircularBufferQueue`, crossed: a message sent at one end arrives at the other
+    (QB-BUF-9). A `QueueBroker` creates the ends; every method may be called from any
+    thread. ``timeout`` is in seconds: None waits forever, 0 tries once.
 
-    Used as a context manager it disconnects on leaving; iterating yields messages
-    until the end is disconnected.
+    As a context manager it disconnects on leaving. Iteration yields messages until the
+    end is disconnected.
     """
 
-    # The turn of its last message by `receive_any`, set by that and not here: most ends
-    # never have one, and are made often.
+    # The turn of its last message by `receive_any`, which sets it: most ends never have
+    # one, and must stay cheap to create.
     __slots__ = ("_served",)
     _served: int
 
@@ -56,17 +56,17 @@ class MessageQueue(End[QueueConnection], abc.ABC):
     ) -> None:
         """Send ``length`` bytes of ``data`` from ``offset`` on, as one message.
 
-        The bytes are taken at the call; ``length=None`` means to the end. Waits while
-        the peer's buffer is full. When the peer has hung up but messages are left to
-        receive here, the message is dropped and counted (QB-DISC-6), unless the
-        broker was made with ``strict_half=True``.
+        The call copies the bytes; ``length=None`` means to the end. Waits while the
+        peer's buffer is full. If the peer has disconnected but messages are left to
+        receive here, the message is dropped and counted (QB-DISC-6), unless the broker
+        was created with ``strict_half=True``.
 
         Raises:
-            DisconnectedQueueError: this end is disconnected, or became so, or the
-                peer hung up, while waiting; nothing was sent.
+            DisconnectedQueueError: this end is disconnected, or either end disconnected
+                during the wait; nothing was sent.
             SendTimeoutError: the buffer stayed full; nothing was sent.
             MessageTooLargeError: longer than the connection allows.
-            TypeError, ValueError: wrong arguments, found before anything else.
+            TypeError, ValueError: wrong arguments, detected before anything else.
         """
 
     @abc.abstractmethod
@@ -82,11 +82,11 @@ class MessageQueue(End[QueueConnection], abc.ABC):
     def receive_into(self, buffer: Buffer, *, timeout: float | None = None) -> int:
         """Receive into a writable buffer; return the length of the message.
 
-        From then on this connection takes a lock for every message, both ways: use it
-        to receive into memory you have, not for speed.
+        From then on this connection takes a lock for every message, both ways. Use it
+        to receive into existing memory, not for speed.
 
         Raises:
-            ValueError: the message is longer than the buffer; it stays where it is.
+            ValueError: the message is longer than the buffer; it stays in the queue.
             DisconnectedQueueError, ReceiveTimeoutError: as `receive`.
         """
 
@@ -96,16 +96,16 @@ class MessageQueue(End[QueueConnection], abc.ABC):
     ) -> int:
         """Send messages in order; return how many of the sends were done (QB-BULK-1).
 
-        As so many sends by one caller, under one timeout for all. What stops a later
-        one (a full buffer, a disconnect, a wrong argument) ends the call with the
-        count so far; it raises only where the very first send would have raised.
+        Equals a series of sends by one caller, under one timeout for all. If a later
+        send would fail (a full buffer, a disconnect, a wrong argument), the call ends
+        with the count so far. It raises only if the very first send would have raised.
         """
 
     @abc.abstractmethod
     def receive_many(
         self, limit: int | None = None, *, timeout: float | None = None
     ) -> list[bytes]:
-        """Wait for one message, then take what is there, ``limit`` at most (QB-BULK-2).
+        """Wait for a message, then take all present, up to ``limit`` (QB-BULK-2).
 
         Raises:
             ValueError: limit below 1.
@@ -125,7 +125,7 @@ class MessageQueue(End[QueueConnection], abc.ABC):
     def __iter__(self) -> Iterator[bytes]:
         """Yield messages until this end is disconnected (QB-PY-2).
 
-        An abnormal disconnect is raised, not taken for the end.
+        An abnormal disconnect raises instead of ending the iteration.
         """
         while True:
             try:
@@ -143,28 +143,28 @@ class MessageQueue(End[QueueConnection], abc.ABC):
     def of(self, wanted: Any) -> TypedQueue[Any]:
         """Return a face of this end for objects of one type (QB-PY-12).
 
-        ``wanted`` is what msgspec can decode: a Struct, a dataclass, an attrs class, a
-        TypedDict, ``list[int]``, a union of such, and so on. Encoder and decoder are
-        made here, so make one face and keep it. Type checkers infer ``TypedQueue[T]``
-        from a class; a union needs its annotation.
+        ``wanted`` is a type that msgspec can decode: a Struct, a dataclass, an attrs
+        class, a TypedDict, ``list[int]``, a union of such, and so on. The call creates
+        the encoder and the decoder, so make one face and keep it. Type checkers infer
+        ``TypedQueue[T]`` from a class; a union needs its annotation.
 
         Raises:
-            TypeError: msgspec cannot decode that.
+            TypeError: msgspec cannot decode that type.
         """
         return TypedQueue(self, wanted)
 
     def fileno(self) -> int:
-        """Return a descriptor for `selectors`, made on first use (QB-BOOK-5).
+        """Return a descriptor for `selectors`, created on first use (QB-BOOK-5).
 
-        Readable while a receive would not wait: a message is here, or the disconnect
-        is to be told. It lives as long as the connection.
+        Readable while a receive would not wait: a message is here, or a receive would
+        report the disconnect. It lives as long as the connection.
         """
         connection, side = self._connection, self._side
 
         def make() -> int:
             while (readiness := connection.readiness[side]) is None:
                 made = Readiness()
-                # A signal handler may have made one since.
+                # A signal handler may have created one since.
                 if connection.readiness[side] is None:
                     connection.readiness[side] = made
             connection.refresh_locked(side)

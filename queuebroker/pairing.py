@@ -1,7 +1,7 @@
-"""From two matched `RdV` to the two ends of one connection.
+"""Create the two ends of one connection from two matched `RdV`.
 
-The only place that chooses the kind of end. Called under the manager's lock, it takes
-no other: nobody else knows the connection yet.
+The only place that chooses the kind of end. It runs under the manager's lock and takes
+no other: no other thread has the connection yet.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["pair"]
 # A member of an Enum takes five times as long to look up as a global name.
 _CHANNEL: Final = Kind.CHANNEL
 
-# The fast kind rests on the interpreter lock (design, decision 5).
+# The fast kind relies on the interpreter lock (design, decision 5).
 LOCKED: Final = (
     os.environ.get("QUEUEBROKER_LOCKED") == "1"
     or not getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -46,7 +46,8 @@ def pair(
     side's own.
     """
     if connector.join is not None:
-        # The connector's end is in another process; what stands for it here has none.
+        # The connector's end is in another process; its call here gets the acceptor's
+        # end.
         connection, end = connector.join(acceptor, watch)
         return connection, end, end
     lock = _sync.RLock()

@@ -1,16 +1,17 @@
-"""Who waits for one condition of a state, and the one loop by which all wait.
+"""Wait lists for one condition of a state, and the one loop by which callers wait.
 
-The rule: a state is changed and looked at only under its lock, but nobody sleeps under
-it. A caller that cannot go on enlists a parker (a bare lock it has taken), lets go of
-the state's lock, and sleeps on the parker; who makes the condition true releases one.
+The rule: a state is read and changed only under its lock, but no caller sleeps under
+it. A caller that cannot go on enlists a parker (a bare lock it has taken), releases the
+state's lock, and sleeps on the parker. A caller that makes the condition true releases
+one parker.
 
-Waking is a chain: an operation wakes one waiter it made room for, and a waiter that
+Wake-ups form a chain. An operation wakes one waiter that can now go on. A waiter that
 succeeded wakes the next while the condition still holds. So there is one invariant:
 
-I1. whenever the lock is free and the condition of a `WaitList` holds, either nobody
-    is listed or somebody who was woken is yet to look.
+I1. whenever the lock is free and the condition of a `WaitList` holds, either the list
+    is empty or a woken waiter has yet to look.
 
-This does not know what is waited for; that is the business of ``attempt``.
+This module does not depend on the condition; ``attempt`` evaluates it.
 """
 
 from __future__ import annotations
@@ -42,22 +43,22 @@ T = TypeVar("T")
 
 
 class Parker(Protocol):
-    """What a waker knows of a sleeper; a bare lock is one."""
+    """The interface by which a waker uses a sleeper; a bare lock is a parker."""
 
     @property
     def locked(self) -> Callable[[], bool]:
-        """Whether it was not released yet."""
+        """Return True if this was not released yet."""
 
     @property
     def release(self) -> Callable[[], object]:
-        """Wake who sleeps on it; one call in C, which no interrupt can tear."""
+        """Wake the sleeper; one call in C, which no interrupt can break off."""
 
 
 P = TypeVar("P", bound=Parker)
 
 
 class Pending(enum.Enum):
-    """The type of `PENDING`: not now, and not never."""
+    """The type of `PENDING`: the attempt can neither succeed nor fail yet."""
 
     PENDING = enum.auto()
 
@@ -66,22 +67,23 @@ PENDING: Final = Pending.PENDING
 
 
 class WaitList:
-    """The parkers of those who wait for one condition, oldest first.
+    """The parkers of the callers that wait for one condition, oldest first.
 
-    Guarded by the lock of the state it belongs to. Who enlists a parker takes it off
-    again; a waker only releases it. If a waker both released and removed, an interrupt
-    between the two would leave a sleeper that nobody can find any more. (`Sleepers` is
-    the exception: it does both, in two calls into C that no interrupt parts.)
+    Guarded by the lock of its state. The waiter that enlists a parker also removes it;
+    a waker only releases it. If a waker both released and removed a parker, an
+    interrupt between the two steps could leave a sleeper that no waker finds.
+    (`Sleepers` is the exception: it does both, in two calls into C that no interrupt
+    separates.)
 
-    asleep: false only if nobody needs to be told that the condition is true. Who makes
-    it true without the lock reads this afterwards; who waits sets it first, and then
-    looks once more.
+    asleep: False only if no waiter needs a wake-up when the condition becomes true. A
+      thread that makes it true without the lock reads this flag afterwards. A waiter
+      sets it first, and then looks once more.
     """
 
     __slots__ = ("_parkers", "_pinned", "asleep")
 
     def __init__(self) -> None:
-        # Made at the first wait: most wait lists of most connections never have one.
+        # Created at the first wait: most wait lists of most connections never have one.
         self._parkers: list[Parker] | None = None
         self._pinned: bool = False
         self.asleep: bool = False
@@ -90,14 +92,14 @@ class WaitList:
         return len(self._parkers or ())
 
     def enlist(self, parker: Parker) -> None:
-        """Add a taken lock at the end."""
+        """Append a taken lock."""
         if self._parkers is None:
             self._parkers = []
         self._parkers.append(parker)
         self.asleep = True
 
     def leave(self, parker: Parker) -> None:
-        """Take a parker off, if it is listed."""
+        """Remove a parker, if it is listed."""
         parkers = self._parkers
         if parkers and parker in parkers:
             parkers.remove(parker)
@@ -107,14 +109,14 @@ class WaitList:
                 self.asleep = self._pinned
 
     def pin(self) -> None:
-        """Let everybody who acts without the lock come and look from now on."""
+        """Make every operation without the lock take the lock afterwards and look."""
         self._pinned = self.asleep = True
 
     def wake_one(self) -> None:
         """Release the oldest parker that is still taken.
 
-        A woken waiter that has its parker again but has not yet looked counts as
-        asleep here, and a second wake-up may fall on it too; the chain repairs that.
+        A woken waiter that has taken its parker again but not yet looked counts as
+        asleep here. A second wake-up may reach it too; the chain repairs that.
         """
         if self._parkers:
             for parker in self._parkers:
@@ -131,14 +133,14 @@ class WaitList:
             self._review()
 
     def _review(self) -> None:
-        # One assignment, last: false for a moment, or for good after an interrupt, it
-        # would leave others asleep whom nobody wakes any more.
+        # One assignment, last. If the flag were false for a moment, or for good after
+        # an interrupt, no waker would wake the remaining sleepers.
         sleeping = [parker for parker in self._parkers or () if parker.locked()]
         self.asleep = self._pinned or bool(sleeping)
 
 
 def _released(parker: Parker) -> bool:
-    """Release a parker; return False if a signal handler has done it meanwhile."""
+    """Release a parker; return False if a signal handler has already released it."""
     try:
         parker.release()
     except RuntimeError:
@@ -147,7 +149,7 @@ def _released(parker: Parker) -> bool:
 
 
 class WaitLists:
-    """Several lists of one state that somebody waits on at once."""
+    """Several lists of one state on which one caller waits at once."""
 
     __slots__ = ("_lists",)
 
@@ -155,38 +157,39 @@ class WaitLists:
         self._lists = lists
 
     def enlist(self, parker: Parker) -> None:
-        """Add a taken lock to each."""
+        """Append a taken lock to each list."""
         for one in self._lists:
             one.enlist(parker)
 
     def leave(self, parker: Parker) -> None:
-        """Take a parker off each."""
+        """Remove a parker from each list."""
         for one in self._lists:
             one.leave(parker)
 
 
 class Waitable(Protocol):
-    """A state somebody can wait on: its lock, and what goes with letting go of it."""
+    """A state on which callers can wait: its lock, and the steps after its release."""
 
     @property
     def lock(self) -> AbstractContextManager[bool, None]:
-        """Guards the state and its wait lists."""
+        """The lock that guards the state and its wait lists."""
 
     def recover_locked(self) -> None:
-        """Put right what an exception left half done, and wake everybody."""
+        """Repair the state after an exception, and wake every waiter."""
 
     def settle(self) -> None:
-        """Do what could not be done while the lock was held; called without it."""
+        """Run the work deferred while the lock was held; called without the lock."""
 
 
 class Wait(Generic[T, P]):
-    """One caller's wait for one condition, apart from how it sleeps.
+    """One caller's wait for one condition, independent of how it sleeps.
 
-    Between two sleeps comes `look`; where anything else happens, `withdraw`. A parker
-    is used for one sleep only: whoever took it off a list may be about to release it.
+    Call `look` between two sleeps, and `withdraw` after any exception. A parker serves
+    one sleep only, because a waker that found it on the list may be about to release
+    it.
 
-    attempt: made under the lock; PENDING if it got nowhere.
-    ready: says without the lock whether an attempt would get anywhere.
+    attempt: called under the lock; PENDING if it could not go on.
+    ready: called without the lock; True if an attempt could go on.
     """
 
     __slots__ = ("_attempt", "_make", "_state", "_waiters", "parker", "ready")
@@ -207,10 +210,10 @@ class Wait(Generic[T, P]):
         self.parker: P | None = None
 
     def look(self, *, last: bool) -> T | Pending:
-        """Attempt; PENDING means that ``parker`` is listed now, unless it was the last.
+        """Attempt; if PENDING, and not ``last``, the new ``parker`` is listed.
 
-        Whatever exception strikes, everybody is roused: it may have come after a change
-        and before its wake-up. The caller has to `withdraw`.
+        Any exception wakes every waiter, because it may have come after a change and
+        before its wake-up. Then the caller has to `withdraw`.
         """
         while True:
             with self._state.lock:
@@ -225,19 +228,19 @@ class Wait(Generic[T, P]):
                 except BaseException:
                     self._state.recover_locked()
                     raise
-            # A finalizer may have hung up the peer just now, on this thread, and have
-            # left it to us to say so: if we slept first, or went away, nobody would
+            # A finalizer may just have closed the peer's side on this thread, and left
+            # the close to us. If we slept or returned first, nothing would complete it
             # (QB-CONC-9).
             self._state.settle()
             if done:
                 return outcome
-            # Who acts without the lock may have come between the attempt and the
-            # list, and not have seen us.
+            # A thread that acts without the lock may have come between the attempt and
+            # the enlisting, and not have seen this waiter.
 
     def withdraw(self) -> None:
-        """Be listed no more, and make everybody look.
+        """Leave the list, and make every other waiter look.
 
-        An interrupt may have hit a waiter that had just been chosen.
+        An interrupt may have hit a waiter that had just been woken in place of another.
         """
         with self._state.lock:
             self._leave()
@@ -278,11 +281,11 @@ def wait_for(
     ready: Callable[[], bool],
     deadline: float | None,
 ) -> T | Pending:
-    """Repeat ``attempt`` under the lock until it is not PENDING or time is up.
+    """Repeat ``attempt`` under the lock until it is not PENDING or the time is up.
 
-    ``attempt`` is made once more after the deadline, so success and disconnect both
-    beat the timeout (QB-TIME-5); PENDING is returned only if that one failed too. See
-    `Wait`, which this drives by sleeping in the calling thread.
+    The last ``attempt`` follows the deadline, so success and disconnect both beat the
+    timeout (QB-TIME-5). PENDING is returned only if that attempt failed too. This
+    drives a `Wait` by sleeping in the calling thread.
     """
     wait = Wait(state, waiters, attempt, ready, taken_lock)
     expired = False

@@ -1,7 +1,7 @@
-"""`QueueBroker`: a name at which others connect, for whole messages.
+"""`QueueBroker`: a name that accepts and opens connections of whole messages.
 
-The face of a `Broker` that connects `MessageQueue`\\ s: it adds the settings of the
-queues it makes and decides nothing about the rendez-vous.
+The face of a `Broker` that connects `MessageQueue`\\ s. It adds the settings of the
+queues it makes, and leaves the rendezvous to the broker.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class QueueBroker:
     """A named meeting point for `MessageQueue`\\ s; every method from any thread.
 
     Args:
-        name: a non-empty str, or an open `Broker` to give this face to.
+        name: a non-empty str, or an open `Broker` that gets this face.
         manager: the name space, by default one for the whole process.
         capacity: messages that fit in each direction of the queues it accepts.
-        max_message_size: bytes a message on these may have, None for any number.
-        strict_half: let sends of its own ends raise instead of being dropped while
-            they are half-disconnected; `accept` and `connect` may say otherwise.
+        max_message_size: maximum bytes of a message on these, None for no limit.
+        strict_half: True to make sends of its own ends raise, instead of being dropped,
+            while half-disconnected; `accept` and `connect` may override it.
 
     Raises:
         BrokerNameInUseError: a live broker of that manager has the name.
@@ -96,7 +96,7 @@ class QueueBroker:
     ) -> None:
         self.close()
 
-    # Meeting.
+    # Accepting and connecting.
 
     def accept(
         self,
@@ -112,7 +112,7 @@ class QueueBroker:
         capacity: messages in each direction, for this connection only.
         strict_half: for this end only (QB-PY-8).
 
-        The rest is as `Broker.accept`.
+        Otherwise as `Broker.accept`.
         """
         terms = self._terms_with(strict_half, capacity, exclusive=exclusive)
         return _queue(self._broker.meet_accept(_QUEUE, port, terms, timeout))
@@ -150,7 +150,7 @@ class QueueBroker:
 
         strict_half: for this end only (QB-PY-8).
 
-        The rest is as `Broker.connect`; a broker without this face counts as unknown.
+        Otherwise as `Broker.connect`; a broker without this face counts as unknown.
         """
         terms = self._terms_with(strict_half)
         end = self._broker.meet_connect(
@@ -162,7 +162,7 @@ class QueueBroker:
         """Yield accepted queues until this broker is closed (QB-PY-9).
 
         Raises:
-            TypeError, ValueError: wrong port, found at the call.
+            TypeError, ValueError: wrong port, detected at the call.
         """
         return self._accepted(check_port(port))
 
@@ -174,33 +174,33 @@ class QueueBroker:
                 return
             yield queue
 
-    # Looking.
+    # Inspection.
 
     @property
     def name(self) -> str:
-        """The name it has, or had until it was closed."""
+        """The name of the broker, also after it was closed."""
         return self._broker.name
 
     @property
     def manager(self) -> BrokerManager:
-        """The name space it belongs to."""
+        """The name space of the broker."""
         return self._broker.manager
 
     @property
     def closed(self) -> bool:
-        """Whether `close()` was called."""
+        """True once `close()` was called."""
         return self._broker.closed
 
     def waiting_accepts(self) -> dict[int, int]:
-        """Return how many accepts wait here, by port (QB-BOOK-2)."""
+        """Return the number of waiting accepts, by port (QB-BOOK-2)."""
         return self._broker.count_waiting(RdVState.WAITING_ACCEPT, Kind.QUEUE)
 
     def waiting_connects(self) -> dict[int, int]:
-        """Return how many connects wait here, by port (QB-BOOK-2)."""
+        """Return the number of waiting connects, by port (QB-BOOK-2)."""
         return self._broker.count_waiting(RdVState.WAITING_CONNECT, Kind.QUEUE)
 
     def outgoing(self) -> dict[tuple[str, int], int]:
-        """Return how many of its own connects wait, by name and port (QB-BOOK-2)."""
+        """Return the number of its waiting connects, by name and port (QB-BOOK-2)."""
         return self._broker.count_departing(Kind.QUEUE)
 
     @staticmethod
@@ -219,7 +219,7 @@ class QueueBroker:
         *,
         exclusive: bool = False,
     ) -> Terms:
-        """Return the settings of this broker with those of one call."""
+        """Return the settings of this broker, with those of one call applied."""
         terms = self._terms
         if strict_half is not None:
             terms = attrs.evolve(terms, strict=bool(strict_half))
@@ -242,6 +242,6 @@ def _check_named(name: object) -> None:
 
 
 def _queue(end: MessageQueue | Channel) -> MessageQueue:
-    # QB-RDV-4: kinds never match one another. To ask would take longer than a lock: a
-    # class with abstract methods answers in Python.
+    # QB-RDV-4: kinds never match one another. An isinstance check would take longer
+    # than a lock, because a class with abstract methods answers in Python.
     return cast("MessageQueue", end)

@@ -1,8 +1,8 @@
-"""`QueueConnection`: what a send and a receive do to a connection for messages.
+"""`QueueConnection`: the effect of a send and a receive on a connection of messages.
 
-Each method is one step under the lock: look into the table, change the buffer, keep
-the books, tell the observer. Who has to wait is told so by the verdict; how to wait is
-the business of the kind of end.
+Each method is one step under the lock: look up the table, change the buffer, update the
+counters, notify the observer. The verdict WAIT makes the caller wait; the kind of end
+decides how.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Message", "Messages", "QueueConnection"]
 
-# What lies in a buffer: the message, or, where somebody observes, its number too. The
-# number travels with the message, so that the receiver's record proves the order
-# instead of being made to fit (QB-BOOK-4).
+# The content of a buffer: the message, and its number too if the connection is
+# observed. The number travels with the message, so that the receiver's record proves
+# the order instead of assuming it (QB-BOOK-4).
 Message = bytes | tuple[int, bytes]
 Messages = CircularBufferQueue[Message]
 
@@ -34,15 +34,15 @@ class QueueConnection(Connection[Messages]):
     def send_locked(
         self, side: Side, message: bytes, *, waited: bool = False, waited_ns: int = 0
     ) -> Verdict:
-        """Do what the table says of a send by ``side`` now."""
+        """Send by ``side`` as the table requires now; return the verdict."""
         peer = self.peer_of(side)
         verdict = self.send_verdict(side, waited=waited)
         while verdict is Verdict.DO:
             if self._store_locked(peer, message, waited_ns):
                 return verdict
             if not self.flows[peer].buffer.ended:
-                return Verdict.WAIT  # somebody without the lock took the last slot
-            # A signal handler has hung up since this read the table.
+                return Verdict.WAIT  # a sender without the lock took the last slot
+            # A signal handler has disconnected since this read the table.
             verdict = self.send_verdict(side, waited=waited)
         if verdict is Verdict.DROP:
             self.flows[peer].half += 1
@@ -105,7 +105,7 @@ class QueueConnection(Connection[Messages]):
         self.flows[receiver].told = seq
 
     def _numbered(self, side: Side) -> list[tuple[int, bytes]]:
-        """Return what is unread by a side with its numbers; empty if unobserved."""
+        """Return a side's unread messages with their numbers; empty if unobserved."""
         if self.watch is None:
             return []
         items = self.flows[side].buffer.items_locked()
@@ -127,9 +127,9 @@ class QueueConnection(Connection[Messages]):
         super().recover_locked()
         if self.watch is None:
             return
-        # A message that can be received must have been told of as sent, and one that
-        # is gone as received or dropped, also if its call was struck in between
-        # (QB-BOOK-4).
+        # The observer must see a SEND for each message that can be received, and a
+        # RECEIVE or DROP for each removed one. An interrupted call may have skipped
+        # these (QB-BOOK-4).
         sides: tuple[Side, Side] = (0, 1)
         for side in sides:
             flow = self.flows[side]
@@ -147,5 +147,5 @@ class QueueConnection(Connection[Messages]):
                 )
 
     def head_locked(self, side: Side) -> Message | None:
-        """Return the oldest message for ``side`` and keep it; None without one."""
+        """Return the oldest message for ``side`` without removing it, or None."""
         return self.flows[side].buffer.peek_locked()

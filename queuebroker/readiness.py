@@ -1,7 +1,7 @@
 """A file descriptor that is readable while a receive would not have to wait.
 
-Made on first use (QB-BOOK-5): only an event loop wants one. Level-triggered, as
-`selectors` expects of a socket. The caller holds the connection's lock.
+Created on first use (QB-BOOK-5), because only an event loop needs one. Level-triggered,
+as `selectors` expects of a socket. The caller holds the connection's lock.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ __all__ = ["Readiness"]
 
 
 class Readiness:
-    """An eventfd kept in step with one flow; closed when it is collected."""
+    """An eventfd that matches the state of one flow; closed when it is collected."""
 
     __slots__ = ("_opened", "_readable")
 
     def __init__(self) -> None:
         self._readable = False
-        # One call in C: an interrupt cannot fall between opening the descriptor and
-        # keeping it, and leave it open for ever.
+        # One call in C: no interrupt can come between opening the descriptor and
+        # storing it, which would leave it open forever.
         self._opened: Final[list[int]] = []
         self._opened.extend(map(os.eventfd, (0,), (os.EFD_CLOEXEC | os.EFD_NONBLOCK,)))
 
@@ -41,13 +41,13 @@ class Readiness:
         self._readable = readable
 
     def restore_locked(self, *, readable: bool) -> None:
-        """Set it without trusting what it was: an interrupt may have come between."""
+        """Set the descriptor and ignore the stored state, after an interrupt."""
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self.fd)
         self._readable = False
         self.set_locked(readable=readable)
 
     def __del__(self) -> None:
-        # None if there was none to be had; not even a list if an interrupt struck.
+        # Empty if no descriptor was available; missing if an interrupt came first.
         for fd in getattr(self, "_opened", ()):
             os.close(fd)

@@ -1,7 +1,7 @@
-"""`Reception`: one call of receive, apart from how it waits.
+"""`Reception`: a receive attempt, independent of how the caller waits.
 
-A thread and a coroutine make the same attempts and are told of to an observer in the
-same words; only the sleep between two attempts differs.
+A thread and a coroutine repeat the same `attempt`, and an observer gets the same
+events. Only the sleep between two attempts differs.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["Reception", "Take"]
 
 T = TypeVar("T")
 
-# Done under the lock once something is here: which side, and how long it has waited.
-# None stands for no message: a thread without the lock, or a handler, was faster.
+# Called under the lock once a message is here, with the side and the time waited. None
+# stands for no message: a thread without the lock, or a handler, was first.
 Take = Callable[["Side", int], T | None]
 
-# How a receive that had to wait ended; None is an exception that struck.
+# The reason reported for the end of a wait; None is an exception.
 _ENDED: Final[Mapping[Verdict | None, Reason]] = {
     Verdict.DO: Reason.NONE,
     Verdict.REFUSE: Reason.DISCONNECTED,
@@ -35,10 +35,10 @@ _ENDED: Final[Mapping[Verdict | None, Reason]] = {
 
 
 class Reception(Generic[T]):
-    """One receive by one side: repeat `attempt`, set ``verdict``, and `end`, always.
+    """One receive by one side: repeat `attempt`, set ``verdict``, and always `end`.
 
-    taken: what it took; None, which is no message, if nothing.
-    verdict: how it ended; None until then.
+    taken: the result of the take; None, which is no message, if there was none.
+    verdict: the final verdict; None until then.
     """
 
     __slots__ = (
@@ -63,14 +63,15 @@ class Reception(Generic[T]):
         self.verdict: Verdict | None = None
 
     def attempt(self, waited_ns: int) -> Verdict:
-        """Take what is there; under the lock."""
+        """Take the present messages; under the lock."""
         connection, side = self._connection, self._side
         verdict = connection.receive_verdict(side)
         while verdict is Verdict.DO:
             self.taken = self._take(side, waited_ns)
             if self.taken is not None:
                 return verdict
-            # A thread without the lock, or a signal handler, was faster, or hung up.
+            # A thread without the lock, or a signal handler, was first, or
+            # disconnected.
             verdict = connection.receive_verdict(side)
         if verdict is Verdict.REFUSE:
             connection.see_close_locked(side)
@@ -80,7 +81,7 @@ class Reception(Generic[T]):
         return verdict
 
     def end(self) -> None:
-        """Tell that the wait is over, if there was one, and how."""
+        """Report the end of the wait and its reason to the observer, if it waited."""
         if self._told_begin and self._connection.watch is not None:
             self._connection.critical(self._tell_end_locked)
 

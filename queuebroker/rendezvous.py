@@ -1,6 +1,6 @@
-"""The rendez-vous: `RdV`, one caller who wants to meet; `RdVMap`, who waits where.
+"""The rendezvous: `RdV`, one accept or connect call; `RdVMap`, the waiting calls.
 
-All of it is pure: callers hold the manager's lock and do the waiting themselves. Every
+All of it is pure: callers hold the manager's lock and wait by themselves. Every
 transition of an RdV goes through its `step`.
 """
 
@@ -30,14 +30,14 @@ __all__ = ["Join", "Kind", "RdV", "RdVEvent", "RdVMap", "RdVState", "Terms"]
 
 
 class Kind(enum.Enum):
-    """What is to be connected; kinds never match one another (QB-RDV-4)."""
+    """The kind of connection; kinds never match one another (QB-RDV-4)."""
 
     CHANNEL = "channel"
     QUEUE = "queue"
 
 
 class RdVState(enum.Enum):
-    """Where a caller stands; the last two are final (QB-RDV-16)."""
+    """The state of a call; the last two are final (QB-RDV-16)."""
 
     WAITING_ACCEPT = "waiting-accept"
     WAITING_CONNECT = "waiting-connect"
@@ -46,7 +46,7 @@ class RdVState(enum.Enum):
 
 
 class RdVEvent(enum.Enum):
-    """What may befall a waiting caller."""
+    """The events that end the wait of a call."""
 
     MATCH = "match"
     WITHDRAW = "withdraw"
@@ -72,12 +72,12 @@ _OPPOSITE: Final[Mapping[RdVState, RdVState]] = {
 
 @attrs.frozen(slots=True)
 class Terms:
-    """What a caller brings to the connection; the acceptor's size rules (QB-BUF-10).
+    """A caller's terms for the connection; the acceptor's size rules (QB-BUF-10).
 
-    capacity: messages (Channel: bytes) each direction holds.
-    limit: bytes a message may have, None for any number.
-    strict: whether this side's sends raise while half-disconnected (QB-PY-8).
-    exclusive: whether this accept tolerates no other on its port (QB-RDV-9).
+    capacity: maximum messages (Channel: bytes) in each direction.
+    limit: maximum bytes of a message, None for no limit.
+    strict: True if this side's sends raise while half-disconnected (QB-PY-8).
+    exclusive: True if this accept tolerates no other on its port (QB-RDV-9).
     """
 
     capacity: int
@@ -86,8 +86,8 @@ class Terms:
     exclusive: bool = False
 
 
-# Given an accept and who observes, what a match makes of the two where only the
-# acceptor is here: the connection and its end.
+# Makes the connection and the acceptor's end from an accept and an observer, if only
+# the acceptor is in this process.
 Join = Callable[
     ["RdV", "Watch | None"], "tuple[Connection[Any], MessageQueue | Channel]"
 ]
@@ -102,14 +102,14 @@ _NO_REASON: Final = Reason.NONE
 class RdV:
     """One call of accept or connect, from its arrival to its end; single use.
 
-    accepts: whether it is an accept; else it is a connect.
-    caller: the broker the call was made on.
-    name: that of the broker to meet at; ``target`` is the broker, once it has begun.
-    reason: why it was withdrawn.
-    end: what a match gave it; taken by the caller, who until then sleeps on ``parker``,
-      which ``make`` makes if it has to wait.
-    join: makes the acceptor's end where the caller, who connects, is in another
-      process; called with the accept under the manager's lock.
+    accepts: True for an accept, False for a connect.
+    caller: the broker on which the call was made.
+    name: name of the broker to meet at; ``target`` is that broker, once begun.
+    reason: the reason of its withdrawal.
+    end: the end made by a match. The caller takes it; until then the caller sleeps on
+      ``parker``, which ``make`` creates if the call has to wait.
+    join: makes the acceptor's end if this call is a connect from another process;
+      called with the accept under the manager's lock.
     """
 
     __slots__ = (
@@ -153,7 +153,7 @@ class RdV:
         self.terms: Terms = terms
         self.ticket: int = next(_tickets)
         self.began_ns: int = 0
-        self.begun: bool = False  # from then on its end is told of too
+        self.begun: bool = False  # True once its end, too, is reported to the observer
         self.reason: Reason = _NO_REASON
         self.end: MessageQueue | Channel | None = None
         self.make: Callable[[], Parker] = make
@@ -165,19 +165,19 @@ class RdV:
 
     @property
     def waiting(self) -> bool:
-        """Whether neither a match nor a withdrawal has come."""
+        """True until the call is matched or withdrawn."""
         return self.state in _OPPOSITE
 
     def ended(self) -> bool:
-        """Whether it waits no more: what its caller sleeps for."""
+        """Return True once the call no longer waits; the predicate of its sleep."""
         return self.state not in _OPPOSITE
 
     def asleep(self) -> bool:
-        """Whether its caller sleeps, or is about to, and nobody has woken it."""
+        """Return True if its caller sleeps, or is about to, and was not woken."""
         return self.parker is not None and self.parker.locked()
 
     def wake(self) -> None:
-        """Wake its caller, if that sleeps and nobody has."""
+        """Wake its caller, if that sleeps and was not woken yet."""
         if self.parker is not None and self.parker.locked():
             self.parker.release()
 
@@ -195,14 +195,14 @@ class RdV:
 
 
 class RdVMap:
-    """Who waits at one broker: by kind and port, in order of arrival.
+    """The calls that wait at one broker: by kind and port, in order of arrival.
 
     Guarded by the manager's lock.
 
     Invariants, true whenever that lock is free:
-    I1. everybody under one kind and port waits in the same state: an accept and a
+    I1. all calls under one kind and port wait in the same state: an accept and a
         connect that could match have matched.
-    I2. nobody here is matched or withdrawn, and no port is here without a waiter.
+    I2. no call here is matched or withdrawn, and no port is here without a waiter.
     """
 
     __slots__ = ("_waiting",)
@@ -218,14 +218,14 @@ class RdVMap:
             yield from waiting
 
     def opposite_of(self, rdv: RdV) -> RdV | None:
-        """Return who has waited longest for a call like this one."""
+        """Return the longest waiting call that matches this one, or None."""
         waiting = self._waiting.get(rdv.place)
         if waiting and waiting[0].accepts is not rdv.accepts:
             return waiting[0]
         return None
 
     def refuses(self, rdv: RdV) -> bool:
-        """Whether an exclusive accept stands in the way of this accept (QB-RDV-9)."""
+        """Return True if an exclusive accept conflicts with this accept (QB-RDV-9)."""
         waiting = self._waiting.get(rdv.place) if rdv.accepts else None
         if not waiting:
             return False
@@ -233,12 +233,12 @@ class RdVMap:
         return first.accepts and (rdv.terms.exclusive or first.terms.exclusive)
 
     def add(self, rdv: RdV) -> None:
-        """Let a caller wait."""
+        """Create the parker of a call and add the call."""
         rdv.parker = rdv.make()
         self._waiting.setdefault(rdv.place, []).append(rdv)
 
     def remove(self, rdv: RdV) -> None:
-        """Let a caller wait no more, if it is here."""
+        """Remove a call, if it is here."""
         waiting = self._waiting.get(rdv.place, [])
         if rdv in waiting:
             waiting.remove(rdv)
@@ -246,10 +246,10 @@ class RdVMap:
                 del self._waiting[rdv.place]
 
     def mend(self) -> None:
-        """Let those go who are matched or withdrawn but still listed (I2).
+        """Remove calls that are matched or withdrawn but still listed (I2).
 
-        That is what an interrupt in the middle of a change leaves behind: perhaps not
-        removed, perhaps not woken, perhaps the last of a port whose place remains.
+        An interrupt in the middle of a change can leave such a call listed, its caller
+        asleep, or a port without a call.
         """
         for rdv in list(self):
             if not rdv.waiting:
@@ -260,10 +260,11 @@ class RdVMap:
             del self._waiting[place]
 
     def count(self, state: RdVState, kind: Kind) -> dict[int, int]:
-        """Return how many wait in a state, by port (QB-BOOK-2)."""
+        """Return the number of calls that wait in a state, by port (QB-BOOK-2)."""
         counts: dict[int, int] = {}
         for (of_kind, port), waiting in self._waiting.items():
-            # One at a time: a signal handler may read these in the middle of a match.
+            # One call at a time: a signal handler may read these in the middle of a
+            # match.
             if of_kind is kind and (
                 count := sum(rdv.state is state for rdv in waiting)
             ):

@@ -1,8 +1,8 @@
-"""`Sleepers`: receivers that sleep, and can be woken without the lock.
+"""`Sleepers`: sleeping receivers that can be woken without the lock.
 
-The way of a `Lane` for parkers: to take the next one off is one call in C, and to wake
-it another; between the two no interrupt strikes, so that nobody is taken off and not
-woken. Who is taken off need not leave: there is nothing to do after waking.
+It applies the technique of a `Lane` to parkers. One call in C removes the next parker,
+and a second one wakes it. No interrupt is raised between the two, so that no parker is
+removed and not woken. A removed parker need not leave the list.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 
 __all__ = ["LOOK", "Sleepers"]
 
-# Instead of those who sleep: whoever sends comes and looks, under the lock.
+# Replaces the sleepers: every sender takes the lock and looks.
 LOOK: Final = (None,)
 
 _NOBODY: Final[Iterator[Parker]] = iter(())
 
 
 class Sleepers(WaitList):
-    """A `WaitList` whose parkers are taken off, and released, without its lock.
+    """A `WaitList` whose parkers are removed and released without its lock.
 
-    To sleep: append a parker to ``sleeping``, look once more, wait for it. To wake one,
-    if anybody is ``present``: ``for parker in waking: parker.release()``; IndexError if
-    somebody else was faster.
+    To sleep: append a parker to ``sleeping``, check the condition once more, then wait.
+    To wake a sleeper if one is ``present``: ``for parker in waking: parker.release()``.
+    IndexError means that another waker was first.
 
-    present: what is not empty while somebody sleeps; `LOOK` once it is pinned.
+    present: not empty while a receiver sleeps; `LOOK` once the list is pinned.
     """
 
     __slots__ = ("present", "sleeping", "waking")
 
     def __init__(self) -> None:
-        self._parkers = None  # those of a lane are in ``sleeping``
+        self._parkers = None  # the parkers of a lane are in ``sleeping``
         self._pinned = self.asleep = False
         self.present: Collection[object] = ()
-        # Made when somebody first sleeps: an idle connection shall be small.
+        # Created when a receiver first sleeps, to keep an idle connection small.
         self.sleeping: deque[Parker] | None = None
         self.waking: Iterator[Parker] = _NOBODY
 
@@ -49,7 +49,7 @@ class Sleepers(WaitList):
         return len(self.sleeping or ())
 
     def made_locked(self) -> deque[Parker]:
-        """Return ``sleeping``, made if it was not."""
+        """Return ``sleeping``, created if missing."""
         if self.sleeping is None:
             sleeping: deque[Parker] = deque()
             waking = iter(sleeping.popleft, None)
@@ -63,15 +63,16 @@ class Sleepers(WaitList):
         self.made_locked().append(parker)
 
     def leave(self, parker: Parker) -> None:
-        """Take off a parker that was not released, unless somebody has done so.
+        """Remove a parker that was not released, unless a waker has removed it.
 
-        Who has will release it, at any time: it must not be used again. Needs no lock.
+        That waker will release it, at any time: the parker must not be used again.
+        Needs no lock.
         """
         if self.sleeping is not None and parker in self.sleeping:
             try:
                 self.sleeping.remove(parker)
             except ValueError:
-                return  # just now
+                return  # removed just now
 
     def pin(self) -> None:
         super().pin()
@@ -83,7 +84,7 @@ class Sleepers(WaitList):
                 parker.release()
                 return
         except IndexError:
-            return  # nobody, or somebody else was faster
+            return  # no sleeper is left, or another waker was first
 
     def wake_all(self) -> None:
         while self.sleeping:

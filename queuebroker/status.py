@@ -1,8 +1,8 @@
-"""What an end is, and what a send or a receive may do: the specification's tables.
+"""The specification's tables: the status of an end, and the verdict on an operation.
 
-Every decision about an end is looked up here (the sequential model, QB-DISC); no
-status is stored anywhere. Only strictness is asked for beside them (QB-PY-8), and a
-Channel's empty ranges, which never wait (QB-CHAN-1, 2).
+Every decision about an end is looked up here (the sequential model, QB-DISC); no status
+is stored anywhere. Only two rules are outside: strictness (QB-PY-8), and a Channel's
+empty ranges, which never wait (QB-CHAN-1, 2).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["DONE", "RECEIVE", "SEND", "STATUS", "Status", "Verdict"]
 
 
 class Status(enum.Enum):
-    """What an end is; it moves down this list only, perhaps skipping (QB-DISC-1)."""
+    """The status of an end; moves down this list only, perhaps skipping (QB-DISC-1)."""
 
     CONNECTED = "connected"
     HALF_DISCONNECTED = "half-disconnected"
@@ -25,7 +25,7 @@ class Status(enum.Enum):
 
 
 class Verdict(enum.Enum):
-    """What happens to a send or a receive that looks at its end."""
+    """The outcome of a send or a receive for the present state of its end."""
 
     DO = enum.auto()
     WAIT = enum.auto()
@@ -34,17 +34,17 @@ class Verdict(enum.Enum):
 
 
 # By identity, as members are compared: the hash of Enum is Python code, and every
-# operation looks something up in the tables.
+# operation reads the tables.
 Status.__hash__ = object.__hash__  # type: ignore[method-assign]  # see above
 Verdict.__hash__ = object.__hash__  # type: ignore[method-assign]  # see above
 
-# What a send that returns normally was told; after any other verdict it raises.
+# The verdicts on which a send returns normally; on any other it raises.
 DONE: Final = frozenset({Verdict.DO, Verdict.DROP})
 
 _C, _H, _D = Status.CONNECTED, Status.HALF_DISCONNECTED, Status.DISCONNECTED
 _DO, _WAIT, _DROP, _REFUSE = Verdict.DO, Verdict.WAIT, Verdict.DROP, Verdict.REFUSE
 
-# (this end closed, its peer closed, something unread here or on its way) -> status
+# (this end closed, its peer closed, messages unread here or in transit) -> status
 STATUS: Final[Mapping[tuple[bool, bool, bool], Status]] = {
     (False, False, False): _C,
     (False, False, True): _C,
@@ -56,7 +56,7 @@ STATUS: Final[Mapping[tuple[bool, bool, bool], Status]] = {
     (True, True, True): _D,
 }
 
-# (status, room in the peer's buffer, this call has waited) -> what a send does
+# (status, room in the peer's buffer, this call has waited) -> verdict on a send
 SEND: Final[Mapping[tuple[Status, bool, bool], Verdict]] = {
     (_C, True, False): _DO,
     (_C, True, True): _DO,
@@ -72,8 +72,8 @@ SEND: Final[Mapping[tuple[Status, bool, bool], Verdict]] = {
     (_D, False, True): _REFUSE,
 }
 
-# (status, something unread here) -> what a receive does; half-disconnected with nothing
-# here, what was sent before the peer hung up is still on its way
+# (status, messages unread here) -> verdict on a receive; if half-disconnected with no
+# message here, messages sent before the peer disconnected are still in transit
 RECEIVE: Final[Mapping[tuple[Status, bool], Verdict]] = {
     (_C, True): _DO,
     (_C, False): _WAIT,

@@ -1,7 +1,7 @@
 """`Task`: a thread that belongs to a broker.
 
-It holds its thread instead of being one, so that its thread too is made when it is
-started, by `_sync`, and the explorer can take it over.
+It holds its thread instead of being one, so that `_sync` creates the thread too. The
+explorer can then take the thread over.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Task:
     Args:
         broker: a `Broker` or `QueueBroker`; it may be closed meanwhile.
         target: called in the thread with ``args``.
-        name: of the thread, by default the broker's.
-        daemon: whether the interpreter may exit while it runs.
-        warn_after: seconds after which `join`, or the end of the program, logs on which
-            queue the task is blocked; None for never.
+        name: name of the thread, by default the broker's.
+        daemon: True if the interpreter may exit while the task runs.
+        warn_after: seconds after which `join`, or the exit of the program, logs the
+            queue on which the task is blocked; None for never.
 
     Raises:
-        TypeError, ValueError: ``broker`` is not a broker, or is the face of one for
+        TypeError, ValueError: ``broker`` is not a broker, or is its face for
             coroutines; ``target`` cannot be called, or is a coroutine function, which
             would run nothing; ``warn_after`` is not a number >= 0.
     """
@@ -94,23 +94,23 @@ class Task:
     def exception(self) -> BaseException | None:
         """The exception that ended ``target``; None if it returned, or still runs.
 
-        The frames of its traceback keep no local variables: a queue that ``target`` had
-        not disconnected would stay connected for as long as the task exists.
+        The frames of its traceback keep no local variables. Otherwise a queue that
+        ``target`` had not disconnected would stay connected as long as the task exists.
         """
         return self._exception
 
     def join(self, timeout: float | None = None, *, check: bool = False) -> None:
         """Wait until the thread has ended, for ``timeout`` seconds at most.
 
-        When time is up it returns, and `is_alive` is true. An exception that ended the
-        thread is in `exception`; `threading.excepthook` has printed its traceback. If
-        the task has not ended after ``warn_after`` seconds, the log names the queue on
-        which the task is blocked.
+        If the time is up, the call returns, and `is_alive` is true. `exception` holds
+        an exception that ended the thread; `threading.excepthook` has printed its
+        traceback. If the task has not ended after ``warn_after`` seconds, the log names
+        the queue on which the task is blocked.
 
-        check: raise the exception that ended the thread.
+        check: True to raise the exception that ended the thread.
 
         Raises:
-            RuntimeError: it was not started, or is the thread that calls.
+            RuntimeError: the thread was not started, or is the calling thread.
             TypeError, ValueError: wrong timeout.
         """
         deadline = deadline_after(timeout)
@@ -125,7 +125,7 @@ class Task:
             raise self._exception
 
     def is_alive(self) -> bool:
-        """Whether the thread was started and has not ended."""
+        """Return True if the thread was started and has not ended."""
         return self._thread.is_alive()
 
     def _run(self) -> None:
@@ -156,21 +156,21 @@ class Task:
 # Tasks that keep the interpreter from exiting, by thread.
 _running: Final[dict[int | None, Task]] = {}
 
-# Holds an item once the end of the program is watched; a list's append is atomic.
+# Not empty once the exit of the program is watched; the append of a list is atomic.
 _watched: Final[list[bool]] = []
 
 
 def _watch_exit() -> None:
-    """Make the end of the program log the tasks for which it waits."""
+    """Log, at the exit of the program, the tasks for which it waits."""
     if not _watched:
         _watched.append(True)
         _sync.at_exit_of_main(_join_running)
 
 
 def _join_running() -> None:
-    """Join the tasks that keep the program from ending; log each that is slow.
+    """Join the tasks that keep the program from ending; log each slow one.
 
-    By the main thread: from Python 3.12 on no thread can be started any more.
+    Runs in the main thread: from Python 3.12 on no thread can be started at exit.
     """
     begun = _sync.monotonic()
     while True:
@@ -225,7 +225,7 @@ def _place(frame: FrameType) -> str:
 
 
 def _made_at(made: object) -> str:
-    """Describe where an object was made, if -X tracemalloc has recorded it."""
+    """Describe where an object was created, if -X tracemalloc has recorded it."""
     tracemalloc = sys.modules.get("tracemalloc")
     if tracemalloc is None or not tracemalloc.is_tracing():
         return "; run with -X tracemalloc=25 to see where that was made"
@@ -240,7 +240,7 @@ def _made_at(made: object) -> str:
 def _check_broker(broker: object) -> None:
     if isinstance(broker, (Broker, QueueBroker)):
         return
-    # Told by its name: to import the class, for a text, would load asyncio.
+    # By name: an import of the class only for this text would load asyncio.
     coroutines = known_as(type(broker)) == "aio.QueueBroker"
     remedy = ": give its plain one, its .broker" if coroutines else ""
     raise wrong_type("broker", "a Broker or a QueueBroker", broker, remedy)

@@ -1,9 +1,8 @@
 """`TypedQueue`: objects of one type over a `MessageQueue`, as MessagePack (QB-PY-12).
 
-A thin face: it encodes before it sends and decodes what it has received. What is sent
-when, to whom, and who waits is decided by the queue alone, so that both faces of one
-end may be used at once. msgspec is loaded with the first `MessageQueue.of`, not with
-the package.
+A thin face: it encodes before a send and decodes after a receive. The queue alone
+orders, delivers and waits, so that both faces of one end may be used at once. The first
+`MessageQueue.of` loads msgspec, not the import of the package.
 """
 
 from __future__ import annotations
@@ -28,30 +27,33 @@ T = TypeVar("T")
 
 
 class TypedQueue(Generic[T]):
-    """One end of a connection, for objects of type T; made by `MessageQueue.of`.
+    """One end of a connection, for objects of type T; created by `MessageQueue.of`.
 
     Each object is one message. An object that cannot be encoded is refused before
-    anything is sent; whether it *is* a T is not looked at, since that would cost a
-    decoding for each send: a type checker sees it, and otherwise the receiver is told.
+    anything is sent. The sender does not check that the object *is* a T, which would
+    cost a decoding for each send. A type checker reports the error; otherwise the
+    receiver does.
 
-    There is no ``receive_many``: where the third of five messages does not decode, the
-    two before it could neither be returned nor go back into the queue. Take many by
-    ``queue.receive_many()`` and `decode` them yourself. So do with asyncio and with
-    several queues, which take ends and not faces: see docs/how-to/send-objects.md.
+    There is no ``receive_many``: if the third of five messages does not decode, the two
+    before it could neither be returned nor go back into the queue. Take several with
+    ``queue.receive_many()`` and `decode` them. Do the same with asyncio and with
+    several queues, whose functions accept ends, not faces: see
+    docs/how-to/send-objects.md.
 
-    Threads: every method may be called from any. There is no lock here, and nothing
-    that changes: encoder and decoder keep no state between calls (msgspec, issue 401).
-    An object is encoded in the thread that sends it and decoded in the one that
-    receives it, outside of the queue's lock; nobody may change it while it is encoded.
+    Threads: every method may be called from any. There is no lock here, and no mutable
+    state: encoder and decoder keep none between calls (msgspec, issue 401). The sending
+    thread encodes and the receiving thread decodes an object, outside of the queue's
+    lock. No thread may change the object while it is encoded.
 
-    Used as a context manager it disconnects on leaving. What it does not have, such as
-    names, status and books, its `queue` has.
+    As a context manager it disconnects on leaving. Its `queue` has the remaining
+    attributes, such as names, status and counters.
     """
 
     __slots__ = ("__weakref__", "_packed", "_queue", "_unpacked", "_wanted")
 
     def __init__(self, queue: MessageQueue, wanted: Any) -> None:
-        # Asked by its kind: the class `MessageQueue` makes these, and so stands above.
+        # Checked by its kind: `MessageQueue` creates these faces, so its module imports
+        # this one.
         if getattr(queue, "_kind", None) != "MessageQueue":
             raise wrong_type("queue", "a MessageQueue", queue)
         self._queue: Final = queue
@@ -62,18 +64,18 @@ class TypedQueue(Generic[T]):
 
     @property
     def queue(self) -> MessageQueue:
-        """The end beneath, for whole messages of bytes."""
+        """The underlying end, for whole messages of bytes."""
         return self._queue
 
     # Sending.
 
     def send(self, obj: T, *, timeout: float | None = None) -> None:
-        """Send an object as one message; the rest is as `MessageQueue.send`.
+        """Send an object as one message; otherwise as `MessageQueue.send`.
 
         Raises:
-            TypeError: there is something in it that MessagePack has no form for.
-            ValueError: a value has none: an int of more than 64 bits, a list that
-                holds itself; nothing was sent.
+            TypeError: it contains an object that MessagePack cannot represent.
+            ValueError: it contains a value that MessagePack cannot represent: an int of
+                more than 64 bits, a list that holds itself; nothing was sent.
             MessageTooLargeError: longer, encoded, than the connection allows.
             DisconnectedQueueError, SendTimeoutError: as `MessageQueue.send`.
         """
@@ -86,8 +88,8 @@ class TypedQueue(Generic[T]):
     def send_many(self, objs: Iterable[T], *, timeout: float | None = None) -> int:
         """Send objects in order; return how many of the sends were done.
 
-        As `MessageQueue.send_many`: an object that cannot be encoded ends the call
-        with the count so far, and raises only if it is the first.
+        As `MessageQueue.send_many`: an object that cannot be encoded ends the call with
+        the count so far, and raises only if it is the first.
         """
         return self._queue.send_many(map(self.encode, objs), timeout=timeout)
 
@@ -97,8 +99,8 @@ class TypedQueue(Generic[T]):
         """Remove the oldest message and return it as a T.
 
         Raises:
-            PayloadError: it does not decode; its bytes are in ``payload``, and the
-                next receive takes the next message.
+            PayloadError: it does not decode; its bytes are in ``payload``, and the next
+                receive takes the next message.
             DisconnectedQueueError, ReceiveTimeoutError: as `MessageQueue.receive`.
         """
         return self.decode(self._queue.receive(timeout=timeout))
@@ -110,26 +112,26 @@ class TypedQueue(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         """Yield objects until the end is disconnected, as `MessageQueue` does.
 
-        A message that does not decode raises `PayloadError`; then go on with the same
-        iterator or with a new loop.
+        A message that does not decode raises `PayloadError`. After that, continue with
+        the same iterator or with a new loop.
         """
-        # Not a generator: the error would end it, and its next() would tell of a
-        # disconnect that never was.
+        # Not a generator: the error would end it, and its next() would report a
+        # disconnect that never happened.
         return map(self.decode, self._queue)
 
     @property
     def pending(self) -> int:
-        """Messages that arrived here and are not received yet, by either face."""
+        """Number of arrived messages that neither face has received yet."""
         return self._queue.pending
 
     # Objects to bytes and back.
 
     def encode(self, obj: T) -> bytes:
-        """Return an object as the message that `send` would send.
+        """Return the message that `send` would send for an object.
 
         Raises:
-            TypeError: there is something in it that MessagePack has no form for.
-            ValueError: a value has none.
+            TypeError: it contains an object that MessagePack cannot represent.
+            ValueError: it contains a value that MessagePack cannot represent.
         """
         try:
             return self._packed(obj)
@@ -137,13 +139,13 @@ class TypedQueue(Generic[T]):
             msg = f"cannot send {type(obj).__name__}: {error}"
             raise TypeError(msg) from error
         except Exception as error:
-            # From an overflow to a field that was never set, each its own class. One
-            # is left for all, which `send_many` knows for a message that is no good.
+            # Each failure, from an overflow to an unset field, has its own class. All
+            # become the one class that `send_many` accepts as a wrong message.
             msg = f"cannot send {type(obj).__name__}: {error}"
             raise ValueError(msg) from error
 
     def decode(self, payload: Buffer) -> T:
-        """Return the T that a message of this connection stands for, as `receive` does.
+        """Decode a message of this connection into a T, as `receive` does.
 
         Raises:
             PayloadError: it does not decode; its bytes are in ``payload``.
@@ -152,9 +154,9 @@ class TypedQueue(Generic[T]):
         try:
             return self._unpacked(payload)
         except Exception as error:
-            # Not only msgspec's own: bad UTF-8, lists too deep and whatever a class
-            # raises in its __post_init__ come as they are. The message is taken out
-            # already, so what is not caught here would be lost.
+            # Not only msgspec's own errors: bad UTF-8, lists nested too deep, and any
+            # error of a class's __post_init__ arrive unchanged. The message is already
+            # out of the queue, so an uncaught error would lose it.
             queue, message = self._queue, snapshot(payload, 0, None, None)
             msg = (
                 f"cannot receive: message of {len(message)} bytes from"
@@ -163,10 +165,10 @@ class TypedQueue(Generic[T]):
             )
             raise PayloadError(msg, payload=message) from error
 
-    # Hanging up.
+    # Disconnecting.
 
     def disconnect(self, error: BaseException | None = None) -> None:
-        """Hang up, as `MessageQueue.disconnect`."""
+        """Disconnect, as `MessageQueue.disconnect`."""
         self._queue.disconnect(error)
 
     def close(self) -> None:
@@ -174,7 +176,7 @@ class TypedQueue(Generic[T]):
         self._queue.disconnect()
 
     def disconnected(self) -> bool:
-        """Whether neither sending nor receiving can succeed again."""
+        """Return True if neither sending nor receiving can succeed again."""
         return self._queue.disconnected()
 
     @property
@@ -193,7 +195,7 @@ class TypedQueue(Generic[T]):
     ) -> None:
         self._queue.disconnect()
 
-    # What it refuses, and how it looks.
+    # Copying is refused; representation.
 
     def __reduce__(self) -> NoReturn:
         msg = "cannot pickle or copy TypedQueue: it belongs to its process"
@@ -210,7 +212,7 @@ def _name_of(wanted: Any) -> str:
 def _codec(
     wanted: Any, name: str
 ) -> tuple[Callable[[Any], bytes], Callable[[Buffer], Any]]:
-    """Return how to encode, and how to decode a ``wanted``.
+    """Return the encoder and the decoder for a ``wanted``.
 
     Raises:
         TypeError: msgspec cannot decode one.
@@ -221,7 +223,7 @@ def _codec(
         decoder = msgpack.Decoder(wanted)
         unknown = _unknown_to_msgspec(inspect.type_info(wanted))
     except Exception as error:
-        # Annotations are evaluated: a name that is missing, or anything else.
+        # Annotations are evaluated: a missing name, or any other error.
         msg = f"cannot make a queue of {name}: {error}"
         raise TypeError(msg) from error
     if unknown:
@@ -231,19 +233,20 @@ def _codec(
 
 
 def _unknown_to_msgspec(info: object) -> list[str]:
-    """Name the classes in a type that msgspec leaves to hooks; we have none.
+    """Return the names of the classes in a type that msgspec leaves to hooks.
 
-    Its decoder takes them without a word and then refuses every message.
+    This package has no hooks. The decoder accepts such a class silently and then
+    refuses every message.
     """
     from msgspec import inspect  # noqa: PLC0415 - loaded where used
 
     unknown: list[str] = []
-    seen: set[int] = set()  # a struct may hold structs of its own kind
+    seen: set[int] = set()  # a struct may contain structs of its own kind
     todo = [info]
     while todo:
         node = todo.pop()
         if isinstance(node, inspect.CustomType):
-            if node.cls is not object:  # that is Any by another name
+            if node.cls is not object:  # `object` is how Any is represented
                 unknown.append(_name_of(node.cls))
         elif isinstance(node, (inspect.Type, inspect.Field)) and id(node) not in seen:
             seen.add(id(node))

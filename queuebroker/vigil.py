@@ -1,8 +1,8 @@
-"""`Vigil`: whether who waits at a socket stays awake for it, or sleeps at once.
+"""`Vigil`: adaptive spin, the choice to spin or to sleep at once before a socket wait.
 
-To be put to sleep, and woken on another processor, takes longer than to answer a short
-question. So who was answered soon the last time waits awake for a moment the next time,
-and sleeps only if that was in vain.
+To put a thread to sleep and wake it on another processor takes longer than a short
+reply. So a waiter whose last reply came soon spins for a moment the next time, and
+sleeps only if no reply came.
 """
 
 from __future__ import annotations
@@ -11,36 +11,37 @@ from typing import Final
 
 __all__ = ["AWAKE_S", "CAUTION_MAX", "Vigil"]
 
-# What comes sooner is worth to be awaited, for so long at most; in seconds. Twice of
-# what two programs take to answer each other, both of which have to be woken.
+# Maximum duration of a spin in seconds; a reply within it is worth the spin. Twice the
+# round trip of two programs if both have to be woken.
 AWAKE_S: Final = 2e-4
-# How many waits have to be short before there is a vigil again, at most: so where each
-# is in vain next to nothing is wasted.
+# Maximum number of short waits required before the next spin: if every spin is in vain,
+# hardly any time is wasted.
 CAUTION_MAX: Final = 64
 
 
 class Vigil:
-    """What one who waits knows of the last times; for one thread at a time.
+    """The recent waits of one waiter; for one thread at a time.
 
-    A vigil in vain costs `AWAKE_S` of a processor. There is none while what comes is
-    far between, one at most when that begins, and one in `CAUTION_MAX` waits where each
-    is short and yet no vigil helps.
+    A spin in vain costs `AWAKE_S` of a processor. While messages are far apart, there
+    is none. When that begins, there is one at most. If every wait is short and yet no
+    spin helps, there is one in `CAUTION_MAX` waits.
     """
 
     __slots__ = ("_caution", "_wanted")
 
     def __init__(self) -> None:
-        # How many waits have to be short before the next vigil; after one in vain.
+        # Number of short waits before the next spin, and its next value after a spin in
+        # vain.
         self._wanted: int = 1
         self._caution: int = 1
 
     @property
     def due(self) -> bool:
-        """Whether to stay awake this time."""
+        """True if the next wait should begin with a spin."""
         return self._wanted <= 0
 
     def kept(self, *, came: bool) -> None:
-        """Note whether what was waited for came while it stayed awake."""
+        """Record the result of a spin: True if the awaited event came."""
         if came:
             self._caution = 1
         else:
@@ -48,6 +49,6 @@ class Vigil:
             self._caution = min(2 * self._caution, CAUTION_MAX)
 
     def slept(self, seconds: float) -> None:
-        """Note for how long it slept before something came."""
+        """Record how long the waiter slept before an event came."""
         if seconds <= AWAKE_S:
             self._wanted -= 1

@@ -1,14 +1,16 @@
 """`receive_any`: the first message of several queues, and no other (QB-WAIT-1).
 
-`Selection` knows which queue is next and who has to be told where; it does not know how
-a caller sleeps, so that threads and event loops share it. What comes is taken by the
-queue's own receive, which tries once: no queue is looked at and taken from in two
-steps, and the lock of one connection is never held together with that of another.
+`Selection` chooses the next queue and keeps the lists on which the caller is listed. It
+does not depend on how the caller sleeps, so that threads and event loops share it. The
+queue's own receive, which tries once, takes the message. So no queue is checked and
+taken from in two steps. The lock of one connection is never held together with that of
+another.
 
 The races are those of one queue (`queuebroker.parking`), and one more. A sender wakes
-one sleeper for what it sent. If that is us, and we take from another queue, somebody
-who sleeps on the first would sleep on while his message lies there. So whoever leaves a
-queue's list wakes the next if anything is left (I1 of `queuebroker.parking`).
+one sleeper for its message. If this caller is woken and takes from another queue, a
+second sleeper on the first queue would sleep on while the message lies there. So a
+caller that leaves a queue's list wakes the next if anything is left (I1 of
+`queuebroker.parking`).
 """
 
 from __future__ import annotations
@@ -49,11 +51,11 @@ def receive_any(
 ) -> tuple[MessageQueue, bytes]:
     """Receive one message from one of several queues; return both (QB-WAIT-1).
 
-    Waits while there is none anywhere. Queues that are disconnected are passed over.
-    If several have something, it is the turn of the one that `receive_any` has served
-    least recently; those it never served come first, in the order given.
+    Waits while all queues are empty. Disconnected queues are skipped. If several queues
+    have a message, the one that `receive_any` has served least recently comes first.
+    Queues never served precede it, in the order given.
 
-    timeout: seconds, None for ever, 0 to look once at each.
+    timeout: seconds, None to wait forever, 0 to check each queue once.
 
     Raises:
         DisconnectedQueueError: all are disconnected. The cause is that of the first
@@ -69,11 +71,13 @@ def receive_any(
     while taken is None and not expired:
         try:
             bell = selection.enlist(Bell)
-            # Looked at again: who sent before we were listed could not see us.
+            # Check again: a sender that came before the enlisting could not see this
+            # caller.
             if not selection.ready():
                 expired = not _sync.park(bell.lock, selection.ready, deadline)
-            # After the deadline, too: success and disconnect beat it (QB-TIME-5).
-            # Still listed: to leave first would wake another for what we take.
+            # After the deadline, too: success and disconnect beat it (QB-TIME-5). Still
+            # listed: to leave first would wake another caller for the message taken
+            # here.
             taken = selection.take()
             selection.withdraw()
         except BaseException:
@@ -85,14 +89,14 @@ def receive_any(
 
 
 class Selection:
-    """The queues that one caller receives from, and where it is listed.
+    """The queues that one caller receives from, and those on which it is listed.
 
-    To receive: `take`; if that is None `enlist` a new parker, look whether it is
-    `ready` by now, else sleep; `take` and `withdraw`. Whatever happens after `enlist`,
-    `withdraw` has to be called.
+    To receive: `take`. If that is None, `enlist` a new parker, check `ready`, else
+    sleep; then `take` and `withdraw`. After `enlist`, `withdraw` has to be called in
+    every case.
 
-    Belongs to one caller; the lock of each connection guards that one's wait list.
-    A queue that is given twice is one.
+    Belongs to one caller; the lock of each connection guards the wait list of that
+    connection. Duplicate queues count once.
     """
 
     __slots__ = ("_ends", "_listed", "_parker")
@@ -103,10 +107,10 @@ class Selection:
         self._parker: Parker | None = None
 
     def take(self) -> tuple[MessageQueue, bytes] | None:
-        """Receive from the first that has something; None if nothing is anywhere.
+        """Receive from the first queue with a message; return None if all are empty.
 
-        They are looked at one after another: what went from one to another meanwhile
-        may be missed.
+        The queues are checked one after another: a message that moves from one queue to
+        another meanwhile may be missed.
 
         Raises:
             DisconnectedQueueError: all are disconnected.
@@ -117,7 +121,7 @@ class Selection:
             try:
                 message = end.receive(timeout=0)
             except (ReceiveTimeoutError, DisconnectedQueueError):
-                continue  # somebody was faster
+                continue  # another receiver was first
             end._served = next(_turns)
             return end, message
         if self._over():
@@ -125,25 +129,25 @@ class Selection:
         return None
 
     def ready(self) -> bool:
-        """Whether `take` may get anywhere; only reads, and needs no lock."""
+        """Return True if `take` may succeed; only reads, and needs no lock."""
         return any(map(_worth_a_try, self._ends)) or self._over()
 
     def enlist(self, make: Callable[[], P]) -> P:
-        """Make a parker and list it on every queue; return it.
+        """Create a parker and list it on every queue; return it.
 
-        It is for one sleep only, and may be released several times, by several.
+        It serves one sleep only; several wakers may release it, several times.
         """
         parker = self._parker = make()
         for end in self._ends:
-            # First noted, then listed: an interrupt between leaves nobody listed.
+            # Noted first, then listed: an interrupt in between leaves no stray parker.
             self._listed.append(end)
             end._connection.critical(partial(_list_locked, end, parker))
         return parker
 
     def withdraw(self) -> None:
-        """Be listed nowhere, and pass on the wake-ups that are not ours.
+        """Leave every list, and pass on wake-ups meant for others.
 
-        May be repeated: after an interrupt it goes on where it was.
+        May be repeated: after an interrupt it continues where it stopped.
         """
         while self._listed:
             end = self._listed[-1]
@@ -151,10 +155,10 @@ class Selection:
             del self._listed[-1]
 
     def forget(self, gone: Callable[[WaitList, Parker], bool]) -> None:
-        """Leave to ``gone(waiters, parker)`` the lists for which it returns True.
+        """Drop the lists for which ``gone(waiters, parker)`` returns True.
 
-        For drivers that may have to leave a list without its lock. `withdraw` does the
-        rest; may be repeated.
+        For drivers that may have to leave a list without its lock. `withdraw` handles
+        the remaining lists; may be repeated.
         """
         parker = self._parker
         if parker is not None:
@@ -172,18 +176,19 @@ class Selection:
     def _leave_locked(self, end: MessageQueue) -> None:
         assert self._parker is not None
         _arrived(end).leave(self._parker)
-        # Whoever woke us did not wake anybody else; after leaving, since we are not
-        # to be woken in turn.
+        # The waker woke only this caller, so pass the wake-up on. After leaving,
+        # because this caller must not be woken in turn.
         end._connection.flows[end._side].buffer.wake_locked()
 
     def _over(self) -> bool:
-        # One after another is exact here: nobody is connected again (QB-DISC-1).
+        # One after another is exact here: a disconnected end stays so (QB-DISC-1).
         return all(end.disconnected() for end in self._ends)
 
     def _refusal(self) -> DisconnectedError:
         """Return the exception for queues that are all disconnected.
 
-        It speaks of the first with a cause, or of the first; all are told (QB-BOOK-4).
+        It names the first queue with a cause, else the first. The close is noted as
+        seen on every queue (QB-BOOK-4).
         """
         told = self._ends[0]
         for end in reversed(self._ends):
@@ -195,23 +200,23 @@ class Selection:
 
 
 def attend(end: MessageQueue, parker: Parker) -> None:
-    """List a parker at a queue for good, for an owner who receives there alone.
+    """List a parker on a queue for good, for an owner who is its only receiver.
 
-    It is released whenever a message comes, and when the peer hangs up; not if that was
-    before, so the queue is to be looked at once after this. A parker that is always
-    ``locked()`` is released each time.
+    The parker is released at each message, and when the peer disconnects. If the queue
+    changed before this call, there is no release, so check the queue once afterwards. A
+    parker that is always ``locked()`` is released each time.
     """
     end._connection.critical(partial(_list_locked, end, parker))
 
 
 def check_queues(queues: Iterable[Q], kind: type) -> list[Q]:
-    """Return the queues that a caller gave, all of one kind, for threads or coroutines.
+    """Return the queues passed by a caller, all of one kind, as a list.
 
     Raises:
         TypeError: not iterable, or one of them is of another kind.
         ValueError: there are none.
     """
-    # A queue can be iterated: it would be received from, until it is disconnected.
+    # A queue is iterable: `list` would receive from it until it is disconnected.
     if isinstance(queues, (MessageQueue, TypedQueue)) or not hasattr(
         queues, "__iter__"
     ):
@@ -226,17 +231,17 @@ def check_queues(queues: Iterable[Q], kind: type) -> list[Q]:
 
 
 def _last_turn(end: MessageQueue) -> int:
-    """Return when `receive_any` has served an end last, 0 for never."""
-    # Set with the first turn only: an end that is never waited for like this, as most,
-    # shall not take longer to make.
+    """Return the turn at which `receive_any` last served an end, 0 for never."""
+    # Set by the first turn only: most ends are never used in this way, and must stay
+    # cheap to create.
     return getattr(end, "_served", 0)
 
 
 def _worth_a_try(end: MessageQueue) -> bool:
-    """Whether a receive has a chance: a message is here, or on its way.
+    """Return True if a receive may succeed: a message is here or in transit.
 
-    It may be on its way only once the peer has hung up; then the receive knows how to
-    wait for it, which is soon (QB-TIME-8).
+    A message is in transit only after the peer has disconnected. Then the receive waits
+    for it, which is soon (QB-TIME-8).
     """
     status = end.status
     if status is Status.CONNECTED:
@@ -245,11 +250,11 @@ def _worth_a_try(end: MessageQueue) -> bool:
 
 
 def _arrived(end: MessageQueue) -> WaitList:
-    """Return who waits for messages at an end."""
+    """Return the list of waiters for messages at an end."""
     return end._connection.flows[end._side].buffer.arrived
 
 
 def _list_locked(end: MessageQueue, parker: Parker) -> None:
-    # Who is disconnected tells nobody any more (I3 of `Connection`).
+    # A disconnected end wakes no waiter any more (I3 of `Connection`).
     if not end.disconnected():
         _arrived(end).enlist(parker)

@@ -1,8 +1,10 @@
-"""``python -m specs``: every clause with its tests, the holes and the orphans.
+"""``python -m specs [CLAUSE ...]``: clauses with their tests, holes and orphans.
 
-Reads the project in the current folder without running anything of it. Ends with 0 if
-every clause in force has a test and every test names such clauses, 1 if not, 2 if the
-command or the folder is wrong.
+With clauses, it prints the text of each, its place, and its tests.
+
+Reads the project in the current folder without running any of its code. The exit code
+is 0 if every clause in force has a test and every test names only such clauses, 1 if
+not, 2 if the command or the folder is wrong.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ __all__ = ["main"]
 
 _SOUND, _UNSOUND, _USAGE = 0, 1, 2
 
-# Of a clause's text on a terminal: enough to know which it is.
+# Columns of a clause's text on a terminal: enough to recognise the clause.
 _TEXT_COLUMNS = 72
 
 
@@ -44,7 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"specs: {error}", file=sys.stderr)
         return _USAGE
-    if options.json:
+    if unknown := [each for each in options.clauses if each not in clauses]:
+        print(f"specs: there is no clause {', '.join(unknown)}", file=sys.stderr)
+        return _USAGE
+    if options.clauses:
+        for name in options.clauses:
+            print("\n".join(_one(clauses[name], coverage)))
+    elif options.json:
         print(json.dumps(_plain(clauses, coverage), indent=2))
     else:
         print("\n".join(_text(clauses, coverage)))
@@ -55,6 +63,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m specs",
         description="Which test answers for which clause; fails on a hole.",
+    )
+    parser.add_argument(
+        "clauses", nargs="*", metavar="CLAUSE", help="only these, such as QB-DISC-5"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
@@ -67,7 +78,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _groups(coverage: Coverage) -> Iterator[tuple[str, list[str]]]:
-    """The clauses in force, group by group."""
+    """Yield the clauses in force, group by group."""
     names = sorted(coverage.tests, key=natural_key)
     for group, members in itertools.groupby(names, lambda name: natural_key(name)[0]):
         yield group, list(members)
@@ -115,6 +126,14 @@ def _text(clauses: Mapping[str, Clause], coverage: Coverage) -> Iterator[str]:
     yield _counts(coverage)
 
 
+def _one(clause: Clause, coverage: Coverage) -> Iterator[str]:
+    yield f"{clause.id}  (specs/{clause.file}:{clause.line})"
+    yield textwrap.fill(clause.text, 88, initial_indent="  ", subsequent_indent="  ")
+    tests = [tie.test for tie in coverage.tests.get(clause.id, ())]
+    yield from (f"  {test}" for test in tests or ["-- no test --"])
+    yield ""
+
+
 def _short(text: str) -> str:
     return textwrap.shorten(text, _TEXT_COLUMNS, placeholder=" ...")
 
@@ -147,7 +166,7 @@ def _markdown(clauses: Mapping[str, Clause], coverage: Coverage) -> Iterator[str
 
 
 def _plain(clauses: Mapping[str, Clause], coverage: Coverage) -> dict[str, object]:
-    """The same as data: what `--json` prints."""
+    """Return the same as data, for `--json`."""
     return {
         "clauses": {
             name: {

@@ -3,7 +3,7 @@
 The pages ``specs/*.md`` are the only definition of a clause; this module reads them
 and holds no text of its own. Their form is fixed in ``specs/README.md``: a clause is a
 list item or paragraph that begins with its number in bold and ends with its source.
-Using the decorator costs no reading: the pages are opened by `load_clauses` alone.
+The decorator reads nothing: `load_clauses` alone opens the pages.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ class Clause:
     """One numbered obligation.
 
     id: its number, such as "QB-RDV-3"; group: the part before the number.
-    text: the rule, on one line, in Markdown; source: where it comes from, and why.
-    withdrawn: given up, the number stays; no test may name it.
-    file, line: where it stands below ``specs/``.
+    text: the rule, on one line, in Markdown; source: its origin and reason.
+    withdrawn: True if it is no longer in force; its number stays reserved, and no test
+      may name it.
+    file, line: its position below ``specs/``.
     """
 
     id: str
@@ -58,12 +59,12 @@ class Clause:
 def clause(*ids: str) -> Callable[[Test], Test]:
     """Tie a test function, test class or benchmark to the clauses it checks.
 
-    Sets ``__clauses__`` on it, a tuple of ids, and nothing else; used twice it adds up.
-    Write the ids as literals: `python -m specs` reads them without running anything.
+    Sets ``__clauses__`` on it, a tuple of ids, and nothing else; repeated use adds to
+    the tuple. Write the ids as literals: `python -m specs` reads them from the source.
 
     Raises:
         TypeError: an id is not a `str`.
-        ValueError: no id, or one that no clause could have.
+        ValueError: no id, or an id that no clause could have.
     """
     if not ids:
         raise ValueError("cannot tie a test: no clause is named")
@@ -74,7 +75,7 @@ def clause(*ids: str) -> Callable[[Test], Test]:
             raise ValueError(f"clause id must look like QB-RDV-3 or Q1, got {each!r}")
 
     def tie(test: Test) -> Test:
-        # `vars`, since a derived test class must not take over the clauses of its base.
+        # `vars`, since a derived test class must not inherit the clauses of its base.
         earlier: tuple[str, ...] = vars(test).get("__clauses__", ())
         test.__clauses__ = ids + earlier  # type: ignore[attr-defined]  # made by this line
         return test
@@ -83,23 +84,23 @@ def clause(*ids: str) -> Callable[[Test], Test]:
 
 
 def is_clause_id(text: str) -> bool:
-    """Whether ``text`` has the form of a clause's number, known or not."""
+    """Return True if ``text`` has the form of a clause's number, known or not."""
     return _WHOLE_ID.fullmatch(text) is not None
 
 
 def natural_key(clause_id: str) -> tuple[str, int]:
-    """Sort key by group, then by number, so that 2 comes before 10."""
+    """Return a sort key by group, then by number, so that 2 comes before 10."""
     group, number = _split(clause_id)
     return group, number
 
 
 def load_clauses() -> dict[str, Clause]:
-    """Every clause by its id, in natural order, from the pages of this package.
+    """Return every clause by its id, in natural order, from the pages of this package.
 
     Raises:
-        ValueError: a clause stands twice, or has no text or no source.
+        ValueError: a clause is defined twice, or has no text or no source.
     """
-    # Package resources, so that an installed wheel answers as the source tree does.
+    # Package resources, so that an installed wheel works like the source tree.
     pages = importlib.resources.files("specs").iterdir()
     return index_pages(
         (page.name, page.read_text(encoding="utf-8"))
@@ -109,7 +110,7 @@ def load_clauses() -> dict[str, Clause]:
 
 
 def index_pages(pages: Iterable[tuple[str, str]]) -> dict[str, Clause]:
-    """The clauses of several pages, given as (file name, text), as `load_clauses`."""
+    """Return the clauses of pages, given as (file name, text), as `load_clauses`."""
     found: dict[str, Clause] = {}
     for file, text in pages:
         for each in parse_page(file, text):
@@ -123,7 +124,7 @@ def index_pages(pages: Iterable[tuple[str, str]]) -> dict[str, Clause]:
 
 
 def parse_page(file: str, text: str) -> Iterator[Clause]:
-    """The clauses of one page, in the order in which they stand.
+    """Yield the clauses of one page, in their order on the page.
 
     Raises:
         ValueError: a clause has no text or no source; the message names file and line.
@@ -151,9 +152,9 @@ def parse_page(file: str, text: str) -> Iterator[Clause]:
 
 
 def _paragraphs(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Paragraphs and list items as (number of first line, one line of text).
+    """Yield paragraphs and list items as (number of first line, one line of text).
 
-    An indented block of code is left out: README.md shows the form of a clause in one.
+    Indented code blocks are skipped: README.md shows the form of a clause in one.
     """
     first, parts = 0, list[str]()
     for number, line in enumerate(lines, start=1):

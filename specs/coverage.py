@@ -1,8 +1,8 @@
-"""Which test answers for which clause, read from the source of the tests.
+"""The map from clauses to tests, read from the source of the tests.
 
-The decorators are read by AST and nothing is imported: the answer costs no test run,
-and a test that cannot be imported on this machine is found all the same. That is why
-their arguments must be string literals. This module knows nothing of pytest.
+The decorators are read from the AST and nothing is imported: the map needs no test
+run, and includes tests that cannot be imported on this machine. For that reason the
+arguments must be string literals. This module does not depend on pytest.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ROOTS", "Coverage", "Tie", "Trouble", "read_ties", "weigh"]
 
-# Where tests live, below the folder of the project. A clause whose check is a benchmark
-# is tied to it there.
+# Folders with tests, below the folder of the project. A clause that a benchmark checks
+# is tied to it in the last one.
 ROOTS = ("tests", "specs/conformance", "benchmarks")
 
 _MODULE = "specs.clauses"
@@ -41,7 +41,7 @@ class Tie:
 
 @attrs.frozen(order=True)
 class Trouble:
-    """A place that cannot be read as a tie, with the reason."""
+    """A place in the source that cannot be read as a tie, with the reason."""
 
     file: str
     line: int
@@ -53,10 +53,10 @@ class Trouble:
 
 @attrs.frozen
 class Coverage:
-    """What the tests answer for.
+    """The clauses that the tests cover.
 
     tests: for every clause in force its ties, in natural order, empty for a hole.
-    withdrawn: the clauses that are given up.
+    withdrawn: the withdrawn clauses.
     orphans: ties to a clause that is unknown or withdrawn.
     troubles: decorators and files that could not be read.
     """
@@ -73,12 +73,12 @@ class Coverage:
 
     @property
     def sound(self) -> bool:
-        """Whether there is no hole, no orphan and no trouble."""
+        """True if there is no hole, no orphan and no trouble."""
         return not (self.holes or self.orphans or self.troubles)
 
 
 def weigh(clauses: Mapping[str, Clause], project: Path) -> Coverage:
-    """Lay the ties found below ``project`` beside ``clauses``."""
+    """Compare the ties found below ``project`` with ``clauses``."""
     ties, troubles = read_ties(project)
     in_force = [name for name, each in clauses.items() if not each.withdrawn]
     return Coverage(
@@ -93,10 +93,10 @@ def weigh(clauses: Mapping[str, Clause], project: Path) -> Coverage:
 
 
 def read_ties(project: Path) -> tuple[list[Tie], list[Trouble]]:
-    """Every tie below the `ROOTS` of a project, and what could not be read.
+    """Return every tie below the `ROOTS` of a project, and the unreadable places.
 
     Raises:
-        FileNotFoundError: none of the roots is there.
+        FileNotFoundError: none of the roots exists.
     """
     roots = [project / root for root in ROOTS if (project / root).is_dir()]
     if not roots:
@@ -118,12 +118,12 @@ def read_ties(project: Path) -> tuple[list[Tie], list[Trouble]]:
 
 @attrs.define
 class _Reader:
-    """Reads one file; appends to the two lists it was given."""
+    """A reader of one file, which appends to two lists given to it."""
 
     file: str
     ties: list[Tie]
     troubles: list[Trouble]
-    # What the decorator is called here: "clause", "clauses.clause", or an alias.
+    # Names of the decorator in this file: "clause", "clauses.clause", or an alias.
     names: set[str] = attrs.field(factory=set)
 
     def read(self, source: str) -> None:
@@ -165,7 +165,7 @@ class _Reader:
 
 
 def _spellings(node: ast.AST) -> Iterator[str]:
-    """What an import makes the decorator's name in a file."""
+    """Yield the names that an import gives the decorator in a file."""
     if isinstance(node, ast.ImportFrom) and node.level == 0:
         for name in node.names:
             if (node.module, name.name) == (_MODULE, _DECORATOR):
@@ -182,7 +182,7 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def _definitions(node: ast.AST, prefix: str) -> Iterator[tuple[str, _Definition]]:
-    """Functions and classes, also under `if` and `with`, named as pytest does."""
+    """Yield functions and classes, also under `if` and `with`, named as by pytest."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, _Definition):
             name = f"{prefix}{child.name}"

@@ -1,6 +1,7 @@
-"""What the author of a program holds of a bus.
+"""The public API of a bus.
 
-General layout: `questions` are what a task waits for, `receiver` is how it is called
-back, `subscription` what it asked to hear, `task` the task, `bus_thread` what hosts it,
-`snapshot` what can be seen from outside, `bus` the door to all of them.
+General layout: `questions` holds the open questions of a task, `receiver` runs its
+callbacks, and `subscription` holds its interests in other tasks. `task` is the task,
+`bus_thread` the thread that hosts it, and `snapshot` the result of an inspection. `bus`
+is the entry point to all of them.
 """

@@ -1,7 +1,7 @@
-"""What callers may pass: one check and one error for each kind of argument.
+"""Argument checks: one check and one error for each kind of argument.
 
-Arguments are looked at before anything is done, so that a call that raises `TypeError`
-or `ValueError` has changed nothing.
+Every function checks its arguments first, so that a call that raises `TypeError` or
+`ValueError` has changed nothing.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ __all__ = [
 
 
 class Unset(enum.Enum):
-    """An argument that was not given, where None says something else."""
+    """The default of an argument for which None has a meaning of its own."""
 
     UNSET = "as configured"
 
     def __repr__(self) -> str:
-        """As signatures show it."""
+        """Return the text that signatures show."""
         return self.value
 
 
@@ -58,7 +58,7 @@ _OVERFLOWS: Final[tuple[str, ...]] = get_args(Overflow)
 
 
 def check_callback(what: str, value: object) -> None:
-    """Check what a thread of the bus may call: a coroutine would never run."""
+    """Check a callback; coroutine functions are refused, since they would never run."""
     check_callable(what, value)
     called = type(value).__call__ if callable(value) else None
     if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(called):
@@ -67,13 +67,13 @@ def check_callback(what: str, value: object) -> None:
 
 
 def check_optional_callback(what: str, value: object) -> None:
-    """Check what may be called so, or is None."""
+    """Check a callback that may be None."""
     if value is not None:
         check_callback(what, value)
 
 
 def check_thread_name(name: object) -> None:
-    """Check what people call a thread: some text, which others can be told, or None."""
+    """Check the name of a thread: None, or a string that can be encoded as UTF-8."""
     if name is None:
         return
     if not isinstance(name, str):
@@ -86,12 +86,12 @@ def check_thread_name(name: object) -> None:
 
 
 def check_visibility(value: object) -> None:
-    """Check that somebody says who can address a task."""
+    """Check the visibility of a task."""
     check_instance("visibility", value, Visibility)
 
 
 def duration(what: str, value: object) -> float:
-    """Return how long something may take, in seconds; at least 0."""
+    """Return a duration in seconds, at least 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise wrong_type(what, "a number", value)
     if not value >= 0:  # NaN is not >= 0 either
@@ -101,14 +101,14 @@ def duration(what: str, value: object) -> float:
 
 
 def answer_timeout(config: BusConfig, timeout: float | Unset | None) -> float | None:
-    """Return for how many seconds an answer is waited for; None for ever."""
+    """Return the timeout of a question in seconds; None for no limit."""
     return config.command_timeout_s if timeout is UNSET else timeout
 
 
 def new_account_limits(
     config: BusConfig, overflow: object, capacity: object
 ) -> dict[str, Any]:
-    """Return what an `Account` is made with: the bounds of a receiver, its policy."""
+    """Return the keyword arguments of an `Account`: its bounds and its policy."""
     if overflow not in _OVERFLOWS:
         msg = f"overflow must be one of {', '.join(_OVERFLOWS)}, got {overflow!r}"
         raise ValueError(msg)
@@ -121,7 +121,7 @@ def new_account_limits(
 
 
 def addressees(to: object) -> tuple[str | Address, ...]:
-    """Return whom a command is for: one, or each of a sequence."""
+    """Return the addressees of a command: a single one, or each of a sequence."""
     if isinstance(to, (str, Address)):
         return (to,)
     wanted = "a name, an Address or a sequence of these"

@@ -1,7 +1,7 @@
-"""`AwaitedAnswer`: the answer that one call waits for.
+"""`AwaitedAnswer`: the wait of one call for its answer.
 
-The caller may be the thread that hosts the asking task, and serves its tasks meanwhile;
-else it is parked, and whoever gets the answer rouses it.
+If the calling thread hosts the asking task, it serves its tasks while it waits.
+Otherwise it is parked, and the thread that receives the answer wakes it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ __all__ = ["AwaitedAnswer", "AwaitedWord"]
 
 
 class AwaitedAnswer:
-    """What one caller waits for.
+    """The wait of one caller for its answer.
 
     Args:
-        entry: the task that asks.
-        place: where that was when it did.
+        entry: the asking task.
+        place: its thread manager at the time of the call.
 
     Attributes:
-        drives: whether the caller is the thread of the task.
-        parker: what it sleeps on; None if it serves its tasks.
-        response: what came; None as long as nothing has.
+        drives: True if the calling thread hosts the task.
+        parker: the lock on which the caller sleeps; None if it serves its tasks.
+        response: the response; None until one arrives.
     """
 
     __slots__ = ("_entry", "_place", "drives", "parker", "response")
@@ -46,39 +46,39 @@ class AwaitedAnswer:
         self.response: Response | None = None
 
     def over(self) -> bool:
-        """Whether nothing is to be waited for any more."""
+        """Return True if the wait is over: answered, or the task has deregistered."""
         return self.response is not None or self._entry.place is None
 
     def begin(self) -> None:
-        """Note that the caller is about to wait."""
+        """Announce that the caller is about to wait."""
         if self.drives:
             self._place.waits_next = True
 
     def give_up(self) -> None:
-        """Note that it is not, after all."""
+        """Withdraw the announcement of `begin`."""
         if self.drives and self._place.owned():
             self._place.leave_way()
 
-    # In any thread.
+    # Called in any thread.
 
     def heard(self, response: Response) -> None:
-        """Note what came; the callback of the question."""
+        """Store the response and wake the caller; the callback of the question."""
         self.response = response
         self.rouse()
 
     def rouse(self) -> None:
-        """Let the caller look whether it is over."""
+        """Wake the caller, so that it calls `over` again."""
         if self.parker is not None:
-            with suppress(RuntimeError):  # roused before, and not awake yet
+            with suppress(RuntimeError):  # the caller has been woken, but has not run
                 self.parker.release()
-        elif not self._place.owned():  # the task has moved away from who waits
+        elif not self._place.owned():  # the task has moved to another thread
             self._place.ask(_nothing)
 
 
 class AwaitedWord(AwaitedAnswer):
-    """A signal without content.
+    """The wait of one caller for a signal without content.
 
-    said: whether it was given.
+    said: True once the signal was given.
     """
 
     __slots__ = ("said",)
@@ -88,14 +88,14 @@ class AwaitedWord(AwaitedAnswer):
         self.said: bool = False
 
     def over(self) -> bool:
-        """Whether the wait is over."""
+        """Return True if the wait is over: signalled, or the task has deregistered."""
         return self.said or super().over()
 
     def say(self) -> None:
-        """Give the signal; callable in any thread."""
+        """Give the signal and wake the caller; callable in any thread."""
         self.said = True
         self.rouse()
 
 
 def _nothing() -> None:
-    """Be what a thread is asked to do that shall only look once more."""
+    """Do nothing: the request alone makes a thread check its condition again."""

@@ -1,4 +1,4 @@
-"""`Bus`: one process on one bus, and the door to everything on it."""
+"""`Bus`: the membership of one process on one bus, and the entry point of the API."""
 
 from __future__ import annotations
 
@@ -71,42 +71,43 @@ __all__ = ["Bus"]
 
 T = TypeVar("T")
 
-_VERDICT_S: Final = 1.0  # for the master to say whether a name is free (OPEN-3)
-_LOOK_S: Final = 0.002  # between two looks at what is to go before a bus is closed
+_VERDICT_S: Final = 1.0  # maximum wait for the master's decision on a name (OPEN-3)
+_LOOK_S: Final = 0.002  # interval between two checks of the parked list in `Bus.close`
 
-# All that this process has made: a child after a fork has none of them (BUS-INIT-16).
+# The buses that this process has created; a forked child has none (BUS-INIT-16).
 _made: Final[WeakSet[Bus]] = WeakSet()
 
 
 def _forked() -> None:
-    """Let a child have no bus: what it inherited has no threads, and may be locked."""
+    """Disable the inherited buses: they have no threads, and locks may be taken."""
     for bus in _made:
         bus._foreign = True
         for entry in bus._exchange.manager.table:
-            entry.order = object()  # who sends from now on is told
+            entry.order = object()  # ends the send batches, so that a send raises
 
 
 os.register_at_fork(after_in_child=_forked)
 
 
 class _Pulse:
-    """Belongs to a thread that has a `BusThread`, and dies along with it."""
+    """A thread-local object whose finalizer reports that its thread has ended."""
 
     def __init__(self, thread: BusThread, orphans: deque[BusThread]) -> None:
         self.thread: Final = thread
         self._orphans: Final = orphans
 
     def __del__(self) -> None:
-        # No more than that: this may strike while its thread holds any lock.
+        # Append only: a finalizer may run while its thread holds any lock.
         self._orphans.append(self.thread)
 
 
 class Bus:
-    """One process's membership of one bus; a context manager that closes it.
+    """The membership of one process on one bus; as a context manager it closes the bus.
 
-    Made by `open_bus`; tests have `bus.testing.memory_bus`.
+    `open_bus` creates it; tests use `bus.testing.memory_bus`.
 
-    name: of the bus. machine, process: what these are called on it.
+    name: the name of the bus.
+    machine, process: the names of the machine and of the process on the bus.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class Bus:
         self.machine: Final = _machine_name() if machine is None else machine
         check_machine_name(self.machine)
         self._pid: Final = os.getpid()
-        # Whether this process only inherited it.
+        # True if this process inherited the bus by a fork.
         self._foreign: bool = False
         self.process: Final = fresh_name("p") if process is None else process
         check_module_name(self.process, what="process")
@@ -134,9 +135,9 @@ class Bus:
         self._config: Final = BusConfig() if config is None else config
         self._network: Final = network
         self._incarnation: Final = 0 if network is None else network.new_incarnation()
-        # Who speaks with other processes; None while this one is alone.
+        # None while this process is alone on the bus.
         self._comm: CommThread | None = None
-        # Who tells others of this one; None before it has joined.
+        # Answers inspection requests of other processes; None before the join.
         self._inspector: Inspector | None = None
         self._exchange: Final = Exchange(
             ProcessManager(
@@ -151,22 +152,22 @@ class Bus:
             may_wait=lambda: not self._in_callback(),
             witness=self._recorder(journal),
         )
-        _made.add(self)  # not sooner: it may never have what `_forked` touches
+        _made.add(self)  # last, since `_forked` uses the attributes above
         self._numbers = itertools.count(1)
-        # Guards the threads, and whether they, or the bus, have stopped; to start a
-        # thread is all that is done under it.
+        # Guards the list of threads, and the flags that say whether they, or the bus,
+        # have stopped. The only call under it is the start of a thread.
         self._lock = _sync.Lock()
         self._threads: list[BusThread] = []
         self._default: BusThread | None = None
         self._closed: bool = False
-        # The `BusThread` that belongs to the calling thread.
+        # Holds the `_Pulse` of the calling thread.
         self._mine: Final = _sync.Local()
-        # Finalizers, which may take no lock, append here for `_bury`: threads that have
-        # ended without deregistering, and the tasks of dropped iterators.
+        # Finalizers may not take locks. They append here, for `_bury`, the threads that
+        # ended without deregistering and the tasks of dropped iterators.
         self._orphans: Final[deque[BusThread]] = deque()
         self._dropped: Final[deque[Task]] = deque()
         self._scripts: Final = Scripts(self)
-        # By name, the buses that an address may mean, this one among them.
+        # The buses that an address may refer to, by name; includes this one.
         self._others: dict[str, Bus] = {}
 
     def _recorder(self, journal: Journal | None) -> BusRecorder | None:
@@ -199,14 +200,15 @@ class Bus:
 
     @guarded("start a thread")
     def thread(self, name: str | None = None) -> BusThread:
-        """Start a new thread for tasks; it serves until it is stopped.
+        """Start a new thread for tasks; it serves them until it is stopped.
 
-        At the end of the program the bus is closed, and the thread ends (OPEN-21).
+        The end of the program closes the bus and ends the thread (OPEN-21).
 
-        name: for people; by default "thread" and a number.
+        name: the name in errors and logs; by default "thread" and a number.
 
         Raises:
-            TypeError, ValueError: the name is no text, or has lone surrogates in it.
+            TypeError: the name is not a string.
+            ValueError: the name contains lone surrogates.
             UnknownTaskError: the bus is closed.
         """
         check_thread_name(name)
@@ -216,10 +218,11 @@ class Bus:
 
     @guarded("serve in this thread")
     def here(self, name: str | None = None) -> BusThread:
-        """Return the calling thread as one for tasks: the same object on every call.
+        """Return a `BusThread` for the calling thread, the same object on every call.
 
-        Its tasks are served by `BusThread.run` and `BusThread.poll`, and while one of
-        them waits in `Task.call` or `Task.receive`. They leave when the thread ends.
+        `BusThread.run` and `BusThread.poll` serve its tasks; `Task.call` and
+        `Task.receive` also serve them while they wait. The tasks are deregistered when
+        the thread ends.
         """
         check_thread_name(name)
         self._check()
@@ -251,31 +254,30 @@ class Bus:
         capacity: int | None = None,
         on_undelivered: Callable[[Undelivered], object] | None = None,
     ) -> Task:
-        """Register a task; it can be addressed at once (BUS-INIT-7).
+        """Register a task; other tasks can address it at once (BUS-INIT-7).
 
-        A slave asks its master whether the name is free (OPEN-3). Outside of callbacks
-        this waits for the verdict, for a second at most. Where it is not waited for, or
-        comes later, a task that may not have its name leaves: that is logged, and to
-        use it raises `NameTakenError`, or `AccessDeniedError`. No callback of the task
-        is called while this waits.
+        A slave asks its master whether the name is free (OPEN-3). Outside of callbacks,
+        this method waits at most one second for the decision. If a refusal arrives
+        later, or the method does not wait, the task is deregistered and that is logged.
+        Using the task then raises `NameTakenError` or `AccessDeniedError`. No callback
+        of the task runs while this method waits.
 
-        thread: what hosts it; the bus's own default thread if None.
-        visibility: a private task is addressed by nobody, and gets answers and
-          notifications only (BUS-INIT-9).
-        on_command: called with each command; what it returns is the answer. Without it
-          commands wait for `Task.receive` or `Task.on_command`.
-        ref: given to it, as ``message.reference``.
-        overflow: what happens to commands that find ``capacity`` unread ones here
-          (BUS-FLOW-6); the default bound is `BusConfig.task_fifo_messages`.
-        on_undelivered: told what this task sent without asking for an answer, and
-          nobody got.
+        thread: the thread that hosts the task; None for the default thread of the bus.
+        visibility: a private task cannot be addressed; it receives only answers and
+          notifications (BUS-INIT-9).
+        on_command: called with each command; its return value is the answer. Without
+          it, commands wait for `Task.receive` or `Task.on_command`.
+        ref: passed to ``on_command`` as ``message.reference``.
+        overflow: the policy for a command that arrives while ``capacity`` are unread
+          (BUS-FLOW-6). The default bound is `BusConfig.task_fifo_messages`.
+        on_undelivered: called with each undeliverable command that requested no answer.
 
         Raises:
             NameTakenError: another task has the name (BUS-NAME-7).
-            AccessDeniedError: the bus does not grant it to this user (BUS-SEC-1).
-            ValueError: the name is not legal or one of the bus's own, the capacity is
-              below 1, or the thread is one of another bus.
-            UnknownTaskError: the thread is stopped, or the bus closed.
+            AccessDeniedError: the bus does not grant the name to this user (BUS-SEC-1).
+            ValueError: the name is not legal or is reserved for the bus, the capacity
+              is below 1, or the thread belongs to another bus.
+            UnknownTaskError: the thread is stopped, or the bus is closed.
         """
         self._check()
         self._bury()
@@ -335,7 +337,7 @@ class Bus:
 
         return registered
 
-    # For scripts: a private task for each calling thread stands behind these.
+    # For scripts: these methods use an implicit private task for each calling thread.
 
     @guarded("call")
     def call(
@@ -349,7 +351,7 @@ class Bus:
         return self._scripts.waiting_task("call").call(to, payload, timeout=timeout)
 
     def command(self, to: Where | Sequence[Where], payload: Any = None) -> None:
-        """Send a command and wait for nothing; see `Task.command`."""
+        """Send a command without waiting for an answer; see `Task.command`."""
         self._scripts.task().command(to, payload)
 
     @guarded("subscribe")
@@ -361,7 +363,7 @@ class Bus:
         wait: bool = False,
         timeout: float | Unset | None = UNSET,
     ) -> Subscription:
-        """Receive the notifications of a task, in the bus's default thread.
+        """Subscribe to the notifications of a task, in the default thread of the bus.
 
         wait, timeout: as in `Task.subscribe`.
         """
@@ -377,56 +379,57 @@ class Bus:
     ) -> Iterator[Incoming]:
         """Iterate over the notifications of a task; the calling thread waits for each.
 
-        If the bus is closed, or the thread stopped, the iteration ends after the unread
-        notifications (BUS-DEREG-12). The iterator has a method ``close``; dropping the
-        iterator does the same a little later.
+        If the bus is closed or the thread is stopped, the iteration ends after the
+        unread notifications (BUS-DEREG-12). The iterator has a method ``close``;
+        dropping the iterator closes it a little later.
 
-        timeout: end when nothing came for so many seconds; None waits for ever.
-        wait: return only when every process has learned of the subscription, as
+        timeout: the iteration ends if no notification arrives for this many seconds;
+          None for no limit.
+        wait: return only when every process has confirmed the subscription, as
           `Task.subscribe` does.
 
         Raises:
-            CommandTimeoutError: with ``wait``, if a process has not learned of it
-              within `BusConfig.command_timeout_s`.
-            RuntimeError: within a callback.
+            CommandTimeoutError: with ``wait``, a process has not confirmed the
+              subscription within `BusConfig.command_timeout_s`.
+            RuntimeError: called within a callback.
         """
         return self._scripts.listen(to, timeout, wait=wait)
 
     @guarded("wait for a name")
     def wait_for(self, where: Where, timeout: float | None = 5.0) -> Address:
-        """Wait until somebody has a name; return its address.
+        """Wait until a task is registered under a name; return the task's address.
 
         Raises:
-            CommandTimeoutError: nobody took it in time.
-            RuntimeError: within a callback.
+            CommandTimeoutError: no task registered the name in time.
+            RuntimeError: called within a callback.
         """
         return self._scripts.wait_for(where, timeout)
 
-    # What is on it.
+    # Inspection and shutdown.
 
     def tasks(self) -> Sequence[TaskInfo]:
-        """Return the tasks of this process, in the order they were registered."""
+        """Return the tasks of this process, in order of registration."""
         return self.inspect().tasks
 
     @guarded("look at a bus")
     def inspect(self) -> BusSnapshot:
-        """Return what is on this bus in this process just now."""
+        """Return a snapshot of this bus in this process."""
         self._check_process()
         self._bury()
         return self._look()[0]
 
     @guarded("close a bus")
     def close(self, drain: float = 1.0) -> None:
-        """Leave the bus: all tasks are deregistered, all threads end (BUS-DEREG-12).
+        """Leave the bus: deregister all tasks and end all threads (BUS-DEREG-12).
 
-        drain: for how many seconds what is unread may still be served.
+        drain: the seconds for which the threads may still serve unread messages.
 
-        Returns when all that is done, unless a callback calls this. A callback that
-        does not return keeps it waiting. Closing twice is harmless.
+        Returns when the threads have ended, unless a callback calls this. A callback
+        that does not return blocks it. A second call does nothing.
         """
         drain_s = duration("drain", drain)
         if self._foreign:
-            return  # it is its own process's to close
+            return  # only the process that created the bus closes it
         with self._lock:
             self._closed = True
             threads = list(self._threads)
@@ -450,25 +453,26 @@ class Bus:
             if not self._in_callback():
                 comm.join()
         self._exchange.failures.flush()
-        # Else the end of the program would wait for the threads not joined here.
+        # If a callback closes the bus, the threads are not joined here. The exit
+        # function stays registered, so that the end of the program waits for them.
         if not self._in_callback():
             do_not_call_at_exit(self.close)
 
     def _see_off(self, until: float) -> None:
-        """Wait until what waits for a name elsewhere has found it, or time is up.
+        """Wait until the parked list is empty, or until a time.
 
-        When its sender leaves nobody looks for that name any more (BUS-DEREG-11).
+        When the sender deregisters, the search for the name ends (BUS-DEREG-11).
         """
         parked, never = self._exchange.manager.parked, taken_lock()
         while len(parked) and _sync.monotonic() < until:
-            # Nobody is told when the last one has found it: that is once in a life.
+            # Poll: the parked list wakes no waiter, as only this rare call would wait.
             soon = min(until, _sync.monotonic() + _LOOK_S)
             _sync.park(never, lambda: not len(parked), soon)
 
-    # For those around it.
+    # For the other modules of the package.
 
     def _join(self) -> None:
-        """Be among the others, or alone; see `open_bus`."""
+        """Join the network, and wait for the outcome; see `open_bus`."""
         self._meet_others()
         assert self._comm is not None
         self._comm.joining.verdict.wait(
@@ -488,13 +492,13 @@ class Bus:
         )
 
     def _look(self) -> tuple[BusSnapshot, list[ThreadManager]]:
-        """Return what is on it just now, and what hosts that, thread by thread."""
+        """Return a snapshot of the bus, and the managers of its threads."""
         with self._lock:
             managers = [thread._manager for thread in self._threads]
         return inspect(self._exchange, self.name, managers), managers
 
     def _meet_others(self) -> None:
-        """Speak with the other processes of its network from now on."""
+        """Start the comm thread, unless it runs."""
         assert self._network is not None
         if self._comm is None:
             self._comm = self._network.join(
@@ -521,10 +525,10 @@ class Bus:
             raise ValueError(msg)
 
     def _route(self, where: Where, bus: str | None) -> tuple[str, Bus]:
-        """Say by what a message finds its addressee, and on which bus.
+        """Return the key by which an addressee is routed, and its bus.
 
-        The module alone on this machine (BUS-NAME-2, BUS-NAME-3), the whole address
-        elsewhere.
+        The key is the module on this machine (BUS-NAME-2, BUS-NAME-3), and the full
+        address on another one.
         """
         if bus is None and type(where) is str and self._exchange.find(where):
             return where, self
@@ -537,7 +541,7 @@ class Bus:
     def _specification(
         self, to: Where | Specification, bus: str | None
     ) -> tuple[Specification, Bus]:
-        """Say who is meant, and on which bus."""
+        """Return the specification for an argument ``to``, and its bus."""
         if isinstance(to, Address):
             to = str(to)
         if isinstance(to, str):
@@ -547,7 +551,11 @@ class Bus:
         return to, self._bus_called(to.bus, bus)
 
     def _bus_called(self, written: str | None, given: str | None) -> Bus:
-        """Return a bus of this process, by its name in an address, or beside it."""
+        """Return a bus that this process has joined.
+
+        written: the name in the address.
+        given: the name in the argument ``bus``.
+        """
         if given is not None:
             check_bus_name(given)
             if written not in {None, given}:
@@ -560,7 +568,7 @@ class Bus:
         return bus
 
     def _in_callback(self) -> bool:
-        """Whether the calling thread runs a callback of a bus, or serves one."""
+        """Return True if the calling thread runs a callback, or else serves a bus."""
         me = _sync.get_ident()
         for bus in (self, *self._others.values()):
             for thread in bus._threads.copy():
@@ -591,7 +599,7 @@ class Bus:
             self._lives_in_this_thread(thread)
             thread._serve_to_the_end()
 
-        # A daemon: the end of the program closes the bus instead of waiting for it.
+        # A daemon: the end of the program closes the bus instead of joining the thread.
         thread._thread = _sync.Thread(
             target=serve, name=f"{self.name} {name}", daemon=True
         )
@@ -607,8 +615,8 @@ class Bus:
 
         Their plain thread has ended (BUS-DEREG-9), or their iterator was dropped.
         """
-        # Off the list last: an interrupt before loses nothing, and twice is harmless.
-        # Another thread may be at it, too.
+        # Remove from the list last: an interrupt before that loses nothing, and a
+        # second deregistration does nothing. Another thread may run this concurrently.
         while (dropped := _oldest(self._dropped)) is not None:
             dropped.deregister()
             with suppress(ValueError):
@@ -620,7 +628,7 @@ class Bus:
                 self._orphans.remove(orphan)
 
     def _farewell(self, thread: BusThread) -> None:
-        """Let the tasks of a thread that has stopped leave, in that thread."""
+        """Deregister the tasks of a stopped thread; called in that thread."""
         exchange, manager = self._exchange, thread._manager
 
         def hosted() -> list[Entry]:
@@ -630,11 +638,11 @@ class Bus:
         while True:
             for entry in hosted():
                 exchange.deregister(entry, final=thread._final)
-            # In this order: a task is announced before it comes, and one that has come
-            # meanwhile is seen.
+            # In this order: a task is announced to the manager before it arrives. So
+            # `hosted` finds it, or `end` refuses.
             if not hosted() and manager.end():
                 break
-            manager.poll(None)  # until what was announced is here, or does not come
+            manager.poll(None)  # until the announced task is open, or withdrawn
         with self._lock:
             if thread in self._threads:
                 self._threads.remove(thread)
@@ -651,6 +659,6 @@ def _oldest(noted: deque[T]) -> T | None:
 
 
 def _machine_name() -> str:
-    """Return what the host is called, as far as that is a legal name."""
+    """Return the host name, with illegal characters replaced."""
     legal = re.sub(r"[^A-Za-z0-9.-]", "-", os.uname().nodename).strip("-.")
     return legal[:63] or "localhost"

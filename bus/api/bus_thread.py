@@ -1,4 +1,4 @@
-"""`BusThread`: a thread whose tasks take turns, as its author holds it."""
+"""`BusThread`: the public object of a thread that hosts tasks."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ __all__ = ["BusThread"]
 
 
 class BusThread:
-    """One thread of a bus. Made by `Bus.thread` and `Bus.here`.
+    """A thread of a bus, whose tasks take turns.
 
-    A task that never returns from its callback keeps the others of its thread waiting,
-    and nobody else (BUS-ENT-8); `Bus.inspect` tells since when a thread is busy.
+    `Bus.thread` and `Bus.here` create it. A callback that never returns blocks the
+    other tasks of its thread, and no other thread (BUS-ENT-8). `Bus.inspect` shows how
+    long a thread has been busy.
 
-    stopped: whether it takes no more tasks, and ends as soon as it has served those it
-      has.
+    stopped: True if the thread takes no more tasks, and ends once it has served those
+      that it hosts.
 
-    Lock: ``_drive`` is held by whoever serves the tasks, for as long as that is at it;
-    who wants to take the thread over at its end waits there. It is the first of all
-    locks: others are taken under it, and it under none.
+    Lock: the thread that serves the tasks holds ``_drive`` meanwhile. A thread that
+    takes over at the end blocks on it. It is the outermost lock: a thread that holds
+    it may take others, but takes it only while holding none.
     """
 
     __slots__ = (
@@ -49,12 +50,12 @@ class BusThread:
     def __init__(self, bus: Bus, manager: ThreadManager) -> None:
         self._bus: Final = bus
         self._manager: Final = manager
-        # None for a thread that its author drives.
+        # None for a thread from `Bus.here`.
         self._thread: _sync.Thread | None = None
         self.stopped: bool = False
         self._final: bool = False
         self._drive: Final[_thread.LockType] = _sync.Lock()
-        # Which thread holds it.
+        # The ident of the thread that holds ``_drive``.
         self._driver: int | None = None
 
     def __repr__(self) -> str:
@@ -63,12 +64,12 @@ class BusThread:
 
     @property
     def name(self) -> str:
-        """What it is called, in errors and in `Bus.inspect`."""
+        """The name of the thread, as in errors and in `Bus.inspect`."""
         return self._manager.name
 
     @guarded("run a thread")
     def run(self) -> None:
-        """Serve its tasks until it is stopped; for a thread from `Bus.here`.
+        """Serve the tasks until the thread is stopped; for threads from `Bus.here`.
 
         Raises:
             RuntimeError: called in another thread, or within a callback.
@@ -80,13 +81,13 @@ class BusThread:
 
     @guarded("poll a thread")
     def poll(self, timeout: float | None = 0.0) -> int:
-        """Serve what is here, waiting for it at most ``timeout`` seconds.
+        """Serve the unread messages, waiting at most ``timeout`` seconds for one.
 
-        None waits for ever. Returns how many callbacks ran.
+        None waits without limit. Return the number of callbacks run.
 
         Raises:
             RuntimeError: called in another thread, or within a callback.
-            UnknownTaskError: it is stopped.
+            UnknownTaskError: the thread is stopped.
         """
         deadline = deadline_after(timeout)
         self._check_mine("poll")
@@ -95,12 +96,12 @@ class BusThread:
 
     @guarded("call soon")
     def call_soon(self, function: Callable[[], object]) -> None:
-        """Call something in this thread, between two callbacks; from any thread.
+        """Schedule a call in this thread, between two callbacks.
 
-        What it raises is logged.
+        Any thread may call this. An exception of ``function`` is logged.
 
         Raises:
-            UnknownTaskError: it is stopped.
+            UnknownTaskError: the thread is stopped.
         """
         check_callback("function", function)
         self._check_takes_tasks()
@@ -109,7 +110,7 @@ class BusThread:
         def guarded() -> None:
             try:
                 function()
-            except Exception:  # noqa: BLE001 # the thread is not that function's alone
+            except Exception:  # noqa: BLE001 # contained: the thread has other tasks
                 name = getattr(function, "__qualname__", None) or repr(function)
                 self._bus._exchange.failures.log(name, f"thread {self.name!r}")
 
@@ -117,10 +118,10 @@ class BusThread:
 
     @guarded("stop a thread")
     def stop(self, *, drain: float = 0.0, final: bool = False) -> None:
-        """End the thread; its tasks are deregistered (BUS-DEREG-9).
+        """End the thread and deregister its tasks (BUS-DEREG-9).
 
-        drain: for how many seconds what is unread may still be served first.
-        final: as `Task.deregister`.
+        drain: the seconds for which the thread may still serve unread messages.
+        final: as in `Task.deregister`.
 
         Returns when the thread has ended, unless a callback calls this.
         """
@@ -132,31 +133,34 @@ class BusThread:
     # For the bus.
 
     def _serve_until(self, done: Callable[[], object], deadline: float | None) -> bool:
-        """Serve its tasks until something is done, True, or time is up; its author.
+        """Serve the tasks until ``done`` returns true, or until a deadline.
+
+        Only the thread itself may call this. Return True if ``done`` returned true.
 
         Raises:
-            UnknownTaskError: it is stopped meanwhile.
+            UnknownTaskError: the thread is stopped meanwhile.
         """
         while not done():
             self._check_takes_tasks()
             rest_s = None if deadline is None else remaining_s(deadline)
-            # With no time left, too: what is here already is served once.
+            # Even with no time left, serve once the messages that have arrived.
             self._serve(partial(self._manager.poll, rest_s))
             if rest_s == 0.0:
                 return bool(done())
         return True
 
     def _serve_to_the_end(self) -> None:
-        """Serve its tasks until it is stopped; for a thread of its own."""
+        """Serve the tasks until this is stopped; for threads from `Bus.thread`."""
         try:
             self._serve(self._manager.run)
         finally:
-            # Where a callback has raised what ends a thread, nobody said stop.
+            # If an exception such as SystemExit leaves a callback, `stop` was not
+            # called.
             self._tell_to_stop(0.0, final=False)
             self._serve(lambda: 0)
 
     def _tell_to_stop(self, until: float, *, final: bool) -> None:
-        """Let it take no more tasks, and serve those it has until it may end."""
+        """Refuse further tasks, and request the end of the thread; does not wait."""
         with self._bus._lock:
             if self.stopped:
                 return
@@ -165,9 +169,9 @@ class BusThread:
         self._manager.stop(until)
 
     def _see_it_stop(self) -> None:
-        """Return when it has ended.
+        """Wait until the thread has ended.
 
-        Within a callback only if that is so at once: others may wait for that callback.
+        Within a callback this does not wait: other threads may wait for the callback.
         """
         waits = not self._bus._in_callback()
         after_s = self._bus._config.stuck_callback_s
@@ -195,7 +199,10 @@ class BusThread:
             return self._serve_locked(serve)
 
     def _serve_locked(self, serve: Callable[[], int | None]) -> int:
-        """Serve its tasks; once it has stopped, let them leave, whoever calls this."""
+        """Serve the tasks; if the thread is stopped, deregister them.
+
+        Any thread may call this for a stopped thread.
+        """
         self._driver = _sync.get_ident()
         served = 0
         try:
@@ -217,7 +224,7 @@ class BusThread:
             )
             raise RuntimeError(msg)
         if not self._manager.owned():
-            self._check_takes_tasks()  # it may have been taken over at its end
+            self._check_takes_tasks()  # another thread may have taken over at the end
             here = _sync.current_thread().name
             msg = (
                 f"cannot {act} in thread {here!r}: only the thread that serves"

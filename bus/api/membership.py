@@ -1,4 +1,4 @@
-"""`open_bus`: join a bus, once in a process, which leaves all of them at its end."""
+"""`open_bus`: join a bus, once per process, and leave it when the process ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["open_bus"]
 
-# The buses that this process has joined, by name: what an address on another one means.
+# The buses that this process has joined, by name; addresses on other buses use it.
 _joined: Final[dict[str, Bus]] = {}
 
 
@@ -33,30 +33,33 @@ def open_bus(
     config: BusConfig | None = None,
     journal: Journal | None = None,
 ) -> Bus:
-    """Join a bus, which is there as soon as somebody joins it.
+    """Join a bus; the first process to join creates it.
 
-    role: whether this process may route for its machine (BUS-INIT-1). By default the
-      first does, and when it has gone, another one.
+    name: the name of the bus.
+    role: determines whether this process may be master, which routes for its machine
+      (BUS-INIT-1). By default the first process is master; if it leaves, another one
+      takes over.
     process, machine: the names of this process and its machine. By default the process
-      gets a name that no other has, and the machine the name of its host. Processes
-      with the same machine name are on one machine.
-    journal: where it is recorded what becomes of each message in this process; open
-      until the bus is closed. Recording costs some microseconds a message, and commands
-      to other processes travel one by one.
+      gets a unique name, and the machine the name of its host. Processes with the same
+      machine name are on one machine.
+    config: the limits and timeouts; by default those of `BusConfig`.
+    journal: records each message in this process and its outcome; it must stay open
+      until the bus is closed. Recording costs some microseconds per message, and
+      commands to other processes are then sent one by one.
 
-    Returns when this process is among the others, or alone; a `Role.SLAVE` without a
-    master goes on looking for it.
+    Returns when this process has connected to the others, or is alone. A `Role.SLAVE`
+    without a master continues to search for one.
 
     Raises:
         ValueError: a name is not legal (BUS-NAME-6), the path of the run directory is
-          too long or no UTF-8 (BUS-ENT-16), or the journal is closed.
-        BusyError: this process has joined that bus already; another one has its name;
-          or it is to be master, and there is one.
-        AccessDeniedError: it may not join (BUS-INIT-5).
-        VersionMismatchError: the master speaks no version of the protocol that this
-          process does.
+          too long or not UTF-8 (BUS-ENT-16), or the journal is closed.
+        BusyError: this process has already joined that bus, another process has its
+          name, or it must be master and another process is master.
+        AccessDeniedError: this process may not join (BUS-INIT-5).
+        VersionMismatchError: the master supports no protocol version that this process
+          supports.
         MachineNameConflictError: another machine has that name (BUS-DISC-8).
-        OSError: the run directory cannot be made, or no descriptor is left.
+        OSError: the run directory cannot be created, or no descriptor is left.
     """
     check_bus_name(name)
     check_instance("role", role, Role)
@@ -102,5 +105,5 @@ def _joined_already(name: str) -> BusyError:
     )
 
 
-# A child after a fork has joined none (BUS-INIT-16).
+# A forked child has joined no bus (BUS-INIT-16).
 os.register_at_fork(after_in_child=_joined.clear)

@@ -1,9 +1,9 @@
 """`NotificationIterator`: the iterator that `Bus.listen` returns.
 
-It is a class, not a generator: the garbage collector closes a generator in any thread,
-at any allocation, and its ``finally`` would take locks that this thread may hold
-already. The finalizer here only leaves a note; the next call, or the thread that hosts
-the task, deregisters it.
+It is a class, not a generator. The garbage collector may close a generator in any
+thread, at any allocation, and its ``finally`` would take locks that this thread may
+hold already. The finalizer of this class only appends to a list; the next call, or the
+thread that hosts the task, deregisters the task.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Unread:
 
     The subscription refers to this object only, so the iterator can be collected.
 
-    dropped: whether the iterator was collected.
+    dropped: True if the iterator was collected.
     """
 
     __slots__ = ("dropped", "messages", "task")
@@ -52,8 +52,8 @@ class _Unread:
 class NotificationIterator:
     """An iterator over notifications; while it waits, it serves its thread.
 
-    It ends when nothing came for ``timeout`` seconds, or when it is closed. If the bus
-    is closed, or the thread stopped, it ends after the notifications unread by then.
+    It ends if no notification arrives for ``timeout`` seconds, or when it is closed. If
+    the bus is closed or the thread is stopped, it ends after the unread notifications.
     """
 
     __slots__ = ("_bus", "_messages", "_open", "_task", "_timeout", "_unread")
@@ -129,11 +129,11 @@ class NotificationIterator:
             thread._serve_until(
                 lambda: messages or entry.place is None, deadline_after(self._timeout)
             )
-        except UnknownTaskError:  # it is stopped; unread ones may still be served
+        except UnknownTaskError:  # the thread is stopped, but may still drain
             thread._see_it_stop()
 
     def __del__(self) -> None:
         if self._open:
-            # No more than that: this may run while its thread holds any lock.
+            # Set and append only: a finalizer may run while its thread holds any lock.
             self._unread.dropped = True
             self._bus._dropped.append(self._task)

@@ -1,7 +1,7 @@
-"""`Questions`: what one task has asked and has no answer to yet.
+"""`Questions`: the open questions of one task, each awaiting an answer.
 
-Each ends once: by an answer, an error or its time (BUS-FLOW-5). This neither waits nor
-calls anybody back; time comes in as an argument.
+Each question closes once: by an answer, an error or its timeout (BUS-FLOW-5). This
+class neither blocks nor runs callbacks; the caller passes the time as an argument.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ __all__ = ["Question", "Questions"]
 
 
 class Question(Struct, eq=False):
-    """One thing asked of one addressee, or of all who hear a notification.
+    """A question to one addressee, or to all subscribers of a notification.
 
-    to: who was asked, by the name as sent; None for all who hear.
-    bus: on which bus.
-    callback, reference: what the asker gave.
-    message: what was sent; None if it went to several.
-    timeout_s, deadline: how long to wait, and until when on the monotonic clock in
-      seconds; None for ever.
-    gone: called if the asker leaves while it is open, for whoever waits.
-    direct: whether ``callback`` is no callback of the asker's, but rouses who waits in
-      another thread; any thread may call it.
-    answers: how many have come that were not the last one.
+    to: the name of the addressee, as sent; None for all subscribers.
+    bus: the bus of the addressee.
+    callback, reference: the callback of the asker, and its reference.
+    message: the message sent; None if there are several.
+    timeout_s, deadline: the time to wait, in seconds, and its end on the monotonic
+      clock in seconds; None for no limit.
+    gone: called to wake a waiting caller if the asker deregisters while this is open.
+    direct: True if ``callback`` is not one of the asker's, but wakes a caller that
+      waits in another thread; any thread may call it.
+    answers: the number of answers received that were not the final one.
     """
 
     to: str | None
@@ -54,22 +54,25 @@ class Question(Struct, eq=False):
     answers: int = 0
 
     def asked(self, machine: str | None) -> Address | None:
-        """Return who was asked, in full; ``machine`` is the asker's own."""
+        """Return the full address of the addressee.
+
+        machine: the machine of the asker, used if the name contains none.
+        """
         if self.to is None:
             return None
         address = Address.parse(self.to)
         return Address(address.module, machine=address.machine or machine, bus=self.bus)
 
     def time_is_up(self) -> BusError | None:
-        """Return what it ends with when no answer came in time.
+        """Return the error for a timeout.
 
-        None for what was asked of all who hear: that ends so, and is no error.
+        Return None for a question to all subscribers: its timeout is its regular end.
         """
         if self.to is None:
             return None
         assert self.timeout_s is not None
         if self.message is not None and self.message._to is None:
-            # Nobody has had that name all the while (BUS-ROUTE-19).
+            # No task has had that name the whole time (BUS-ROUTE-19).
             elsewhere = str(self.message._name).startswith("ism://")
             return UnresolvedError(self.to, self.timeout_s, elsewhere=elsewhere)
         why = "" if self.message is None else why_unanswered(self.message)
@@ -77,12 +80,12 @@ class Question(Struct, eq=False):
 
 
 class Questions:
-    """Open questions by number.
+    """The open questions of one task, by number.
 
-    open: they, by number; to be changed here only.
+    open: the mapping from number to question; only this class modifies it.
 
-    Lock: ``_lock`` guards all of it: a task asks in any thread, and is answered in its
-    own.
+    Lock: ``_lock`` guards all attributes: a task may ask in any thread, and the thread
+    that hosts it handles the answers.
     """
 
     __slots__ = ("_closed", "_deadlines", "_lock", "_numbers", "open")
@@ -91,7 +94,7 @@ class Questions:
         self._lock: Final[_thread.LockType] = _sync.Lock()
         self._numbers = itertools.count(1)
         self.open: dict[int, Question] = {}
-        # A heap; what is answered is taken off when it comes to the top.
+        # A heap; the entry of a closed question is removed when it reaches the top.
         self._deadlines: list[tuple[float, int]] = []
         self._closed: bool = False
 
@@ -99,7 +102,7 @@ class Questions:
         return len(self.open)
 
     def __contains__(self, number: int) -> bool:
-        """Whether a question is open; a look, with no lock."""
+        """Return True if a question is open; takes no lock."""
         return number in self.open
 
     def get(self, number: int) -> Question | None:
@@ -118,9 +121,9 @@ class Questions:
         return number
 
     def answer(self, number: int, *, final: bool) -> Question | None:
-        """Return what a number was asked for, and close it if nothing more can come.
+        """Return the question of an answer, and close it if the answer is final.
 
-        None if it is closed: the answer comes too late.
+        Return None if the question is closed: the answer is late.
         """
         with self._lock:
             question = self.open.get(number)
@@ -134,14 +137,14 @@ class Questions:
         return question
 
     def close(self, number: int) -> Question | None:
-        """Close a question without an answer; None if it was closed."""
+        """Close a question without an answer and return it; None if it was closed."""
         with self._lock:
             question = self.open.pop(number, None)
             self._prune_locked()
         return question
 
     def close_for(self, callback: Callable[[Response], object]) -> list[Question]:
-        """Close what was asked with a callback, which nobody asks with again."""
+        """Close and return the questions with a callback that is not used again."""
         with self._lock:
             closed = {
                 number: question
@@ -154,7 +157,7 @@ class Questions:
         return list(closed.values())
 
     def close_all(self) -> list[Question]:
-        """Close all questions, oldest first, and let no more be asked."""
+        """Close and return all questions, oldest first; refuse further ones."""
         with self._lock:
             closed = list(self.open.values())
             self.open.clear()
@@ -163,17 +166,17 @@ class Questions:
         return closed
 
     def next_deadline(self) -> float | None:
-        """Return when the time of the first of them is up; None if that is never."""
+        """Return the earliest deadline; None if there is none."""
         with self._lock:
             return self._deadlines[0][0] if self._deadlines else None
 
     def due(self, now: float) -> list[tuple[int, Question]]:
-        """Return the questions whose time is up, in that order, each once.
+        """Return the questions past their deadline, in that order, each once.
 
-        They stay open: an answer that is here already comes first.
+        They stay open: an answer that has already arrived takes precedence.
         """
         with self._lock:
-            return self._due_locked(now)  # a call: see `_sync.Lock`
+            return self._due_locked(now)  # a separate function: see `_sync.Lock`
 
     def _due_locked(self, now: float) -> list[tuple[int, Question]]:
         late: list[tuple[int, Question]] = []

@@ -1,7 +1,8 @@
-"""`Receiver`: the half of a task that is called back, in the thread that hosts it.
+"""`Receiver`: the receiving half of a task, in the thread that hosts it.
 
-Callbacks of a task run one at a time, and what they raise stays here (BUS-MSG-12,
-BUS-MSG-13). Methods that other threads call say so.
+It runs the callbacks of the task one at a time, and contains their exceptions
+(BUS-MSG-12, BUS-MSG-13). Only that thread calls the methods, unless their section says
+otherwise.
 """
 
 from __future__ import annotations
@@ -48,27 +49,29 @@ __all__ = ["Receiver"]
 
 
 class _TimeUp(Answer, eq=False, kw_only=True):
-    """That the time of a question is up, posted by a task to itself.
+    """A timeout of a question, which a task posts to itself.
 
-    So it takes its turn behind the answers that are here already: these come first.
+    So it is queued behind the answers that have arrived: these take precedence.
     """
 
 
 class Receiver:
-    """What a task does with what comes to it.
+    """The handler of all items in a task's mailbox.
 
-    account: what it has unread of commands.
-    questions: what it has asked and has no answer to.
-    interests: what it asked to hear of others, in the order it did.
-    leaving: whether it was said that the task leaves; it does nothing any more.
-    error: why it had to; None if it was its author's wish.
-    late: answers that came when nobody waited for them any more (BUS-FLOW-5).
-    unasked: answers it gave that nobody wanted (BUS-MSG-7).
-    failures: callbacks that raised.
-    undelivered: what it sent without a question and nobody got.
-    verdict: the master's, on its name; None if that was not asked.
+    Attributes:
+        account: the account of unread commands.
+        questions: the open questions of the task.
+        interests: its subscriptions and watches, in order of creation.
+        leaving: True once the deregistration has begun; the task does nothing then.
+        error: the reason for a forced deregistration; None for a requested one.
+        late: the number of answers that arrived after their question had closed
+          (BUS-FLOW-5).
+        unasked: the number of answers it gave that nobody requested (BUS-MSG-7).
+        failures: the number of callbacks that raised.
+        undelivered: the number of undeliverable commands that requested no answer.
+        verdict: the master's decision on its name; None if none was requested.
 
-    Lock: ``_lock`` guards ``undelivered`` alone, which any thread counts up.
+    Lock: ``_lock`` guards ``undelivered`` alone, which any thread increments.
     """
 
     __slots__ = (
@@ -95,7 +98,7 @@ class Receiver:
         "verdict",
     )
 
-    entry: Entry  # set before anything is handled, or asked
+    entry: Entry  # set before the first item is handled and the first question asked
 
     def __init__(
         self,
@@ -113,15 +116,15 @@ class Receiver:
         self._on_undelivered: Final = on_undelivered
         self.account: Final = account
         self.questions: Final = Questions()
-        # A set that keeps its order; threads put in and take out one at a time.
+        # An ordered set. Threads add and remove single keys, which is atomic.
         self.interests: Final[dict[Subscription | Watch, None]] = {}
         self._lock: Final[_thread.LockType] = _sync.Lock()
-        # Commands that came while there was no callback; unread as far as anybody sees.
-        self._unclaimed: deque[Incoming] | None = None  # made at the first
-        # When the thread that hosts it will look at the questions' deadlines.
+        # Commands that arrived without a callback; the counters show them as unread.
+        self._unclaimed: deque[Incoming] | None = None  # created for the first command
+        # The time of the next check of the questions' deadlines, if a timer is set.
         self._armed: float | None = None
         self._released: bool = True
-        # Not a deque, which takes ten times as much: most tasks are idle.
+        # Not a deque, which takes ten times the memory: most tasks are idle.
         self._openings: Final[list[Callable[[], object]]] = []
         self.leaving: bool = False
         self.error: BusError | None = None
@@ -131,10 +134,10 @@ class Receiver:
         self.undelivered: int = 0
         self.verdict: Verdict | None = None
 
-    # What comes in, in the thread that hosts the task.
+    # Called in the thread that hosts the task.
 
     def handle(self, item: Incoming | Answer | News | Returned) -> None:
-        """Let the callback run that one item is for."""
+        """Run the callback for one item."""
         if type(item) is Incoming:
             callback = self._on_command
             if item.kind is Kind.NOTIFICATION:
@@ -160,17 +163,17 @@ class Receiver:
 
     @property
     def commands_to(self) -> tuple[Callable[[Incoming], Any], Any] | None:
-        """What is called with commands, and the reference they get; None if nothing."""
+        """The command callback and its reference; None if there is no callback."""
         callback = self._on_command
         return None if callback is None else (callback, self._reference)
 
     def begins(self, run: CommandRun) -> None:
-        """Note that it reads commands of which none wants an answer."""
+        """Note that the task starts to read a run of commands without answers."""
         if (comm := self._exchange.comm) is not None:
             comm.reading(run)
 
     def has_read(self, run: CommandRun) -> None:
-        """Note that it has read some of them just now."""
+        """Note that the task has read a part of the run."""
         place: ThreadManager = self.entry.place
         if place.inbox.room.asleep:
             place.inbox.freed()
@@ -178,13 +181,13 @@ class Receiver:
             comm.reading(run)
 
     def raised(self, callback: object) -> None:
-        """Note that a callback raised what is being handled just now."""
+        """Record the exception of a callback; called in the exception handler."""
         self._failed_callback(callback)
 
     def listen(self, callback: Callable[[Incoming], Any], reference: Any) -> None:
-        """Let commands go to a callback from now on, those first that had none.
+        """Set the command callback; the unclaimed commands go to it first.
 
-        Each of these in its turn: back into the FIFO, in front of all others.
+        They return to the front of the mailbox, so that each is read in its own turn.
         """
         self._on_command, self._reference = callback, reference
         place: ThreadManager = self.entry.place
@@ -198,16 +201,16 @@ class Receiver:
 
     @property
     def has_callback(self) -> bool:
-        """Whether commands go to a callback."""
+        """True if the task has a command callback."""
         return self._on_command is not None
 
     def unclaimed(self) -> list[Incoming]:
-        """Give up the commands that no callback took, in order."""
+        """Remove and return the unclaimed commands, in order."""
         waiting, self._unclaimed = self._unclaimed, None
         return list(waiting or ())
 
     def claim(self) -> Incoming | None:
-        """Take the oldest command that no callback took; None if there is none."""
+        """Remove and return the oldest unclaimed command; None if there is none."""
         while self._unclaimed:
             message = self._unclaimed.popleft()
             if self._extracted(message):
@@ -218,22 +221,22 @@ class Receiver:
         return None
 
     def _keep(self, message: Incoming) -> None:
-        """Note a command that no callback took."""
+        """Queue a command until the task has a callback, or claims it."""
         if self._unclaimed is None:
             self._unclaimed = deque()
-        # What was dropped for it has to make room in memory, too.
+        # Release the memory of commands that were dropped to make room.
         while self._unclaimed and self._unclaimed[0]._dropped:
             self._unclaimed.popleft()
         self._unclaimed.append(message)
 
     def arrived(self, entry: Entry, place: ThreadManager) -> None:
-        """Note that a thread hosts the task from now on: it has to look at the time."""
+        """Note the new host of the task, and arm the timer there."""
         self.entry = entry
         self._armed = None
         self.arm(place)
 
     def arm(self, place: ThreadManager) -> None:
-        """Let the thread that hosts the task look at its questions in time."""
+        """Set a timer for the next deadline, in the thread that hosts the task."""
         deadline = self.questions.next_deadline()
         if deadline is not None and not self.armed_before(deadline):
             self._armed = deadline
@@ -243,10 +246,10 @@ class Receiver:
             )
 
     def armed_before(self, deadline: float) -> bool:
-        """Whether that thread will look by then anyway; a look, with no lock.
+        """Return True if a timer is set for ``deadline`` or earlier; takes no lock.
 
-        It takes in all that was asked before this is read: it forgets when it is armed
-        for, and only then reads when the next time is up.
+        That timer covers every question asked before this read: its function resets
+        ``_armed`` first, and only then reads the deadlines.
         """
         armed = self._armed
         return armed is not None and armed <= deadline
@@ -267,7 +270,7 @@ class Receiver:
         self._guarded(alive[0]._callback, message)
 
     def _extracted(self, message: Incoming) -> bool:
-        """Take a message off its account; False if it is not to be delivered."""
+        """Take a message off its account; return False if it must not be delivered."""
         place: ThreadManager = message._to.place
         if not message._account.extract(message, place.inbox.lock):
             return False
@@ -280,7 +283,7 @@ class Receiver:
         deadline = message._deadline
         if deadline is not None and deadline <= (place.since or _sync.monotonic()):
             message._account.expired += 1
-            if not message.wants_reply:  # else its own time is up where it was asked
+            if not message.wants_reply:  # else the sender's question times out
                 error = ExpiredError(self._name_of(message))
                 message._source.box.client.failed(message, error)
             elif message._trace is not None:
@@ -325,17 +328,17 @@ class Receiver:
             answer._trace.discarded(BusReason.UNWANTED)
 
     def hears(self, answer: Answer) -> bool:
-        """Give an answer to who waits for it in another thread; False if nobody does.
+        """Hand an answer to a caller that waits in another thread; False if none does.
 
-        In any thread, while that of the task sleeps and nothing is on its way there: so
-        nothing is overtaken that came before (BUS-MSG-15).
+        Any thread may call this while the host thread sleeps and has no item pending.
+        So the answer overtakes no earlier message (BUS-MSG-15).
         """
         question = self.questions.get(answer.number)
         if question is None or not question.direct:
             return False
         question = self.questions.answer(answer.number, final=answer.final)
         if question is None:
-            return False  # it has ended just now; so the answer is late
+            return False  # it has just closed, so the answer is late
         if answer._trace is not None:
             answer._trace.accepted(self.entry.id.number)
         self._resolve(question, answer)
@@ -345,7 +348,7 @@ class Receiver:
         if answer._trace is not None:
             answer._trace.delivered()
         responder, payload = answer.responder, answer.payload
-        if responder is None:  # there is an error, or it is the end of a notification
+        if responder is None:  # an error, or the end of the wait after a notification
             responder = question.asked(self.entry.address.machine)
             if responder is None:
                 payload = question.answers
@@ -376,7 +379,7 @@ class Receiver:
 
     def _failed_callback(self, callback: object) -> None:
         self.failures += 1
-        # As it is written, not where it is in memory.
+        # Not the repr of a function, which contains its memory address.
         name = getattr(callback, "__qualname__", None) or repr(callback)
         self._exchange.failures.log(name, f"task {self.entry.name!r}")
 
@@ -386,7 +389,7 @@ class Receiver:
     def respond(
         self, message: Incoming, payload: Any = None, *, error: str | None = None
     ) -> None:
-        """Answer a message that this task has got; see `Incoming.respond`."""
+        """Answer a message that this task has received; see `Incoming.respond`."""
         self._respond(message, payload, error=error)
 
     def _respond(
@@ -425,17 +428,17 @@ class Receiver:
                 _trace=None if trace is None else trace.answer(entry.id.number, size),
             )
         )
-        if not wanted:  # who asked has left
+        if not wanted:  # the asker has deregistered
             self.unasked += 1
 
-    # Called in any thread: what became of what this task has sent.
+    # Called in any thread: the outcome of messages that this task has sent.
 
     def failed(
         self, message: Incoming, error: BusError, reason: BusReason | None = None
     ) -> None:
-        """Tell the task that nobody gets a message of its.
+        """Report to the task that one of its messages is undeliverable.
 
-        reason: for a journal, if the error does not say it.
+        reason: the reason for the journal, if the error does not determine it.
         """
         asked = message.wants_reply and message._id in self.questions
         told = message.kind is Kind.COMMAND and (asked or not message.wants_reply)
@@ -457,15 +460,15 @@ class Receiver:
             self._exchange.post(Returned(_to=source, undelivered=undelivered))
 
     def was_dropped(self, message: Incoming) -> None:
-        """Tell the task that a newer message has taken the place of one of its."""
+        """Report to the task that the receiver's policy dropped one of its messages."""
         account: Account = message._account
         error = account.error(f"task {message._to.name!r}")
         self.failed(message, error, dropped_by(account.overflow))
 
-    # Called in any thread, of the task that is addressed.
+    # Called in any thread, on the receiver of the addressee.
 
     def overflowed(self, message: Incoming) -> None:
-        """Cut off who cannot keep up and said that it wants that (BUS-FLOW-6)."""
+        """Cut off this task, whose policy is ``disconnect`` (BUS-FLOW-6)."""
         if message.kind is Kind.COMMAND:
             self.leaving = True
             message._to.order = object()
@@ -474,11 +477,11 @@ class Receiver:
             subscription.cancel()
 
     def hold(self) -> None:
-        """Read nothing until `release`: as long as it is not known to have its name."""
+        """Postpone openings until `release`, while the right to the name is unknown."""
         self._released = False
 
     def postponed(self, opening: Callable[[], object]) -> bool:
-        """Keep the opening for `release`, unless that was."""
+        """Keep an opening for `release`; return False if the caller must open now."""
         if self.reads():
             return False
         self._openings.append(opening)
@@ -487,38 +490,39 @@ class Receiver:
         return True
 
     def reads(self) -> bool:
-        """Whether it reads, or will as soon as it is opened."""
+        """Return True if the opening of the task need not be postponed."""
         return self._released
 
     def release(self) -> None:
-        """Read from now on; harmless if it does."""
+        """Run the postponed openings; does nothing if there are none."""
         self._released = True
         while self._openings:
             opening = self._openings[0]
-            opening()  # twice is harmless; to be struck before it is not
+            opening()  # before the removal: an interrupt may repeat it, never lose it
             with suppress(ValueError):  # another thread was quicker
                 self._openings.remove(opening)
 
     def asked(self) -> None:
-        """Let who registers the task wait for the master's word (OPEN-3)."""
+        """Create the verdict for which the registering thread waits (OPEN-3)."""
         self.verdict = Verdict()
 
     def confirmed(self) -> None:
-        """Let who registers the task go on."""
+        """Wake the registering thread: the master grants the name."""
         if self.verdict is not None:
             self.verdict.settle()
 
     def evicted(self, entry: Entry, error: BusError) -> bool:
-        """Leave, and say why to whoever registers the task, or else uses it.
+        """Mark the task as deregistered by the master's decision.
 
-        Returns whether anybody is registering it.
+        The registering thread raises ``error``; so does each later use of the task.
+        Return True if that thread still waits for the decision.
         """
         self.leaving, self.error = True, error
         entry.order = object()
         return self.verdict is not None and self.verdict.settle(error)
 
     def unheard(self, answer: Answer) -> None:
-        """Count an answer that was unread when the task left."""
+        """Count an answer that was unread when the task deregistered."""
         question = self.questions.close(answer.number)
         if question is not None:
             self._is_late(answer)
@@ -526,9 +530,9 @@ class Receiver:
                 question.gone()
 
     def ended(self) -> None:
-        """Forget what the task has asked, since it has left (BUS-DEREG-10).
+        """Cancel the interests and questions of a deregistered task (BUS-DEREG-10).
 
-        On all buses; who waits for an answer is told.
+        This covers all buses, and wakes the callers that wait for answers.
         """
         for interest in list(self.interests):
             interest.cancel()

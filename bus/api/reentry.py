@@ -1,13 +1,13 @@
 """`guarded`: refuse a signal handler's call in the middle of another call of a bus.
 
 A signal handler runs in the main thread, between two instructions of any function. If
-that function is one of the bus, it may hold a lock that the handler's call would wait
-for, for ever, or be halfway through a change. So a public call notes that the main
-thread is inside of it; where that is noted already, the stack says whether the bus has
-called the caller, or was interrupted (BUS-ENT-18).
+that function belongs to the bus, its state may be inconsistent. Or it may hold a lock,
+and the handler's call would block on it without end. So each public call records that
+the main thread is inside the bus. If a call finds this recorded, it examines the stack:
+either the bus called the user's code, or a signal interrupted it (BUS-ENT-18).
 
-The bus calls the user's code, too: callbacks, encoders, handlers of its log. It does so
-where it holds no lock and all is whole. Nor is anything half done while it sleeps.
+The bus calls the user's code, too: callbacks, encoders and log handlers. It does so
+only while it holds no lock and its state is consistent. The same holds while it sleeps.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["MAIN", "calls_user", "enter", "guarded"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# The packages that hold locks of the bus, or work with what these guard.
+# The packages that hold locks of the bus, or work with state that these guard.
 _AT_WORK: Final = (
     "bus.api.",
     "bus.core.",
@@ -45,21 +45,24 @@ _LIBRARY: Final = (
     "queuebroker.",
 )
 
-# The functions that call the user's code, and are halfway through nothing, by the id of
-# their code: that lives as long as this does.
+# The functions that call the user's code in a consistent state, by the id of their code
+# object, which lives as long as this module.
 _CALLERS: Final[set[int]] = set()
-# So is this one as long as it says that a callback runs.
+# This function calls user code only while ``running`` is set.
 _READS: Final = ThreadManager._read.__code__
 
-# By the name of a module: whether it is one of `_LIBRARY`.
+# Module name -> True if it belongs to `_LIBRARY`.
 _known: Final[dict[str, bool]] = {}
 
 
 class _Main:
-    """The main thread of this process: its ident, and whether it is inside of a call.
+    """The main thread of this process.
 
-    Only that thread writes this. An interrupt may leave ``inside`` true: then the next
-    call finds nobody inside on the stack, and resets it.
+    Only that thread writes the attributes.
+
+    ident: the ident of the thread.
+    inside: True during a public call. An interrupt may leave it true; then the next
+      call finds no call of the bus on the stack, and resets it.
     """
 
     __slots__ = ("ident", "inside")
@@ -69,7 +72,7 @@ class _Main:
         self.learn()
 
     def learn(self) -> None:
-        """Learn which thread it is; after a fork it is the one that has forked."""
+        """Read the ident; after a fork, the thread that forked is the main one."""
         self.ident = _sync.main_ident()
 
 
@@ -78,7 +81,7 @@ os.register_at_fork(after_in_child=MAIN.learn)
 
 
 def calls_user(function: Callable[P, R]) -> Callable[P, R]:
-    """Let the code that this function of the bus calls use the bus; a decorator."""
+    """Mark a function that calls user code, which may use the bus; a decorator."""
     _CALLERS.add(id(function.__code__))
     return function
 
@@ -86,7 +89,7 @@ def calls_user(function: Callable[P, R]) -> Callable[P, R]:
 def guarded(act: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Refuse a call of a function in the middle of another one; a decorator.
 
-    act: what the function does, for the error.
+    act: the action of the function, as a phrase for the error message.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -105,11 +108,11 @@ def guarded(act: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def enter(act: str) -> bool | None:
-    """Begin a call; if this returns False, its end sets ``MAIN.inside`` to that.
+    """Begin a call; if this returns False, its end must set ``MAIN.inside`` to False.
 
     Raises:
-        RuntimeError: a signal handler made it that interrupted its own thread in
-          another call of a bus.
+        RuntimeError: the caller is a signal handler that interrupted another call of a
+          bus in the same thread.
     """
     if _sync.get_ident() != MAIN.ident:
         return None  # no signal handler runs in this thread
@@ -120,12 +123,12 @@ def enter(act: str) -> bool | None:
 
 
 def _is_inside(act: str) -> bool:
-    """Whether the caller's own caller is inside of another call.
+    """Return True if the public call is nested in another one.
 
     Raises:
         RuntimeError: see `enter`.
     """
-    frame: FrameType | None = sys._getframe(3)  # what made the call
+    frame: FrameType | None = sys._getframe(3)  # the caller of the public function
     nested = frame is not None and _is_library(frame)
     while frame is not None and _is_library(frame):
         frame = frame.f_back
@@ -149,7 +152,7 @@ def _is_library(frame: FrameType) -> bool:
 
 
 def _is_whole(frame: FrameType, called: FrameType | None) -> bool:
-    """Whether the bus may be called from here: it is in the middle of nothing."""
+    """Return True if user code may call the bus from this frame of the library."""
     code, name = frame.f_code, frame.f_globals["__name__"]
     if id(code) in _CALLERS or name == "bus.payload":
         return True
@@ -158,7 +161,7 @@ def _is_whole(frame: FrameType, called: FrameType | None) -> bool:
     if code is _READS:
         return frame.f_locals["self"].running is not None
     if called is not None:
-        # Nothing is logged under a lock.
+        # The library never logs under a lock, so a log handler may call the bus.
         return called.f_globals.get("__name__") == "logging"
     return False
 

@@ -1,8 +1,8 @@
-"""`Scripts`: the bus for those who register no task: one stands behind them anyway.
+"""`Scripts`: the implicit tasks of scripts, which register no tasks themselves.
 
-A private task for each thread that calls, made when it first does so; for each thing
-that is heard another one, since a task gets one copy of a notification however many of
-its subscriptions match (AMO-28), and here nobody sees which those are.
+Each calling thread gets one private task, at its first call. Each subscription gets
+another one. A task receives one copy of a notification, even if several of its
+subscriptions match (AMO-28). So with a shared task, only one callback would run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Scripts"]
 
-# The remedies: the call that a callback makes instead of waiting.
+# For each blocking call, its replacement within a callback.
 _REMEDIES: Final = {
     "call": "Task.command(on_response=)",
     "listen": "Task.subscribe, whose callback gets the notifications",
@@ -39,7 +39,7 @@ _REMEDIES: Final = {
 
 
 class Scripts:
-    """The private tasks of a bus that scripts use without knowing."""
+    """The implicit private tasks of one bus."""
 
     __slots__ = ("_bus", "_mine", "_numbers")
 
@@ -49,7 +49,7 @@ class Scripts:
         self._mine: Final = _sync.Local()
 
     def task(self) -> Task:
-        """Return the task that stands for the calling thread."""
+        """Return the implicit task of the calling thread."""
         task: Task | None = getattr(self._mine, "task", None)
         if task is None or task._entry.place is None:
             thread = self._bus.here()
@@ -59,10 +59,10 @@ class Scripts:
         return task
 
     def waiting_task(self, act: str) -> Task:
-        """Return that task, to wait in the calling thread.
+        """Return the implicit task of the calling thread, for a call that blocks.
 
         Raises:
-            RuntimeError: within a callback.
+            RuntimeError: called within a callback.
         """
         self._check_may_wait(act)
         return self.task()
@@ -75,7 +75,7 @@ class Scripts:
         wait: bool,
         timeout: float | Unset | None,
     ) -> Subscription:
-        """Hear what a task notifies, in the bus's default thread."""
+        """Subscribe to the notifications of a task, in the bus's default thread."""
         if wait:
             self._check_may_wait("wait for a subscription")
         task = self._bus.register(self._name(), visibility=Visibility.PRIVATE)
@@ -90,13 +90,13 @@ class Scripts:
     def listen(
         self, to: Where | Specification, timeout: float | None, *, wait: bool
     ) -> Iterator[Incoming]:
-        """Iterate over what a task notifies, from now on, in the calling thread."""
+        """Iterate over the notifications of a task in the calling thread."""
         self._check_may_wait("listen")
         deadline_after(timeout)
         return NotificationIterator(self._bus, self._name(), to, timeout, wait=wait)
 
     def wait_for(self, where: Where, timeout: float | None) -> Address:
-        """Wait until somebody has a name; return its address."""
+        """Wait until a task is registered under a name; return its address."""
         deadline = deadline_after(timeout)
         task = self.waiting_task("wait_for")
         news: list[Presence] = []

@@ -1,4 +1,4 @@
-"""What `Bus.inspect` shows: a bus as it was at one moment, for people and for tests."""
+"""The result of `Bus.inspect`: a snapshot of a bus, for diagnostics and tests."""
 
 from __future__ import annotations
 
@@ -40,14 +40,18 @@ __all__ = [
 
 @attrs.frozen
 class Books:
-    """What became of the messages for one receiver (BUS-FLOW-7).
+    """The counters of the messages for one receiver (BUS-FLOW-7).
 
-    ``accepted == delivered + dropped + expired + returned + unread``, always at rest,
-    and within the calls that are in progress at any time.
+    ``accepted == delivered + dropped + expired + returned + unread`` holds exactly at
+    rest. Otherwise it holds except for the calls in progress.
 
-    delivered: handed to a callback. dropped: for newer ones. expired: too late.
-    returned: sent elsewhere, since the receiver left or heard no more.
-    turned_away: refused, or dropped for older ones; never accepted.
+    accepted: messages put on the account of the receiver.
+    delivered: messages handed to a callback.
+    dropped: accepted messages dropped for newer ones.
+    expired: messages extracted after their deadline.
+    returned: messages sent elsewhere, as the receiver deregistered or unsubscribed.
+    unread, unread_bytes: messages that are unread now, and their size in bytes.
+    turned_away: messages refused, or dropped in favour of older ones; never accepted.
     """
 
     accepted: int
@@ -62,13 +66,14 @@ class Books:
 
 @attrs.frozen
 class SubscriptionInfo:
-    """One thing a task asked to hear.
+    """A subscription of a task.
 
-    notifications: the books of what came for it.
-    gap: how many were dropped of which neither one that was extracted tells, nor one
-      that is unread (BUS-FLOW-3).
-    missed: notifications dropped before they reached this process, as later ones report
-      by their gaps; no other counter here includes them.
+    specification: the name or pattern of the notifiers.
+    notifications: the counters of the notifications for the subscription.
+    gap: the number of dropped notifications that no extracted or unread one reports
+      (BUS-FLOW-3).
+    missed: the number of notifications dropped before they reached this process, as the
+      gaps of later ones report; no other counter here includes them.
     """
 
     specification: Specification
@@ -79,14 +84,19 @@ class SubscriptionInfo:
 
 @attrs.frozen
 class TaskInfo:
-    """One task.
+    """A task of this process.
 
-    commands: the books of what was sent to it by name.
-    subscriptions: what it hears, in the order it asked.
-    questions: how many answers it waits for.
-    failures: callbacks that raised. late: answers that nobody waited for any more.
-    unasked: answers it gave that nobody wanted. undelivered: what it sent, nobody got.
-    unheard: notifications that it sent without a subscriber (BUS-FLOW-8).
+    address: the full address of the task.
+    visibility: its visibility.
+    thread: the name of the thread that hosts it.
+    commands: the counters of the commands sent to it.
+    subscriptions: its subscriptions, in order of creation.
+    questions: the number of its open questions.
+    failures: the number of callbacks that raised.
+    late: the number of answers that arrived after their question had closed.
+    unasked: the number of answers it gave that nobody requested.
+    undelivered: the number of undeliverable commands that requested no answer.
+    unheard: the number of notifications it sent without a subscriber (BUS-FLOW-8).
     """
 
     address: Address
@@ -104,11 +114,14 @@ class TaskInfo:
 
 @attrs.frozen
 class ThreadInfo:
-    """One thread.
+    """A thread of the bus in this process.
 
-    busy_s: for how long its callback has been running, or it has looked for one, in
-      seconds; None if it waits.
-    callbacks: how many have run. wakeups: how often it had to be woken.
+    name: the name of the thread.
+    tasks: the names of the tasks that it hosts.
+    busy_s: the time, in seconds, since the current callback, or the search for one,
+      began; None if the thread waits.
+    callbacks: the number of callbacks run.
+    wakeups: the number of times that a sender woke the thread.
     """
 
     name: str
@@ -120,16 +133,18 @@ class ThreadInfo:
 
 @attrs.frozen
 class SentBooks:
-    """What became of what was sent to tasks of other processes (BUS-FLOW-7).
+    """The counters of messages sent to tasks of other processes (BUS-FLOW-7).
 
     ``posted == taken + dropped + returned + failed + in_doubt + present``, always.
 
-    posted: messages of all kinds, from when they enter a relay; again if they are back.
-    taken: extracted by their addressees, or given to all who hear them.
-    dropped: for newer ones, or since nobody is there who wants them.
-    returned: sent elsewhere. failed: too late, too many, or nowhere to go to.
-    in_doubt: nobody knows whether they were taken.
-    present: wait for a link, or are under way.
+    posted: messages of all kinds, each counted when it enters a relay. A message that
+      is returned and enters a relay again counts again.
+    taken: messages extracted by their addressees, or given to all subscribers.
+    dropped: messages dropped for newer ones, or because no subscriber is left.
+    returned: messages sent elsewhere.
+    failed: messages that expired, found no room, or had no addressee.
+    in_doubt: messages of which it is unknown whether they were taken.
+    present: messages that wait for a link, or are in transit.
     """
 
     posted: int
@@ -143,9 +158,10 @@ class SentBooks:
 
 @attrs.frozen
 class RelayInfo:
-    """What stands here for one task of another process.
+    """The relay of one task of another process.
 
-    address: of that task. sent: what became of what was sent to it.
+    address: the address of that task.
+    sent: the counters of the messages sent to it.
     """
 
     address: Address
@@ -154,13 +170,14 @@ class RelayInfo:
 
 @attrs.frozen
 class PeerInfo:
-    """Another process that this one speaks with.
+    """A peer: another process with which this one exchanges messages.
 
-    machine, process: what these are called.
-    open: whether there is a link with it just now.
-    sent: what was sent to its tasks, also to those that have left.
-    notifications: those of it that are notifications; each counts once, whoever hears.
-    relays: of its tasks that are known here.
+    machine, process: the names of the machine and of the process.
+    open: True if a link to it is open now.
+    sent: the counters of the messages sent to its tasks, deregistered ones included.
+    notifications: the notifications among ``sent``; each counts once, for any number
+      of subscribers.
+    relays: the relays of its tasks.
     """
 
     machine: str
@@ -173,13 +190,17 @@ class PeerInfo:
 
 @attrs.frozen
 class BusSnapshot:
-    """A bus in one process.
+    """A snapshot of a bus in one process.
 
-    parked: messages that wait for a name, by name.
-    peers: the other processes that it speaks with.
-    sent: what was sent to other processes, also to those that are lost.
-    notifying: the books of notifications on their way to the relays of others, once for
-      all processes; delivered means that it is there. None for a bus without others.
+    bus, machine, process: the names of the bus, the machine and the process.
+    threads: the threads of the bus in this process.
+    tasks: the tasks of this process, in order of registration.
+    parked: the number of messages parked for each name.
+    peers: the other processes with which this one exchanges messages.
+    sent: the counters of messages sent to other processes, lost ones included.
+    notifying: the counters of notifications on their way to the relays of other
+      processes. Each counts once for all processes; it is delivered when it reaches
+      the relays. None while this process is alone on the bus.
     """
 
     bus: str
@@ -196,9 +217,9 @@ class BusSnapshot:
 def inspect(
     exchange: Exchange, bus: str, managers: Iterable[ThreadManager]
 ) -> BusSnapshot:
-    """Look at a bus as it is now; managers: of its threads.
+    """Return a snapshot of a bus, without the tasks that the bus itself registers.
 
-    What the bus has registered for itself is left out.
+    managers: the managers of the threads of the bus.
     """
     entries = exchange.look(
         lambda: [
@@ -230,7 +251,7 @@ def inspect(
 
 
 def _of_others(remote: Neighbourhood) -> tuple[SentBooks, tuple[PeerInfo, ...]]:
-    """Look at what was sent to other processes; under the exchange's lock."""
+    """Return the counters and the peers; the caller holds the exchange's lock."""
     present = list(remote.neighbours.peers.values())
     peers = tuple(
         PeerInfo(

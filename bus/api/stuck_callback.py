@@ -1,6 +1,6 @@
 """`StuckCallback`: logs the callback that keeps a thread from ending.
 
-As asyncio does in debug mode: the log of a program that does not end shows the cause.
+Like the debug mode of asyncio: the log of a program that does not end shows the cause.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _CALLERS: Final = ("bus.api.receiver", thread_manager.__name__)
 
 
 class StuckCallback:
-    """Watches a thread that is to end; `look` logs a callback that delays it, once."""
+    """A monitor of an ending thread; `look` logs a callback that delays it, once."""
 
     __slots__ = ("_bus", "_manager", "_warned", "after_s")
 
     def __init__(self, manager: ThreadManager, bus: str, after_s: float) -> None:
         self._manager: Final = manager
         self._bus: Final = bus
-        # The interval between two checks, and the time that a callback may take.
+        # The interval between two checks, and the maximum duration of a callback.
         self.after_s: Final = min(after_s, _sync.WAIT_S_MAX)
         self._warned: float | None = None
 
     def look(self) -> None:
-        """Log the callback that runs, if it has taken too long."""
+        """Log the current callback, if it has run for too long."""
         manager = self._manager
         running, since = manager.running, manager.since
         if running is None or since is None or since == self._warned:

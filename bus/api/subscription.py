@@ -1,4 +1,4 @@
-"""`Subscription` and `Watch`: what a task asked to hear of others."""
+"""`Subscription` and `Watch`: the interests of a task in other tasks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["Subscription", "Watch"]
 
 
 class Subscription:
-    """A task hears what others notify, until this is cancelled (BUS-MSG-5, AMO-26).
+    """A subscription to the notifications of other tasks (BUS-MSG-5, AMO-26).
 
-    specification: whom it hears: a name, or a pattern, of tasks present and future.
-    reference: what the task gave along with its callback.
-    active: False once it is cancelled, by its author, by the policy ``disconnect``, or
-      because its task left.
+    specification: the name or pattern of the notifiers, present and future.
+    reference: the ``ref`` that the subscriber passed along with its callback.
+    active: False once the subscription is cancelled: by `cancel`, by the policy
+      ``disconnect``, or because its task deregistered.
     """
 
     __slots__ = (
@@ -55,7 +55,7 @@ class Subscription:
         self.specification: Final = specification
         self.reference: Final = reference
         self.active: bool = True
-        # What else is to be done once it is cancelled.
+        # Called on cancellation.
         self.then: Callable[[], object] | None = None
 
     def __repr__(self) -> str:
@@ -64,17 +64,17 @@ class Subscription:
 
     @property
     def dropped(self) -> int:
-        """How many notifications were dropped for lack of room.
+        """The number of notifications dropped for lack of room.
 
-        Drops in this process count at once. Drops in the notifier's process, or on the
-        way, count once a later notification has reported them by its ``gap``.
+        Drops in this process count at once. Drops in the notifier's process, or in
+        transit, count once the ``gap`` of a later notification reports them.
         """
         account = self._account
         return account.dropped + account.turned_away + account.missed
 
     @guarded("cancel a subscription")
     def cancel(self) -> None:
-        """Hear no more, not even what is unread; harmless if it was cancelled."""
+        """Unsubscribe and discard the unread notifications; idempotent."""
         self.active = False
         self._interests().pop(self, None)
         self._exchange.tell(lambda: self._exchange.manager.unsubscribe(self))
@@ -82,7 +82,7 @@ class Subscription:
             self.then()
 
     def _start(self) -> None:
-        """Hear from now on; for a task that leaves meanwhile it ends at once."""
+        """Subscribe; cancel at once if the task deregisters meanwhile."""
         self._interests()[self] = None
         self._exchange.tell(lambda: self._exchange.manager.subscribe(self))
         if self.entry.place is None:
@@ -94,11 +94,11 @@ class Subscription:
 
 
 class Watch:
-    """A task is told when others appear and go, until this is cancelled.
+    """A watch, which reports when other tasks register and deregister.
 
-    specification: whom it watches: a name, or a pattern.
-    reference: what the task gave along with its callback.
-    active: False once it is cancelled, or its task has left.
+    specification: the name or pattern of the watched tasks.
+    reference: the ``ref`` that the watcher passed along with its callback.
+    active: False once the watch is cancelled, or its task has deregistered.
     """
 
     __slots__ = (
@@ -131,13 +131,13 @@ class Watch:
 
     @guarded("cancel a watch")
     def cancel(self) -> None:
-        """Be told no more; harmless if it was cancelled."""
+        """End the watch; idempotent."""
         self.active = False
         self._interests().pop(self, None)
         self._exchange.tell(lambda: self._exchange.manager.unwatch(self))
 
     def _start(self) -> None:
-        """Be told from now on; for a task that leaves meanwhile it ends at once."""
+        """Begin the watch; cancel at once if the task deregisters meanwhile."""
         self._interests()[self] = None
         self._exchange.decide(lambda: self._exchange.manager.watch(self))
         if self.entry.place is None:

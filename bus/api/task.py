@@ -1,4 +1,4 @@
-"""`Task`: the smallest client of a bus, as its author holds it."""
+"""`Task`: the public object of a registered task, the smallest client of a bus."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class CommandHandle(Struct, frozen=True):
 
     @guarded("cancel a command")
     def cancel(self) -> bool:
-        """Wait for no answer any more; whether one was still to come.
+        """Stop waiting for an answer; return whether one was still pending.
 
-        What its addressee has not read by now, it does not get.
+        If an addressee has not read the command yet, it does not receive it.
         """
         return self._cancel()
 
@@ -78,19 +78,19 @@ class CommandHandle(Struct, frozen=True):
         return waited
 
 
-_UNASKED: Final = CommandHandle(None, ())  # no answer was asked for
+_UNASKED: Final = CommandHandle(None, ())  # the sender requested no answer
 _COMMAND: Final = Kind.COMMAND
-_LATE_S: Final = 1.0  # how long an answer that came in time may take to be told
+_LATE_S: Final = 1.0  # maximum wait for an answer that another thread is handing over
 _SEND: Final = "send a command"  # see `enter`
-_BURSTS_MAX: Final = 64  # addressees for which a task keeps one
+_BURSTS_MAX: Final = 64  # addressees for which a task keeps a send batch
 
 
 class Task:
-    """A registered task: it sends, and is called back for what comes to it.
+    """A registered task, which sends messages and receives them in its callbacks.
 
-    Made by `Bus.register`. Methods may be called in any thread; callbacks run in the
-    one that hosts the task, one at a time. To send returns at once, however far away
-    the addressee is and whatever it does (BUS-MSG-10).
+    `Bus.register` creates it. Any thread may call the methods. Callbacks run one at a
+    time, in the thread that hosts the task. Sending returns at once, wherever the
+    addressee is and even if it is busy (BUS-MSG-10).
     """
 
     __slots__ = ("_bursts", "_bus", "_entry", "_exchange", "_receiver", "_tracer")
@@ -100,11 +100,11 @@ class Task:
         self._entry: Final = entry
         self._exchange: Final[Exchange] = bus._exchange
         self._receiver: Final = receiver
-        # Before anything is asked: time may be up before its thread has opened it.
+        # Before the first question: it may time out before the thread opens the task.
         receiver.entry = entry
-        # By addressee; each ends by itself when anything is sent by another way.
+        # By addressee. A send batch ends by itself when the task sends in another way.
         self._bursts: dict[str, Burst] = {}
-        # Makes what is recorded of each message; None if nothing is.
+        # Creates the trace of each message; None if no journal records them.
         self._tracer: Final = self._exchange.tracer(entry)
 
     def __repr__(self) -> str:
@@ -114,30 +114,33 @@ class Task:
 
     @property
     def address(self) -> Address:
-        """By which name, on which machine and bus, it is registered."""
+        """The full address: name, machine and bus."""
         return self._entry.address
 
     @property
     def thread(self) -> BusThread:
-        """The thread that hosts it.
+        """The thread that hosts the task.
 
         Raises:
-            UnknownTaskError: it is deregistered.
+            UnknownTaskError: the task is deregistered.
         """
         thread = self._bus._thread_of(self._check())
-        if thread is None:  # it has ended just now
+        if thread is None:  # the thread has just ended
             raise UnknownTaskError(self._entry.name)
         return thread
 
-    # What comes in.
+    # Receiving.
 
     @guarded("set a callback")
     def on_command(
         self, callback: Callable[[Incoming], Any], *, ref: object = None
     ) -> None:
-        """Set what is called with each command from now on (BUS-MSG-3).
+        """Set the callback for all further commands (BUS-MSG-3).
 
-        What it returns is the answer, `NOREPLY` if it answers later.
+        The return value of the callback is the answer. A callback that answers later
+        returns `NOREPLY`.
+
+        ref: passed to the callback as ``message.reference``.
         """
         check_callback("callback", callback)
         self._check()
@@ -146,15 +149,16 @@ class Task:
 
     @guarded("receive")
     def receive(self, timeout: float | None = None) -> Incoming:
-        """Wait for a command and return it; for a task without callback, in its thread.
+        """Wait for a command and return it; for tasks without a command callback.
 
-        Other tasks of the thread are served meanwhile.
+        Only the thread that hosts the task may call this. It serves its other tasks
+        while it waits.
 
         Raises:
-            CommandTimeoutError: none came in time.
-            RuntimeError: called elsewhere than in the thread of the task, or within a
-              callback, or commands go to a callback of the task.
-            UnknownTaskError: the task is deregistered, or its thread stopped.
+            CommandTimeoutError: no command arrived in time.
+            RuntimeError: called in another thread or within a callback, or the task
+              has a command callback.
+            UnknownTaskError: the task is deregistered, or its thread is stopped.
         """
         deadline = deadline_after(timeout)
         name = self._entry.name
@@ -177,14 +181,14 @@ class Task:
             raise CommandTimeoutError("anybody", timeout)
         return found[0]
 
-    # What goes out.
+    # Sending.
 
     def command(
         self,
         to: Where | Sequence[Where],
         payload: Any = None,
-        # To be given by keyword, and yet no `*`: the default of what can be given by
-        # keyword alone is looked up in a dict at each call.
+        # Pass these by keyword. A `*` would enforce that, but CPython looks up the
+        # default of a keyword-only parameter in a dict at each call.
         bus: str | None = None,
         on_response: Callable[[Response], object] | None = None,
         ref: object = None,
@@ -192,21 +196,21 @@ class Task:
     ) -> CommandHandle:
         """Send a command to one task, or the same to several (BUS-MSG-2, BUS-MSG-8).
 
-        bus: of the addressee; None for this task's own.
+        bus: the bus of the addressee; None for the bus of this task.
         on_response: called once for each addressee, with its answer or an error.
-        ref: given back to it, as `Response.reference`.
-        timeout: for how many seconds the command is worth delivering, and an answer
-          waited for; None for ever. Unless given, `BusConfig.command_timeout_s`.
+        ref: passed to ``on_response`` as `Response.reference`.
+        timeout: the seconds until the command expires and the wait for an answer ends;
+          None for no limit. The default is `BusConfig.command_timeout_s`.
 
         Raises:
-            BusFullError: an addressee has no room; all others got it. With several
-              addressees and ``on_response``, that is its outcome and is not raised.
-            PayloadError, MessageTooLargeError: nothing was sent.
-            NotJoinedError: this process is not on that bus.
+            BusFullError: an addressee has no room; all others got the command. With
+              several addressees, ``on_response`` gets this error instead, if set.
+            PayloadError, MessageTooLargeError: the payload is refused; nothing is sent.
+            NotJoinedError: this process has not joined that bus.
             UnknownTaskError: this task is deregistered.
         """
         try:
-            burst = self._bursts[to]  # type: ignore[index]  # nothing else is found
+            burst = self._bursts[to]  # type: ignore[index]  # a sequence is never a key
         except (KeyError, TypeError):
             pass
         else:
@@ -217,8 +221,8 @@ class Task:
                 and on_response is None
                 and burst.thread == _sync.get_ident()
             ):
-                # Here, and not in a method of it: to call that would cost a sixth of
-                # all this. See there.
+                # Inlined from `Burst`, which explains it: a method call would add a
+                # sixth to the cost of this path.
                 payloads = burst.payloads
                 if (
                     len(payloads) < burst.room
@@ -250,7 +254,7 @@ class Task:
     def _tell(
         self, to: str, payload: Any, bus: str | None, timeout: float | Unset | None
     ) -> CommandHandle:
-        """Send a command to one task, and wait for no answer: `_command`, but quick."""
+        """Send a command without an answer to one task: the fast case of `_command`."""
         there, name, config = self._bus, to, self._bus._config
         usual = timeout is UNSET
         deadline = deadline_after(answer_timeout(config, timeout))
@@ -303,9 +307,10 @@ class Task:
     def _burst(
         self, to: str, entry: Entry, payload: Any, timeout_s: float | None
     ) -> bool:
-        """Begin to send to a task of another process in quick succession, if possible.
+        """Begin a send batch to a task of another process; return True on success.
 
-        False if the command is to be sent by itself, behind what was sent before.
+        If this returns False, the caller sends the command alone, behind the earlier
+        ones.
         """
         self._bursts.pop(to, None)
         if type(payload) is not bytes or len(payload) > PAYLOAD_MAX:
@@ -316,13 +321,14 @@ class Task:
         burst: Burst = place.burst(
             entry, self._entry, timeout_s, self._exchange.waits_s
         )
-        # After it was made: this task may leave just now, and then has another order by
-        # which it would seem to be of those that are here.
+        # Checked after the batch exists: if this task deregisters just now, its
+        # `Entry.order` changes, and a batch with the new order would look valid.
         if self._entry.place is None or not burst.add(payload):
             return False
         if len(self._bursts) >= _BURSTS_MAX:
             self._bursts = {}
-        # Another thread may have begun one just now: which was posted first?
+        # Another thread may have begun a batch just now. Their order is unknown, so
+        # neither is kept.
         if self._bursts.setdefault(to, burst) is not burst:
             self._bursts.pop(to, None)
         return True
@@ -340,7 +346,7 @@ class Task:
         *,
         direct: bool = False,
     ) -> CommandHandle:
-        # All that can be wrong, for all addressees, before anything is sent to one.
+        # Every check, for every addressee, comes before the first send.
         routes = [(str(where), *self._bus._route(where, bus)) for where in to]
         config = self._bus._config
         frozen, size = freeze_within(payload, config.message_bytes_max, config.encoders)
@@ -403,13 +409,14 @@ class Task:
     ) -> Any:
         """Send a command and wait for the answer; not within a callback (BUS-MSG-11).
 
-        In the thread of the task, its other tasks are served meanwhile.
+        In the thread that hosts the task, the call serves the other tasks of that
+        thread while it waits.
 
         Raises:
-            RuntimeError: called within a callback, whose thread may be the one that has
-              to deliver the answer.
-            UnknownTaskError: this task is deregistered, also while it waits.
-            BusError: what became of the command instead of an answer.
+            RuntimeError: called within a callback; its thread may be the one that must
+              deliver the answer.
+            UnknownTaskError: this task is deregistered, before the call or during it.
+            BusError: the command failed.
         """
         if not isinstance(to, (str, Address)):
             raise wrong_type("to", "a name or an Address", to)
@@ -423,10 +430,10 @@ class Task:
             )
             raise RuntimeError(msg)
         thread = self._bus._thread_of(place)
-        if thread is None:  # it has ended just now
+        if thread is None:  # the thread has just ended
             raise UnknownTaskError(self._entry.name)
         awaited = AwaitedAnswer(self._entry, place)
-        heard = awaited.heard  # one and the same, by which the question is found
+        heard = awaited.heard  # one bound method: `close_for` compares by identity
         try:
             awaited.begin()
             handle = self._command(
@@ -441,14 +448,15 @@ class Task:
                 handle._cancel()
         except BaseException:
             awaited.give_up()
-            # It may have been struck before it had the handle.
+            # An interrupt may precede the assignment of the handle, so the question is
+            # looked up by its callback.
             for question in self._receiver.questions.close_for(heard):
                 if question.message is not None:
-                    question.message._deadline = 0.0  # as `CommandHandle.cancel`
+                    question.message._deadline = 0.0  # as in `CommandHandle.cancel`
             raise
         response = awaited.response
         if response is None:
-            self._bus._check()  # if it was closed, that is what to tell
+            self._bus._check()  # a closed bus is the more precise error
             raise UnknownTaskError(self._entry.name)
         if response.error is not None:
             raise response.error
@@ -457,18 +465,19 @@ class Task:
     def _await(
         self, awaited: AwaitedAnswer, handle: CommandHandle, deadline: float | None
     ) -> None:
-        """Sleep until a call is over, in a thread that does not host the task.
+        """Sleep until the call is over, in a thread that does not host the task.
 
         Raises:
-            BusError: its time is up.
+            BusError: the call timed out.
         """
         assert awaited.parker is not None
         question = self._receiver.questions.get(handle._numbers[0])
         if _sync.park(awaited.parker, awaited.over, deadline) or awaited.over():
             return
-        # By this thread's own clock: that of the task may be busy.
+        # This thread checks the deadline itself: the thread of the task may be busy.
         if not handle._cancel():
-            # Whoever has closed it just now is about to say with what, unless struck.
+            # Another thread has just closed the question, and hands over the outcome
+            # next, unless it is interrupted.
             soon = _sync.monotonic() + _LATE_S
             if _sync.park(awaited.parker, awaited.over, soon) or awaited.over():
                 return
@@ -483,7 +492,7 @@ class Task:
     def respond(
         self, message: Incoming, payload: Any = None, *, error: str | None = None
     ) -> None:
-        """Answer a message that this task has got; see `Incoming.respond`."""
+        """Answer a message that this task has received; see `Incoming.respond`."""
         check_instance("message", message, Incoming)
         if message._to is not self._entry:
             msg = f"cannot respond: {self._entry.name!r} has not got that message"
@@ -499,20 +508,22 @@ class Task:
         ref: object = None,
         timeout: float | None = None,
     ) -> None:
-        """Tell all tasks that have subscribed to this one (BUS-MSG-4).
+        """Send a notification to all subscribers of this task (BUS-MSG-4).
 
-        on_response: called for each that answers within ``timeout`` seconds, then once
-          more, ``final``, with how many did (BUS-MSG-9).
+        on_response: called for each answer that arrives within ``timeout`` seconds, and
+          then once more, as ``final``, with the number of answers (BUS-MSG-9).
+        ref: passed to ``on_response`` as `Response.reference`.
+        timeout: the seconds to wait for answers; required with ``on_response``.
 
-        The notification goes to the subscribers that this process knows by now. If
-        there are none, it is dropped and `TaskInfo.unheard` counts it. A subscriber
-        that must not miss the first one subscribes with ``wait=True``, then signals.
+        The notification goes to the subscribers that this process knows now. If there
+        are none, it is dropped and `TaskInfo.unheard` counts it. A subscriber that must
+        not miss the first notification subscribes with ``wait=True`` and then signals.
 
         Raises:
-            BusFullError: a subscriber has no room, and its policy is that this is told;
-              all others got it.
+            BusFullError: a subscriber has no room, and its policy reports that to the
+              notifier; all others got the notification.
             ValueError: ``on_response`` without ``timeout``.
-            PayloadError, MessageTooLargeError, UnknownTaskError: as `command`.
+            PayloadError, MessageTooLargeError, UnknownTaskError: as for `command`.
         """
         check_optional_callback("on_response", on_response)
         deadline = deadline_after(timeout)
@@ -554,7 +565,7 @@ class Task:
             message = Incoming(
                 kind=Kind.NOTIFICATION,
                 payload=frozen,
-                # A task here has got it: the comm thread must know that.
+                # If a local task got it, the comm thread must not count it as unheard.
                 subscriptions=audience[0].subscriptions if audience else (),
                 wants_reply=on_response is not None,
                 _source=self._entry,
@@ -571,7 +582,7 @@ class Task:
         if refused is not None:
             raise refused
 
-    # What it wants to hear.
+    # Subscribing and watching.
 
     @guarded("subscribe")
     def subscribe(
@@ -586,30 +597,32 @@ class Task:
         wait: bool = False,
         timeout: float | Unset | None = UNSET,
     ) -> Subscription:
-        """Hear what a task notifies, or all that a pattern names (BUS-MSG-5, AMO-26).
+        """Subscribe to the notifications of a task, or a pattern (BUS-MSG-5, AMO-26).
 
-        Those too that come later, and those that go and come back. A task gets each
-        notification once: where several of its subscriptions match, the first that
-        was made is called, and all are in ``message.subscriptions``.
+        The subscription includes matching tasks that register later, and those that
+        deregister and return. A task gets each notification once. If several of its
+        subscriptions match, only the callback of the oldest is called;
+        ``message.subscriptions`` holds all of them.
 
-        bus: of those who are heard; None for this task's own.
-        ref: given to the callback, as ``message.reference``.
-        overflow: what happens to notifications that find ``capacity`` unread ones here
-          (BUS-FLOW-6); the default bound is `BusConfig.task_fifo_messages`. Who is cut
-          off by the policy ``disconnect`` sees that `Subscription.active` is False.
-        wait: return only when every process on the bus has learned of the subscription;
+        bus: the bus of the notifiers; None for the bus of this task.
+        ref: passed to the callback as ``message.reference``.
+        overflow: the policy for a notification that arrives while ``capacity`` are
+          unread (BUS-FLOW-6). The default bound is `BusConfig.task_fifo_messages`. If
+          the policy ``disconnect`` cuts the subscriber off, `Subscription.active`
+          becomes False.
+        wait: return only when every process on the bus has confirmed the subscription;
           not within a callback. The subscriber gets each notification that a task of
           these processes sends from then on. Without ``wait`` it may miss notifications
           that a task of another process sends just after this call. No gap counts them,
-          since that process has not learned of the subscription yet.
-        timeout: how many seconds to wait; `BusConfig.command_timeout_s` by default,
-          None for ever. While a process is stopped, the call waits for it.
+          since that process has not received the subscription yet.
+        timeout: the seconds to wait; `BusConfig.command_timeout_s` by default, None for
+          no limit. If another process is stopped, the call waits for it.
 
         Raises:
-            NotJoinedError, UnknownTaskError: as `command`.
-            CommandTimeoutError: a process has not learned of the subscription in time;
+            NotJoinedError, UnknownTaskError: as for `command`.
+            CommandTimeoutError: a process has not confirmed the subscription in time;
               the subscription is cancelled.
-            RuntimeError: ``wait`` within a callback, whose thread may have to answer.
+            RuntimeError: ``wait`` within a callback; its thread may have to answer.
         """
         check_callback("callback", callback)
         timeout = answer_timeout(self._bus._config, timeout)
@@ -639,14 +652,14 @@ class Task:
         timeout: float | None,
         deadline: float | None,
     ) -> None:
-        """Wait until all processes have learned of a subscription (BUS-MSG-18)."""
+        """Wait until all processes have confirmed a subscription (BUS-MSG-18)."""
         try:
             place = self._check()
             thread = self._bus._thread_of(place)
-            if thread is None:  # it has ended just now
+            if thread is None:  # the thread has just ended
                 raise UnknownTaskError(self._entry.name)
             awaited = AwaitedWord(self._entry, place)
-            subscription.then = awaited.rouse  # if it is cancelled, or its task leaves
+            subscription.then = awaited.rouse  # on cancel, or if the task deregisters
             exchange, say = subscription._exchange, awaited.say
             exchange.decide(lambda: exchange.manager.confirm(subscription, say))
 
@@ -662,7 +675,7 @@ class Task:
                 assert timeout is not None
                 raise CommandTimeoutError(str(subscription.specification), timeout)
             if not awaited.said:
-                self._bus._check()  # a closed bus is the error to raise
+                self._bus._check()  # a closed bus is the more precise error
                 if awaited.over():
                     raise UnknownTaskError(self._entry.name)
         except BaseException:
@@ -678,10 +691,15 @@ class Task:
         bus: str | None = None,
         ref: object = None,
     ) -> Watch:
-        """Be told who of those named is here, and when others appear or go.
+        """Watch which of the named tasks are registered; report each change.
+
+        callback: called for each matching task that is registered now, and whenever
+          one registers or deregisters.
+        bus: the bus of the watched tasks; None for the bus of this task.
+        ref: passed to the callback as `Presence.reference`.
 
         Raises:
-            NotJoinedError, UnknownTaskError: as `command`.
+            NotJoinedError, UnknownTaskError: as for `command`.
         """
         check_callback("callback", callback)
         self._check()
@@ -690,13 +708,13 @@ class Task:
         watch._start()
         return watch
 
-    # Where it is.
+    # Moving and deregistering.
 
     @guarded("move a task")
     def move(self, thread: BusThread) -> None:
-        """Go on in another thread of this process, after the callback that runs.
+        """Move to another thread of this process, after the current callback.
 
-        What is unread goes along, in order (BUS-MOVE-2).
+        Unread messages move too, in order (BUS-MOVE-2).
         """
         self._check()
         self._bus._check_own(thread)
@@ -705,19 +723,25 @@ class Task:
 
     @guarded("deregister a task")
     def deregister(self, *, final: bool = False) -> None:
-        """Leave the bus; this task can be used no more.
+        """Deregister from the bus; the task cannot be used afterwards.
 
-        Commands that it has not read wait for whoever registers the name next, or fail
-        at once if ``final`` (BUS-DEREG-8). Harmless if it has left.
+        Its unread commands wait for the next task that registers the name. If
+        ``final``, they fail at once (BUS-DEREG-8). Does nothing if the task is
+        deregistered.
         """
         self._bus._check_process()
-        # Its thread may be busy, so it may be some time until it is nowhere.
+        # Set here, since the thread that removes the task may be busy for a while.
         self._receiver.leaving = True
-        self._entry.order = object()  # who sends from now on is told
+        self._entry.order = object()  # ends the task's send batches: sends raise now
         self._exchange.deregister(self._entry, final=final)
 
     def _check(self) -> Any:
-        """Return the place that hosts the task; it must not have left."""
+        """Return the thread manager that hosts the task.
+
+        Raises:
+            WrongProcessError: this process inherited the bus by a fork.
+            BusError: the task is deregistered, or may not have its name.
+        """
         if self._bus._foreign:
             self._bus._check_process()
         place = self._entry.place
@@ -732,7 +756,7 @@ class Task:
         return number
 
     def _arm(self, deadline: float) -> None:
-        """Let the thread that hosts the task look at its questions in time."""
+        """Arm a timer for the questions, in the thread that hosts the task."""
         place, receiver = self._entry.place, self._receiver
         if receiver.armed_before(deadline):
             return

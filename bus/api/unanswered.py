@@ -1,4 +1,4 @@
-"""`why_unanswered`, `why_unread`: why a caller has no answer, as seen from here."""
+"""`why_unanswered`, `why_unread`: why an answer is missing, as seen in this process."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _BUSY_S: Final = 0.05  # a callback that has run for less is not worth a mention
 def why_unanswered(message: Incoming) -> str:
     """Return the reason why a task of this process does not answer, and the remedy.
 
-    Empty if the task is in another process, or no reason is visible. It may be called
-    in any thread and takes no lock.
+    Return an empty string if the task is in another process, or no reason is visible.
+    Any thread may call this; it takes no lock.
     """
     entry = message._to
     place: ThreadManager | None = None if entry is None else entry.place

@@ -1,6 +1,6 @@
-"""What a process manager wants done: it decides, others do it (design, section 3).
+"""Actions: a process manager decides on them, its driver performs (design, section 3).
 
-Actions are done in order, after the manager's lock was let go.
+The driver performs them in order, after it has released the manager's lock.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ __all__ = [
 
 @attrs.frozen
 class Open:
-    """Let a new registration receive: first what waited for its name, in order.
+    """Let a new registration receive, first the messages that waited for its name.
 
-    Until then what is posted to it waits in its box, so that nothing overtakes.
+    Until then messages posted to it wait in its mailbox, so that none overtakes.
     """
 
     entry: Entry
@@ -53,7 +53,7 @@ class Open:
 
 @attrs.frozen
 class Tell:
-    """Tell a task that somebody it watches appeared, or is gone."""
+    """Report to a task that a task it watches has appeared, or has left."""
 
     entry: Entry
     watch: object
@@ -62,17 +62,17 @@ class Tell:
 
 @attrs.frozen
 class Fail:
-    """Tell the sender of a message that nobody gets it, or that nobody knows."""
+    """Report to the sender of a message that it failed, or that its fate is unknown."""
 
     message: Incoming
     error: BusError
 
 
-# What only a process among others wants.
+# Actions that occur only if there are other processes.
 
 
 class Post(Struct, frozen=True):
-    """Post to a task of this process messages that came over a link, in order."""
+    """Post messages that came over a link to a task of this process, in order."""
 
     entry: Entry
     messages: list[Incoming | CommandRun]
@@ -80,19 +80,20 @@ class Post(Struct, frozen=True):
 
 @attrs.frozen
 class Resume:
-    """Give a task of this process what came for it and is held back: it has room.
+    """Deliver held-back messages to a task of this process that has room again.
 
-    No manager wants this; who holds messages back does, in its turn.
+    No manager requests this; the holder of the messages does, to get its turn.
     """
 
     entry: Entry
 
 
 class Reply(Struct, frozen=True):
-    """Give a task of this process an answer that came over a link.
+    """Deliver an answer that came over a link to a task of this process.
 
-    number: which of its questions it belongs to. final: as in `bus.message.Response`.
-    trace: what a journal is told of it; None if nothing.
+    number: the question of the task that it answers.
+    final: as in `bus.message.Response`.
+    trace: the trace of the answer; None if nothing is recorded.
     """
 
     entry: Entry
@@ -106,9 +107,10 @@ class Reply(Struct, frozen=True):
 
 @attrs.frozen
 class Vacate:
-    """Take out what a relay has left, which can be found no more.
+    """Take out the messages of a relay that is no longer found.
 
-    Give it back by `ProcessManager.left`, before it what else is posted to the relay.
+    The driver returns them by `ProcessManager.left`, in order with all other messages
+    posted to the relay.
     """
 
     entry: Entry
@@ -118,7 +120,7 @@ class Vacate:
 
 @attrs.frozen
 class Evict:
-    """Let a task leave, since its name belongs to somebody else (OPEN-3); tell it."""
+    """Deregister a task whose name belongs to another task, with an error (OPEN-3)."""
 
     entry: Entry
     error: BusError
@@ -126,7 +128,7 @@ class Evict:
 
 @attrs.frozen
 class Confirm:
-    """Tell a task that the master has nothing against its name (OPEN-3)."""
+    """Report to a task that the master accepts its name (OPEN-3)."""
 
     entry: Entry
 
@@ -139,7 +141,7 @@ class Settled:
 
 
 class Send(Struct, frozen=True):
-    """Put a frame on a link, behind all that were put there before."""
+    """Put a frame on a link, behind all frames put there before."""
 
     link: int
     frame: Frame
@@ -147,9 +149,9 @@ class Send(Struct, frozen=True):
 
 @attrs.frozen
 class Dial:
-    """Make a link; say `Neighbourhood.dialled` or `Neighbourhood.dial_failed`.
+    """Dial a process; report `Neighbourhood.dialled` or `Neighbourhood.dial_failed`.
 
-    key: the process that is meant; without a name it is whoever is master there.
+    key: the process to dial; if its name is empty, the master of that machine.
     """
 
     key: Key
@@ -159,7 +161,7 @@ class Dial:
 
 @attrs.frozen
 class HangUp:
-    """Close a link, behind all that was sent on it; nobody is to be told."""
+    """Close a link, behind all frames sent on it; its loss is not reported."""
 
     link: int
 

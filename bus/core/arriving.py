@@ -1,7 +1,7 @@
-"""`ArrivingCommands`: commands of a batch on their way to the task they are for.
+"""`ArrivingCommands`: received commands of a batch, on their way to their task.
 
-Mostly those of one batch come from one task and are for one other; who these are is
-looked up once.
+Most batches hold commands of one task for one other task, which are then looked up only
+once.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ __all__ = [
 
 
 class ArrivingCommands:
-    """Commands that came one after the other from one task for another one.
+    """Successive commands from one task for another.
 
-    They join ``post``, which is to be done as soon as there is one.
+    They are added to ``post``, which joins the actions with its first command.
     """
 
     __slots__ = ("_expect", "_post", "_receipt", "_source", "_todo", "_witness")
@@ -64,17 +64,17 @@ class ArrivingCommands:
         self._witness: Final = witness
 
     def add(self, number: int, run: Run, now: float) -> None:
-        """Note some that came.
+        """Add the commands of a received run.
 
         Raises:
-            WireError: the body of one is no payload.
+            WireError: the body of a command is not a payload.
         """
         left, bodies = run.milliseconds_left, run.bodies
         deadline = None if left == NO_DEADLINE else now + left / 1000
         target, messages = self._post.entry, self._post.messages
         begun = bool(messages)
         if len(bodies) > 1 and run.flags == RAW:
-            payloads = cast("Sequence[bytes]", bodies)  # as they stand
+            payloads = cast("Sequence[bytes]", bodies)  # RAW bodies are payloads
             messages.append(
                 CommandRun(
                     target, self._source, payloads, self._receipt, number, deadline
@@ -109,10 +109,11 @@ class ArrivingCommands:
 
 
 class DeniedCommands:
-    """Commands that came from a process which must not send them (BUS-SEC-1).
+    """Commands from a process that has no right to send them (BUS-SEC-1).
 
-    They count as taken, so that nothing else waits for them. Who asks is told; a
-    process that keeps to what it is told sends none but those that cross with that.
+    They count as extracted, so that no other message waits for them. Commands that want
+    an answer get an error. A process that respects its rights sends only commands that
+    cross with the report of those rights.
 
     answer: `Correspondence.answer`.
     """
@@ -134,7 +135,7 @@ class DeniedCommands:
         self._witness: Final = witness
 
     def add(self, number: int, run: Run, now: float) -> None:
-        """Refuse some that came."""
+        """Reject the commands of a received run."""
         source, target, peer = self._source, self._target, self._peer
         for each, body in enumerate(run.bodies, number):
             peer.receipts(target).expect(each)
@@ -153,7 +154,7 @@ class DeniedCommands:
 def arrived(
     witness: Witness, run: Run, source: Entry, destination: int, size: int
 ) -> Trace:
-    """Tell that a message came, and return what else is to be told of it."""
+    """Record the arrival of a message; return the trace for its further steps."""
     trace = Trace(
         witness,
         run.kind,
@@ -171,13 +172,13 @@ def unpacked(run: Run, body: bytes | memoryview) -> Payload:
     """Return the payload of a message.
 
     Raises:
-        WireError: the body is none.
+        WireError: the body is not a payload.
     """
     return body if run.flags & RAW else decode(body)
 
 
 def numbered(batch: Batch) -> Iterator[tuple[int, Run]]:
-    """Return the runs of a batch, each with the number of its first message."""
+    """Yield the runs of a batch, each with the number of its first message."""
     number = batch.first
     for run in batch.runs:
         yield number, run
@@ -185,7 +186,7 @@ def numbered(batch: Batch) -> Iterator[tuple[int, Run]]:
 
 
 def numbered_singly(batch: Batch) -> Iterator[tuple[int, Run]]:
-    """Return the messages of a batch as runs of one, each with its number."""
+    """Yield the messages of a batch as runs of one, each with its number."""
     for first, run in numbered(batch):
         for number, body in enumerate(run.bodies, first):
             yield number, replace(run, bodies=(body,))

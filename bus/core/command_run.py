@@ -1,9 +1,9 @@
-"""`CommandRun`: commands that came together from one task of another process.
+"""`CommandRun`: commands that arrived together from one task of another process.
 
-They differ in nothing but their payload. So until they are read one by one they are
-kept as one, and nothing is done for each that can be done for all. How many were read
-is known by an iterator that is nowhere else: to advance it is one step, which nothing
-can part, and takes no time.
+They differ only in their payloads. So they are kept as one object until they are read
+one by one, and shared work is done once for all. An iterator that no other object holds
+knows how many were read. Advancing it is a single fast step that no interrupt can
+split.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ _NONE: Final = Lengths(0, 0)
 
 
 class CommandRun(Struct, eq=False):
-    """Commands of one task for another one, none of which wants an answer.
+    """Commands of one task for another, none of which wants an answer.
 
-    payloads: of each, bytes; lengths: how many.
-    number: that of the first; the others follow.
-    deadline: not worth delivering after that, on the monotonic clock in seconds.
-    settled: how many of those that were read its account has in its books; written by
+    payloads: the bytes of each command; lengths: their lengths.
+    number: of the first command; the others have the numbers after it.
+    deadline: when they are no longer worth delivering, on the monotonic clock in
+      seconds.
+    settled: how many read commands the account of the addressee has counted; written by
       the thread that hosts the task.
-    told: of how many of these the far process knows; written by the comm thread.
+    told: how many of the settled commands were reported to the remote process; written
+      by the comm thread.
     """
 
     _to: Entry
@@ -53,8 +55,8 @@ class CommandRun(Struct, eq=False):
     _unread: Iterator[bytes] = iter(())
 
     def __post_init__(self) -> None:
-        # Once, while they are in the cache of this processor: for another thread to
-        # look at each of them later takes several times as long.
+        # Compute the lengths now, while the payloads are in this processor's cache: a
+        # pass by another thread later takes several times as long.
         if self.lengths is _NONE:
             payloads = self.payloads
             known = payloads if isinstance(payloads, Bodies) else Bodies(payloads)
@@ -66,24 +68,24 @@ class CommandRun(Struct, eq=False):
 
     @property
     def at(self) -> int:
-        """How many were read; a look, from any thread."""
+        """How many commands were read; a snapshot, from any thread."""
         return len(self.payloads) - length_hint(self._unread)
 
     @property
     def unsettled(self) -> int:
-        """How many were read that its account does not know of; likewise."""
+        """How many read commands the account has not counted yet; likewise."""
         return self.at - self.settled
 
     @property
     def unsettled_bytes(self) -> int:
-        """How long these are together; likewise."""
+        """The total length of these commands, in bytes; likewise."""
         return self.lengths.part(self.settled, self.at).total
 
     def read(self, reference: Any) -> Iterator[Incoming]:
-        """Return commands as their callback gets them, each read when it is taken.
+        """Return an iterator of commands for a callback; each step reads one.
 
-        Nothing of Python runs between the two: no interrupt finds one that was read and
-        given to nobody.
+        No Python code runs between reading a command and returning it. So no interrupt
+        finds a command that was read but not given to the callback.
         """
         return map(
             Incoming,
@@ -95,7 +97,7 @@ class CommandRun(Struct, eq=False):
         )
 
     def take(self, count: int) -> CommandRun:
-        """Take out the first of a run of which nothing was read, as a run."""
+        """Remove and return the first commands as a run; none may have been read."""
         payloads, lengths = self.payloads, self.lengths
         if count < len(payloads):
             self.payloads = payloads[count:]
@@ -117,12 +119,13 @@ class CommandRun(Struct, eq=False):
         return first
 
     def rest(self) -> list[Incoming]:
-        """Take out all commands that were not read, in order; it ends before them."""
+        """Remove and return the unread commands, in order; the run ends before them."""
         start = self.at
         rest, read = self.payloads[start:], self.payloads[:start]
         lengths, nothing = self.lengths.part(0, start), iter(())
-        # Nothing is called between these, so no interrupt parts them. The last one is
-        # last: who looks how many were read just now sees too few.
+        # One statement without a call, which no interrupt can split. `_unread` is
+        # assigned last: a thread that calls `at` meanwhile sees too few commands as
+        # read.
         self.payloads, self.lengths, self._unread = read, lengths, nothing
         return [
             Incoming(

@@ -1,9 +1,10 @@
-"""`Confirmations`: whether a subscription has reached all processes that it goes to.
+"""`Confirmations`: whether a subscription has reached all its destinations.
 
-The subscriber's process puts a number into SUBSCRIBE. A process that gets it answers
-with a PONG of that number, once every process to which it has passed the subscription
-on has done so. A link keeps the order of its frames. So by then the subscriber's
-process knows all matching tasks, and their processes send it their notifications.
+The subscriber's process puts a number into SUBSCRIBE. A process that receives it
+answers with a PONG of that number, once every process that it has forwarded the
+subscription to has answered. A link keeps the order of its frames. So by then the
+subscriber's process knows all matching tasks, and their processes send it their
+notifications.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ _JOIN_S: Final = 1.0
 
 @attrs.define(eq=False)
 class _Confirmation:
-    """One subscription that is to be confirmed.
+    """One subscription that awaits confirmation.
 
-    settled: called once it is. own: whether the subscriber is in this process.
+    settled: the functions to call on confirmation.
+    own: True if the subscriber is in this process.
     numbers: the processes that have not confirmed it, by the number of their PONG.
-    waits: whether it is not passed on yet, since the master is lost.
+    waits: True if it is not forwarded yet, since the master is lost.
     """
 
     own: bool
@@ -43,10 +45,10 @@ class _Confirmation:
 
 
 class Confirmations:
-    """The subscriptions of this process and of others that are to be confirmed.
+    """The subscriptions of this process and of others that await confirmation.
 
-    A process that takes the place of a lost master confirms nothing until the others
-    have had time to join it.
+    A process that replaces a lost master confirms nothing until the others have had
+    time to join it.
     """
 
     __slots__ = ("_lost_master", "_neighbours", "_open", "_until")
@@ -63,9 +65,10 @@ class Confirmations:
     def begin(
         self, request: RequestId, settled: Callable[[], object], *, own: bool
     ) -> None:
-        """Call a function once a request is confirmed; pass the request on after this.
+        """Call a function once a request is confirmed; forward the request after this.
 
-        For another process the last call counts, since it has repeated the request.
+        If another process asks, only the last call counts, since it has repeated the
+        request.
         """
         confirmation = self._open.get(request)
         if confirmation is None or not own:
@@ -73,7 +76,7 @@ class Confirmations:
         confirmation.settled.append(settled)
 
     def number(self, request: RequestId, way: Peer) -> int:
-        """Return the number of the PONG that a process owes for a request, or 0."""
+        """Return a number for the PONG that a peer owes for a request; 0 for none."""
         confirmation = self._open.get(request)
         if confirmation is None:
             return 0
@@ -83,7 +86,7 @@ class Confirmations:
         return number
 
     def passed_on(self, request: RequestId) -> None:
-        """Note that a request was passed on to all its present destinations."""
+        """Note that a request was forwarded to all its present destinations."""
         confirmation = self._open.get(request)
         if confirmation is None:
             return
@@ -93,7 +96,7 @@ class Confirmations:
         self._review(request, confirmation)
 
     def forget(self, request: RequestId) -> None:
-        """Drop the state of a request that is over."""
+        """Drop the state of a request that has ended."""
         self._open.pop(request, None)
 
     # Other processes.
@@ -151,7 +154,7 @@ class Confirmations:
                 confirmation.waits = False
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` has something to do, in seconds; None for never."""
+        """Return when `tick` has work to do, in seconds; None for never."""
         return self._until
 
     def tick(self, now: float) -> None:

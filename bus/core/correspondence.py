@@ -1,10 +1,10 @@
-"""`Correspondence`: messages to tasks of other processes, and what becomes of them.
+"""`Correspondence`: outbound messages to tasks of other processes, and their outcome.
 
-Whatever happens to a link or to a process, each message is in one place here: parked,
-in the queue of a relay, under way, or with the task it is for. What was never put on
-a link is sent elsewhere; what was, and was not taken, is sent elsewhere if its
-addressee left in order and said what it took (BUS-DEREG-4), and is in doubt if its
-process is lost (BUS-MOVE-8).
+Each message is in exactly one place, even if links and processes fail: parked, queued
+in a relay, under way, or with its addressee. If its relay is released, a message never
+put on a link is sent elsewhere. A message put on a link and not extracted is sent
+elsewhere if its addressee deregistered in order and reported its last extraction
+(BUS-DEREG-4). It is in doubt if the addressee's process is lost (BUS-MOVE-8).
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ __all__ = ["Correspondence"]
 
 
 class Correspondence:
-    """All messages of this process to others: posted, answered, taken, given up.
+    """All outbound messages to other processes: posted, answered, extracted, or failed.
 
-    turns: gives each message its turn; see `Parcel`.
+    turns: assigns each message its turn; see `Parcel`.
     """
 
     __slots__ = ("_manager", "_neighbours", "_relays", "turns")
@@ -62,10 +62,10 @@ class Correspondence:
         self._relays: Final = relays
         self.turns = itertools.count(1)
 
-    # What tasks of this process send.
+    # Sending.
 
     def post(self, entry: Entry, messages: Sequence[Incoming]) -> None:
-        """Send commands to a relay; what it has no room for fails (BUS-FLOW-1)."""
+        """Send commands to a relay; those it has no room for fail (BUS-FLOW-1)."""
         relay: Relay = entry.box
         at = 0
         while at < len(messages):
@@ -73,7 +73,8 @@ class Correspondence:
             if not room:
                 self._fail(messages[at:], self._full(relay))
                 return
-            # Of one sender, and no more than fits: the next may be let through by then.
+            # Take messages of one sender, and no more than fit. The next pass asks for
+            # room again: posting these may have sent some.
             source = messages[at]._source
             end = min(len(messages), at + room)
             stop = at + 1
@@ -92,11 +93,11 @@ class Correspondence:
         size: int,
         deadline: float | None,
     ) -> None:
-        """Send commands of one task that differ in nothing but their bytes; see `post`.
+        """Send commands of one task that differ only in their bytes; see `post`.
 
-        size: how long they are together, in bytes: whoever took them has counted it,
-          and to look at each of many messages once more costs more than all else here.
-        deadline: when they are not worth delivering any more, in seconds.
+        size: their total length in bytes. The caller has counted it already, and a
+          second pass over many messages would cost more than the rest of this method.
+        deadline: when they are no longer worth delivering, in seconds.
         """
         relay: Relay = entry.box
         while payloads:
@@ -125,7 +126,7 @@ class Correspondence:
             size = sum(map(len, payloads))
 
     def _room(self, relay: Relay) -> int:
-        """Return how many may be posted now; it may cost the oldest its place."""
+        """Return how many messages may be posted now; may drop the oldest command."""
         room = self._neighbours.limits.relay_queue - relay.queued
         if room > 0:
             return room
@@ -144,9 +145,10 @@ class Correspondence:
         self._pump(relay)
 
     def _pump(self, relay: Relay) -> None:
-        """Put on the link whatever may be; fail what is too long for who is there.
+        """Send the messages that may be sent; fail those too long for the peer.
 
-        Here, since before a link has told how much that process takes nothing goes.
+        The check is here because the peer's limit is unknown until a link has stated
+        it, and nothing is sent before that.
         """
         most = relay.peer.message_bytes_max
         less = most < self._neighbours.limits.message_bytes_max
@@ -156,9 +158,9 @@ class Correspondence:
         relay.pump()
 
     def _answerable(self, entry: Entry, messages: Iterable[Incoming]) -> list[Incoming]:
-        """Fail what is asked from another bus: no answer could come there.
+        """Fail requests that come from another bus, which no answer could reach.
 
-        Nobody there is known by a number here, by which another process would answer.
+        A process answers to a relay number, and tasks of another bus have none here.
         """
         own = self._neighbours.me.bus
         answerable = []
@@ -171,15 +173,16 @@ class Correspondence:
         return answerable
 
     def open(self, entry: Entry, messages: Iterable[Incoming]) -> None:
-        """Let a relay send: first what waited for its name."""
+        """Open a relay; first send it the messages that waited for its name."""
         relay: Relay = entry.box
         parcels = [
             parcel
             for message in self._answerable(entry, messages)
             for parcel in self._parcels(relay, message._source, [message])
         ]
-        # What has come meanwhile keeps its turn, and what goes before it needs one as
-        # early: else each would wait for the other, and a notification in between.
+        # Messages posted meanwhile keep their turns. The earlier messages of the same
+        # sender need turns as early: otherwise each would wait for the other, with a
+        # notification in between.
         turns = {each.relay: each.turn for each in reversed(relay.queue)}
         if turns:
             parcels = [
@@ -196,7 +199,7 @@ class Correspondence:
         payload: Payload = None,
         error: str | None = None,
     ) -> bool:
-        """Send the answer to what came over a link; False if nobody wants it."""
+        """Send the answer to a remote request; False if its relay was released."""
         relay: Relay = question._source.box
         if relay.peer.relays.get(relay.number) is not relay:
             return False
@@ -204,7 +207,7 @@ class Correspondence:
         return True
 
     def answer_all(self, answers: Sequence[tuple[Incoming, Payload]]) -> None:
-        """Send what one task answers another's questions by, as `answer`."""
+        """Send one task's answers to requests of another task, as `answer`."""
         relay: Relay = answers[0][0]._source.box
         if relay.peer.relays.get(relay.number) is relay:
             self._answer(
@@ -260,10 +263,11 @@ class Correspondence:
         trace: Trace | None = None,
         gap: int = 0,
     ) -> None:
-        """Send a notification to each process that hears its sender, once.
+        """Send a notification once to each process that subscribes to its sender.
 
-        question: which of the sender's waits an answer belongs to; 0 for none.
-        gap: how many its sender sent before it that were dropped on their way to here.
+        question: the number of the sender's wait for answers; 0 for none.
+        gap: how many of the sender's notifications just before this one were dropped on
+          their way to this process.
         """
         flags, body = packed(payload)
         parcel = Parcel(
@@ -289,23 +293,23 @@ class Correspondence:
             peer.audience.pump()
 
     def _number(self, relay: Relay, source: Entry) -> int:
-        """Return by which number the far process knows who sends."""
+        """Return the relay number by which the peer knows the sender."""
         if source in self._manager.table:
             return self._relays.known(source).relay
-        # It has left, and its number with it.
+        # The sender has deregistered, and its number was released.
         return relay.peer.stray(source, self._relays.new_number)
 
     def _parcels(
         self, relay: Relay, source: Entry, messages: Iterable[Incoming]
     ) -> list[Parcel]:
-        """Pack commands of one task."""
+        """Pack commands of one task, one run for each."""
         number = self._number(relay, source)
         command, turns = Kind.COMMAND, self.turns
         parcels = []
         for message in messages:
             flags, body = packed(message.payload)
             parcels.append(
-                Parcel(  # by position, which is quicker; the order is that of the class
+                Parcel(  # positional arguments are faster; in the class's order
                     command,
                     source,
                     number,
@@ -322,15 +326,15 @@ class Correspondence:
         return parcels
 
     def _see_off(self, relay: Relay, parcels: Iterable[Parcel]) -> None:
-        """Let no relay stay of senders that have left, once this was sent."""
+        """Send UNRELAY for deregistered senders, once these messages are sent."""
         for parcel in parcels:
             if parcel.source not in self._manager.table:
                 relay.peer.farewell(parcel.relay, final=False)
 
-    # What others have taken.
+    # Acknowledgements.
 
     def acknowledged(self, peer: Peer, ack: Ack) -> None:
-        """Forget what came, and what was taken; send what that makes room for."""
+        """Forget received and extracted messages; send more into the freed room."""
         if ack.epoch != peer.session.epoch:
             return
         peer.session.acknowledged(ack)
@@ -342,7 +346,7 @@ class Correspondence:
         self.pump(peer)
 
     def acknowledged_by(self, peer: Peer, batch: Batch) -> None:
-        """As `acknowledged`, for what a frame of messages acknowledges."""
+        """Handle the acknowledgement in a message frame, as `acknowledged`."""
         if not batch.acknowledged:
             return
         has = Acknowledgement(batch.acknowledged + 1)
@@ -354,26 +358,26 @@ class Correspondence:
     def _extracted(self, peer: Peer, number: int, extracted: int) -> None:
         relay = peer.relays.get(number)
         if relay is not None:
-            relay.provisional = False  # it has taken something
+            relay.provisional = False  # it extracted a message
             relay.extracted(extracted)
             self._relays.drained(relay)
 
     def pump(self, peer: Peer) -> None:
-        """Put on the link whatever may be."""
+        """Send all messages that may be sent to a peer."""
         while True:
             notifications = peer.audience.queued
             for relay in peer.all_relays():
                 if relay.queue:
                     self._pump(relay)
             if peer.audience.queued == notifications:
-                return  # else what waited for them may go on
+                return  # else messages that waited for them may be sent now
 
     # Departures.
 
     def unrelay(self, peer: Peer, frame: Unrelay) -> None:
-        """Release the relay of a task that left in order (BUS-DEREG-4).
+        """Release the relay of a task that deregistered in order (BUS-DEREG-4).
 
-        Some of what the task sent may still come: that needs the relay for a while.
+        If messages of the task are still to come, they need the relay for a while.
         """
         depart = peer.relays.get if frame.more else peer.depart
         relay = depart(frame.relay)
@@ -385,7 +389,7 @@ class Correspondence:
         self._relays.release(relay, again, final=frame.final)
 
     def left(self, task: Entry, *, final: bool) -> None:
-        """Say to all that a task of this process left, and what it took."""
+        """Inform all peers that a task deregistered, and of its last extraction."""
         if task.relay:
             self._relays.forget_task(task)
             for peer in self._neighbours.peers.values():
@@ -394,7 +398,7 @@ class Correspondence:
                     relay.left(task)
 
     def lose(self, peer: Peer) -> None:
-        """Give a process up, or know that it is another one now (BUS-MOVE-8)."""
+        """Fail or return the messages of a lost or restarted process (BUS-MOVE-8)."""
         for relay in list(peer.relays.values()):
             name = relay.entry.name
             doubtful = relay.take_unacked(lost=True)
@@ -406,14 +410,14 @@ class Correspondence:
         peer.forget()
 
     def unreachable(self, peer: Peer) -> None:
-        """Fail what waits for a process to which no link can be made."""
+        """Fail the unsent commands for a process that no link can reach."""
         for relay in peer.relays.values():
             unsent = relay.take_unsent("failed")
             error = UnreachableError(relay.entry.name, "no process answers")
             self._fail(unsent, error)
 
     def close(self, peer: Peer) -> None:
-        """Let go of relays that nothing needs, along with the link (BUS-DEREG-5)."""
+        """Release the relays of a peer together with its unused link (BUS-DEREG-5)."""
         for relay in list(peer.relays.values()):
             self._relays.release(relay, relay.take_unsent(), final=False)
         peer.forget()
@@ -421,7 +425,7 @@ class Correspondence:
     # Time.
 
     def expire(self, now: float) -> None:
-        """Give up what waited in a relay for too long."""
+        """Fail the commands that expired in a relay; forget unconfirmed relays."""
         for peer in self._neighbours.peers.values():
             for relay in list(peer.relays.values()):
                 self._fail(relay.expire(now), ExpiredError(relay.entry.name))

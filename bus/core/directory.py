@@ -1,7 +1,8 @@
-"""`Directory`: which names there are on the machine, and who is told of them.
+"""`Directory`: the public names of the machine, and their announcement.
 
-Slaves tell their master of their public tasks, which keeps the `UserTable` and has the
-last word on who has a name (OPEN-3). That a task is gone is told to all (BUS-DEREG-6).
+Slaves announce their public tasks to their master, which keeps the `UserTable` and has
+the last word on the holder of a name (OPEN-3). The departure of a task is announced to
+all processes (BUS-DEREG-6).
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ __all__ = ["Directory"]
 
 
 class Directory:
-    """The public names of a machine, as far as this process has to know them.
+    """The public names of a machine, as far as this process needs them.
 
-    users: the table of the master; empty in a slave.
-    verdicts: what a slave waits for its master to say.
+    users: the user routing table of the master; empty in a slave.
+    verdicts: the names that the master of this slave has yet to confirm.
     """
 
     __slots__ = (
@@ -48,23 +49,23 @@ class Directory:
         self.users: Final = UserTable()
         self.verdicts: Final = Verdicts(neighbours)
         self._since_ns: Final[dict[RegistrationId, int]] = {}
-        # Whether there is a new master to which the others announce their tasks, and
-        # when tasks that were not announced count as gone, in seconds.
+        # True once there is a new master to which the others announce their tasks; and
+        # when tasks that were not announced are dropped, in seconds.
         self._sweeps = False
         self._sweep_at: float | None = None
 
     def check(self, name: str) -> None:
-        """See whether a name is free, as far as is known here.
+        """Check that a name is free, as far as this process knows.
 
         Raises:
-            NameTakenError: another process has it.
+            NameTakenError: another process holds the name.
         """
         user = self.users.find(name)
         if user is not None and user.owner != self._neighbours.key:
             raise NameTakenError(name)
 
     def registered(self, task: Entry, now: float) -> None:
-        """Tell the master of a public task of this process (BUS-INIT-11)."""
+        """Announce a public task of this process to the master (BUS-INIT-11)."""
         self._since_ns[task.id] = int(now * 1e9)
         if self._neighbours.is_master:
             self.users.claim(self._user(task))
@@ -73,14 +74,14 @@ class Directory:
             self.verdicts.ask(master, task)
 
     def left(self, task: Entry, *, final: bool) -> None:
-        """Tell all that a public task of this process is gone (BUS-DEREG-2)."""
+        """Announce that a public task of this process has left (BUS-DEREG-2)."""
         self._since_ns.pop(task.id, None)
         self.verdicts.forget(task)
         self.users.remove(task.id, task.name)
         self._eliminate(Eliminate(id=task.id, name=task.name, final=final), None)
 
     def joined(self, peer: Peer) -> None:
-        """Tell a new master of all public tasks (BUS-INIT-15)."""
+        """Announce all public tasks to a new master (BUS-INIT-15)."""
         if peer is self._neighbours.master():
             for task in self.own():
                 peer.session.tell(self._export(task))
@@ -89,7 +90,7 @@ class Directory:
             self._sweeps = True
 
     def lost(self, peer: Peer) -> None:
-        """Announce on behalf of a lost process that its tasks are gone (BUS-DEREG-9).
+        """Announce on behalf of a lost process that its tasks have left (BUS-DEREG-9).
 
         A lost master, also that of another machine, can no longer announce departures,
         so the tasks that it announced are in doubt.
@@ -104,7 +105,7 @@ class Directory:
             self.gone(Eliminate(id=user.id, name=user.name), peer)
 
     def become_master(self) -> None:
-        """Keep the table from now on, first of this process's own tasks."""
+        """Keep the user routing table from now on, beginning with own tasks."""
         self.users.clear()
         for task in self.own():
             self.users.claim(self._user(task))
@@ -114,14 +115,14 @@ class Directory:
     # Time.
 
     def review(self, now: float) -> None:
-        """Note until when tasks in doubt may be confirmed by way of a new master."""
+        """Set the time by which a new master must confirm the tasks in doubt."""
         if self._sweeps:
             self._sweeps = False
             if self._manager.far.doubtful:
                 self._sweep_at = now + self._neighbours.limits.connect_timeout_s
 
     def next_deadline(self) -> float | None:
-        """Return when tasks in doubt are gone, in seconds; None for never."""
+        """Return when tasks in doubt are dropped, in seconds; None for never."""
         return self._sweep_at
 
     def tick(self, now: float) -> None:
@@ -139,23 +140,23 @@ class Directory:
             )
         )
 
-    # What other processes say.
+    # Frames of other processes.
 
     def opened(self, peer: Peer) -> None:
-        """Ask a master again, by a new link, what is not known of its answers."""
+        """Ask a master again, on a new link, for the verdicts that are outstanding."""
         if peer is self._neighbours.master():
             self.verdicts.opened(peer)
 
     def ponged(self, peer: Peer, number: int) -> None:
-        """Note that a process has heard all that was said before a PING."""
+        """Note that a process has received all frames that were sent before a PING."""
         if peer is self._neighbours.master():
             self.verdicts.answered(number)
 
     def exported(self, peer: Peer, frame: Export) -> bool:
-        """Note a name of a slave, unless it must not have it; whether it has it now.
+        """Record the name of a slave's task; return whether the slave holds it now.
 
         Raises:
-            WireError: it has as many as it may (BUS-FLOW-1).
+            WireError: the slave has as many names as it may have (BUS-FLOW-1).
         """
         if not self._neighbours.is_master:
             return False
@@ -169,7 +170,8 @@ class Directory:
         present = self.users.find(frame.name)
         more = present is None or present.owner != peer.key
         if present is not None and more and not peer.rights.whole:
-            # When it was registered it says itself: of a guest that is not believed.
+            # The registration time is the slave's own claim, and a guest's claim is not
+            # trusted.
             peer.session.tell(Error(reason=Reason.NAME_TAKEN, id=frame.id))
             return False
         if more and self.users.count(peer.key) >= most:
@@ -181,7 +183,7 @@ class Directory:
         return loser is not user
 
     def unexported(self, peer: Peer, frame: Unexport) -> None:
-        """Note that a name of a slave is not public any more."""
+        """Note that a name of a slave is no longer public."""
         for user in self.users.of(peer.key):
             if user.id == frame.id:
                 self.users.remove(user.id, user.name)
@@ -189,10 +191,10 @@ class Directory:
     def refused(
         self, peer: Peer, number: RegistrationId, *, denied: bool = False
     ) -> None:
-        """Give up a task of this process whose name its master gave to another.
+        """Evict a task of this process whose name the master gave to another task.
 
-        denied: the master gives it to none of this process. What others than the
-          master say of names is passed over (BUS-SEC-7).
+        denied: True if the master gives the name to no task of this process. Refusals
+          of names by other processes than the master are ignored (BUS-SEC-7).
         """
         if peer is self._neighbours.master():
             self._evict(number, denied=denied)
@@ -207,14 +209,14 @@ class Directory:
             self._neighbours.todo.append(Evict(task, error))
 
     def gone(self, frame: Eliminate, origin: Peer) -> None:
-        """Pass on that a task is gone, and tell those of this process who watch it."""
+        """Forward the departure of a task, and report it to this process's watches."""
         if origin.machine == self._neighbours.me.machine:
             self.users.remove(frame.id, frame.name)
         self._eliminate(frame, origin)
         self._neighbours.todo += self._manager.far.disappeared(frame.id)
 
     def may_have(self, peer: Peer, name: str) -> bool:
-        """Whether a process may have a name, which no other one is known to have."""
+        """Whether a process may hold a name that no other process is known to hold."""
         if not peer.rights.may_register(name, peer.key[1]):
             return False
         user = self.users.find(name) if peer in self._neighbours.slaves() else None
@@ -225,7 +227,7 @@ class Directory:
             each.session.tell(frame)
 
     def _give_up(self, user: User) -> None:
-        """Tell the owner of a name that it belongs to another one."""
+        """Notify the owner of a name that it belongs to another task."""
         if user.owner == self._neighbours.key:
             self._evict(user.id)
         elif (peer := self._neighbours.peers.get(user.owner)) is not None:

@@ -1,10 +1,11 @@
-"""`Disuse`: relays of living tasks that nobody here uses (BUS-DEREG-13).
+"""`Disuse`: relays of live tasks that no task here uses (BUS-DEREG-13).
 
-A relay serves those here who write to its task, get something from it, or hear it. When
-the last of them has left, or hears it no more, or when there never was any, the task's
-process is asked whether the relay may go. That process takes it from then on that its
-task is not known here: it says so, behind all that the task has sent, and introduces
-the task anew before it sends more. A relay that has come to use in between stays.
+A relay is used by each task here that sends to its task, receives from it, or
+subscribes to it. When the last of these leaves or unsubscribes, or if there never was
+one, this process asks the task's process for the release. From then on the task's
+process assumes that the task is not known here. It sends its confirmation behind all
+messages of the task, and introduces the task anew before the task sends more. If the
+relay is used again in between, it stays.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ __all__ = ["Disuse"]
 
 
 class Disuse:
-    """Which relays have no user here, and since when.
+    """The relays without a user here, and since when.
 
     Invariants:
-    I1. of one relay one question is under way at most. Else the answer to the first
-        could be taken for that to the second, though a search has introduced its task
-        in between.
-    I2. what is known by hearsay is not in ``_since``; once it is confirmed it comes
-        there by `Relays.take_changed`.
-    I3. ``_since`` is in the order of its times. So what is due is in front, and however
-        many wait, an event costs what it adds.
-    I4. what its peer knows no more is in ``_since`` no longer than to the end of that
+    I1. at most one question about a relay is under way. Otherwise the answer to the
+        first could be taken for the answer to the second, though a search has
+        introduced the task in between.
+    I2. a relay known by hearsay is not in ``_since``; once it is confirmed,
+        `Relays.take_changed` adds it.
+    I3. ``_since`` is in the order of its times. So due relays are in front, and an
+        event costs only the relays that it adds, however many wait.
+    I4. a relay that its peer no longer holds leaves ``_since`` by the end of that
         event.
     """
 
@@ -51,15 +52,15 @@ class Disuse:
         self._new: list[Relay] = []
         self._since: Final[dict[Relay, float]] = {}
 
-    # What may have been the last use of a relay.
+    # Events that may end the use of a relay.
 
     def left(self, task: Entry) -> None:
-        """Note that a task of this process has left; relays know it as a user still."""
+        """Note that a task of this process has left; relays still list it as a user."""
         for peer in self._neighbours.peers.values():
             self._consider(each for each in peer.relays.values() if task in each.users)
 
     def unheard(self, machine: str, pattern: str) -> None:
-        """Note that nobody here hears any more what a pattern means."""
+        """Note that no task here subscribes to a pattern any more."""
         specification = Specification(pattern)
         for peer in self._neighbours.peers.values():
             if peer.machine == machine:
@@ -70,13 +71,13 @@ class Disuse:
                 )
 
     def _consider(self, relays: Iterable[Relay]) -> None:
-        """Look after relays that may have no use; `tick` passes over the others."""
+        """Collect relays that may be unused; `tick` skips those that are used."""
         self._new += [relay for relay in relays if not self._is_kept(relay)]
 
     # Time.
 
     def review(self, now: float) -> None:
-        """Note since when relays may not be used."""
+        """Note since when relays may be unused."""
         self._consider(self._relays.take_changed())
         new, self._new = self._new, []
         for relay in new:
@@ -86,16 +87,16 @@ class Disuse:
                 self._since.pop(relay, None)
 
     def _wait(self, relay: Relay, now: float) -> None:
-        self._since.pop(relay, None)  # to be the last
+        self._since.pop(relay, None)  # so that it is last
         self._since[relay] = now
 
     def next_deadline(self) -> float | None:
-        """Return when it is to be seen whether one may go, in seconds; None: never."""
+        """Return when to check the first relay, in seconds; None for never."""
         first = next(iter(self._since.values()), None)
         return None if first is None else first + self._neighbours.limits.linger_s
 
     def tick(self, now: float) -> None:
-        """Ask whether relays may go that have not been used for long enough."""
+        """Ask for the release of relays that were unused for long enough."""
         self.review(now)
         linger_s = self._neighbours.limits.linger_s
         for relay, since in list(self._since.items()):
@@ -110,11 +111,11 @@ class Disuse:
             relay.dismissal = Dismissal.ASKED
             relay.peer.session.tell(Dismiss(relay=relay.number))
 
-    # Others.
+    # Frames of other processes.
 
     @staticmethod
     def asked(peer: Peer, number: int) -> None:
-        """Let a process forget one of this process's tasks, until that sends more."""
+        """Let a process release the relay of a task here, until the task sends more."""
         peer.announced.discard(number)
         peer.session.tell(Dismissed(relay=number))
 
@@ -126,18 +127,18 @@ class Disuse:
         revoked = relay.dismissal is Dismissal.REVOKED
         relay.dismissal = Dismissal.NONE
         if revoked or self._relays.is_used(relay) or not self._may_go(relay):
-            self._consider([relay])  # it may be to ask again
+            self._consider([relay])  # it may have to ask again
             return
         del peer.relays[number]
         self._relays.release(relay, [], final=False)
 
     @staticmethod
     def _may_go(relay: Relay) -> bool:
-        """Whether nothing of it waits or is under way, and its process can be asked."""
+        """Whether a relay holds no messages, and its process can be asked."""
         return relay.opened and relay.peer.session.ready and not relay.busy
 
     def _is_kept(self, relay: Relay) -> bool:
-        """Whether it stays though nobody uses it: by hearsay, or to need no search."""
+        """Whether an unused relay stays: by hearsay, or so that no search is needed."""
         eager = self._neighbours.limits.eager_relays
         public = relay.entry.visibility is Visibility.PUBLIC
         return relay.provisional or (eager and public)

@@ -1,10 +1,11 @@
 """`FarTasks`: the public tasks of other processes, as the watches of this one see them.
 
-A watch sees addresses, not registrations. Two registrations of one name may be known
-at once, since their announcements travel on different routes (BUS-DEREG-7). A watch
-reports an address as present with the first of them, and as gone with the last.
+A watch sees addresses, not registrations. Two registrations of one name may be known at
+once, since their announcements travel on different routes (BUS-DEREG-7). A watch
+reports an address as present with the first of them, and as absent after the last has
+left.
 
-If the process that passes on departures is lost, each task is in doubt until its own
+If the process that forwards departures is lost, each task is in doubt until its own
 process confirms it (BUS-DEREG-2).
 """
 
@@ -29,7 +30,10 @@ __all__ = ["FarTasks"]
 
 @attrs.define(eq=False)
 class _FarTask:
-    """One registration. incarnation: the life of the process that made it."""
+    """One registration.
+
+    incarnation: the life of the process that made it.
+    """
 
     address: Address
     incarnation: int
@@ -37,7 +41,7 @@ class _FarTask:
 
 
 class FarTasks:
-    """The public tasks of other processes, and the watches that know of each.
+    """The public tasks of other processes, and the watches that see them.
 
     Args:
         machine: the machine of this process.
@@ -74,7 +78,7 @@ class FarTasks:
         return self._presence(address, here=True)
 
     def left(self, address: Address) -> list[Tell]:
-        """Report to the watches that a task of this process is gone."""
+        """Report to the watches that a task of this process has left."""
         if address in self._by_address:
             return []
         return self._presence(address, here=False)
@@ -84,7 +88,7 @@ class FarTasks:
     def appeared(
         self, number: RegistrationId, address: Address, incarnation: int
     ) -> list[Tell]:
-        """Note that a process confirms a task; report it to watches that lack it."""
+        """Record that a process confirms a task; report it to watches that lack it."""
         known = self._tasks.get(number)
         if known is not None:
             known.doubtful = False
@@ -97,7 +101,7 @@ class FarTasks:
         return self._presence(address, here=True)
 
     def disappeared(self, number: RegistrationId) -> list[Tell]:
-        """Note that a task is gone; report it if no other task has its address."""
+        """Remove a task that has left; report it if no other task has its address."""
         task = self._tasks.pop(number, None)
         if task is None:
             return []
@@ -117,7 +121,7 @@ class FarTasks:
         ]
 
     def lost(self, key: tuple[str, str], incarnation: int) -> list[Tell]:
-        """Note that a life of a process is over; a later one may be known already."""
+        """Remove the tasks of a life of a process; a later one may be known already."""
         return self._remove(
             lambda number, task: (
                 (number.machine, number.process) == key
@@ -125,7 +129,7 @@ class FarTasks:
             )
         )
 
-    # A lost master.
+    # After the loss of a master.
 
     def doubt(self, machine: str | None) -> None:
         """Mark the tasks of one machine, or of all, as in doubt until confirmed."""
@@ -139,7 +143,7 @@ class FarTasks:
         return any(task.doubtful for task in self._tasks.values())
 
     def sweep(self, is_covered: Callable[[str], bool]) -> list[Tell]:
-        """Remove the tasks in doubt of the machines that could have confirmed them."""
+        """Remove the tasks in doubt on the machines that could have confirmed them."""
         return self._remove(
             lambda number, task: task.doubtful and is_covered(number.machine)
         )
@@ -155,9 +159,8 @@ class FarTasks:
     def seen_by(self, watch: Interest) -> list[Address]:
         """Return the addresses that a new watch reports now.
 
-        It reports a task in doubt once that is confirmed. If this process has a relay
-        of the task, it reports the task now: the task's process announces the departure
-        on its own link.
+        A task in doubt is reported once it is confirmed. If this process has a relay of
+        it, it is reported now: its process announces its departure on its own link.
         """
         seen = []
         machine, specification = self._watches.machine_of(watch), watch.specification
@@ -187,7 +190,7 @@ class FarTasks:
         return entry is not None and not entry.box.provisional
 
     def _is_own(self, address: Address) -> bool:
-        """Whether a public task of this process has an address."""
+        """Whether an address belongs to a public task of this process."""
         if address.machine != self._machine:
             return False
         entry = self._table.find(address.module)

@@ -1,9 +1,9 @@
-"""`Finder`: searches for names, those of this process and those it was asked.
+"""`Finder`: searches for names, of this process and of others.
 
-One search for a name is outstanding at a time (BUS-ROUTE-7). Who cannot answer keeps it
-until it is answered elsewhere, taken back, or over: a later registration answers it
-(BUS-ROUTE-18). Only who really hosts a public task answers, never a relay
-(BUS-ROUTE-10).
+One search for a name is outstanding at a time (BUS-ROUTE-7). A process that cannot
+answer a search keeps it until it is answered elsewhere, cancelled, or expired: a later
+registration answers it (BUS-ROUTE-18). Only the process that hosts a public task
+answers, never a relay (BUS-ROUTE-10).
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ if TYPE_CHECKING:
 __all__ = ["HOPS", "Finder"]
 
 HOPS: Final = 3  # slave, master, master, slave (BUS-ROUTE-17)
-_AGAIN_S: Final = 0.25  # before a name is searched for whose last answer was no use
+_AGAIN_S: Final = 0.25  # delay before a search whose answer was useless is repeated
 
 
 class Finder:
-    """The searches that are known in one process.
+    """The searches that one process has received or sent.
 
-    ledger: all of them. own: this process's, by the name as it is parked for.
+    ledger: all searches.
+    own: those of this process, by the name under which messages are parked.
     """
 
     __slots__ = (
@@ -73,15 +74,16 @@ class Finder:
         self._relays: Final = relays
         self.ledger: Final[Requests[Search]] = Requests(neighbours)
         self.own: Final[dict[str, Request[Search]]] = {}
-        # For whom each of those is: it ends when that task leaves (BUS-DEREG-11).
+        # The sender behind each own search, which ends when that task leaves
+        # (BUS-DEREG-11).
         self._senders: Final[dict[str, Entry]] = {}
-        # Names whose answer came to nothing: when to search again (OPEN-9).
+        # Names whose answer was useless, and when to search for each again (OPEN-9).
         self._again: Final[dict[str, float]] = {}
 
-    # For this process.
+    # Searches of this process.
 
     def seek(self, name: str, now: float) -> None:
-        """Search for a name that messages wait for, unless it is searched for."""
+        """Search for a name that parked messages wait for, unless a search is open."""
         if name in self.own or self._manager.table.find(name) is not None:
             return
         if self._again.get(name, now) > now:
@@ -112,7 +114,7 @@ class Finder:
         self._spread(request)
 
     def review(self, now: float) -> None:
-        """End the searches that nobody waits for any more (BUS-ROUTE-19)."""
+        """End the searches that no message waits for any more (BUS-ROUTE-19)."""
         for name in list(self.own):
             entry = self._manager.table.find(name)
             if entry is not None and not self._is_reached(entry):
@@ -127,32 +129,32 @@ class Finder:
         for name, request in list(self.own.items()):
             if id(request) in late:
                 del self.own[name], self._senders[name]
-                self.seek(name, now)  # others have come to wait meanwhile
+                self.seek(name, now)  # other messages may wait by now
 
     def next_deadline(self) -> float | None:
-        """Return when the first search is over, None if there is none."""
+        """Return when `review` has work to do, in seconds; None for never."""
         deadlines = [each.deadline for each in self.ledger.all()]
         deadlines += self._again.values()
         return min((each for each in deadlines if each is not None), default=None)
 
     def left(self, task: Entry, now: float) -> None:
-        """Let searches for a task that left go on for others, or not at all."""
+        """End the searches of a departed sender; restart those that others need."""
         for name, sender in list(self._senders.items()):
             if sender is task:
                 self._end_own(name)
                 self.seek(name, now)
 
     def named(self, entry: Entry) -> None:
-        """End the search for who is found here now, and can be reached."""
+        """End the search for a name that is found now and can be reached."""
         if entry.name in self.own and self._is_reached(entry):
             self._end_own(entry.name)
 
     @staticmethod
     def _is_reached(entry: Entry) -> bool:
-        """Whether messages can go there without an answer to the search.
+        """Whether messages can be sent to an entry without an answer to the search.
 
-        Two who search for one another know one another by these searches already; but
-        each would wait for the other one to dial.
+        If two processes search for one another, each already has the other's task from
+        these searches. But each would wait for the other to dial.
         """
         if not entry.remote:
             return True
@@ -160,23 +162,23 @@ class Finder:
         return peer.session.link is not None or peer.dialling
 
     def registered(self, task: Entry, now: float) -> None:
-        """Answer who searched for a public task before it came (BUS-ROUTE-18)."""
+        """Answer the searches that arrived before a public task (BUS-ROUTE-18)."""
         machine = self._neighbours.me.machine
         for request in self.ledger.of(machine, task.name):
             if request.origin is not None:
                 self._answer(request, task, now)
 
     def own_name(self, frame: AddRelay) -> str | None:
-        """Say for which search of this process an answer is; the search is over."""
+        """Return the name whose own search an answer belongs to, or None."""
         for name, request in self.own.items():
             if request.frame.id == frame.search:
                 return name
         return None
 
-    # For others.
+    # Searches of other processes.
 
     def asked(self, peer: Peer, frame: Search, now: float) -> None:
-        """Answer a search, or pass it on and remember it."""
+        """Answer a search, or keep and forward it."""
         left = frame.milliseconds_left
         until = None if left is None else now + left / 1000
         if not self._may_ask(peer, frame):
@@ -201,7 +203,10 @@ class Finder:
         self._spread(request)
 
     def _may_ask(self, peer: Peer, frame: Search) -> bool:
-        """Whether who searches for itself may send commands there (BUS-SEC-1)."""
+        """Whether a peer may send commands to the name that it seeks (BUS-SEC-1).
+
+        A search that it forwards for another process always passes.
+        """
         rights = peer.rights
         if rights.whole or (frame.id.machine, frame.id.process) != peer.key:
             return True
@@ -209,12 +214,13 @@ class Finder:
         return here and rights.may_command(frame.name)
 
     def refused(self, peer: Peer, number: RequestId, *, denied: bool = False) -> None:
-        """Go on without a process that keeps no more searches (BUS-FLOW-1).
+        """Continue without a process that keeps no more searches (BUS-FLOW-1).
 
-        denied: what waits must not go there at all.
+        denied: True if the waiting messages must not go there at all.
 
-        A slave that gets the name later says so, and is asked again. Who asked a master
-        has no other way: the senders of what waits are told.
+        A slave that registers the name later exports it, and then receives the search
+        again. A process that asked a master has no other route, so its waiting messages
+        fail.
         """
         request = self.ledger.get(number)
         if request is None or request.went.pop(peer.key, None) is None:
@@ -243,13 +249,13 @@ class Finder:
         peer.session.tell(Error(reason=Reason.BUSY, request=number))
 
     def cancelled(self, peer: Peer, number: RequestId) -> None:
-        """Forget a search that nobody waits for."""
+        """Drop a search that its asker cancels."""
         request = self.ledger.get(number)
         if request is not None and request.origin is peer:
             self.ledger.end(request)
 
     def answered(self, peer: Peer, frame: AddRelay, now: float) -> bool:
-        """Take an answer, or pass it back the way of its search; False if unknown."""
+        """Handle an answer, or forward it; False if its search is unknown."""
         assert frame.search is not None
         request = self.ledger.get(frame.search)
         if request is None:
@@ -274,7 +280,7 @@ class Finder:
     # Neighbours.
 
     def joined(self, peer: Peer) -> None:
-        """Ask a new neighbour what it has not been asked."""
+        """Send a new neighbour the searches that it has not received."""
         for name, mine in list(self.own.items()):
             if peer.key in mine.lost:
                 self._renumber(name)
@@ -283,12 +289,12 @@ class Finder:
                 self.ledger.spread(request, [peer])
 
     def exported(self, peer: Peer, name: str) -> None:
-        """Ask a slave that has a name now, if others search for it."""
+        """Forward the searches for a name to the slave that has exported it."""
         for request in self.ledger.of(self._neighbours.me.machine, name):
             self.ledger.spread(request, [peer])
 
     def lost(self, peer: Peer) -> None:
-        """Forget what a process asked."""
+        """Drop the searches that came from a lost process."""
         for mine in self.own.values():
             if peer.key in mine.went:
                 mine.lost.add(peer.key)
@@ -319,16 +325,16 @@ class Finder:
             addresses=self._neighbours.addresses_for(asker, origin),
         )
         if origin.key == asker:
-            origin.announced.add(known.relay)  # by the answer, on this very link
+            origin.announced.add(known.relay)  # announced by the answer
         origin.session.tell(answer)
 
     def _renumber(self, name: str) -> None:
-        """Search anew by a number that nobody knows.
+        """Restart a search under a number that no process has seen.
 
-        A neighbour that gave this process up has taken the search back from those to
-        whom it had passed it on, and passes it on to them again. An answer to the old
-        number, still on its way, would end the new search at that neighbour, and nobody
-        would take it back from where it has gone since.
+        A neighbour that lost this process has cancelled the search at the processes it
+        forwarded the search to, and forwards it to them again. A late answer to the old
+        number would end the new search at that neighbour. No process would then cancel
+        it where it has been forwarded since.
         """
         request = self.own[name]
         self.ledger.end(request)
@@ -345,10 +351,10 @@ class Finder:
 
 
 def check_passed_on(frame: AddRelay, to: Peer) -> None:
-    """Raise if who gets an answer passed on would not know where to dial.
+    """Raise if a forwarded answer would lack the address to dial.
 
     Raises:
-        WireError: it says nothing of that, nor has that process made the task.
+        WireError: it has no address, and its receiver does not host the task.
     """
     own = (frame.task.id.machine, frame.task.id.process)
     if not frame.addresses and to.key != own:
@@ -356,5 +362,5 @@ def check_passed_on(frame: AddRelay, to: Peer) -> None:
 
 
 def _milliseconds(seconds: float) -> int:
-    # In this order: infinity cannot be rounded.
+    # Clamp first: infinity cannot be rounded.
     return round(min(max(0.0, seconds * 1000), NO_DEADLINE - 1))

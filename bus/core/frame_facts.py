@@ -1,7 +1,7 @@
-"""`facts` and `messages`: what a frame says, as plain values that people can read.
+"""`facts` and `messages`: the contents of a frame, as plain and readable values.
 
-Frames speak of tasks by relay numbers and of bodies by their bytes; here the first have
-names, and the second are counted. What messages say is in neither.
+Frames refer to tasks by relay numbers, and carry bodies as bytes. Here tasks have
+names, and the bytes of bodies are counted. Payloads are in neither.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ALL", "facts", "messages"]
 
-ALL: Final = "all who hear it"  # whom a notification is for
+ALL: Final = "all who hear it"  # the receivers of a notification
 
-_RUNS_MAX: Final = 16  # of one frame; what is beyond is counted alone
-_LISTED_MAX: Final = 8  # of one field
+_RUNS_MAX: Final = 16  # listed per frame; any others are only counted
+_LISTED_MAX: Final = 8  # listed per field
 
-# What only the two ends of a stream make anything of.
+# Fields that matter only to the two ends of a stream.
 _DULL: Final = {"nonce", "window", "message_bytes_max", "versions", "overflow"}
 _FLAGS: Final = WANTS_REPLY | FAILED
 
@@ -47,9 +47,10 @@ Namer: TypeAlias = "Callable[[int], str]"
 def facts(
     frame: ControlFrame, here: str, sender: Namer, receiver: Namer
 ) -> dict[str, Any]:
-    """Return the fields of a control frame that say something, by name.
+    """Return the fields of a control frame that carry information, by name.
 
-    here: the machine that need not be named. sender, receiver: as for `messages`.
+    here: the machine whose name is omitted.
+    sender, receiver: as for `messages`.
     """
     found: dict[str, Any] = {}
     for name in frame.__struct_fields__:
@@ -98,10 +99,13 @@ def _who(machine: str, process: str, here: str) -> str:
 def messages(
     batch: Batch, sender: Namer, receiver: Namer, hidden: Callable[[str], bool]
 ) -> list[dict[str, Any]] | None:
-    """Return the runs of a frame; such as differ only in their bodies are one.
+    """Return the runs of a frame; runs that differ only in their bodies are merged.
 
-    sender, receiver: give names to tasks of the process that has sent the frame, and of
-    the one that it is for. hidden: whose messages are left out; None if all are.
+    sender, receiver: return the name of a task of the process that has sent the frame,
+      and of the process that receives it.
+    hidden: True for the name of a task whose messages are left out.
+
+    Returns None if all messages are left out.
     """
     listed: list[dict[str, Any]] = []
     last: object = None

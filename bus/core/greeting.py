@@ -1,4 +1,4 @@
-"""What processes say to one another first, and whom they turn away (BUS-INIT-4)."""
+"""The handshake between processes, and the reasons to refuse a peer (BUS-INIT-4)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["greeting", "refusal", "welcome"]
 
 
 def greeting(neighbours: Neighbours, kind: LinkKind) -> Hello:
-    """Return the first frame of who dialled."""
+    """Return the first frame of the process that dialled."""
     return Hello(
         versions=VERSIONS,
         identity=_identity(neighbours),
@@ -46,7 +46,7 @@ def welcome(neighbours: Neighbours) -> Welcome:
 def refusal(  # noqa: PLR0911 # one reason after another
     neighbours: Neighbours, frame: Hello
 ) -> Reason | None:
-    """Say why who greets is turned away; None if it is not."""
+    """Return the reason to refuse a greeting; None to accept it."""
     other, me = frame.identity, neighbours.me
     if other.bus != me.bus:
         return Reason.BUS
@@ -57,9 +57,9 @@ def refusal(  # noqa: PLR0911 # one reason after another
     if frame.kind is not LinkKind.SIGNALLING:
         return None
     if not neighbours.is_master:
-        return Reason.BUSY  # whoever is master is another one
+        return Reason.BUSY  # another process is the master
     if (other.machine, other.process) == (me.machine, me.process):
-        return Reason.DUPLICATE  # the name of this very process
+        return Reason.DUPLICATE  # the name of this process itself
     if other.machine == me.machine:
         if other.machine_id != me.machine_id:
             return Reason.MACHINE_NAME

@@ -1,10 +1,10 @@
-"""`IncomingStream`: what one process has accepted of another's messages, each once.
+"""`IncomingStream`: the messages one process has accepted from another, each once.
 
-The receiver's algorithm (specs/at-most-once.md), for one epoch of one sender. Messages
-come in runs of consecutive numbers, as a batch frame carries them. A run is tested and
-recorded in one call, before any of it is handed over (AMO-7, AMO-8): whatever happens
-to a message afterwards, it is never handed over again. This decides and does nothing
-else: no clock, no link, no lock; one thread at a time calls it.
+This is the receiver's algorithm (specs/at-most-once.md), for one epoch of one sender.
+Messages arrive in runs of consecutive numbers, as a batch frame carries them. A run is
+tested and recorded in one call, before any of it is handed over (AMO-7, AMO-8). So a
+message is never handed over again, whatever happens to it afterwards. This class only
+takes decisions: it uses no clock, no link and no lock. One thread at a time calls it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ NUMBERS: Final = 2**64  # numbers are unsigned 64 bit and end below this (AMO-15
 
 
 class Acknowledgement(Struct, frozen=True):
-    """What a receiver has: all below ``next`` but ``missing`` (AMO-23).
+    """The receiver's state: it has all numbers below ``next`` but ``missing`` (AMO-23).
 
-    next: the smallest number above all accepted and all given up so far.
-    missing: ranges of numbers that may still be sent, lowest first: the first of each
-      and the first after it.
+    next: the smallest number above all those accepted or given up so far.
+    missing: ranges of numbers that may still be sent, lowest first; of each, the first
+      number and the first one after it.
     """
 
     next: int
@@ -44,16 +44,16 @@ class IncomingStream(Generic[M]):
 
     Args:
         first: the number the sender named when it opened the stream (AMO-6).
-        window: how many numbers a correct sender has outstanding at most (AMO-13).
-        ranges_max: how many ranges may be missing (AMO-14).
-        ordered: hand over in rising order; what came above a gap waits until the gap
+        window: the most numbers a correct sender has outstanding (AMO-13).
+        ranges_max: the most ranges that may be missing (AMO-14).
+        ordered: hand over in rising order; messages above a gap are held until the gap
           is filled or given up (AMO-10).
         strict: refuse a jump that no correct sender makes, instead of giving up.
 
     Attributes:
-        next: the smallest number above all accepted and all given up so far.
-        accepted, given_up: how many numbers, from ``first`` on.
-        refused: messages that were not accepted, duplicates and late ones alike.
+        next: the smallest number above all those accepted or given up so far.
+        accepted, given_up: how many numbers, counted from ``first``.
+        refused: messages not accepted, both duplicates and late ones.
 
     Invariants:
     I1. ``accepted + given_up + missing.count == next - first``.
@@ -102,21 +102,21 @@ class IncomingStream(Generic[M]):
 
     @property
     def held(self) -> int:
-        """How many accepted messages wait for a gap below them."""
+        """How many accepted messages are held above a gap."""
         return len(self._held)
 
     @property
     def acknowledgement(self) -> Acknowledgement:
-        """What the sender is to be told, after duplicates too (AMO-24)."""
+        """The acknowledgement for the sender, also after duplicates (AMO-24)."""
         return Acknowledgement(self.next, tuple(self._missing))
 
     def accept(self, first: int, messages: Sequence[M], floor: int) -> list[M]:
-        """Record a run of messages numbered from ``first``; return what to hand over.
+        """Record messages numbered from ``first``; return those to hand over.
 
-        floor: the sender's promise that no number below it will be sent again.
+        floor: the sender's promise that it will not send a number below it again.
 
         Raises:
-            WireError: the numbers leave the 64 bits (AMO-15), or no correct sender of a
+            WireError: the numbers exceed 64 bits (AMO-15), or no correct sender of a
               ``strict`` stream sends them (AMO-14). Nothing is changed.
         """
         stop = first + len(messages)
@@ -140,10 +140,10 @@ class IncomingStream(Generic[M]):
         return self._released()
 
     def accept_next(self, first: int, count: int, floor: int) -> bool:
-        """Record a run that follows what came without a gap, to be handed over whole.
+        """Record the next run, to be handed over as a whole; return True on success.
 
-        False if it does not, or anything is held or missing, or it is to be refused;
-        then nothing is changed, and `accept` says what becomes of it.
+        False if the run does not start at ``next``, any message is held or missing, or
+        the run is to be refused. Then nothing is changed, and `accept` handles the run.
         """
         stop = first + count
         if (
@@ -158,11 +158,11 @@ class IncomingStream(Generic[M]):
         return True
 
     def give_up_below(self, floor: int) -> list[M]:
-        """Do as a floor says that came without messages; return what to hand over."""
+        """Apply a floor that came without messages; return those to hand over."""
         return self.accept(self.next, (), floor)
 
     def _is_new(self, number: int) -> bool:
-        """Record one number; whether it had not been accepted nor given up before."""
+        """Record a number; return True if it was neither accepted nor given up."""
         if number < self.next:
             if self._missing.remove(number):
                 return True
@@ -170,8 +170,8 @@ class IncomingStream(Generic[M]):
             return False
         self._missing.append(self.next, number)
         self.next = number + 1
-        # Against a sender that is not correct: the right to deliver is forgotten, never
-        # that something was delivered (AMO-14).
+        # Bound the memory that an incorrect sender can use. The stream forgets that a
+        # number may be accepted, never that it was (AMO-14).
         self.given_up += self._missing.drop_below(self.next - self._span)
         while len(self._missing) > self._ranges_max:
             self.given_up += self._missing.drop_lowest()
@@ -184,7 +184,7 @@ class IncomingStream(Generic[M]):
             self.next = floor
 
     def _released(self) -> list[M]:
-        """Take out what is held with no gap below it any more, in order."""
+        """Remove and return the held messages with no gap below them, in order."""
         lowest = self._missing.lowest
         gap = self.next if lowest is None else lowest
         released = []

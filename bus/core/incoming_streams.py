@@ -1,10 +1,10 @@
-"""`IncomingStreams`: who sends to this process, and in which epoch each is.
+"""`IncomingStreams`: the senders to this process, and the epoch of each.
 
-One stream for each sender, that of its newest epoch; of what is over a tombstone
-remains as long as anything of it can be under way, so that nothing of it is ever
-accepted again (AMO-16, AMO-21, AMO-22). Only an opened stream accepts messages, and
-only what is addressed to this incarnation of the receiver (AMO-19). This decides and
-does nothing else, as `IncomingStream`; time comes in as an argument.
+There is one stream for each sender, in its newest epoch. When a stream ends, a
+tombstone remains while any of its messages can be under way, so that none of them is
+ever accepted again (AMO-16, AMO-21, AMO-22). Only an open stream accepts messages, and
+only those addressed to this incarnation of the receiver (AMO-19). Like
+`IncomingStream`, this only takes decisions; time is an argument.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ M = TypeVar("M")
 
 
 class Refusal(enum.Enum):
-    """Why messages were refused, wholly."""
+    """The reason for which all messages of a run were refused."""
 
-    NOT_OPEN = "not open"  # no such sender, or a stream that is closed
+    NOT_OPEN = "not open"  # unknown sender, or a closed stream
     OLD_EPOCH = "old epoch"
     OLD_INCARNATION = "old incarnation"
 
 
 @attrs.frozen
 class Opened:
-    """The answer to a sender who opens a stream.
+    """The reply to a sender that opens a stream.
 
-    refusal: why it was not opened; the sender may try with a greater epoch.
-    epoch: the newest epoch of that sender that is known here.
-    has: what was received in that epoch already; the rest may be sent.
+    refusal: why it was not opened, or None; the sender may retry with a greater epoch.
+    epoch: the newest epoch of that sender known here.
+    has: the messages already received in that epoch; the sender may send the others.
     """
 
     refusal: Refusal | None
@@ -48,7 +48,7 @@ class Opened:
 
 @attrs.define
 class _Sender(Generic[M]):
-    """One sender's newest epoch, and its stream, open or not."""
+    """The newest epoch of a sender, and its stream, open or not."""
 
     epoch: int
     stream: IncomingStream[M]
@@ -60,10 +60,11 @@ class IncomingStreams(Generic[M]):
 
     Args:
         incarnation: this start of the process; every frame names it (AMO-19).
-        window: numbers a correct sender has outstanding at most (AMO-13).
-        ranges_max: ranges of missing numbers kept of each stream (AMO-14).
-        life_s: how long it is remembered that a stream has ended (AMO-21).
-        ended_max: of how many; beyond that what ended first is forgotten.
+        window: the most numbers a correct sender has outstanding (AMO-13).
+        ranges_max: ranges of missing numbers kept for each stream (AMO-14).
+        life_s: how long an ended stream is remembered (AMO-21).
+        ended_max: the most ended streams remembered; the one that ended first is
+          forgotten first.
         ordered: see `IncomingStream`.
     """
 
@@ -96,17 +97,17 @@ class IncomingStreams(Generic[M]):
         self._ended_max = ended_max
         self._ordered = ordered
         self._senders: dict[str, _Sender[M]] = {}
-        # Of these, whose stream has ended, in order, and how long that is remembered.
+        # The senders whose streams have ended, in order, with the time to forget each.
         self._ended: dict[str, float] = {}
-        # Messages refused because of where they came from, by reason.
+        # Messages refused because of their sender, epoch or incarnation, by reason.
         self.refused: dict[Refusal, int] = dict.fromkeys(Refusal, 0)
 
     def open(self, sender: str, epoch: int, first: int = 1) -> Opened:
-        """Let a sender's epoch begin, or go on where a lost link left it.
+        """Begin a sender's epoch, or resume it where a lost link interrupted it.
 
-        A greater epoch supersedes what was known; what is still on its way in the older
-        one is refused from now on, wholly. A closed stream that is opened again goes on
-        above all it ever had.
+        A greater epoch supersedes the known one: all messages still under way in the
+        older epoch are refused from now on. A closed stream that is re-opened resumes
+        above all its earlier numbers.
         """
         known = self._senders.get(sender)
         if known is not None and epoch < known.epoch:
@@ -126,7 +127,7 @@ class IncomingStreams(Generic[M]):
         messages: Sequence[M],
         floor: int,
     ) -> list[M] | Refusal:
-        """Record a run of messages; return what to hand over, or why all are refused.
+        """Record a run of messages; return those to hand over, or why all are refused.
 
         Raises:
             WireError: as `IncomingStream.accept`.
@@ -146,7 +147,7 @@ class IncomingStreams(Generic[M]):
         count: int,
         floor: int,
     ) -> bool:
-        """Record a run to be handed over whole; see `IncomingStream.accept_next`."""
+        """Record a run to hand over as a whole; see `IncomingStream.accept_next`."""
         if self._refusal(sender, epoch, incarnation) is not None:
             return False
         return self._senders[sender].stream.accept_next(first, count, floor)
@@ -158,13 +159,14 @@ class IncomingStreams(Generic[M]):
         return self._senders[sender].stream
 
     def acknowledgement(self, sender: str) -> Acknowledgement:
-        """Return what a known sender is to be told. KeyError if it never opened one."""
+        """Return the acknowledgement for a sender; KeyError if it opened no stream."""
         return self._senders[sender].stream.acknowledgement
 
     def close(self, sender: str, epoch: int, floor: int, now: float) -> list[M]:
-        """End a stream at its sender's final floor; return what to hand over yet.
+        """End a stream at its sender's final floor; return messages to hand over.
 
-        Nothing if that stream is not open. Its tombstone remains (AMO-21).
+        Returns an empty list if that stream is not open. Its tombstone remains
+        (AMO-21).
         """
         if self._refusal(sender, epoch, self.incarnation) is not None:
             return []
@@ -173,10 +175,10 @@ class IncomingStreams(Generic[M]):
         return handed
 
     def end(self, sender: str, now: float) -> None:
-        """End the stream of a sender that was given up; its tombstone remains (AMO-21).
+        """End the stream of a dropped sender; its tombstone remains (AMO-21).
 
-        What is missing of it is given up, and dropped what waited for that: nobody
-        sends it again.
+        Its missing numbers are given up, and the messages held behind them are dropped:
+        no sender repeats the missing ones.
         """
         known = self._senders.get(sender)
         if known is None or sender in self._ended:
@@ -192,7 +194,7 @@ class IncomingStreams(Generic[M]):
         return next(iter(self._ended.values()), None)
 
     def expire(self, now: float) -> None:
-        """Forget the streams that ended long enough ago for all that was under way."""
+        """Forget streams that ended too long ago to have messages under way."""
         while self._ended:
             sender, until = next(iter(self._ended.items()))
             if until > now:

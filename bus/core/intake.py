@@ -1,8 +1,8 @@
-"""`Intake`: messages of other processes, from the frame that brings them to their task.
+"""`Intake`: inbound messages of other processes, from their frame to their task.
 
-Each is accepted once, by the numbers of its stream, and given to whom it is for; what
-came for a task that has left, or from one, is a stray. What was taken of them is noted
-here, too, so that its sender is told.
+The numbers of its stream ensure that each message is accepted once. It is then given
+to its addressee. A message from or to a deregistered task is a stray. Extractions by
+tasks are recorded here too, so that the sender's process is informed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = ["Intake"]
 class Intake:
     """All messages from other processes to this one.
 
-    strays: messages that came for, or from, a task that had left.
+    strays: the number of messages from or to a task that had deregistered.
     """
 
     __slots__ = (
@@ -73,10 +73,10 @@ class Intake:
         self.strays: int = 0
 
     def opened(self, peer: Peer, frame: OpenStream) -> None:
-        """Go on with a process over a new link; it is what it was before.
+        """Resume a process's stream on a new link; the peer is still the same.
 
         Raises:
-            WireError: it is of an old epoch.
+            WireError: the frame is of an old epoch.
         """
         sender = peer.name
         opened = self._streams.open(sender, frame.epoch, frame.first)
@@ -86,11 +86,11 @@ class Intake:
         peer.bound = True
 
     def stream(self, peer: Peer, epoch: int) -> IncomingStream[tuple[int, Run]] | None:
-        """Return the stream of a process's epoch; None unless it is open."""
+        """Return the stream of a peer's epoch; None unless it is open."""
         return self._streams.opened(peer.name, epoch)
 
     def arrived(self, peer: Peer, batch: Batch, now: float) -> None:
-        """Take messages; each that is new goes to whom it is for.
+        """Accept messages; give each new one to its addressee.
 
         Raises:
             WireError: they are of another epoch, or break the order of their stream.
@@ -112,8 +112,8 @@ class Intake:
                 session.repeat_ack()
             runs = accepted
         session.received(self._streams.acknowledgement(sender))
-        # Mostly they are commands of one task for another, one after the other: who
-        # these are is looked up where that changes.
+        # Most batches are successive commands of one task for another, so the tasks are
+        # looked up only where one of them changes.
         kind, to, by, commands = Kind.COMMAND, AUDIENCE, AUDIENCE, None
         for number, run in runs:
             if run.kind is not kind:
@@ -130,7 +130,7 @@ class Intake:
     def _commands(
         self, peer: Peer, run: Run
     ) -> ArrivingCommands | DeniedCommands | None:
-        """Begin to deliver commands as these; None if nobody is to get them."""
+        """Begin to deliver commands like these; None if they have no addressee."""
         ends = self._ends(peer, run, len(run.bodies))
         if ends is None:
             return None
@@ -152,9 +152,9 @@ class Intake:
         )
 
     def _ends(self, peer: Peer, run: Run, count: int) -> tuple[Relay, Entry] | None:
-        """Return what stands for the sender of messages, and whom they are for.
+        """Return the sender's relay and the addressee of messages; None without both.
 
-        count: how many are strays if there is nobody.
+        count: how many messages to count as strays then.
         """
         if run.to == AUDIENCE:
             raise WireError(f"MSG has a {run.kind.name} for relay {run.to}")
@@ -163,7 +163,7 @@ class Intake:
         if target is None or relay is None:
             self.strays += count
             if target is None and not peer.is_told(run.to):
-                # It left before this session, in which it has taken nothing.
+                # It deregistered before this session, in which it extracted nothing.
                 peer.session.tell(Unrelay(relay=run.to, extracted=0))
             return None
         relay.users.add(target)
@@ -172,7 +172,7 @@ class Intake:
     def _deliver(
         self, peer: Peer, number: int, run: Run, body: bytes | memoryview, now: float
     ) -> None:
-        """Deliver what is no command."""
+        """Deliver a message that is not a command."""
         if run.kind is Kind.NOTIFICATION:
             if run.to != AUDIENCE:
                 raise WireError(f"MSG has a NOTIFICATION for relay {run.to}")
@@ -208,7 +208,7 @@ class Intake:
 
     @staticmethod
     def _was_asked(peer: Peer, relay: Relay, target: Entry, run: Run) -> bool:
-        """Whether a task may answer; of who has all rights that is taken as it is."""
+        """Return True if the remote task may answer; always with all rights."""
         if peer.rights.whole:
             return True
         if run.kind is Kind.COMMAND_RESPONSE:
@@ -226,7 +226,7 @@ class Intake:
     def _notify(
         self, peer: Peer, number: int, run: Run, body: bytes | memoryview, now: float
     ) -> None:
-        """Give a notification to all who hear its sender here (BUS-RELAY-7)."""
+        """Give a notification to all local subscribers of its sender (BUS-RELAY-7)."""
         peer.session.took(AUDIENCE, number, now)
         relay = peer.relays.get(run.source)
         if relay is None:
@@ -241,10 +241,10 @@ class Intake:
         answerable = bool(run.flags & WANTS_REPLY)
         for place, each in enumerate(self._relays.audience(relay)):
             if answerable:
-                relay.users.add(each.entry)  # its answer goes there, however late
+                relay.users.add(each.entry)  # needed for its answer, however late
             incoming = Incoming(
                 kind=Kind.NOTIFICATION,
-                # Post none of them before all are made.
+                # Make all copies before any is posted: a callback may change its own.
                 payload=own_copy(payload) if place else payload,
                 subscriptions=each.subscriptions,
                 gap=gap,
@@ -259,28 +259,28 @@ class Intake:
 
     @staticmethod
     def missed(peer: Peer, frame: Gap) -> None:
-        """Let the next notification of a task tell how many were not sent."""
+        """Add to the gap that the task's next notification reports."""
         relay = peer.relays.get(frame.relay)
         if relay is not None:
             relay.gap += frame.count
 
     def extracted(self, messages: Iterable[Taken], now: float) -> None:
-        """Note that tasks took, or dropped, what came over links (BUS-RELAY-9)."""
+        """Record that tasks extracted or dropped messages from links (BUS-RELAY-9)."""
         for receipt, number, count, size in messages:
             peer: Peer = receipt.peer
             if receipt.epoch == peer.session.their_epoch:
                 peer.took(receipt.relay, number, now, count=count, size=size)
 
     def lost(self, peer: Peer, now: float) -> None:
-        """End the stream of a process that was given up, or is another one now."""
+        """End the stream of a process that is lost or was restarted."""
         self._streams.end(peer.name, now)
 
     # Time.
 
     def next_deadline(self) -> float | None:
-        """Return when something of streams that ended is to be forgotten."""
+        """Return when an ended stream is to be forgotten; None for never."""
         return self._streams.next_deadline()
 
     def expire(self, now: float) -> None:
-        """Forget streams that ended long ago."""
+        """Forget the streams that ended long ago."""
         self._streams.expire(now)

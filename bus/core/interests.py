@@ -1,7 +1,7 @@
-"""`Interests`: which tasks want to hear of which names, whoever has them.
+"""`Interests`: the subscriptions, or the watches, of tasks.
 
-A specification is kept, never expanded: it is matched against each name when that is
-registered, so that it holds for those too who come later (AMO-27).
+A specification is kept, never expanded. It is matched against each name when that name
+is registered, so that it covers later tasks, too (AMO-27).
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ __all__ = ["Interest", "Interests"]
 
 
 class Interest(Hashable, Protocol):
-    """What a task asked for: a subscription, or a watch."""
+    """A subscription or a watch of a task."""
 
     @property
     def entry(self) -> Entry:
-        """Who asked."""
+        """The task that asked."""
 
     @property
     def specification(self) -> Specification:
-        """For whom."""
+        """The names that it asked for."""
 
 
 Asked = TypeVar("Asked", bound=Interest)
 
 
 class Interests(Generic[Asked]):
-    """Interests by what they are for, and by whose they are.
+    """Interests by specification, and by task.
 
-    machine: whose names are meant where none is said. A task that asks may be of
-      another bus of this process: it is known by its entry.
+    machine: the machine that is meant if a specification names none.
+
+    A task that asks may be of another bus of this process: its entry identifies it.
     """
 
     __slots__ = ("_by_task", "_machine", "_tries")
@@ -49,7 +50,7 @@ class Interests(Generic[Asked]):
         self._by_task: dict[Entry, list[Asked]] = {}
 
     def add(self, interest: Asked) -> None:
-        """Note one more interest, behind all others."""
+        """Add an interest, behind all others."""
         machine = self.machine_of(interest)
         trie = self._tries.get(machine)
         if trie is None:
@@ -58,7 +59,7 @@ class Interests(Generic[Asked]):
         self._by_task.setdefault(interest.entry, []).append(interest)
 
     def discard(self, interest: Asked) -> bool:
-        """Forget an interest; False if it was not known, or not any more."""
+        """Remove an interest; False if it is not, or no longer, present."""
         own = self._by_task.get(interest.entry, [])
         if interest not in own:
             return False
@@ -73,30 +74,30 @@ class Interests(Generic[Asked]):
         return True
 
     def of(self, entry: Entry) -> list[Asked]:
-        """Return what a task asked for, in the order it did."""
+        """Return the interests of a task, in order of addition."""
         return list(self._by_task.get(entry, ()))
 
     def matching(self, name: str, machine: str | None = None) -> list[Asked]:
-        """Return the interests in a name, in the order they came to be."""
+        """Return the interests that match a name, in order of addition."""
         trie = self._tries.get(machine or self._machine)
         return [] if trie is None else trie.matching(name)
 
     def matching_exactly(self, machine: str, pattern: str) -> bool:
-        """Whether anybody asked for a name or a pattern, as it is written."""
+        """Whether an interest has this name or pattern, as it is written."""
         trie = self._tries.get(machine)
         return trie is not None and any(
             each.pattern == pattern for each in trie.specifications()
         )
 
     def audience(self, name: str, machine: str | None = None) -> tuple[Audience, ...]:
-        """Return who is interested in a name: each task once (AMO-28)."""
+        """Return the tasks that are interested in a name, each once (AMO-28)."""
         found: dict[Entry, list[Asked]] = {}
         for interest in self.matching(name, machine):
             found.setdefault(interest.entry, []).append(interest)
         return tuple(Audience(entry, tuple(each)) for entry, each in found.items())
 
     def named_by(self, interest: Asked, table: RoutingTable) -> list[Entry]:
-        """Return the public tasks that an interest names, of those in a table."""
+        """Return the public tasks of a table that an interest matches."""
         specification = interest.specification
         machine = self.machine_of(interest)
         if specification.is_plain and machine == self._machine:
@@ -110,5 +111,5 @@ class Interests(Generic[Asked]):
         ]
 
     def machine_of(self, interest: Asked) -> str:
-        """Return whose names an interest is about."""
+        """Return the machine whose names an interest matches."""
         return interest.specification.machine or self._machine

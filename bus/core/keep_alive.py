@@ -1,9 +1,9 @@
-"""`KeepAlive`: asks links that are silent for a sign of life (OPEN-2).
+"""`KeepAlive`: PINGs on silent links (OPEN-2).
 
-Whoever has heard nothing for a while asks, and who is asked answers; both have heard
-something then. A process of this machine that does not answer is said to, and kept: its
-system would have told its end, and a debugger is no crash. What does not answer from
-another machine may be gone without a word: its link is given up.
+A process that has received nothing for a while sends a PING, and the peer answers; both
+have then received a frame. If a process of this machine does not answer, it is reported
+and kept: the operating system would report its end, and a debugger is no crash. A
+process of another machine may vanish without notice, so its link is dropped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["KeepAlive"]
 
 
 class KeepAlive:
-    """The silence on the links of one process, and what is done about it."""
+    """The silence on the links of one process, and the reaction to it."""
 
     __slots__ = ("_links", "_neighbours")
 
@@ -32,14 +32,14 @@ class KeepAlive:
         self._links: Final = links
 
     def heard(self, peer: Peer, now: float) -> None:
-        """Note that something came from a process, whatever it is."""
+        """Note that a frame, of any kind, arrived from a process."""
         peer.heard_at = now
         if peer.unresponsive:
             peer.unresponsive = False
             self._neighbours.complain(f"process {peer.name} responds again")
 
     def tick(self, now: float) -> None:
-        """Ask who was silent for a while; see to who was for too long."""
+        """Send a PING on each silent link; handle peers that were silent too long."""
         limits = self._neighbours.limits
         for peer in list(self._linked()):
             if now >= peer.heard_at + limits.lease_s and not peer.unresponsive:
@@ -61,7 +61,7 @@ class KeepAlive:
             self._links.drop(link, now)
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` has something to do, None for never."""
+        """Return when `tick` has work to do; None for never."""
         limits = self._neighbours.limits
         times = []
         for peer in self._linked():
@@ -71,12 +71,12 @@ class KeepAlive:
         return min(times, default=None)
 
     def _linked(self) -> Iterator[Peer]:
-        """Iterate over those with a link that is open, and is not about to close."""
+        """Iterate over the peers with an open link that is not about to close."""
         for peer in self._neighbours.peers.values():
             if peer.session.ready and not peer.closing:
                 yield peer
 
 
 def _asked_at(peer: Peer) -> float:
-    """Return when a sign of life was last heard, or asked for."""
+    """Return when a peer last sent a frame, or was last sent a PING."""
     return max(peer.heard_at, peer.asked_at)

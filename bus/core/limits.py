@@ -1,4 +1,4 @@
-"""`Limits`: how much, and how long, of what concerns other processes."""
+"""`Limits`: bounds and times for the exchange with other processes."""
 
 from __future__ import annotations
 
@@ -16,34 +16,35 @@ __all__ = ["Limits"]
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """Bounds in messages and in seconds; made of a `BusConfig`, which has the defaults.
+    """Bounds in messages and in seconds; a `BusConfig` provides the values.
 
-    window: sent by one relay and not yet extracted (BUS-RELAY-11); window_bytes: how
-      long all of that may be, but for the last one.
-    stream_window: numbers of a stream that are outstanding (AMO-13).
-    missing_ranges: gaps that a receiver keeps of a stream (AMO-14).
-    relay_queue: messages that may wait in a relay; relay_bytes: how long notifications
-      may be that wait in one (BUS-FLOW-3): of commands whoever posts them counts that.
-    message_bytes_max: the longest body taken (OPEN-6).
+    window: messages of one relay that are sent and not yet extracted (BUS-RELAY-11);
+      window_bytes: their total length, not counting the last one.
+    stream_window: outstanding numbers of a stream (AMO-13).
+    missing_ranges: gaps that a receiver keeps for a stream (AMO-14).
+    relay_queue: messages that may wait in a relay; relay_bytes: total length of the
+      notifications that wait in one (BUS-FLOW-3). The bytes of commands are counted by
+      the object that posts them.
+    message_bytes_max: the longest body that is accepted (OPEN-6).
     connect_timeout_s: how long a relay waits for its first link (BUS-ROUTE-12).
     relink_timeout_s: how long a process may be without a link before it is lost.
-    linger_s: how long a relay (BUS-DEREG-13) or a data link (BUS-DEREG-5) is kept that
-      nothing uses.
-    keep_alive_s: after how long a silence a link is asked for a sign of life; lease_s:
-      after how long a process counts as one that does not respond (OPEN-2).
+    linger_s: how long an unused relay (BUS-DEREG-13) or data link (BUS-DEREG-5) is
+      kept.
+    keep_alive_s: silence on a link after which a PING is sent; lease_s: silence after
+      which a process counts as unresponsive (OPEN-2).
     ack_delay_s: how long an acknowledgement may wait for more to acknowledge.
-    message_life_s: how long it is remembered that a stream has ended; ended_streams: of
-      how many (AMO-21).
-    searches_per_process, searches_in_all: those of others that are kept (BUS-FLOW-1).
-    exports_per_process, relays_per_process, subscriptions_per_process: what else one
-      other process may let this one keep; subscriptions_in_all: and all others
+    message_life_s: how long the end of a stream is remembered; ended_streams: for how
+      many streams (AMO-21).
+    searches_per_process, searches_in_all: searches of others that are kept
       (BUS-FLOW-1).
-    backlog_frames: what is told to another process and not heard, and answers that wait
-      for it; backlog_bytes: how long these may be (BUS-CHAN-8).
-    auth_timeout_s: how long a link is kept whose peer does not greet;
-      unauthenticated_links: how many of these (BUS-SEC-9).
-    eager_relays: whether a master is told at once how each task is reached
-      (BUS-INIT-13).
+    exports_per_process, relays_per_process, subscriptions_per_process: other items that
+      are kept for one other process; subscriptions_in_all: for all others (BUS-FLOW-1).
+    backlog_frames: control frames to another process that are not acknowledged, and
+      answers that wait for it; backlog_bytes: total length of these answers
+      (BUS-CHAN-8).
+    auth_timeout_s: how long a link is kept whose peer sends no greeting;
+      unauthenticated_links: how many such links are kept (BUS-SEC-9).
+    eager_relays: True if each task is introduced to the master at once (BUS-INIT-13).
     """
 
     window: int
@@ -75,15 +76,15 @@ class Limits:
 
     @property
     def frame_bytes_max(self) -> int:
-        """How long the frames are that a link to this process takes, in bytes.
+        """The maximum length of a frame on a link to this process, in bytes.
 
-        What travels together may be longer than one message (BUS-CHAN-6).
+        Messages that are sent together may be longer than one message (BUS-CHAN-6).
         """
         return max(self.message_bytes_max, FRAME_BYTES_MAX)
 
     @staticmethod
     def of(config: BusConfig) -> Limits:
-        """Return what a bus is configured to."""
+        """Return the limits that a bus is configured with."""
         return Limits(
             window=config.window,
             window_bytes=config.window_bytes,

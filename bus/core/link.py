@@ -1,7 +1,7 @@
-"""`Link`: one link to another process, from the first greeting to its end.
+"""`Link`: one link to another process, from the handshake to its end.
 
-Every state, and which frame may come in which, stands in the tables here. What the
-frames mean is decided elsewhere.
+The tables here list every state, and the frames that may arrive in it. Other modules
+decide what the frames mean.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["NEXT", "Link", "LinkState"]
 
 
 class LinkState(enum.Enum):
-    """How far the two ends have come to know one another."""
+    """The progress of the handshake between the two ends."""
 
     DIALLED = "dialled"  # HELLO was sent
-    ACCEPTED = "accepted"  # nothing has come
-    OPENING = "opening"  # each knows who the other is, and OPEN_STREAM was sent
+    ACCEPTED = "accepted"  # no frame has arrived
+    OPENING = "opening"  # both identities are known, and OPEN_STREAM was sent
     OPEN = "open"
 
 
@@ -39,13 +39,14 @@ _ANY_LINK: Final = (
     *(FrameType.DISMISS, FrameType.DISMISSED, FrameType.GAP),
     *(FrameType.ERROR, FrameType.PING, FrameType.PONG, FrameType.BYE),
 )
-# Managers speak of what concerns others on signalling links alone (BUS-ENT-12).
+# Frames about other processes travel on signalling links alone (BUS-ENT-12).
 _SIGNALLING: Final = (
     *(FrameType.EXPORT, FrameType.UNEXPORT, FrameType.SEARCH, FrameType.CANCEL),
     *(FrameType.ELIMINATE, FrameType.SUBSCRIBE, FrameType.UNSUBSCRIBE),
 )
 
-# What a frame that comes makes of a link; a pair that is not here is a violation.
+# The next state of a link, by its state and the frame that arrives. A pair that is
+# missing is a violation.
 NEXT: Final[Mapping[tuple[LinkState, FrameType], LinkState | None]] = MappingProxyType(
     {
         (LinkState.DIALLED, FrameType.WELCOME): LinkState.OPENING,
@@ -63,12 +64,14 @@ NEXT: Final[Mapping[tuple[LinkState, FrameType], LinkState | None]] = MappingPro
 class Link:
     """One end of a link.
 
-    id: what the driver knows it by. kind: what it is for; None before that was said.
-    dialled: whether this process made it. wanted: which process was dialled, if any
-    one was meant.
+    id: the number that the driver assigned.
+    kind: its purpose; None until the peer has named it.
+    dialled: True if this process dialled it.
+    wanted: the process that was dialled, with an empty name for the master of a
+      machine; None if the other end dialled.
     since: when it was made, in seconds.
-    peer: who is at the other end, once that is known.
-    credentials: what the system says of it, and what that may do.
+    peer: the process at the other end, once it is known.
+    credentials: those that the operating system reports of the peer, with its rights.
     """
 
     __slots__ = (
@@ -106,7 +109,7 @@ class Link:
 
     @property
     def who(self) -> str:
-        """Who is at the other end, in words; what it says itself counts."""
+        """The name of the process at the other end; preferably as it states it."""
         if self.identity is not None:
             return f"{self.identity.machine}/{self.identity.process}"
         if self.wanted is not None:
@@ -114,10 +117,11 @@ class Link:
         return "somebody who has not greeted"
 
     def step(self, kind: FrameType) -> None:
-        """Note which frame has come.
+        """Advance to the next state on the arrival of a frame.
 
         Raises:
-            WireError: it may not come now, or not on such a link; nothing is changed.
+            WireError: the frame may not arrive now, or not on such a link; the state is
+              kept.
         """
         known = (self.state, kind) in NEXT
         wrong = kind in _SIGNALLING and self.kind is LinkKind.DATA
@@ -128,11 +132,13 @@ class Link:
         self.state = NEXT[self.state, kind] or self.state
 
     def beats(self, other: Link, *, ours: bool) -> bool:
-        """Whether this one is kept, and the other closed, between the same processes.
+        """Whether this link is kept, and the other closed, between the same processes.
 
-        ours: whether of the two processes this is the lower one. Both sides come to
-        the same answer: signalling before data; then what the lower one dialled; of two
-        that one side has dialled the newer, since it knows that the older is lost.
+        ours: True if this process is the lower of the two.
+
+        Both sides get the same result. A signalling link beats a data link. Between two
+        of a kind, the link that the lower process dialled is kept. If one side dialled
+        both, the newer is kept, since that side knows that the older is lost.
         """
         if self.kind is not other.kind:
             return self.kind is LinkKind.SIGNALLING

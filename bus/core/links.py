@@ -1,7 +1,8 @@
-"""`Links`: all links of a process, from the first greeting to their end.
+"""`Links`: all links of a process, from the handshake to their end.
 
-Who dialled makes another link if one is lost; who was dialled waits for that. Between
-two processes one link is used, and both come to the same answer which (BUS-ROUTE-11).
+If a link is lost, the side that dialled it dials again, and the other side waits.
+Between two processes one link is used, and both sides choose the same one
+(BUS-ROUTE-11).
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Links"]
 
-# Between attempts to find a master: at first, and at last (BUS-INIT-3). Not longer: who
-# may become master itself tries for that each time.
+# First and longest delay between attempts to find a master (BUS-INIT-3). A longer one
+# would also delay a process that may become master: it tries that at each attempt.
 _REDIAL_S: Final = 0.1
 _REDIAL_S_MAX: Final = 0.8
 
 
 class Links:
-    """The links of one process, by the numbers that its driver gave them.
+    """The link table of one process, by the numbers that its driver assigned.
 
-    master: where the master of its machine listens.
-    redial: when to look for which master again, by machine.
-    refusal: what the master of its own machine has said last, if it wanted no link.
+    master: where the master of this machine listens.
+    redial: when to dial a master again, by machine.
+    refusal: the last REFUSED from the master of this machine; None if there was none.
     """
 
     __slots__ = (
@@ -71,7 +72,7 @@ class Links:
         self.refusal: Refused | None = None
 
     def late_at(self, link: Link) -> float | None:
-        """Return when a link is given up that does not open; None for one that did."""
+        """Return when a link that does not open is dropped; None for an open link."""
         if link.state is LinkState.OPEN:
             return None
         limits = self._neighbours.limits
@@ -79,10 +80,10 @@ class Links:
         wait = limits.auth_timeout_s if silent else limits.connect_timeout_s
         return link.since + wait
 
-    # New ones.
+    # New links.
 
     def machine_known(self, machine: str, addresses: tuple[str, ...]) -> None:
-        """Note where the master of another machine listens; the lower one dials."""
+        """Note where the master of another machine listens; the lower machine dials."""
         self._machines[machine] = addresses
         if self._neighbours.is_master and self._neighbours.me.machine < machine:
             self.dial_machine(machine)
@@ -95,17 +96,17 @@ class Links:
         now: float,
         credentials: Credentials = UNRESTRICTED,
     ) -> None:
-        """Take a link that was made: greet."""
+        """Take over a link that this process has dialled, and send the greeting."""
         self.by_number[number] = Link(number, kind, now, key, credentials=credentials)
         self._neighbours.send(number, greeting(self._neighbours, kind))
 
     def accepted(
         self, number: int, now: float, credentials: Credentials = UNRESTRICTED
     ) -> None:
-        """Take a link that another process has made.
+        """Take over a link that another process has dialled.
 
-        If too many are there whose peers do not greet, the oldest of these goes, since
-        who is in order greets at once (BUS-SEC-9).
+        If too many peers have sent no greeting, the oldest of their links is closed,
+        since a correct peer sends it at once (BUS-SEC-9).
         """
         self.by_number[number] = Link(number, None, now, credentials=credentials)
         silent = [
@@ -118,7 +119,7 @@ class Links:
             self.hang_up(silent[0])
 
     def greeted(self, link: Link, frame: Hello, now: float) -> None:
-        """Answer who greets: welcome it, or say why it is turned away."""
+        """Answer a greeting with a welcome or a refusal."""
         reason = refusal(self._neighbours, frame)
         if reason is None and frame.kind is LinkKind.SIGNALLING:
             key = (frame.identity.machine, frame.identity.process)
@@ -132,11 +133,11 @@ class Links:
         self._refuse(link, reason, frame.identity)
 
     def _has_twin(self, peer: Peer, incarnation: int) -> bool:
-        """Whether a process has a signalling link already (BUS-INIT-6).
+        """Whether a process already has a signalling link (BUS-INIT-6).
 
-        On this machine also one of another life: a link that is there is somebody's who
-        lives, and who is not to lose its name. Of another machine it may be a link that
-        nobody has told to be lost.
+        On this machine a link of another life counts, too: an open link belongs to a
+        live process, which must not lose its name. The loss of a link from another
+        machine may have gone unnoticed.
         """
         if peer.session.incarnation > incarnation:
             return True
@@ -147,7 +148,7 @@ class Links:
         return own or peer.session.incarnation == incarnation
 
     def _refuse(self, link: Link, reason: Reason, who: Identity) -> None:
-        if reason is not Reason.BUSY:  # else it is well, and asks elsewhere
+        if reason is not Reason.BUSY:  # on BUSY the peer dials another process
             name = f"{who.machine}/{who.process}"
             self._neighbours.complain(f"{name} is turned away: {reason.value}")
         versions = greeting(self._neighbours, LinkKind.DATA).versions
@@ -155,7 +156,7 @@ class Links:
         self.hang_up(link)
 
     def refused(self, link: Link, frame: Refused, now: float) -> None:
-        """Go on without a link, since the other side wants none."""
+        """Continue without a link, since the peer refuses it."""
         self.hang_up(link)
         assert link.wanted is not None
         assert link.kind is not None
@@ -170,7 +171,7 @@ class Links:
                 peer.dialling = False
 
     def identify(self, link: Link, frame: Hello | Welcome, now: float) -> None:
-        """Know who is at the other end; use the link, unless there is a better one."""
+        """Record the identity of the peer; use the link, unless a better one exists."""
         identity = frame.identity
         key = (identity.machine, identity.process)
         if (
@@ -218,9 +219,9 @@ class Links:
         self._neighbours.send(link.id, opening)
 
     def _may_be(self, identity: Identity, link: Link) -> bool:
-        """Whether who has not all rights is but a slave of this machine (BUS-SEC-1).
+        """Whether a peer has all rights, or is a slave of this machine (BUS-SEC-1).
 
-        What a master says it says for others, too, and is believed.
+        A master also speaks for other processes, and is believed.
         """
         if link.credentials.rights.whole:
             return True
@@ -228,19 +229,19 @@ class Links:
         return own and identity.role is Role.SLAVE
 
     def is_up(self, peer: Peer, identity: Identity) -> None:
-        """Note that a process can be spoken with, if it could not before."""
-        peer.parted = BusReason.GIVEN_UP  # unless a link is lost otherwise
+        """Record that a process is reachable, if it was not before."""
+        peer.parted = BusReason.GIVEN_UP  # until a lost link sets another reason
         if peer.pid is None:
             peer.pid = identity.process_id
             if self._neighbours.witness is not None:
                 self._neighbours.witness.link_up(peer.pid, *peer.key)
 
     def is_down(self, peer: Peer) -> None:
-        """Note that a process is given up, if there ever was a link with it."""
+        """Record that a process is lost, if there ever was a link with it."""
         if peer.pid is not None and self._neighbours.witness is not None:
             reason = peer.parted
             if reason is BusReason.DIED and peer.machine != self._neighbours.me.machine:
-                reason = BusReason.GIVEN_UP  # a network may do that, too
+                reason = BusReason.GIVEN_UP  # a network failure looks the same
             self._neighbours.witness.link_down(peer.pid, *peer.key, reason)
         peer.pid = None
 
@@ -249,14 +250,14 @@ class Links:
         mine = (me.machine_id, me.process, me.incarnation)
         return mine < (other.machine_id, other.process, other.incarnation)
 
-    # Lost ones.
+    # Lost links.
 
     def lost(
         self, link: Link, now: float, parted: BusReason = BusReason.GIVEN_UP
     ) -> None:
-        """Go on without a link: look for another one, if it was this side's to make.
+        """Continue without a link; dial again if this side had dialled it.
 
-        parted: how it was lost.
+        parted: how the link was lost.
         """
         peer = link.peer
         if peer is None:
@@ -276,7 +277,7 @@ class Links:
             self._relays.dial(peer)
 
     def _dial_again(self, kind: LinkKind | None, key: Key, now: float) -> None:
-        """Make another link in the place of one that was lost before it was open."""
+        """Dial again after the loss of a link that was not yet open."""
         if kind is LinkKind.SIGNALLING:
             self._redial(key[0], now)
         elif (peer := self._neighbours.peers.get(key)) is not None:
@@ -284,17 +285,17 @@ class Links:
             self._relays.dial(peer)
 
     def drop(self, link: Link, now: float) -> None:
-        """Close a link that is of no use, and go on as if it were lost."""
+        """Close a useless link, and continue as after its loss."""
         self.hang_up(link)
         self.lost(link, now)
 
     def hang_up(self, link: Link) -> None:
-        """Close a link, and go on without any further thought."""
+        """Close a link, and do nothing else."""
         self.by_number.pop(link.id, None)
         self._neighbours.todo.append(HangUp(link.id))
 
     def dial_machine(self, machine: str) -> None:
-        """Look for the master of a machine, unless there is a link with it."""
+        """Dial the master of a machine, unless there is a link with it."""
         own = machine == self._neighbours.me.machine
         if own and self._neighbours.is_master:
             return
@@ -309,11 +310,11 @@ class Links:
             )
 
     def not_there(self, kind: LinkKind, key: Key, now: float) -> None:
-        """Give up a process that nobody listens for; look for a master again."""
+        """Declare a process lost where no process listens; dial a master again."""
         if kind is LinkKind.DATA:
             peer = self._neighbours.peers.get(key)
             if peer is None or not peer.dialling:
-                return  # the dial was to an earlier life, given up meanwhile
+                return  # the dial was to an earlier life, lost meanwhile
             peer.dialling = False
             if peer.session.link is None:
                 if not peer.bound:
@@ -328,12 +329,12 @@ class Links:
         self._redial(key[0], now)
 
     def look_again(self, machine: str, now: float) -> None:
-        """Look for a master that was given up, unless that is under way."""
+        """Schedule a dial to a lost master, unless one is scheduled."""
         if machine not in self.redial:
             self._redial(machine, now)
 
     def _redial(self, machine: str, now: float) -> None:
-        """Look for a master again, after longer and longer times."""
+        """Schedule a dial to a master; each delay is longer than the one before."""
         delay_s = self._delays.get(machine, _REDIAL_S)
         self.redial[machine] = now + delay_s
         self._delays[machine] = min(2 * delay_s, _REDIAL_S_MAX)

@@ -1,9 +1,10 @@
-"""`Listening`: which tasks of other processes want to hear which of this one.
+"""`Listening`: subscriptions and watches that cross process boundaries.
 
-For each specification that any task here has subscribed to, one request goes the ways
-of a search, and is kept wherever it has come to until it is taken back (OPEN-16). A
-process that has a task it means answers with that task, and sends each notification
-once to each process that asked (BUS-RELAY-7); who hears it there is looked up there.
+For each specification that a task here has subscribed to, one request takes the routes
+of a search. Each process on these routes keeps the request until it is cancelled
+(OPEN-16). A process with a matching task answers with that task. It sends each
+notification once to each process that asked (BUS-RELAY-7), and that process looks up
+its own subscribers.
 """
 
 from __future__ import annotations
@@ -37,12 +38,14 @@ __all__ = ["Listening"]
 
 
 class Listening:
-    """The subscriptions that are known in one process, and the watches.
+    """The subscriptions and watches that one process has received or sent.
 
-    A watch goes the same ways, and is answered likewise; only nothing is sent to it.
+    A watch takes the same routes and is answered likewise, but no notifications are
+    sent to it.
 
-    ledger: all requests. own: this process's, by machine and pattern, and by whether it
-      is for watches.
+    ledger: all requests.
+    own: the requests of this process, by machine, by pattern, and by whether they are
+      for watches.
     """
 
     __slots__ = (
@@ -75,7 +78,7 @@ class Listening:
     # Tasks of this process.
 
     def subscribed(self, interest: Interest, *, presence: bool = False) -> None:
-        """Ask others for what a task here wants to hear or see, if nobody did."""
+        """Send a request for the interest of a task here, unless one was sent."""
         machine = self._manager.subscriptions.machine_of(interest)
         pattern = interest.specification.pattern
         if (machine, pattern, presence) in self.own:
@@ -94,7 +97,7 @@ class Listening:
         self._spread(request)
 
     def unsubscribed(self, interest: Interest, *, presence: bool = False) -> None:
-        """Take back a request that nobody here needs any more."""
+        """Cancel a request that no task here needs any more."""
         manager = self._manager
         interests = manager.watches if presence else manager.subscriptions
         machine = interests.machine_of(interest)
@@ -109,10 +112,10 @@ class Listening:
                 self._disuse.unheard(machine, pattern)
 
     def confirm(self, interest: Interest, settled: Callable[[], object]) -> None:
-        """Call a function once all have learned of a subscription (BUS-MSG-18).
+        """Call a function once all processes have a subscription (BUS-MSG-18).
 
         The subscription is sent again to all its destinations, so that the answers to
-        it come before the confirmation, too.
+        it arrive before the confirmation.
         """
         machine = self._manager.subscriptions.machine_of(interest)
         request = self.own[machine, interest.specification.pattern, False]
@@ -122,17 +125,17 @@ class Listening:
         self._confirmations.passed_on(request.frame.id)
 
     def ponged(self, peer: Peer, number: int) -> None:
-        """Note the confirmation of a subscription, if the number stands for one."""
+        """Note the confirmation of a subscription, if the number belongs to one."""
         self._confirmations.answered(peer, number)
 
     def registered(self, task: Entry, now: float) -> None:
-        """Tell those who want to hear a task that it is here."""
+        """Answer the requests of other processes that match a new task."""
         for request in self.ledger.all():
             if request.origin is not None and self._means(request, task):
                 self._answer(request, task, now)
 
     def hearers(self, task: Entry) -> list[Peer]:
-        """Return the processes where somebody hears a task, each once."""
+        """Return the processes with a subscriber to a task, each once."""
         found: dict[Key, Peer] = {}
         for request in self.ledger.all():
             if request.frame.presence or request.origin is None:
@@ -145,11 +148,11 @@ class Listening:
         return list(found.values())
 
     def hears(self, peer: Peer) -> bool:
-        """Whether any task of this process is heard by some of another one."""
+        """Whether another process subscribes to any task of this one."""
         return any(True for _ in self._heard_by(peer))
 
     def _heard_by(self, peer: Peer) -> Iterator[Entry]:
-        """Yield the tasks of this process that are heard by some of another one."""
+        """Yield the tasks of this process to which another one subscribes."""
         asked = [
             request
             for request in self.ledger.all()
@@ -164,15 +167,16 @@ class Listening:
                 ):
                     yield task
 
-    # Others.
+    # Requests of other processes.
 
     def asked(self, peer: Peer, frame: Subscribe, now: float) -> None:
-        """Remember a request, pass it on, and answer with all that it means.
+        """Keep a request, forward it, and answer with all matching tasks.
 
-        One too many of who asks elsewhere, or of all, is passed over (BUS-FLOW-1).
+        A request is ignored if it exceeds the bound for all processes, or the bound for
+        an asker that is not the peer (BUS-FLOW-1).
 
         Raises:
-            WireError: it is one too many of the peer itself.
+            WireError: it exceeds the bound for the peer itself.
         """
         asker, limits = (frame.id.machine, frame.id.process), self._neighbours.limits
         most, in_all = limits.subscriptions_per_process, limits.subscriptions_in_all
@@ -194,7 +198,8 @@ class Listening:
                 f"{peer.name} may not hear {frame.specification!r}: access is denied"
             )
             return
-        # Said again, it is passed on again: somebody may have forgotten it.
+        # A repeated request is forwarded again: a process on its route may have dropped
+        # it.
         if frame.confirm:
             pong = Pong(number=frame.confirm)
             settled = partial(peer.session.say, pong)
@@ -209,14 +214,14 @@ class Listening:
         self._confirmations.passed_on(frame.id)
 
     def cancelled(self, peer: Peer, number: RequestId) -> None:
-        """Forget a request that its asker takes back."""
+        """Drop a request that its asker cancels."""
         request = self.ledger.get(number)
         if request is not None and request.origin is peer:
             self.ledger.end(request)
             self._confirmations.forget(number)
 
     def answered(self, peer: Peer, frame: AddRelay, now: float) -> bool:
-        """Take an answer, or pass it back; False if nobody asked for it."""
+        """Handle an answer, or forward it; False if its request is unknown."""
         assert frame.search is not None
         request = self.ledger.get(frame.search)
         if request is None:
@@ -244,9 +249,10 @@ class Listening:
     # Neighbours.
 
     def opened(self, peer: Peer) -> None:
-        """Introduce to a process, on the link with it, the tasks that it hears.
+        """Introduce to a process, on the link with it, the tasks that it subscribes to.
 
-        What it knows by hearsay alone it forgets: such a task may have left meanwhile.
+        The peer drops relays that it knows by hearsay alone, since their tasks may have
+        left.
         """
         for task in self._heard_by(peer):
             known = self._relays.known(task)
@@ -258,17 +264,17 @@ class Listening:
             peer.session.tell(replace(_passed_on(request), confirm=confirm))
 
     def joined(self, peer: Peer) -> None:
-        """Ask a new neighbour what it has not been asked."""
+        """Send a new neighbour the requests that it has not received."""
         self._confirmations.joined()
         for request in self.ledger.all():
             if peer in self._ways(request) and not request.adopted:
                 self.ledger.spread(request, [peer], self._said)
 
     def lost(self, peer: Peer, now: float) -> None:
-        """Drop the requests of a lost process; adopt subscriptions that it passed on.
+        """Drop the requests of a lost process; adopt subscriptions that it forwarded.
 
-        The check whether the asker still subscribes follows at once: it may have
-        cancelled, and the lost process may not have passed the cancellation on.
+        Each adopted request is checked at once: the asker may have cancelled it, and
+        the lost process may not have forwarded the cancellation.
         """
         for request in self.ledger.lose(peer, self._heir):
             self._confirm(request, now)
@@ -278,13 +284,13 @@ class Listening:
         """Return the asker of a subscription if a task of this process matches it."""
         asker = self._neighbours.peers.get(request.asker)
         if asker is None or request.frame.presence:
-            return None  # only masters pass on the presence of tasks
+            return None  # only masters forward watches
         if asker.session.incarnation != request.frame.subscriber.incarnation:
             return None
         return asker if self._heard(request, asker) else None
 
     def _heard(self, request: Request[Subscribe], asker: Peer) -> Entry | None:
-        """Return a task of this process that matches a request, or None."""
+        """Return a task that matches a request and that the asker may hear, or None."""
         return next(
             (
                 task
@@ -321,7 +327,7 @@ class Listening:
     # Time.
 
     def review(self, now: float) -> None:
-        """Note when to check the adopted requests next."""
+        """Schedule the next check of the adopted requests."""
         self._confirmations.review(now)
         if not any(request.adopted for request in self.ledger.all()):
             self._confirm_at = None
@@ -329,12 +335,12 @@ class Listening:
             self._confirm_at = now + self._neighbours.limits.connect_timeout_s
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` has something to do, in seconds; None for never."""
+        """Return when `tick` has work to do, in seconds; None for never."""
         times = self._confirm_at, self._confirmations.next_deadline()
         return min((at for at in times if at is not None), default=None)
 
     def tick(self, now: float) -> None:
-        """Check the adopted requests again, until a master passes them on anew.
+        """Check the adopted requests again, until a master forwards them anew.
 
         One check is not enough: the asker may cancel the subscription before it learns
         that its master is lost.
@@ -348,7 +354,7 @@ class Listening:
         self.review(now)
 
     def repeat(self) -> None:
-        """Ask again, since some of those who were heard may be found elsewhere."""
+        """Send own requests again: a lost notifier may be registered elsewhere."""
         for request in self.own.values():
             request.went.clear()
             self._spread(request)
@@ -378,8 +384,8 @@ class Listening:
         user = frame.subscriber.user
         peer: Peer | None
         if frame.presence:
-            # No messages go to a watch, so its process makes no link. A wait for one
-            # would end by giving that process up, with its tasks.
+            # No messages go to a watch, so its process dials no link. Waiting for a
+            # link would end with the loss of that process and of its tasks.
             peer = self._neighbours.peers.get(asker)
             if peer is not None and peer.is_told_to_be_other(user):
                 peer = None
@@ -395,7 +401,7 @@ class Listening:
             about = peer.about(known)
             if not frame.presence:
                 if origin is peer:
-                    peer.announced.add(known.relay)  # by the answer, on this very link
+                    peer.announced.add(known.relay)  # announced by the answer
                 elif peer.session.ready:
                     peer.announce(known, known.relay)
         origin.session.tell(
@@ -408,6 +414,6 @@ class Listening:
 
 
 def _passed_on(request: Request[Subscribe]) -> Subscribe:
-    """Return a request as this process passes it on, with one hop fewer."""
+    """Return a request as this process forwards it, with one hop fewer."""
     frame = request.frame
     return frame if request.origin is None else replace(frame, hops=frame.hops - 1)

@@ -1,8 +1,8 @@
-"""`MissingTable`: the numbers of one stream that were passed over and never arrived.
+"""`MissingTable`: the numbers of one stream that were skipped and have not arrived.
 
-Kept as sorted disjoint ranges (AMO-11): a jump of any width costs one entry, and what
-is looked up or taken out is found by bisection. It grows at its upper end only, where
-the stream goes on, and shrinks anywhere. This knows nothing of epochs or windows.
+The table holds sorted disjoint ranges (AMO-11): a jump of any width costs one entry,
+and bisection finds a number to look up or remove. It grows only at its upper end, where
+the stream continues, and shrinks anywhere. It has no notion of epochs or windows.
 """
 
 from __future__ import annotations
@@ -20,23 +20,22 @@ class MissingTable:
     """Numbers below `next` of a stream that may still be accepted.
 
     Invariants:
-    I1. ``starts[i] < stops[i] < starts[i + 1]``: no range is empty, none touches the
-        next one.
-    I2. ``count`` is how many numbers all ranges hold.
+    I1. ``starts[i] < stops[i] < starts[i + 1]``: no range is empty or touches the next.
+    I2. ``count`` is the total of the numbers in all ranges.
     """
 
     __slots__ = ("_starts", "_stops", "count")
 
     def __init__(self) -> None:
         self._starts: list[int] = []
-        self._stops: list[int] = []  # the first number that is not missing any more
+        self._stops: list[int] = []  # the first number after each range
         self.count: int = 0
 
     def __bool__(self) -> bool:
         return bool(self._starts)
 
     def __len__(self) -> int:
-        """How many ranges there are."""
+        """Return how many ranges there are."""
         return len(self._starts)
 
     def __contains__(self, number: int) -> bool:
@@ -49,11 +48,11 @@ class MissingTable:
 
     @property
     def lowest(self) -> int | None:
-        """The lowest missing number, None if none is missing."""
+        """The lowest missing number; None if none is missing."""
         return self._starts[0] if self._starts else None
 
     def append(self, start: int, stop: int) -> None:
-        """Note that ``start..stop - 1`` were passed over; above all others."""
+        """Add ``start..stop - 1``, which were skipped and lie above all others."""
         if start >= stop:
             return
         if self._stops and self._stops[-1] == start:
@@ -64,12 +63,12 @@ class MissingTable:
         self.count += stop - start
 
     def remove(self, number: int) -> bool:
-        """Take a number out, since it has arrived; False if it was not missing."""
+        """Remove a number that has arrived; return False if it was not missing."""
         place = bisect_right(self._starts, number) - 1
         if place < 0 or number >= self._stops[place]:
             return False
         start, stop = self._starts[place], self._stops[place]
-        # One assignment of both slices each: what is left of the range, if anything.
+        # Assign each slice once, with the parts of the range that remain, if any.
         left = [(start, number)] if start < number else []
         right = [(number + 1, stop)] if number + 1 < stop else []
         rest = left + right
@@ -79,7 +78,7 @@ class MissingTable:
         return True
 
     def drop_below(self, floor: int) -> int:
-        """Forget what is missing below ``floor``; return how many numbers that was."""
+        """Forget the numbers below ``floor``; return how many there were."""
         before = self.count
         while self._starts and self._starts[0] < floor:
             start, stop = self._starts[0], self._stops[0]
@@ -92,7 +91,7 @@ class MissingTable:
         return before - self.count
 
     def drop_lowest(self) -> int:
-        """Forget the lowest range; return how many numbers that was."""
+        """Forget the lowest range; return how many numbers it had."""
         width = self._stops[0] - self._starts[0]
         del self._starts[0], self._stops[0]
         self.count -= width

@@ -1,16 +1,17 @@
-"""`Neighbourhood`: what one process decides about all others; it does nothing itself.
+"""`Neighbourhood`: the decisions of one process about all other processes.
 
-Events are calls: a link was made, a frame came, a link was lost, time has passed, a
-task of this process came or left. What is to be done comes back as `actions`; what is
-to be said collects, and is put on the links by `flush`, so that what waits together
-travels together (BUS-CHAN-6).
+It performs no I/O. Events are calls: a link is made, a frame arrives, a link is lost,
+time passes, a task of this process registers or leaves. Each call returns the `actions`
+to perform. Outgoing frames are collected until `flush` puts them on the links, so that
+messages that queue up together are sent in one frame (BUS-CHAN-6).
 
-Whoever drives it
+The driver
 
 1. holds one lock around each call, the same as for the `ProcessManager`;
-2. does the actions after letting go of it, in order;
-3. calls `flush` when it has no more events, `tick` when `next_deadline` has come;
-4. puts frames on a link in order, and tells of its loss after all that came by it.
+2. performs the actions in order, after it has released the lock;
+3. calls `flush` when no event is left, and `tick` when `next_deadline` has passed;
+4. puts frames on a link in order, and reports the loss of a link after all frames that
+   arrived on it.
 """
 
 from __future__ import annotations
@@ -69,25 +70,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Neighbourhood"]
 
-_WORDS_MAX: Final = 256  # characters about what was wrong with a frame
-_REPEAT_S: Final = 0.25  # before it is asked again for who was heard and is lost
+_WORDS_MAX: Final = 256  # characters of an error description
+_REPEAT_S: Final = 0.25  # delay before subscriptions are sent again after a loss
 
 
 class Neighbourhood:
-    """All other processes, as one process sees them.
+    """The remote manager: all other processes, as one process sees them.
 
     Args:
-        me: who this process is; its role may change by `become_master`.
-        manager: its own tasks; knows this from now on.
-        place: what hosts relays, for who posts to them; stand_in: makes what each is to
-          these.
+        me: identity of this process; its role may change by `become_master`.
+        manager: the manager of this process's own tasks, which calls this object from
+          now on.
+        place: the host of relays, which senders post to; stand_in: makes the relay
+          account that these senders use.
         limits: bounds and times.
-        nonce: makes what tells rivals apart (AMO-17).
-        addresses: where it listens, for its own machine and for others.
+        nonce: returns a number that distinguishes rival streams (AMO-17).
+        addresses: where this process listens, for its own machine and for others.
         master: where the master of its machine listens.
-        complain: takes a line about what another process did wrong, and keeps it: it
-          is called inside the lock.
-        witness: told what happens here, inside the lock, too; None if nothing is
+        complain: takes a line about a violation by another process. It only stores the
+          line, since it is called under the lock.
+        witness: the trace sink, called under the lock, too; None if nothing is
           recorded.
     """
 
@@ -154,13 +156,13 @@ class Neighbourhood:
         self._repeat_at: float | None = None
         manager.remote = self
 
-    # What the manager of this process tells.
+    # Calls from the process manager.
 
     def claim(self, name: str) -> list[Action]:
-        """Let a task of this process take a name, from a relay if that has it.
+        """Claim a name for a task of this process; supersede a relay that holds it.
 
         Raises:
-            NameTakenError: another process has it.
+            NameTakenError: another process holds the name.
         """
         self.directory.check(name)
         present = self.manager.table.find(name)
@@ -169,11 +171,11 @@ class Neighbourhood:
         return self._drained()
 
     def named(self, entry: Entry) -> None:
-        """Search no more for who is found now."""
+        """End the search for a name that is now found."""
         self.finder.named(entry)
 
     def registered(self, task: Entry, now: float) -> list[Action]:
-        """Tell those who have to know, or want to, that a public task is here."""
+        """Announce a new public task of this process to the processes concerned."""
         self.directory.registered(task, now)
         self._introduce([task])
         self.finder.registered(task, now)
@@ -181,20 +183,23 @@ class Neighbourhood:
         return self._drained()
 
     def _introduce(self, tasks: Iterable[Entry]) -> None:
-        """Tell the master how public tasks are reached, if it is to know at once."""
+        """Introduce public tasks to the master now, if ``eager_relays`` is set."""
         master = self.neighbours.master()
         if master is not None and self.neighbours.limits.eager_relays:
             for task in tasks:
                 master.announce(self.relays.known(task), task.relay)
 
     def leaves(self, task: Entry, *, final: bool) -> list[Action]:
-        """Tell others that a task of this process is found no more."""
+        """Announce that a task of this process can no longer be found."""
         if task.visibility is Visibility.PUBLIC or task.relay:
             self.directory.left(task, final=final)
         return self._drained()
 
     def left(self, entry: Entry, now: float, *, final: bool) -> list[Action]:
-        """Tell others what a task took, which is emptied now; seek for what it left."""
+        """Announce the last message that a departed task took; search for its name.
+
+        The task's mailbox is now empty, and its unread commands are parked.
+        """
         if not entry.remote:
             self.disuse.left(entry)  # before relays forget whom they serve
             self.correspondence.left(entry, final=final)
@@ -204,50 +209,50 @@ class Neighbourhood:
         return self._drained()
 
     def seek(self, name: str, now: float) -> None:
-        """Search for a name that messages wait for."""
+        """Search for a name that parked messages wait for."""
         self.finder.seek(name, now)
 
     def review(self, now: float) -> None:
-        """End searches that nobody waits for."""
+        """End the searches that no message waits for."""
         self.finder.review(now)
 
     def subscribed(self, interest: Interest) -> None:
-        """Hear tasks of other processes, too."""
+        """Extend a subscription to the tasks of other processes."""
         self.listening.subscribed(interest)
 
     def confirm(
         self, interest: Interest, settled: Callable[[], object]
     ) -> list[Action]:
-        """Call a function once all processes have learned of a subscription."""
+        """Call a function once all processes have received a subscription."""
         self.listening.confirm(interest, settled)
         return self._drained()
 
     def unsubscribed(self, interest: Interest) -> None:
-        """Hear them no more."""
+        """End a subscription to the tasks of other processes."""
         self.listening.unsubscribed(interest)
 
     def watched(self, interest: Interest) -> None:
-        """See tasks of other processes, too."""
+        """Extend a watch to the tasks of other processes."""
         self.listening.subscribed(interest, presence=True)
 
     def unwatched(self, interest: Interest) -> None:
-        """See them no more."""
+        """End a watch of the tasks of other processes."""
         self.listening.unsubscribed(interest, presence=True)
 
     # Messages of tasks of this process.
 
     def post(self, entry: Entry, messages: Sequence[Incoming]) -> None:
-        """Send commands to what stands for a task; see `Correspondence.post`."""
+        """Send commands to a relay; see `Correspondence.post`."""
         self.correspondence.post(entry, messages)
 
     def open(self, entry: Entry, messages: Iterable[Incoming]) -> None:
-        """Let what stands for a task send; first what waited for it."""
+        """Let a relay send, with the messages parked for its name first."""
         self.correspondence.open(entry, messages)
 
     def answer(
         self, question: Incoming, payload: Payload = None, *, error: str | None = None
     ) -> bool:
-        """Send an answer to what came over a link; False if nobody wants it."""
+        """Answer a message that came over a link; False if the asker has left."""
         return self.correspondence.answer(question, payload=payload, error=error)
 
     def notify(
@@ -262,7 +267,7 @@ class Neighbourhood:
     ) -> None:
         """Send a notification to all processes that have a subscriber to its sender.
 
-        heard: whether a subscriber in this process has got it.
+        heard: True if a subscriber in this process has received it.
         """
         hearers = self.listening.hearers(source)
         if not (hearers or heard):
@@ -277,35 +282,35 @@ class Neighbourhood:
         size: int,
         deadline: float | None,
     ) -> None:
-        """Send commands that differ in nothing but their bytes to a relay."""
+        """Send commands to a relay that differ only in their bytes."""
         self.correspondence.post_alike(entry, source, payloads, size, deadline)
 
     def extracted(self, messages: Iterable[Taken], now: float) -> None:
-        """Note that tasks took, or dropped, what came over links."""
+        """Note that tasks took, or dropped, messages that came over links."""
         self.intake.extracted(messages, now)
 
     # Links.
 
     @property
     def stands(self) -> bool:
-        """Whether it is among the others: it is master, or has a link with it."""
+        """Whether this process is master, or has an open link with its master."""
         if self.neighbours.is_master:
             return True
         master = self.neighbours.master()
         return master is not None and master.session.ready
 
     def dial_master(self) -> list[Action]:
-        """Look for the master of this machine, again and again until there is one."""
+        """Dial the master of this machine, and retry until there is one."""
         self.links.dial_machine(self.neighbours.me.machine)
         return self._drained()
 
     def machine_known(self, machine: str, addresses: tuple[str, ...]) -> list[Action]:
-        """Note where the master of another machine listens; the lower one dials."""
+        """Note where the master of another machine listens; the lower machine dials."""
         self.links.machine_known(machine, addresses)
         return self._drained()
 
     def become_master(self) -> list[Action]:
-        """Be master from now on, since the one that was is lost (OPEN-1)."""
+        """Become master, since the previous one is lost (OPEN-1)."""
         for peer in self.neighbours.joined():
             self.lose(peer, peer.since)
         self.neighbours.role = Role.MASTER
@@ -321,9 +326,9 @@ class Neighbourhood:
         now: float,
         credentials: Credentials = UNRESTRICTED,
     ) -> list[Action]:
-        """Take a link that was made, as `Dial` asked for it: greet.
+        """Take over a link that a `Dial` has made, and send the greeting.
 
-        credentials: of who is at its other end.
+        credentials: those of the process at the other end.
         """
         self.links.dialled(number, kind, key, now, credentials)
         return self._drained()
@@ -331,22 +336,23 @@ class Neighbourhood:
     def accepted(
         self, number: int, now: float, credentials: Credentials = UNRESTRICTED
     ) -> list[Action]:
-        """Take a link that another process has made."""
+        """Take over a link that another process has dialled."""
         self.links.accepted(number, now, credentials)
         return self._drained()
 
     def dial_failed(self, kind: LinkKind, key: Key, now: float) -> list[Action]:
-        """Note that nobody listens there: that process is gone, if it ever was."""
+        """Note that no process listens there: the peer is lost, if it ever lived."""
         self.links.not_there(kind, key, now)
         return self._drained()
 
     def lost(
         self, number: int, now: float, *, torn: bool = False, why: str = ""
     ) -> list[Action]:
-        """Note that a link is gone; all that came by it was told before.
+        """Handle the loss of a link, after all frames that arrived on it.
 
-        torn: whether the other side has said no good-bye: its process died.
-        why: what it has complained of with its good-bye; then it is still there.
+        torn: True if the peer sent no BYE: its process died.
+        why: the error that the peer reported in its last frame; then the peer still
+          lives.
         """
         link = self.links.by_number.pop(number, None)
         if link is not None:
@@ -360,7 +366,7 @@ class Neighbourhood:
         return self._drained()
 
     def receive(self, number: int, frame: Frame | None, now: float) -> list[Action]:
-        """Take a frame; None for one that was to be skipped (BUS-WIRE-3)."""
+        """Handle a frame; None stands for a frame to skip (BUS-WIRE-3)."""
         link = self.links.by_number.get(number)
         if link is None or frame is None:
             return []
@@ -373,7 +379,7 @@ class Neighbourhood:
         return self._drained()
 
     def malformed(self, number: int, error: WireError, now: float) -> list[Action]:
-        """Close a link by which something came that is no frame (BUS-WIRE-4)."""
+        """Close a link on which bytes arrived that are no frame (BUS-WIRE-4)."""
         link = self.links.by_number.get(number)
         if link is not None:
             self._violated(link, error, now)
@@ -386,14 +392,15 @@ class Neighbourhood:
         self.links.drop(link, now)
 
     def flush(self, now: float) -> list[Action]:
-        """Put on the links all that is to be said; end those that hear nothing."""
+        """Put collected frames on the links; close links whose peer does not read."""
         silent: list[tuple[Link, str]] = []
         most = self.neighbours.limits.backlog_frames
         for peer in self.neighbours.peers.values():
             link = peer.session.link
             if link is not None:
                 if peer.audience.queue:
-                    # What they waited for may have gone elsewhere (BUS-MSG-15).
+                    # The commands that notifications waited for may have been sent
+                    # (BUS-MSG-15).
                     self.correspondence.pump(peer)
                 for frame in peer.session.flush(now):
                     self.neighbours.send(link, frame)
@@ -401,7 +408,7 @@ class Neighbourhood:
                     words = f"more than {most} frames are not acknowledged"
                     silent.append((self.links.by_number[link], words))
                 elif peer.flooded:
-                    peer.flooded = False  # who comes back may read them now
+                    peer.flooded = False  # after a reconnect the peer may read
                     words = "more answers wait than may"
                     silent.append((self.links.by_number[link], words))
         for each, words in silent:
@@ -411,7 +418,7 @@ class Neighbourhood:
     # Time.
 
     def tick(self, now: float) -> list[Action]:
-        """Give up what has taken too long, close what nobody needs, try again."""
+        """Handle expired timers: drop, close and retry."""
         self.intake.expire(now)
         self.correspondence.expire(now)
         self.finder.review(now)
@@ -439,7 +446,7 @@ class Neighbourhood:
         return self._drained()
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when `tick` has something to do, None if never."""
+        """Return when `tick` has work to do; None for never."""
         self.parting.review(now)
         self.disuse.review(now)
         self.directory.review(now)
@@ -478,7 +485,7 @@ class Neighbourhood:
 
     @property
     def acks_due(self) -> bool:
-        """Whether `next_deadline` is soon, since something is to be acknowledged."""
+        """Whether `next_deadline` is soon, since an acknowledgement is pending."""
         return any(peer.session.awaits_ack for peer in self.neighbours.peers.values())
 
     def _lost_at(self, peer: Peer) -> float:
@@ -491,7 +498,7 @@ class Neighbourhood:
     def _receive(self, link: Link, frame: Frame, now: float) -> None:
         peer = link.peer
         if peer is not None and peer.session.link != link.id:
-            return  # another link is listened to; what comes here is said again there
+            return  # the peer resends on the link in use
         kind = FrameType.MSG if isinstance(frame, Batch) else frame.type
         link.step(kind)
         match frame:
@@ -520,7 +527,7 @@ class Neighbourhood:
                 self.directory.ponged(peer, frame.number)
                 self.listening.ponged(peer, frame.number)
             case Error(reason=Reason.WIRE):
-                pass  # said of the link alone, so not counted
+                pass  # concerns the link alone, so not counted
             case Bye():
                 self.parting.asked(link, peer, now)
             case _:
@@ -540,7 +547,8 @@ class Neighbourhood:
         if frame.incarnation != self.neighbours.me.incarnation:
             raise WireError(f"OPEN_STREAM is for incarnation {frame.incarnation}")
         if session.their_epoch is not None and frame.epoch > session.their_epoch:
-            # It has given this process up, and knows nothing any more; nor does this.
+            # The peer has declared this process lost and dropped its state; this
+            # process does the same.
             if peer.joined:
                 self._lose_tasks(peer)
             self._forget(peer, now)
@@ -560,7 +568,7 @@ class Neighbourhood:
         self.directory.opened(peer)
 
     def _succeed(self, peer: Peer, now: float) -> None:
-        """Give up who was master where another process is now: there is one."""
+        """Drop the previous master of a machine once another process is its master."""
         slave = self.neighbours.is_master and peer.machine == self.neighbours.me.machine
         for other in self.neighbours.joined():
             if other.machine == peer.machine and not slave:
@@ -569,14 +577,14 @@ class Neighbourhood:
     # Processes.
 
     def lose(self, peer: Peer, now: float) -> None:
-        """Give a process up: whoever comes back under its name is another one."""
-        # Without a link so far, only the master knows whether the process lives.
+        """Declare a process lost: a later process of its name is another peer."""
+        # If there was no link so far, only the master knows whether the process lives.
         if peer.bound and self._lose_tasks(peer):
             self._repeat_at = now + _REPEAT_S
         self.part(peer, now)
 
     def _lose_tasks(self, peer: Peer) -> bool:
-        """Report the tasks of a lost process as gone; return whether there were any."""
+        """Report the departure of a lost process's tasks; return whether it had any."""
         gone = self.manager.far.lost(peer.key, peer.session.incarnation)
         self.neighbours.todo += gone
         return bool(gone)

@@ -1,8 +1,8 @@
-"""`Neighbours`: which processes this one knows, and by which way others are asked.
+"""`Neighbours`: the processes that this one knows, and the routes of requests.
 
-Slaves ask their master, masters ask their slaves and one another (BUS-ROUTE-9,
-BUS-ROUTE-14). What came from where is never sent back there, and what came from another
-machine goes no further than to the slaves of this one (BUS-ROUTE-17).
+Slaves ask their master, and masters ask their slaves and one another (BUS-ROUTE-9,
+BUS-ROUTE-14). A request is never sent back to the peer it came from. A request from
+another machine is forwarded only to the slaves of this machine (BUS-ROUTE-17).
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ __all__ = ["Neighbours"]
 
 
 class Neighbours:
-    """This process among the others.
+    """The topology: this process and its peers.
 
-    me: who it is. role: what it is now, since a slave may become master.
+    me: identity of this process.
+    role: its present role, since a slave may become master.
     addresses: where it listens, for its own machine and for others.
-    peers: all that are known, by machine and name.
-    todo: what is to be done, in order.
-    lose: gives a process up; part: drops one that lives and needs no link. The
+    peers: all known processes, by machine and name.
+    todo: the actions to perform, in order.
+    lose: declares a process lost; part: drops a live process that needs no link. The
       `Neighbourhood` provides both, since it has the whole state of a process.
-    complain: takes a line about what another process did wrong.
-    witness: who is told what happens here; None if nothing is recorded.
-    books: what became of all messages for others, also for those that are lost.
+    complain: takes a line about a violation by another process.
+    witness: the trace sink; None if nothing is recorded.
+    books: counters of all messages for other processes, including lost ones.
     """
 
     __slots__ = (
@@ -85,17 +86,17 @@ class Neighbours:
         self.lose: Callable[[Peer, float], None]
         self.part: Callable[[Peer, float], None]
         self._nonce: Final = nonce
-        # Above all that were used in earlier lives (AMO-16).
+        # Above all numbers used in earlier lives (AMO-16).
         self._epochs = itertools.count(me.incarnation)
         self._requests: Final = itertools.count(me.incarnation)
         self._pings: Final = itertools.count(1)
 
     def address(self, machine: str, name: str) -> Address:
-        """Return how a task of a machine is addressed."""
+        """Return the address of a task on a machine."""
         return Address(name, machine=machine, bus=self.me.bus)
 
     def meet(self, key: Key, incarnation: int, now: float) -> Peer:
-        """Begin to speak with a process that is not known."""
+        """Create and return the peer for a process that is not known."""
         session = Session(
             next(self._epochs),
             own=self.me.incarnation,
@@ -108,7 +109,7 @@ class Neighbours:
         return peer
 
     def new_request(self) -> RequestId:
-        """Return a number by which nothing was asked before."""
+        """Return a request number that was never used before."""
         machine, process = self.key
         number = next(self._requests) + 1
         return RequestId(machine=machine, process=process, number=number)
@@ -118,16 +119,16 @@ class Neighbours:
         return next(self._pings)
 
     def addresses_for(self, asker: Key, way: Peer) -> tuple[str, ...]:
-        """Return where who asked by this way is to dial; nowhere if it is the way."""
+        """Return where an asker is to dial; nothing if it asked on its own link."""
         if way.key == asker:
             return ()
         return self.addresses[0 if asker[0] == self.me.machine else 1]
 
     def send(self, link: int, frame: Frame) -> None:
-        """Put a frame on a link at once, before all that waits to be flushed."""
+        """Put a frame on a link at once, before all frames that wait for a flush."""
         self.todo.append(Send(link, frame))
 
-    # Ways.
+    # Routes.
 
     @property
     def is_master(self) -> bool:
@@ -135,7 +136,7 @@ class Neighbours:
         return self.role is Role.MASTER
 
     def joined(self) -> list[Peer]:
-        """Return those with whom signalling links are, or have just been lost."""
+        """Return the peers whose signalling link is open, or was lost a moment ago."""
         return [peer for peer in self.peers.values() if peer.joined]
 
     def slaves(self) -> list[Peer]:
@@ -151,16 +152,16 @@ class Neighbours:
         return next(iter(self.joined()), None)
 
     def master_of(self, machine: str) -> Peer | None:
-        """Return the master of another machine, if this process is one, too."""
+        """Return the master of another machine, if this process is a master, too."""
         if not self.is_master:
             return None
         return next((each for each in self.joined() if each.machine == machine), None)
 
     def ways(self, machine: str, origin: Peer | None, owner: Key | None) -> list[Peer]:
-        """Say whom to ask for something on a machine.
+        """Return the peers to ask for something on a machine.
 
-        origin: who asked this process; None for itself.
-        owner: who is known to have it.
+        origin: the peer that asked this process; None if this process itself asks.
+        owner: the process known to have it.
         """
         if not self.is_master:
             master = None if origin is not None else self.master()
@@ -175,7 +176,10 @@ class Neighbours:
         return [] if other is None or other is origin else [other]
 
     def others(self, origin: Peer | None) -> list[Peer]:
-        """Return whom to tell what concerns all, and was heard from ``origin``."""
+        """Return the peers that receive an announcement which came from ``origin``.
+
+        origin: None for an announcement of this process.
+        """
         if not self.is_master:
             master = None if origin is not None else self.master()
             return [] if master is None else [master]

@@ -1,10 +1,10 @@
-"""`OutgoingStream`: the messages one process has sent another and cannot forget yet.
+"""`OutgoingStream`: the messages sent to another process that must still be kept.
 
-The sender's part (specs/at-most-once.md), for one epoch and one incarnation of the
-receiver. A message gets its number here and is kept until the receiver has it, or until
-it is given up; what is kept is what a new link has to carry again. Messages that are
-sent as one are kept as one, each under its own number. It decides and does
-nothing else: time comes in as an argument, and one thread at a time calls it.
+This is the sender's algorithm (specs/at-most-once.md), for one epoch and one
+incarnation of the receiver. Here a message gets its number; it is kept until the
+receiver has it or the sender gives it up. A new link must carry all kept messages
+again. Messages sent together are kept together, each under its own number. This class
+only takes decisions: time is an argument, and one thread at a time calls it.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ __all__ = ["OutgoingStream"]
 
 M = TypeVar("M")
 
-_NO_NUMBER: Final = NUMBERS + 1  # above all there are
+_NO_NUMBER: Final = NUMBERS + 1  # above all numbers
 
 
 class OutgoingStream(Generic[M]):
-    """Messages numbered from ``first`` on, each kept until its fate is known.
+    """Messages numbered from ``first``, each kept until its outcome is known.
 
     Args:
         epoch: names this numbering; greater than all earlier ones (AMO-16).
-        first: the number of the first message, as the opening of the stream names it.
+        first: the number of the first message, as named when the stream is opened.
         window: how many numbers may lie between the floor and the next (AMO-13).
 
     Attributes:
@@ -43,8 +43,8 @@ class OutgoingStream(Generic[M]):
 
     Invariants:
     I1. ``first <= floor <= next <= floor + window``, and ``next <= 2**64``.
-    I2. what is outstanding has numbers in ``floor..next - 1``, and ``floor`` is one of
-        them unless nothing is.
+    I2. outstanding messages have numbers in ``floor..next - 1``; ``floor`` is one of
+        them unless none is outstanding.
     """
 
     __slots__ = ("_deadlines", "_window", "epoch", "floor", "kept", "next")
@@ -53,32 +53,32 @@ class OutgoingStream(Generic[M]):
         self.epoch: Final = epoch
         self._window: Final = window
         self.kept: deque[tuple[int, int, M]] = deque()
-        # Of those numbers that have one, in the same order.
+        # Of the numbers that have a deadline, in rising order.
         self._deadlines: dict[int, float] = {}
         self.next: int = first
         self.floor: int = first
 
     def __len__(self) -> int:
-        """How many messages are outstanding."""
+        """Return how many messages are outstanding."""
         return sum([stop - first for first, stop, _ in self.kept])
 
     @property
     def room(self) -> int:
-        """How many messages may be sent before something is acknowledged."""
+        """How many messages may be sent before one is acknowledged."""
         return min(self.floor + self._window, NUMBERS) - self.next
 
     @property
     def spent(self) -> bool:
-        """Whether all numbers are given: the rest needs a new epoch (AMO-15)."""
+        """True if all numbers are used up: only a new epoch can send (AMO-15)."""
         return self.next == NUMBERS
 
     def send(self, message: M, deadline: float | None = None, *, count: int = 1) -> int:
-        """Give a message its number, and keep it; return the number.
+        """Assign a message its number, and keep it; return the number.
 
-        deadline: when it is not worth sending again, on the caller's clock in seconds;
-          None for never.
-        count: of how many messages it stands for; they get numbers that follow one
-          another, and it is returned for each that is outstanding or forgotten.
+        deadline: when it is no longer worth sending again, on the caller's clock in
+          seconds; None for never.
+        count: how many messages it stands for. They get consecutive numbers, and other
+          methods return it once for each of them that is outstanding or forgotten.
 
         Raises:
             ValueError: there is no ``room`` for all of it; nothing is changed.
@@ -93,7 +93,7 @@ class OutgoingStream(Generic[M]):
         return first
 
     def outstanding(self) -> list[tuple[int, M]]:
-        """Return what a new link to the same receiver has to carry again, in order."""
+        """Return the messages a new link to the same receiver must carry, in order."""
         return [
             (number, message)
             for first, stop, message in self.kept
@@ -101,31 +101,31 @@ class OutgoingStream(Generic[M]):
         ]
 
     def acknowledge(self, has: Acknowledgement) -> list[M]:
-        """Forget what the receiver has; return it, in order (AMO-23).
+        """Forget the messages the receiver has; return them, in order (AMO-23).
 
-        An acknowledgement that was overtaken by a later one changes nothing.
+        An acknowledgement overtaken by a later one changes nothing.
 
         Raises:
-            WireError: it speaks of numbers that were never given. Nothing is changed.
+            WireError: it names numbers that were never assigned. Nothing is changed.
         """
         if has.next > self.next:
             msg = f"acknowledged up to {has.next - 1}, sent up to {self.next - 1}"
             raise WireError(msg)
         if not has.missing and has.next == self.next:
-            return self.abandon()  # all there is
+            return self.abandon()  # all outstanding ones
         return self._keep_only((*has.missing, (has.next, _NO_NUMBER)))
 
     def acknowledge_all(self) -> None:
-        """Forget everything, since the receiver has it; none may have a deadline."""
+        """Forget all messages: the receiver has them. None may have a deadline."""
         kept: deque[tuple[int, int, M]] = deque()
-        # No call from here on: an interrupt finds all of it or nothing.
+        # No calls below: an interrupt finds either all of these changes or none.
         self.kept = kept
         self.floor = self.next
 
     def expire(self, now: float) -> list[M]:
-        """Give up what is past its deadline; return it, in order.
+        """Give up the messages past their deadline; return them, in order.
 
-        It was sent, and may have arrived: its sender is told so, not that it failed.
+        They were sent, and may have arrived: report them as such, not as failed.
         """
         late = [
             number for number, deadline in self._deadlines.items() if deadline <= now
@@ -134,9 +134,9 @@ class OutgoingStream(Generic[M]):
         return self._keep_only(zip(starts, [*late, _NO_NUMBER], strict=True))
 
     def abandon(self) -> list[M]:
-        """Give up everything, since the receiver is gone; return it, in order (AMO-19).
+        """Give up all messages of a lost receiver; return them, in order (AMO-19).
 
-        Each of these messages is in doubt, and must not be sent to anybody again.
+        Each of these messages is in doubt, and must not be sent to any process again.
         """
         forgotten: list[M] = []
         for first, stop, message in self.kept:
@@ -147,9 +147,9 @@ class OutgoingStream(Generic[M]):
         return forgotten
 
     def _keep_only(self, ranges: Iterable[tuple[int, int]]) -> list[M]:
-        """Forget what is in none of some ranges of numbers; return it, in order.
+        """Forget the messages outside the given ranges; return them, in order.
 
-        ranges: the lowest first; the last one has no end.
+        ranges: of numbers, the lowest first; the last range has no end.
         """
         to_come = iter(ranges)
         start, end = next(to_come)

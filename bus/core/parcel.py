@@ -1,8 +1,7 @@
-"""`Parcel`: messages on their way to another process.
+"""`Parcel`: a run of messages on their way to another process.
 
-A parcel is of one task, for one relay. Mostly it holds one message. Commands that came
-one right after the other and differ in nothing but their payload share a parcel, since
-all that is done for each of them would be done alike.
+A run is from one task, for one relay. Most runs hold one message. Successive commands
+that differ only in their payloads share a run, since they all need the same processing.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ __all__ = ["Parcel", "commands_of", "packed", "packed_answer"]
 
 
 class Parcel(Struct, frozen=True, eq=False):
-    """One message or more on their way to another process.
+    """One or more messages on their way to another process.
 
-    source: the task that sends it; relay: the number by which others know that.
+    source: the sending task; relay: the number by which other processes know that task.
     id, flags: as in `bus.core.wire.Run`.
-    turn: tells of two of one sender which was sent first.
+    turn: orders the runs of one sender by their time of sending.
     deadline: on the clock of this process, in seconds.
-    bodies: one of each message, at least one.
-    size: how long they are together, in bytes.
-    message: the command it was made from, to be sent elsewhere or to fail; None for
-      what concerns nobody else, and for several.
-    name: of whom several commands are for; they are payloads of bytes, sent `RAW`.
-    trace: what a journal is told of the only message; None if nothing.
-    gap: how many notifications were dropped between the one before it and this.
+    bodies: the encoded payloads, one of each message; at least one.
+    size: the total length of the bodies, in bytes.
+    message: the command it was made from, to be sent elsewhere or to fail; None for a
+      run of several messages, and for messages that are never sent elsewhere.
+    name: the addressee of several commands, whose payloads are bytes, sent `RAW`.
+    trace: the trace of the only message; None if it is not recorded.
+    gap: how many notifications were dropped between the previous one and this one.
     """
 
     kind: Kind
@@ -59,11 +58,11 @@ class Parcel(Struct, frozen=True, eq=False):
 
     @property
     def is_command(self) -> bool:
-        """Whether its messages go elsewhere, or fail, if nobody takes them here."""
+        """True if its messages are sent elsewhere, or fail, if not extracted."""
         return self.kind is Kind.COMMAND
 
     def commands(self) -> list[Incoming]:
-        """Return the commands it holds, in order; none if it holds something else."""
+        """Return the commands it holds, in order; none for messages of other kinds."""
         if self.message is not None:
             return [self.message]
         if self.name is None:
@@ -71,11 +70,11 @@ class Parcel(Struct, frozen=True, eq=False):
         return commands_of(self.source, self.name, self.bodies, self.deadline)
 
     def part(self, start: int, stop: int | None = None) -> Parcel:
-        """Return the messages from one place to another of a parcel of several."""
+        """Return a slice of the messages, as a run."""
         return self._only(self.bodies[start:stop])
 
     def sifted(self, most: int) -> tuple[Parcel | None, Parcel | None]:
-        """Return the messages of so many bytes at most, and those that are longer."""
+        """Return the messages of at most `most` bytes each, and the longer ones."""
         if self.size <= most:
             return self, None
         fit = [each for each in self.bodies if len(each) <= most]
@@ -106,7 +105,7 @@ def commands_of(
 
 
 def packed(payload: Payload) -> tuple[int, bytes]:
-    """Return how a payload goes over a link: the flags that say so, and the body."""
+    """Return the flags and the body by which a link carries a payload."""
     if type(payload) is bytes:
         return RAW, payload
     return 0, encode(payload)
@@ -115,10 +114,10 @@ def packed(payload: Payload) -> tuple[int, bytes]:
 def packed_answer(
     payload: Payload, error: str | None, message_bytes_max: int
 ) -> tuple[int, bytes]:
-    """Return how an answer goes over a link, as `packed`; ``error``: why there is none.
+    """Return the flags and the body of an answer; ``error``: why it has no payload.
 
-    What cannot be packed, since something in front of this has let it pass, becomes an
-    error, too: nothing that one answer holds ends the thread that speaks for all tasks.
+    If the payload cannot be packed although earlier checks passed it, the answer
+    becomes an error. No content of one answer may end the thread that serves all tasks.
     """
     if error is None:
         try:

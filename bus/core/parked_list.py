@@ -1,7 +1,7 @@
 """`ParkedList`: messages whose addressee has no route yet, in order, by name.
 
-Bounded for each name and in all (BUS-FLOW-1). It knows deadlines and no clock: time
-comes in as an argument.
+It is bounded for each name and in total (BUS-FLOW-1). It uses deadlines but no clock:
+time is an argument.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["Parked", "ParkedList"]
 
 @attrs.frozen
 class Parked:
-    """A message that waits: since when and until when, on the caller's clock.
+    """A message that waits, with its start and its deadline on the caller's clock.
 
-    turn: which holder of the name it had been sent to, counted as they left; above all
-      of them if it was sent to nobody.
+    turn: the holder of the name that it was sent to, by order of departure; greater
+      than all of them if it was sent to none.
     """
 
     message: Incoming
@@ -41,10 +41,11 @@ class ParkedList:
 
     Args:
         per_name: how many may wait for one name.
-        in_all: how many may wait.
+        in_all: how many may wait in total.
 
     Attributes:
-        parked, resumed, given_up: how many messages ever came, went on, were too late.
+        parked, resumed, given_up: how many messages were ever added, taken, and
+          expired.
 
     Invariant: ``parked == resumed + given_up + len(self)``.
     """
@@ -67,7 +68,7 @@ class ParkedList:
         return {name: len(queue) for name, queue in self._by_name.items()}
 
     def of(self, name: str) -> Sequence[Parked]:
-        """Return what waits for a name, in order."""
+        """Return the messages that wait for a name, in order."""
         return self._by_name.get(name, ())
 
     def full(self, name: str) -> bool:
@@ -76,21 +77,21 @@ class ParkedList:
         return waiting >= self._per_name or len(self) >= self._in_all
 
     def error(self, name: str) -> BusFullError:
-        """Return what to raise where there is no room for another one."""
+        """Return the error to raise if there is no room for another message."""
         if len(self._by_name.get(name, ())) >= self._per_name:
             return BusFullError(f"the parked list of {name!r}", self._per_name)
         return BusFullError("the parked list", self._in_all)
 
     def append(self, name: str, message: Parked) -> None:
-        """Let a message wait behind all others of that name."""
+        """Add a message behind all others of that name."""
         self._by_name.setdefault(name, deque()).append(message)
         self.parked += 1
 
     def prepend(self, name: str, messages: Sequence[Parked]) -> None:
-        """Put messages of one turn back, in their order, before all of later turns.
+        """Put messages of one turn back, in order, in front of all of later turns.
 
-        They were accepted once: the bounds do not hold for them (BUS-DEREG-4). Who left
-        first may give back last.
+        The bounds do not apply, since these messages were accepted once (BUS-DEREG-4).
+        The holder that left first may return its messages last.
         """
         if messages:
             queue = self._by_name.setdefault(name, deque())
@@ -103,20 +104,20 @@ class ParkedList:
             self.parked += len(messages)
 
     def take(self, name: str) -> list[Incoming]:
-        """Remove what waits for a name; return it, in order."""
+        """Remove and return the messages that wait for a name, in order."""
         taken = [one.message for one in self._by_name.pop(name, ())]
         self.resumed += len(taken)
         return taken
 
     def next_deadline(self) -> float | None:
-        """Return when the first of all has waited long enough; None if none waits."""
+        """Return the earliest deadline; None if no message waits."""
         return min(
             (one.deadline for queue in self._by_name.values() for one in queue),
             default=None,
         )
 
     def expire(self, now: float) -> list[Parked]:
-        """Remove what has waited until its deadline; return it."""
+        """Remove and return the messages whose deadline has passed."""
         late: list[Parked] = []
         for name, queue in list(self._by_name.items()):
             kept = deque(one for one in queue if one.deadline > now)

@@ -1,7 +1,8 @@
 """`Parting`: links for messages that neither side needs any more (BUS-DEREG-5).
 
-Who needs one no longer asks, and says nothing more on it; the other side closes it, or
-refuses because it does need it. What was to be said meanwhile is said then.
+The side that no longer needs a link asks the peer to close it, and sends no more frames
+on it. The peer closes the link, or refuses if it needs the link. After a refusal the
+frames that were held back are sent.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = ["Parting"]
 
 
 class Parting:
-    """Which links are idle, and since when."""
+    """The idle links, and since when each is idle."""
 
     __slots__ = ("_correspondence", "_links", "_listening", "_neighbours", "_relays")
 
@@ -43,7 +44,7 @@ class Parting:
         self._links: Final = links
 
     def review(self, now: float) -> None:
-        """Note which links nothing here needs."""
+        """Record which links this process does not need."""
         for peer in self._neighbours.peers.values():
             if not self._is_idle(peer):
                 peer.idle_since = None
@@ -57,18 +58,18 @@ class Parting:
         return peer.idle_since + self._neighbours.limits.linger_s
 
     def is_due(self, peer: Peer, now: float) -> bool:
-        """Whether a link was not needed for long enough."""
+        """Whether a link has been idle for long enough."""
         at = self.due_at(peer)
         return at is not None and at <= now
 
     def ask(self, peer: Peer) -> None:
-        """Ask whether the other side needs the link; say nothing more before that."""
+        """Ask whether the peer needs the link; send nothing more until it answers."""
         peer.closing, peer.idle_since = True, None
         peer.session.say(Bye())
         peer.session.hold()
 
     def asked(self, link: Link, peer: Peer, now: float) -> None:
-        """Close a link, unless something here needs it."""
+        """Close a link at the peer's request, unless this process needs it."""
         if peer.closing:
             self._links.hang_up(link)
             peer.parted = BusReason.LEFT
@@ -85,7 +86,7 @@ class Parting:
         self._neighbours.part(peer, now)
 
     def refused(self, peer: Peer) -> None:
-        """Go on, since the other side needs the link."""
+        """Continue to use a link that the peer needs."""
         peer.closing = False
         peer.session.resume()
         self._correspondence.pump(peer)

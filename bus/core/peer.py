@@ -1,7 +1,7 @@
-"""`Peer`: one other process, and what the two know of one another's tasks.
+"""`Peer`: another process, and the state the two processes keep of each other's tasks.
 
-It lasts as long as neither side has given the other one up; who comes back after that
-is another one, under a new epoch.
+A peer lasts until either side drops it. If the process connects again after that, it is
+a new peer, under a new epoch.
 """
 
 from __future__ import annotations
@@ -37,32 +37,31 @@ _DEPARTED_MAX: Final = 4096
 
 
 class Peer:
-    """A process, as one that this process speaks with.
+    """One other process that this process communicates with.
 
-    key: its machine and its name. role: what it says it is.
-    credentials: who it is, and may do; None while no link has told that. user: whose it
-      is, as the master has said before any did.
-    joined: whether the two are neighbours, one master or both: a signalling link was
+    key: its machine and its name. role: the role it states.
+    credentials: its identity and rights; None until a link has stated them. user: the
+      owner of the process, as the master reported before any link did.
+    joined: True if the two are neighbours, one a master or both: a signalling link was
       open between them.
-    bound: whether any link was.
-    since: when it was last seen to have a link, or was made, in seconds.
+    bound: True if any link was ever bound to it.
+    since: when it last had a link, or was created, in seconds.
     idle_since: since when nothing here needs the link; None if something does.
-    dialling: whether a link to it is being made.
-    closing: whether it was asked to let the link be closed.
-    pid: by which number its system knows it; None while no link has told that.
-    parted: how its last link ended, if that has.
-    heard_at: when anything came from it last, asked_at: when it was last asked whether
-      it lives, in seconds. unresponsive: whether it was silent for too long.
-    message_bytes_max: how long a message may be that it takes (OPEN-6), in bytes; as
-      for this process, until a link has told that.
-    addresses: where it listens, as far as that is known.
-    relays: what stands for its tasks here, by the numbers it gave them.
-    audience: what stands for all of its tasks that hear tasks of this process.
-    announced: numbers of tasks of this process that it was told of, and has not
-      dismissed.
-    books: what became of messages for its tasks; notifications: of these alone.
-    flooded: whether more answers wait for it than may.
-    waiting: how many messages of a task wait for a link, by its number.
+    dialling: True while a link to it is being set up.
+    closing: True if it was asked to agree to closing the link.
+    pid: its process id on its own system; None until a link has stated it.
+    parted: how its last link ended, if one has.
+    heard_at: when anything was last received from it; asked_at: when it was last
+      pinged; both in seconds. unresponsive: True if it was silent for too long.
+    message_bytes_max: the longest message it accepts (OPEN-6), in bytes; until a link
+      has stated it, the limit of this process.
+    addresses: the addresses it listens on, as far as known.
+    relays: the relays of its tasks here, by the numbers it assigned.
+    audience: the relay of all its tasks that subscribe to tasks of this process.
+    announced: relay numbers of local tasks introduced to it and not dismissed.
+    books: counters of messages for its tasks; notifications: of notifications only.
+    flooded: True if more answers wait for it than allowed.
+    waiting: how many messages of each local task wait for a link, by relay number.
     """
 
     __slots__ = (
@@ -131,49 +130,51 @@ class Peer:
         self.message_bytes_max: int = limits.message_bytes_max
         self.addresses: tuple[str, ...] = ()
         self.flooded: bool = False
-        # Answers given since those that wait were counted, and how many did then.
+        # Number and bytes of the answers posted since the waiting ones were last
+        # counted, plus those that waited then.
         self._answered = self._answered_bytes = 0
         self.relays: Final[dict[int, Relay]] = {}
         self.audience: Relay = Relay(self, None, now, limits=limits)
         self.announced: Final[set[int]] = set()
         self.waiting: Final[Counter[int]] = Counter()
-        self._notified: Final[Counter[int]] = Counter()  # of these, notifications
-        # How many of a task were dropped before the oldest one that waits.
+        self._notified: Final[Counter[int]] = Counter()  # the notifications among these
+        # Notifications dropped before a task's oldest waiting one, by relay number.
         self._gaps: Final[Counter[int]] = Counter()
-        # What is said of a task that has left, once none of its messages waits.
+        # UNRELAY frames to send once no message of the deregistered task waits.
         self._departing: Final[dict[int, Unrelay]] = {}
-        # By which numbers it knows tasks that had left before it was told of them.
+        # Relay numbers of tasks that deregistered before they were introduced to it.
         self._strays: Final[dict[Entry, int]] = {}
-        # Relay numbers of its tasks that have left: what comes late makes none of them.
+        # Relay numbers of its deregistered tasks: a late frame must not re-create one.
         self._departed: Final[dict[int, None]] = {}
         self._receipts: Final[dict[int, Receipts]] = {}
 
     @property
     def machine(self) -> str:
-        """Where it runs."""
+        """The machine that it runs on."""
         return self.key[0]
 
     @property
     def name(self) -> str:
-        """What it is called in the books of streams, and by people."""
+        """Its name in stream tables and in text for people."""
         return "/".join(self.key)
 
     def all_relays(self) -> list[Relay]:
-        """Return its relays, that of its audience among them."""
+        """Return its relays, including the one of its audience."""
         return [*self.relays.values(), self.audience]
 
-    # What it may do.
+    # Rights.
 
     @property
     def rights(self) -> Rights:
-        """What it may do (BUS-SEC-1); all that the master lets it, before any link."""
+        """Its rights (BUS-SEC-1); unrestricted until a link states its credentials."""
         return (self.credentials or UNRESTRICTED).rights
 
     def is_other(self, credentials: Credentials) -> bool:
-        """Whether who has these is another process, which only says that it is this.
+        """Return True if these credentials belong to another process that poses as it.
 
-        Else a guest could have what others may, and get what is for them. Who has all
-        rights may be seen as another user, by another system of users.
+        Otherwise a guest could use the rights of others and receive their messages. A
+        process with all rights may appear as another user, under another system's
+        users.
         """
         known, whole = self.credentials, credentials.rights.whole
         if known is None:
@@ -181,41 +182,42 @@ class Peer:
         return known.uid != credentials.uid and not (whole and known.rights.whole)
 
     def is_told_to_be_other(self, user: int | None) -> bool:
-        """Whether it is a guest that says to be this process, as the master knows."""
+        """Return True if the peer is a guest, and the master reports another user."""
         known = self.credentials
         if known is None or known.rights.whole:
             return False
         return user not in {None, known.uid}
 
     def admit(self, credentials: Credentials) -> None:
-        """Know who it is, from its first link on; what it must not hear is dropped."""
+        """Record the identity from its first link; drop forbidden notifications."""
         self.credentials = credentials
         may_hear = credentials.rights.may_hear
         self.audience.forbid(lambda parcel: not may_hear(parcel.source.name))
 
-    # Tasks of this process.
+    # Local tasks.
 
     def about(self, task: Entry, relay: int | None = None) -> Characteristics:
-        """Return what it makes a relay of a task from, open to its commands or not."""
+        """Return a task's characteristics, closed if the peer may not command it."""
         about = characteristics(task, self.session.own, relay)
         if not self.rights.may_command(task.name):
             about = replace(about, closed=True)
         return about
 
     def announce(self, task: Entry, relay: int) -> None:
-        """Tell it of a task, unless it was told."""
+        """Introduce a task to the peer, unless the peer knows it."""
         if relay not in self.announced:
             self.announced.add(relay)
             about = self.about(task, relay)
             if relay in self._departing:
-                # Its name may be somebody else's by now.
+                # Another task may hold its name by now.
                 about = replace(about, visibility=Visibility.PRIVATE)
             self.session.tell(AddRelay(task=about))
 
     def stray(self, task: Entry, new: Callable[[], int]) -> int:
-        """Return the number of a task that has left, and whose messages still go there.
+        """Return the relay number of a deregistered task whose messages still go there.
 
-        The one it had, as long as any of these waits; else a new one, for all of them.
+        This is the old number while any of its messages waits; else one new number, for
+        all of its messages.
         """
         if task.relay in self._departing:
             return task.relay
@@ -225,15 +227,15 @@ class Peer:
         return number
 
     def queued(self, parcel: Parcel, count: int = 1) -> None:
-        """Note that so many messages like this one wait for the link."""
+        """Count messages like `parcel` that now wait for the link."""
         self.waiting[parcel.relay] += count
         if parcel.kind is Kind.NOTIFICATION:
             self._notified[parcel.relay] += count
 
     def unqueued(self, parcel: Parcel, count: int = 1) -> None:
-        """Note that they do not any more; say that the task left, if none does.
+        """Uncount messages that no longer wait; send a deferred UNRELAY after the last.
 
-        Nobody can be told so before: what it sent would come from nobody.
+        UNRELAY cannot be sent earlier: the messages would then have no known sender.
         """
         relay = parcel.relay
         if parcel.kind is Kind.NOTIFICATION:
@@ -248,25 +250,25 @@ class Peer:
                 self._leave(farewell)
 
     def dropped(self, oldest: Parcel) -> None:
-        """Note that a notification was dropped, its task's oldest (BUS-FLOW-3)."""
+        """Count a dropped notification, its task's oldest (BUS-FLOW-3)."""
         self._gaps[oldest.relay] += 1 + oldest.gap
 
     def tell_gap(self, notification: Parcel) -> None:
-        """Tell, before a task's next notification, how many were dropped."""
+        """Send a GAP before a task's next notification if any was dropped before it."""
         relay = notification.relay
         if count := self._gaps.pop(relay, 0) + notification.gap:
             self.session.tell(Gap(relay=relay, count=count))
 
     def answered(self, size: int, limits: Limits) -> None:
-        """Note an answer of some bytes; whether too many wait, `flooded` says then.
+        """Count an answer of `size` bytes; set `flooded` if too many wait.
 
-        Questions are held back by windows; but who reads no answers may go on to ask.
+        Windows limit requests, but not a peer that sends requests and reads no answers.
         """
         self._answered += 1
         self._answered_bytes += size
         frames, length = limits.backlog_frames, limits.backlog_bytes
         if self._answered > frames or self._answered_bytes > length:
-            # Mostly they are long gone: so seldom, to count them costs nothing.
+            # Most have been sent by now. So the recount is rare and costs nothing.
             waiting = [each.waiting_answers() for each in self.relays.values()]
             self._answered = sum([count for count, _ in waiting])
             self._answered_bytes = sum([size for _, size in waiting])
@@ -274,7 +276,7 @@ class Peer:
                 self.flooded = True
 
     def takes_answer(self, size: int, limits: Limits) -> bool:
-        """Count one more answer of some bytes, unless it might be too many."""
+        """Count one more answer of `size` bytes, unless too many might wait."""
         if (
             self._answered >= limits.backlog_frames
             or self._answered_bytes + size > limits.backlog_bytes
@@ -286,14 +288,15 @@ class Peer:
 
     @property
     def notifying(self) -> bool:
-        """Whether any notification waits for the link, which others may wait for."""
+        """True if a notification waits for the link; other messages may wait for it."""
         return bool(self._notified)
 
     def holds_back(self, relay: Relay, parcel: Parcel) -> bool:
-        """Whether its sender sent something before that waits for the link elsewhere.
+        """Return True if an earlier message of the same sender waits in another queue.
 
-        Notifications go one way, all else another; what goes the same way keeps its
-        order by itself, or is for two tasks, of which neither sees it.
+        Notifications wait in one queue, other messages in the queues of their relays.
+        Each queue keeps its order. Between the relays of two tasks the order does not
+        matter: neither task receives the other's messages.
         """
         notified = self._notified.get(parcel.relay, 0)
         others: Iterable[Relay]
@@ -312,15 +315,16 @@ class Peer:
         )
 
     def farewell(self, relay: int, *, final: bool) -> None:
-        """Say that a task of this process has left, and what it took (BUS-DEREG-4)."""
+        """Report a local task's deregistration and last extraction (BUS-DEREG-4)."""
         if relay in self._departing:
             return
         receipts = self._receipts.pop(relay, None)
         extracted = 0 if receipts is None else receipts.extracted
         frame = Unrelay(relay=relay, extracted=extracted, final=final)
         if relay in self.waiting:
-            # What it has not taken is free at once: two who leave while they write to
-            # one another would wait for one another.
+            # Send UNRELAY early, so that the peer can release the messages the task has
+            # not extracted. Otherwise two tasks that deregister while they send to each
+            # other would wait for each other.
             self._departing[relay] = frame
             self.session.tell(replace(frame, more=True))
         else:
@@ -336,15 +340,15 @@ class Peer:
         self.session.forget(frame.relay)
 
     def is_leaving(self, relay: int) -> bool:
-        """Whether a task has left, and some of what it sent waits for the link."""
+        """Return True if messages of a deregistered task still wait for the link."""
         return relay in self._departing
 
     def is_told(self, relay: int) -> bool:
-        """Whether it will be told, or may just have been, that this task left."""
+        """Return True if this task's deregistration is pending or unacknowledged."""
         return relay in self._departing or self.session.is_told(relay)
 
     def receipts(self, task: Entry) -> Receipts:
-        """Return what came for a task of this process, to be noted there."""
+        """Return the receipts of the messages from this peer for a local task."""
         receipts = self._receipts.get(task.relay)
         if receipts is None:
             receipts = self._receipts[task.relay] = Receipts()
@@ -353,29 +357,29 @@ class Peer:
     def took(
         self, relay: int, number: int, now: float, *, count: int = 1, size: int = 0
     ) -> None:
-        """Note that a task of this process took messages, from this one on.
+        """Record that a local task extracted messages, the first of which has `number`.
 
-        size: of all of them, in bytes.
+        size: the total length of the messages, in bytes.
         """
         receipts = self._receipts.get(relay)
         if receipts is not None and receipts.take(number, count):
             self.session.took(relay, receipts.extracted, now, size)
 
-    # Its own tasks.
+    # Remote tasks.
 
     def depart(self, number: int) -> Relay | None:
-        """Forget one of its tasks; return what stood for it."""
+        """Forget one of its tasks; return the task's relay."""
         self._departed[number] = None
         if len(self._departed) > _DEPARTED_MAX:
             del self._departed[next(iter(self._departed))]
         return self.relays.pop(number, None)
 
     def has_departed(self, number: int) -> bool:
-        """Whether it has said that this task of its has left."""
+        """Return True if it has reported that this task of its own deregistered."""
         return number in self._departed
 
     def forget(self) -> None:
-        """Know nothing any more, since it does not either."""
+        """Forget all shared state, since the peer has forgotten it too."""
         self.relays.clear()
         self.audience.abandon()
         self.audience = Relay(
@@ -394,14 +398,14 @@ class Peer:
 
     @property
     def busy(self) -> bool:
-        """Whether anything of this process waits for it, or for a task of its."""
+        """True if any message of this process waits for it or for one of its tasks."""
         return any(relay.busy for relay in self.all_relays())
 
 
 def characteristics(
     task: Entry, incarnation: int, relay: int | None = None
 ) -> Characteristics:
-    """Return what another process makes a relay of a task from."""
+    """Return the characteristics from which another process makes a task's relay."""
     return Characteristics(
         relay=task.relay if relay is None else relay,
         id=task.id,

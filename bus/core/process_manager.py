@@ -1,13 +1,13 @@
-"""`ProcessManager`: what one process decides for one bus; it does nothing itself.
+"""`ProcessManager`: the decisions of one process about one bus.
 
-Events are calls; what is to be done about them comes back as `actions`. It knows no
-thread, clock, socket or file: places are what it is given, time is an argument. Whoever
-drives it holds one lock around each call, and does the actions after letting go of it.
-The one exception is ``table.find``, which needs no lock.
+It performs no I/O. Events are calls, and each returns the `actions` to perform. It uses
+no thread, clock, socket or file: hosts are opaque objects, and time is an argument. The
+driver holds one lock around each call, and performs the actions after it has released
+the lock. The one exception is ``table.find``, which needs no lock.
 
-In what order things come about: a name that is given up is found no more at once, and
-can be taken again at once; but who takes it receives nothing before all that was unread
-by those who had it lies in front of what was sent since (BUS-DEREG-4, BUS-MOVE-5).
+Order of events: a name that is released is no longer found, and can be claimed again,
+at once. But the new holder receives nothing until all messages left unread by earlier
+holders are queued in front of everything sent since (BUS-DEREG-4, BUS-MOVE-5).
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ __all__ = ["ProcessManager"]
 
 
 class ProcessManager:
-    """One process on one bus: its routing table, its parked list, who hears whom.
+    """One process on one bus: its routing table, parked list and subscriptions.
 
     Args:
-        machine, process: whose it is.
+        machine, process: names of the machine and of the process.
         parked_per_name, parked_in_all: bounds of the parked list (BUS-FLOW-1).
         resolve_timeout_s: how long a message waits for its addressee (OPEN-8).
-        incarnation: this life of the process, greater than all before it, as a point
-          of time in nanoseconds is: registrations are numbered from there, so that no
-          two lives have one in common.
+        incarnation: number of this life of the process, greater than all before it,
+          such as a time in nanoseconds. Registrations are numbered from there, so that
+          no two lives share a number.
 
     Attributes:
-        remote: what is decided about other processes; None while there are none.
+        remote: the remote manager; None while there are no other processes.
         far: the known public tasks of other processes.
-        revision: how often anything was decided; after the next decision, a look-up of
-          an earlier revision may be wrong. Counted by the driver.
+        revision: number of decisions so far, counted by the driver. After the next
+          decision, a look-up of an earlier revision may be wrong.
 
     Invariants:
-    I1. whoever is in the table is not leaving; who is in ``_unopened`` is in it.
+    I1. an entry in the table is not leaving; an entry in ``_unopened`` is in the table.
     I2. while a name is open and in the table, nothing is parked for it.
     """
 
@@ -99,15 +99,15 @@ class ProcessManager:
         self.revision: int = 0
         self.far: Final = FarTasks(machine, self.table, self.watches)
         self._numbers = itertools.count(incarnation + 1)
-        # By name: registrations that are found no more, but not yet emptied, each with
-        # its place in the order in which they left. One of another process, which is
-        # told of again, may be there twice.
+        # By name: registrations that are no longer found but not yet emptied, each with
+        # its place in the order of departure. A task of another process that is
+        # announced again may appear twice.
         self._leaving: dict[str, list[tuple[Entry, int]]] = {}
         self._turns = itertools.count()
-        # Those who took a name while they had to wait for those who leave.
+        # By name: entries that wait until earlier holders of the name are emptied.
         self._unopened: dict[str, list[Entry]] = {}
 
-    # Who is there.
+    # Registrations.
 
     def register(
         self,
@@ -119,14 +119,15 @@ class ProcessManager:
         now: float = 0.0,
         overflow: Overflow = "error",
     ) -> tuple[Entry, list[Action]]:
-        """Let a name be found from now on.
+        """Register a task, so that its name is found from now on.
 
-        place, box: what hosts it, and its FIFO there, which must hold back what is
-          posted to it until it is opened.
-        overflow: what becomes of commands that it has no room for.
+        place, box: the task's host, and its mailbox there. The mailbox must hold back
+          posted messages until it is opened.
+        overflow: policy for commands that exceed the mailbox's capacity.
 
         Raises:
-            NameTakenError: another task has it, as far as is known here (BUS-NAME-7).
+            NameTakenError: another task holds the name, as far as is known here
+              (BUS-NAME-7).
         """
         if self.table.named(name) is not None:
             raise NameTakenError(name)
@@ -151,11 +152,11 @@ class ProcessManager:
         return entry, actions
 
     def awaits_verdict(self, entry: Entry) -> bool:
-        """Whether the master is to say yet that a task has its name (OPEN-3)."""
+        """Whether the master has yet to confirm the name of a task (OPEN-3)."""
         return self.remote is not None and self.remote.directory.verdicts.awaits(entry)
 
     def add_relay(self, entry: Entry) -> list[Action]:
-        """Let what stands for a public task of another process be found."""
+        """Add the relay of another process's public task to the table."""
         return self._add(entry)
 
     def _add(self, entry: Entry) -> list[Action]:
@@ -172,19 +173,20 @@ class ProcessManager:
         return actions
 
     def leave(self, entry: Entry, *, final: bool = False) -> list[Action]:
-        """Let a registration be found no more; what it asked for is forgotten.
+        """Remove a registration from the table, with its subscriptions and watches.
 
-        Nothing happens if it has left before. Its place has to empty it, and say so by
-        `left`.
+        It does nothing if the registration has left before. The host must then empty
+        the mailbox and report that by `left`.
         """
         if entry not in self.table:
             return []
         self.table.remove(entry)
         actions: list[Action] = []
         if entry in self._unopened.get(entry.name, ()):
-            # Each registration is opened once: it cannot be emptied before.
+            # Each registration is opened once: it cannot be emptied before that.
             self._opened(entry)
-            # What still waits was sent before all that it has got, and stays before it.
+            # The parked messages were sent before all that it has received, and stay in
+            # front.
             actions.append(Open(entry, ()) if entry.remote else self._open(entry))
         self._leaving.setdefault(entry.name, []).append((entry, next(self._turns)))
         for interest in self.subscriptions.of(entry):
@@ -200,17 +202,18 @@ class ProcessManager:
     def left(
         self, entry: Entry, unread: Sequence[Incoming], now: float, *, final: bool
     ) -> list[Action]:
-        """Take back what a task that left has not read, in order.
+        """Take back the unread messages of a task that left, in order.
 
-        Commands wait for whoever takes the name next, before all that were sent since,
-        unless it is ``final``: then they fail (BUS-DEREG-8). Nothing else concerns
-        anybody but that task.
+        Commands wait for the next holder of the name, in front of all commands sent
+        since. If ``final``, they fail instead (BUS-DEREG-8). Messages of other kinds
+        are dropped.
         """
         for message in unread:
             if message._trace is not None:
                 message._trace.discarded(BusReason.ADDRESSEE_GONE)
-        # What came over a link is for its sender's process to send again, which is told
-        # what was taken (BUS-DEREG-4): never do two send one message again.
+        # A command that came over a link is resent by its sender's process, which
+        # learns the last one taken (BUS-DEREG-4). So no two processes send one message
+        # again.
         commands = [
             message
             for message in unread
@@ -242,10 +245,10 @@ class ProcessManager:
     # Messages without a route.
 
     def park(self, name: str, message: Incoming, now: float) -> Entry | None:
-        """Let a message wait for a name; return who has it, if somebody has by now.
+        """Park a message for a name; return the holder instead if there is one by now.
 
         Raises:
-            BusFullError: as many wait already as may (BUS-FLOW-1).
+            BusFullError: the parked list has no room (BUS-FLOW-1).
         """
         entry = self.table.find(name)
         if entry is not None:
@@ -261,7 +264,7 @@ class ProcessManager:
         return None
 
     def expire(self, now: float) -> list[Action]:
-        """Give up what has waited for its addressee long enough (BUS-ROUTE-19)."""
+        """Fail the messages that waited too long for their addressee (BUS-ROUTE-19)."""
         actions: list[Action] = [
             Fail(
                 parked.message,
@@ -273,10 +276,10 @@ class ProcessManager:
             self.remote.review(now)
         return actions
 
-    # Who wants to hear.
+    # Subscriptions and watches.
 
     def subscribe(self, subscription: Interest) -> None:
-        """Let a task hear what others notify, present and future (AMO-27)."""
+        """Subscribe a task to notifications of present and future tasks (AMO-27)."""
         self.subscriptions.add(subscription)
         self._review_audiences(subscription)
         if self.remote is not None:
@@ -285,9 +288,10 @@ class ProcessManager:
     def confirm(
         self, subscription: Interest, settled: Callable[[], object]
     ) -> list[Action]:
-        """Call a function once all processes have learned of a subscription.
+        """Call a function once all processes have received a subscription.
 
-        That is at once if there are no others, or if the subscription has ended.
+        If there are no other processes, or if the subscription has ended, it is called
+        at once.
         """
         if self.remote is None or subscription not in self.subscriptions.of(
             subscription.entry
@@ -296,7 +300,7 @@ class ProcessManager:
         return self.remote.confirm(subscription, settled)
 
     def unsubscribe(self, subscription: Interest) -> bool:
-        """End one subscription; False if it had ended."""
+        """End a subscription; False if it had ended."""
         known = self.subscriptions.discard(subscription)
         if known:
             self._review_audiences(subscription)
@@ -305,7 +309,7 @@ class ProcessManager:
         return known
 
     def watch(self, watch: Interest) -> list[Action]:
-        """Tell a task who of those it asks for is here, and whenever that changes."""
+        """Report to a task the watched tasks that are present, and later changes."""
         self.watches.add(watch)
         named = self.watches.named_by(watch, self.table)
         here = [entry.address for entry in named if not entry.remote]
@@ -315,7 +319,7 @@ class ProcessManager:
         return [Tell(watch.entry, watch, Presence(each, here=True)) for each in here]
 
     def unwatch(self, watch: Interest) -> bool:
-        """End one watch; False if it had ended."""
+        """End a watch; False if it had ended."""
         known = self.watches.discard(watch)
         if known:
             self.far.unwatched(watch)

@@ -1,8 +1,8 @@
-"""`Receipts`: which messages of one sender's process a task has taken, cumulatively.
+"""`Receipts`: the messages from one process that a task has extracted, cumulatively.
 
-An acknowledgement says one number, and means all up to it. A task does not always take
-in order: the newest may be dropped while older ones lie unread. So the number said is
-the last one below which nothing is unread.
+An acknowledgement names one number, and covers all up to it. A task does not always
+extract in order: the newest message may be dropped while older ones are unread. So the
+acknowledged number is the last one below which no message is unread.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ __all__ = ["Receipt", "Receipts", "Taken"]
 
 
 class Receipts:
-    """The numbers that came for one task from one process, until they are taken.
+    """The numbers received for one task from one process, until they are extracted.
 
-    extracted: all numbers up to this one were taken; 0 for none.
+    extracted: all numbers up to this one were extracted; 0 for none.
     """
 
     __slots__ = ("_taken", "_unread", "extracted")
@@ -31,13 +31,13 @@ class Receipts:
 
     @property
     def unread(self) -> bool:
-        """Whether a message came that was not taken."""
+        """True if any received message has not been extracted."""
         return bool(self._unread)
 
     def expect(self, number: int, count: int = 1) -> None:
-        """Note messages that came, with this number and those that follow it.
+        """Record received messages with consecutive numbers, from `number` on.
 
-        They are above all that came before.
+        They are above all those received before.
         """
         unread = self._unread
         if unread and unread[-1][1] == number:
@@ -46,10 +46,10 @@ class Receipts:
             unread.append([number, number + count])
 
     def take(self, number: int, count: int = 1) -> bool:
-        """Note that these were taken; whether `extracted` has risen by that."""
+        """Record extracted messages; return True if `extracted` has risen."""
         unread, taken = self._unread, self._taken
         if not unread or unread[0][0] != number:
-            # Mostly they are taken as they came; these were not.
+            # The rare case: messages extracted out of order.
             taken.update(range(number, number + count))
             return False
         self._pass(count)
@@ -59,7 +59,7 @@ class Receipts:
         return True
 
     def _pass(self, count: int) -> None:
-        """Note that nothing is unread up to a number; they are all of one range."""
+        """Move the lower bound of unread numbers up, within the first range."""
         first = self._unread[0]
         first[0] += count
         self.extracted = first[0] - 1
@@ -68,11 +68,11 @@ class Receipts:
 
 
 class Receipt(Struct, frozen=True, eq=False):
-    """Which process to tell when messages are taken, and of whom (BUS-RELAY-9).
+    """The process to inform when messages are extracted, and their task (BUS-RELAY-9).
 
-    Messages that came together share one.
+    Messages that arrived together share one receipt.
 
-    peer: whose messages they are, a `bus.core.peer.Peer`; epoch: of its stream.
+    peer: the sender's process, a `bus.core.peer.Peer`; epoch: of its stream.
     relay: the number by which that process knows the task.
     """
 
@@ -81,5 +81,5 @@ class Receipt(Struct, frozen=True, eq=False):
     relay: int
 
 
-# Messages that were taken: of whom, the number of the first, how many, of what size.
+# Extracted messages: their receipt, the first number, how many, and their total bytes.
 Taken: TypeAlias = tuple[Receipt, int, int, int]

@@ -1,8 +1,8 @@
-"""`Relay`: what stands in one process for a task of another (BUS-RELAY-1).
+"""`Relay`: represents, in one process, a task of another process (BUS-RELAY-1).
 
-What is posted to it waits in its queue until it may be put on the link, and is kept
-until the task has taken it. So it is known at any time what has become of each message:
-waiting, under way, or taken (BUS-RELAY-9).
+Messages posted to a relay wait in its queue until they may be sent on the link. The
+relay keeps each message until the task has extracted it from its FIFO. So the state of
+every message is always known: queued, under way, or extracted (BUS-RELAY-9).
 """
 
 from __future__ import annotations
@@ -29,57 +29,59 @@ if TYPE_CHECKING:
 
 __all__ = ["AUDIENCE", "Dismissal", "Relay", "RelayState"]
 
-AUDIENCE: Final = 0  # the relay number of all who hear notifications in a process
+AUDIENCE: Final = 0  # the relay number for all subscribers in one process
 
 
 class RelayState(enum.Enum):
-    """What a relay is to those who look for a name."""
+    """How a lookup by name treats a relay."""
 
-    UNNAMED = "unnamed"  # only answers go to it (BUS-RELAY-5)
-    NAMED = "named"  # it is what they find
-    SUPERSEDED = "superseded"  # somebody else is, who must not overtake it
+    UNNAMED = "unnamed"  # takes only answers (BUS-RELAY-5)
+    NAMED = "named"  # found by its name
+    SUPERSEDED = "superseded"  # replaced; the new holder must not overtake it
 
 
 class Dismissal(enum.Enum):
-    """What was agreed with a relay's process on whether it may go (BUS-DEREG-13)."""
+    """Progress of the request to release a relay (BUS-DEREG-13)."""
 
     NONE = "none"
-    ASKED = "asked"  # and not answered
-    REVOKED = "revoked"  # asked; but that process counts on it since
+    ASKED = "asked"  # DISMISS was sent; no reply yet
+    REVOKED = "revoked"  # asked, but the peer has relied on the relay since
 
 
 class Relay:
-    """The messages of this process for one task of another, in order.
+    """Messages of this process for one task of another process, in order.
 
-    peer: whose task it is. characteristics: of that; None for the `AUDIENCE` of a
-    process.
-    entry: what leads to it in the routing table.
-    provisional: whether it is known by hearsay only: its own process has not spoken of
-      it on the link between the two.
-    since: when it was made, in seconds.
-    opened: whether what was sent before all that is posted to it lies in front.
-    client: what stands for the task to those who post here; given by the driver.
-    queue: what was not put on any link; queued: how many messages that is;
-      queued_bytes: how long their bodies are.
-    unacked: what was, with the number of its first message, and was not extracted;
-      under_way: how many messages; unacked_bytes: how long their bodies are.
-    asked: commands that were, by who asked and the number of the question, and are not
-      answered. Of who has left there are none.
-    withdrawn: commands taken out of the queue, for whoever has the name now.
-    users: tasks of this process that have sent it anything, or got anything from it (a
-      notification only if it wants an answer), and have not left.
-    dismissal: whether it is to go.
-    gap: notifications of the task that its process dropped, of which none that came
-      here tells yet (BUS-FLOW-3).
-    books: what became of messages that were given to it.
+    peer: the process that hosts the task. characteristics: of the task; None for the
+      `AUDIENCE` of a process.
+    entry: the routing table entry that leads to the relay.
+    provisional: True if only third parties have reported the task: its own process has
+      not yet introduced it on the link between the two.
+    since: creation time, in seconds.
+    opened: True once the messages sent to the name before all those posted here are at
+      the front of the queue.
+    client: the account of the task for local senders; set by the driver.
+    queue: message runs not yet sent on a link; queued: the number of messages in them;
+      queued_bytes: the total length of their bodies.
+    unacked: runs sent and not yet extracted, each with the number of its first message;
+      under_way: the number of messages in them; unacked_bytes: the total length of
+      their bodies.
+    asked: extracted commands that have no answer yet, by the asking task and the number
+      of the request. Requests of deregistered tasks are removed.
+    withdrawn: commands removed from the queue, for the present holder of the name.
+    users: registered tasks of this process that have sent to the task or received from
+      it. A notification counts only if it wants an answer.
+    dismissal: the state of the request to release this relay.
+    gap: notifications of the task that its process dropped and that no notification
+      received here has reported yet (BUS-FLOW-3).
+    books: counters of what became of the messages posted here.
 
     Invariants:
-    I1. numbers in ``unacked`` rise; there are no more messages in it, and no more
-        bytes, than the window holds, but for the last one's.
-    I2. commands are queued or withdrawn only while it is not unnamed.
+    I1. numbers in ``unacked`` rise. It holds no more messages and bytes than the window
+        allows, except that the last message may exceed the bytes.
+    I2. commands are queued or withdrawn only while the state is not `UNNAMED`.
     I3. ``books.posted == books.ended + present`` (BUS-FLOW-7).
-    I4. each of ``_unanswered`` is in ``unacked``, so that no answer, however late or
-        strange, makes it grow (BUS-ENT-17).
+    I4. each key of ``_unanswered`` belongs to a message in ``unacked``. So no answer,
+        however late or malformed, makes it grow (BUS-ENT-17).
     """
 
     __slots__ = (
@@ -142,16 +144,16 @@ class Relay:
         self.users: set[Entry] = set()
         self.dismissal: Dismissal = Dismissal.NONE
         self.gap: int = 0
-        # Questions that are under way and have no answer yet, as in `asked`.
+        # Requests under way that have no answer yet, with the keys of `asked`.
         self._unanswered: set[tuple[Entry, int]] = set()
 
     @property
     def busy(self) -> bool:
-        """Whether anything waits here, is under way, or is to be answered."""
+        """True if any message is queued, under way, withdrawn, or awaits an answer."""
         return bool(self.queue or self.unacked or self.asked or self.withdrawn)
 
     def append(self, parcels: Sequence[Parcel]) -> None:
-        """Post something of one task, and of one kind, behind all that is here."""
+        """Append runs of one task and of one kind to the queue."""
         self.queue += parcels
         count = sum([len(parcel.bodies) for parcel in parcels])
         self.books.post(count)
@@ -160,7 +162,7 @@ class Relay:
         self.peer.queued(parcels[0], count)
 
     def open(self, first: list[Parcel]) -> None:
-        """Put in front what was sent before all that is here."""
+        """Put earlier messages in front of the queue, and open the relay."""
         self.queue.extendleft(reversed(first))
         for parcel in first:
             self.books.post(len(parcel.bodies))
@@ -170,10 +172,10 @@ class Relay:
         self.opened = True
 
     def pump(self) -> None:
-        """Put on the link what the window and the stream let through (BUS-RELAY-11).
+        """Send as much of the queue as the window and the stream allow (BUS-RELAY-11).
 
-        What one sender has sent before by another way goes first (BUS-MSG-15); other
-        senders do not wait for that.
+        A message waits until everything that its sender posted earlier in another queue
+        for the same process is sent (BUS-MSG-15). Other senders do not wait for it.
         """
         if not self.opened:
             return
@@ -189,7 +191,8 @@ class Relay:
                 at += 1
                 continue
             if parcel.size > self.peer.message_bytes_max and self.number == AUDIENCE:
-                # Not before it is its turn: that says which one tells of it (OPEN-6).
+                # Drop it only when its turn comes: the drop must be reported by the
+                # sender's next notification, not by an earlier one (OPEN-6).
                 del self.queue[at]
                 self._drop(parcel, BusReason.TOO_LONG)
                 continue
@@ -197,7 +200,7 @@ class Relay:
             self._send([self._take_fitting(at, room, bytes_left)])
 
     def _take_run(self) -> list[Parcel]:
-        """Take out what goes first of one sender and may go now, as it lies there."""
+        """Remove and return the leading runs of one sender that may be sent now."""
         queue, limits = self.queue, self.limits
         number = queue[0].relay
         if (
@@ -205,7 +208,7 @@ class Relay:
             and self.unacked_bytes + self.queued_bytes <= limits.window_bytes
             and all(each.relay == number for each in queue)
         ):
-            # All that lies here, and nothing of another sender: mostly so.
+            # The usual case: everything fits, and there is only one sender.
             run = list(queue)
             queue.clear()
             return run
@@ -222,7 +225,7 @@ class Relay:
 
     @property
     def _room(self) -> int:
-        """How many more may be put on the link now; one may if nothing is under way."""
+        """How many more messages may be sent now; an empty window takes any length."""
         room = self.peer.session.room
         if not self.unacked:
             return min(room, self.limits.window)
@@ -231,7 +234,7 @@ class Relay:
         return min(room, self.limits.window - self.under_way)
 
     def _take_fitting(self, at: int, room: int, bytes_left: int) -> Parcel:
-        """Take a parcel out of the queue, or as many of its messages as may go now."""
+        """Remove and return a run, or as many of its messages as may be sent now."""
         parcel = self.queue[at]
         if len(parcel.bodies) > room or parcel.size > bytes_left:
             fits = room
@@ -249,7 +252,7 @@ class Relay:
         return parcel
 
     def _send(self, run: list[Parcel]) -> None:
-        """Put on the link what was taken out, of one sender."""
+        """Send runs of one sender that were removed from the queue."""
         peer, first = self.peer, run[0]
         peer.announce(first.source, first.relay)
         if first.kind is Kind.NOTIFICATION:
@@ -273,9 +276,9 @@ class Relay:
         peer.unqueued(first, count)
 
     def send_at_once(self, parcel: Parcel) -> None:
-        """Note that one message is on the link which never was in the queue.
+        """Record that one message, which was never queued, is under way.
 
-        There must be room for it, and nothing in the queue.
+        The queue must be empty, and the window must have room for the message.
         """
         outgoing = self.peer.session.outgoing
         number, size = outgoing.next, parcel.size
@@ -287,7 +290,7 @@ class Relay:
         own, whole = self.books, self.peer.books
         everything = whole.whole
         assert everything is not None
-        # No call from here on: an interrupt finds all of it or nothing.
+        # No calls below: an interrupt finds either all of these changes or none.
         outgoing.kept += kept
         outgoing.next = number + 1
         self.unacked += unacked
@@ -299,9 +302,9 @@ class Relay:
         everything.posted += 1
 
     def make_room(self, notification: Parcel) -> None:
-        """Drop the oldest until one more may wait, or until none does (BUS-FLOW-3).
+        """Drop the oldest messages until one more fits or none is left (BUS-FLOW-3).
 
-        notification: the one that is about to be posted, of any length.
+        notification: the one about to be posted, of any length.
         """
         limits = self.limits
         while self.queue and (
@@ -311,11 +314,11 @@ class Relay:
             self.drop_oldest()
 
     def drop_oldest(self) -> None:
-        """Drop what has waited longest for a link; the next of its sender tells."""
+        """Drop the oldest queued notification; its sender's next one reports it."""
         self._drop(self.queue.popleft(), BusReason.OLDEST)
 
     def _drop(self, notification: Parcel, reason: BusReason) -> None:
-        """Drop what was taken out of the queue, the oldest of its sender."""
+        """Record the drop of a dequeued notification, the oldest of its sender."""
         self.peer.dropped(notification)
         self.books.end("dropped", 1)
         self._uncount(notification)
@@ -323,7 +326,7 @@ class Relay:
             notification.trace.discarded(reason)
 
     def take_too_long(self) -> list[tuple[Incoming, int]]:
-        """Take out commands that its process does not take; with their lengths."""
+        """Remove the commands too long for the peer; return each with its length."""
         found: list[tuple[Incoming, int]] = []
         queue = list(self.queue)
         self.queue.clear()
@@ -342,7 +345,7 @@ class Relay:
         return found
 
     def drop_oldest_command(self) -> list[Incoming]:
-        """Take out the command that has waited longest, if any does."""
+        """Remove and return the oldest queued command, if there is one."""
         for at, parcel in enumerate(self.queue):
             if parcel.is_command:
                 oldest = parcel.part(0, 1)
@@ -357,7 +360,7 @@ class Relay:
         return []
 
     def forbid(self, is_forbidden: Callable[[Parcel], bool]) -> None:
-        """Drop what waits for a link and must not go there (BUS-SEC-1)."""
+        """Drop the queued messages that the peer must not receive (BUS-SEC-1)."""
         for parcel in [each for each in self.queue if is_forbidden(each)]:
             self.queue.remove(parcel)
             self._uncount(parcel)
@@ -366,21 +369,21 @@ class Relay:
                 parcel.trace.discarded(BusReason.DENIED)
 
     def waiting_answers(self) -> tuple[int, int]:
-        """Count the answers that wait for a link: how many, and how many bytes."""
+        """Return how many answers are queued, and their total length in bytes."""
         waiting = [each for each in self.queue if not each.is_command]
         return len(waiting), sum([each.size for each in waiting])
 
     def withdraw(self) -> None:
-        """Keep back the commands that are not under way yet, in order."""
+        """Withdraw the commands that are not yet under way, in order."""
         self.withdrawn += _commands(self._take(commands_only=True))
 
     def promise(self) -> None:
-        """Note that its process takes it from now on that this is here."""
+        """Record that the peer relies on this relay from now on."""
         if self.dismissal is Dismissal.ASKED:
             self.dismissal = Dismissal.REVOKED
 
     def left(self, task: Entry) -> None:
-        """Note that a task of this process has left, and waits for no answer."""
+        """Record that a task of this process has deregistered and awaits no answer."""
         self.users.discard(task)
         for key in [each for each in self.asked if each[0] is task]:
             del self.asked[key]
@@ -388,11 +391,11 @@ class Relay:
 
     @property
     def present(self) -> int:
-        """How many messages wait here, or are under way."""
+        """The number of messages queued, withdrawn, or under way."""
         return self.queued + self.under_way + len(self.withdrawn)
 
     def extracted(self, number: int) -> None:
-        """Note that the task took all up to a number."""
+        """Record that the task has extracted all messages up to a number."""
         taken = commands = 0
         while self.unacked and self.unacked[0][0] <= number:
             first, parcel = self.unacked.popleft()
@@ -415,7 +418,7 @@ class Relay:
         self.books.take(taken, commands)
 
     def extracted_all(self) -> None:
-        """Note that the task took all messages that are under way."""
+        """Record that the task has extracted all messages that are under way."""
         asked: dict[tuple[Entry, int], Incoming] = {}
         commands = 0
         for _, parcel in self.unacked:
@@ -429,7 +432,7 @@ class Relay:
         own, whole = self.books, self.peer.books
         everything = whole.whole
         assert everything is not None
-        # No call from here on: an interrupt finds all of it or nothing.
+        # No calls below: an interrupt finds either all of these changes or none.
         self.unacked = rest
         self.under_way = self.unacked_bytes = 0
         self._unanswered -= keys
@@ -442,30 +445,30 @@ class Relay:
         everything.commands_taken += commands
 
     def was_asked(self, asker: Entry, number: int) -> bool:
-        """Whether the task was put a question that it has not answered."""
+        """Return True if a request to the task is still unanswered."""
         key = (asker, number)
         return key in self.asked or key in self._unanswered
 
     def answered(self, asker: Entry, number: int) -> None:
-        """Note that the task has answered a question.
+        """Record that the task has answered a request.
 
-        Mostly before it is acknowledged that it took that; or when it is not waited for
-        any more.
+        The answer usually comes before the acknowledgement that the task extracted
+        the request. It may also come after the asking task has stopped waiting.
         """
         key = (asker, number)
         if self.asked.pop(key, None) is None:
             self._unanswered.discard(key)
 
     def take_withdrawn(self) -> list[Incoming]:
-        """Take out the commands that were kept back, to be sent elsewhere."""
+        """Remove and return the withdrawn commands, to be sent elsewhere."""
         withdrawn, self.withdrawn = self.withdrawn, []
         self.books.end("returned", len(withdrawn))
         return withdrawn
 
     def take_unsent(self, how: End = "returned") -> list[Incoming]:
-        """Take out the commands that are not under way, in order; drop the rest.
+        """Remove and return the commands not under way, in order; drop the rest.
 
-        how: what becomes of the commands.
+        how: the counter to which the commands are added.
         """
         withdrawn, self.withdrawn = self.withdrawn, []
         parcels = self._take(commands_only=False)
@@ -477,10 +480,10 @@ class Relay:
         return commands
 
     def take_unacked(self, *, lost: bool = False) -> list[Incoming]:
-        """Take out the commands that are under way, in order, to be sent elsewhere.
+        """Remove and return the commands under way, in order, to be sent elsewhere.
 
-        All else is dropped. lost: whether nobody knows what was taken of all of these:
-        then it is in doubt.
+        All other messages are dropped. lost: True if it is unknown which of the
+        messages were extracted; then all are counted as in doubt.
         """
         parcels = [parcel for _, parcel in self.unacked]
         if lost:
@@ -500,7 +503,7 @@ class Relay:
         return _commands(parcels)
 
     def abandon(self) -> None:
-        """Tell that nothing here is delivered, as far as anybody knows; it ends."""
+        """Count and trace the remaining messages as undelivered; end the relay."""
         self.books.end("dropped", self.queued)
         self.books.end("in_doubt", self.under_way)
         for trace in _dropped(self.queue):
@@ -509,7 +512,7 @@ class Relay:
             trace.lost(BusReason.PROCESS_LOST)
 
     def expire(self, now: float) -> list[Incoming]:
-        """Take out commands that are too late; forget questions that are."""
+        """Remove and return the expired commands; forget the expired requests."""
         for key, message in list(self.asked.items()):
             if message._deadline is not None and message._deadline <= now:
                 del self.asked[key]
@@ -526,7 +529,7 @@ class Relay:
         return commands
 
     def next_deadline(self) -> float | None:
-        """Return when the first thing that waits here is too late; None for never."""
+        """Return the earliest deadline of a message or request; None for never."""
         waiting = [each.deadline for each in self.queue]
         asked = [each._deadline for each in self.asked.values()]
         return min((at for at in waiting + asked if at is not None), default=None)
@@ -545,12 +548,12 @@ class Relay:
 
 
 def _count_dropped(parcels: Iterable[Parcel]) -> int:
-    """Return how many messages are no commands."""
+    """Return how many messages are not commands."""
     return sum([len(each.bodies) for each in parcels if not each.is_command])
 
 
 def _dropped(parcels: Iterable[Parcel]) -> Iterator[Trace]:
-    """Return what to tell of of messages that are no commands."""
+    """Yield the traces of the messages that are not commands."""
     for each in parcels:
         if each.trace is not None and not each.is_command:
             yield each.trace

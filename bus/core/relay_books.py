@@ -1,4 +1,4 @@
-"""`RelayBooks`: what became of messages that were given to relays (BUS-FLOW-7)."""
+"""`RelayBooks`: counters of what became of messages posted to relays (BUS-FLOW-7)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ ENDS: Final[tuple[End, ...]] = get_args(End)
 
 @attrs.define(eq=False)
 class RelayBooks:
-    """The books of one relay, of those for one process, or of all there are.
+    """The counters of one relay, of all relays for one process, or of all relays.
 
-    ``posted == ended + what is in the relays``, at every step.
+    At every step, ``posted == ended +`` the number of messages present in the relays.
 
-    posted: messages of all kinds; again if they came back.
-    taken: by their addressees; commands_taken: how many of these were commands.
-    dropped: for newer ones, or since nobody is there who wants them.
-    returned: sent elsewhere. failed: too late, too many, or nowhere to go to.
-    in_doubt: nobody knows whether they were taken.
+    posted: messages of all kinds; a message posted again counts again.
+    taken: messages extracted by their addressees; commands_taken: the commands among
+      these.
+    dropped: messages dropped in favour of newer ones, or because they were unwanted.
+    returned: messages sent elsewhere. failed: messages that expired, found no room, or
+      had no reachable addressee.
+    in_doubt: messages that may or may not have been extracted.
 
-    whole: the books of which these are a part, and in which all is noted, too.
+    whole: the counters that include these, and in which every change is counted too.
     """
 
     whole: RelayBooks | None = attrs.field(default=None, repr=False)
@@ -39,18 +41,18 @@ class RelayBooks:
 
     @property
     def ended(self) -> int:
-        """How many are in relays no more."""
+        """How many messages are no longer in relays."""
         return sum([getattr(self, end) for end in ENDS])
 
     def post(self, count: int) -> None:
-        """Note messages that go into a relay."""
+        """Count messages posted to a relay."""
         books: RelayBooks | None = self
         while books is not None:
             books.posted += count
             books = books.whole
 
     def take(self, count: int, commands: int) -> None:
-        """Note messages that were taken; commands: how many of them are that."""
+        """Count extracted messages; commands: how many of them are commands."""
         books: RelayBooks | None = self
         while books is not None:
             books.taken += count
@@ -58,7 +60,7 @@ class RelayBooks:
             books = books.whole
 
     def end(self, how: End, count: int) -> None:
-        """Note messages that are in a relay no more."""
+        """Count messages that are no longer in a relay."""
         books: RelayBooks | None = self
         while books is not None:
             setattr(books, how, getattr(books, how) + count)

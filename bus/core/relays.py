@@ -1,8 +1,9 @@
-"""`Relays`: what stands here for tasks of other processes, and who of them has a name.
+"""`Relays`: the relays of tasks of other processes, and their claims to names.
 
-A relay is made when a task is searched for, or asks, or is spoken of by its process. It
-is found by its name until that belongs to somebody else, or its task has left; then
-what it still has goes to whoever is next, before all that was sent since.
+A relay is created when its task is searched for, sends a request, or is introduced by
+its process. A look-up by name finds it until another task takes the name or its task
+deregisters. Its remaining messages then go to the next holder of the name, before all
+messages sent since.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ __all__ = ["Relays"]
 
 
 class Relays:
-    """The relays of one process, and the numbers by which its own tasks are known.
+    """The relays in this process, and the relay numbers of its own tasks.
 
-    place: what hosts relays, for whoever posts to them; stand_in: makes what each is
-      to these.
+    place: the host of relays, for their senders; stand_in: creates the account of each
+      relay, which those senders use.
     """
 
     __slots__ = (
@@ -59,40 +60,41 @@ class Relays:
         self._place: Final = place
         self._stand_in: Final = stand_in
         self._numbers = itertools.count(AUDIENCE + 1)
-        # Tasks of this process that others may know, by their relay numbers.
+        # Local tasks that other processes may know, by relay number.
         self._tasks: Final[dict[int, Entry]] = {}
-        # Those of which their processes have just spoken, and those just released.
+        # Relays just confirmed by their own processes, and relays just released.
         self._changed: list[Relay] = []
 
-    # Tasks of this process.
+    # Local tasks.
 
     def new_number(self) -> int:
-        """Return a number by which nobody was ever known."""
+        """Return an unused relay number."""
         return next(self._numbers)
 
     def task(self, relay: int) -> Entry | None:
-        """Return who is known by a number."""
+        """Return the local task with a relay number; None if there is none."""
         return self._tasks.get(relay)
 
     def forget_task(self, task: Entry) -> None:
-        """Let nobody be known by the number of a task that has left."""
+        """Drop the relay number of a deregistered task."""
         self._tasks.pop(task.relay, None)
 
     def known(self, task: Entry) -> Entry:
-        """Give a task of this process the number by which others know it."""
+        """Assign a local task its relay number, unless it has one; return the task."""
         if not task.relay:
             task.relay = self.new_number()
             self._tasks[task.relay] = task
         return task
 
-    # Tasks of others.
+    # Remote tasks.
 
     def peer_for(
         self, key: Key, incarnation: int, now: float, user: int | None = None
     ) -> Peer | None:
-        """Return a life of another process; None for one that is over.
+        """Return the peer for an incarnation of a process; None for an older one.
 
-        user: whose it is, as the master says; a guest that has taken its place goes.
+        user: the owner of the process, as the master reports; a guest that has taken
+          the process's place is dropped.
         """
         peer = self._neighbours.peers.get(key)
         if peer is not None and peer.is_told_to_be_other(user):
@@ -111,7 +113,11 @@ class Relays:
     def sender_known(
         self, key: Key, task: Characteristics, now: float, *, way: Peer
     ) -> bool:
-        """Let a task that searches be answered (BUS-ROUTE-9); False if it has left."""
+        """Create the relay for the answer to a searching task (BUS-ROUTE-9).
+
+        Returns False if there is none: the task has deregistered, or its process
+        already has the maximum number of relays.
+        """
         peer = self.peer_for(key, task.incarnation, now, task.user)
         if peer is None:
             return False
@@ -124,13 +130,14 @@ class Relays:
     def add_relay(
         self, peer: Peer, task: Characteristics, now: float, *, hearsay: bool = False
     ) -> Relay | None:
-        """Let something stand for a task here, once (BUS-RELAY-3); None if it left.
+        """Create a task's relay, once (BUS-RELAY-3); None if it has deregistered.
 
-        hearsay: it was not its own process that said so, on a link to this one; then
-          there is none either if that has as many as it may (BUS-FLOW-1).
+        hearsay: True if a third party reported the task, not its own process on a link
+          to this one. The result is then also None if that process already has the
+          maximum number of relays (BUS-FLOW-1).
 
         Raises:
-            WireError: it was, and has.
+            WireError: the process itself introduced the task, beyond that maximum.
         """
         relay = peer.relays.get(task.relay)
         news = not hearsay and (relay is None or relay.provisional)
@@ -168,7 +175,7 @@ class Relays:
         return relay
 
     def _name(self, relay: Relay) -> None:
-        """Let it be found by its name, in the place of another relay that was."""
+        """Let look-ups by name find a relay, in place of an earlier one."""
         entry = relay.entry
         if self._manager.table.by_id(entry.id) not in {None, entry}:
             return  # its process gives one registration two numbers: the first counts
@@ -186,17 +193,17 @@ class Relays:
         self._neighbours.todo += self._manager.add_relay(entry)
 
     def supersede(self, entry: Entry) -> None:
-        """Let a relay be found no more, since another one has its name."""
+        """Hide a relay from look-ups, since another relay has its name."""
         relay: Relay = entry.box
-        if not relay.opened:  # what was sent before all that is posted to it
+        if not relay.opened:  # messages sent before all those posted to it
             first = self._manager.parked.take(entry.name)
             relay.withdrawn += first
             relay.books.post(len(first))
         self._neighbours.todo += self._manager.leave(entry)
         entry.place = None
         if relay.state is RelayState.SUPERSEDED:
-            # For the second time, and what it had the first time is still under way:
-            # each time that it leaves is to end.
+            # Superseded a second time while messages from the first time are still
+            # under way. Each departure must be concluded.
             self._vacate(entry, [], final=False)
         relay.state = RelayState.SUPERSEDED
         relay.opened = True
@@ -204,7 +211,7 @@ class Relays:
         self.drained(relay)
 
     def drained(self, relay: Relay) -> None:
-        """Let those go on who wait behind a relay, if nothing of it is under way."""
+        """Let later messages pass a superseded relay with no command under way."""
         if relay.state is not RelayState.SUPERSEDED:
             return
         if any(parcel.is_command for _, parcel in relay.unacked):
@@ -217,7 +224,7 @@ class Relays:
     def found(
         self, way: Peer, frame: AddRelay, announced: int | None, now: float
     ) -> None:
-        """Take an answer to a search of this process (BUS-ROUTE-6, BUS-ROUTE-9)."""
+        """Handle the answer to a search of this process (BUS-ROUTE-6, BUS-ROUTE-9)."""
         task = frame.task
         key = (task.id.machine, task.id.process)
         if not frame.addresses and key != way.key:
@@ -228,39 +235,39 @@ class Relays:
         if frame.addresses:
             peer.addresses = frame.addresses
         elif announced is not None:
-            peer.announced.add(announced)  # by the search, on this very link
+            peer.announced.add(announced)  # the search introduced it, on this link
         self.add_relay(peer, task, now, hearsay=way is not peer)
         self.dial(peer)
 
     def dial(self, peer: Peer) -> None:
-        """Make a link for messages, if there is none and it is known where to."""
+        """Dial the peer for a data link if it has none and its address is known."""
         if peer.session.link is None and peer.addresses and not peer.dialling:
             peer.dialling = True
             self._neighbours.todo.append(Dial(peer.key, LinkKind.DATA, peer.addresses))
 
     def audience(self, relay: Relay) -> tuple[Audience, ...]:
-        """Return who hears a task of another process, here; nobody a private one."""
+        """Return the local subscribers of a remote task; none if it is private."""
         if relay.entry.visibility is Visibility.PRIVATE:
             return ()
         address: Address = relay.entry.address
         return self._manager.subscriptions.audience(address.module, address.machine)
 
     def is_used(self, relay: Relay) -> bool:
-        """Whether a task here wrote to its task, or got anything of it; or hears it."""
+        """Return True if a local task uses the relay or subscribes to its task."""
         return bool(relay.users or self.audience(relay))
 
     def take_changed(self) -> list[Relay]:
-        """Take out those made, confirmed by their own processes, or released since."""
+        """Return and clear the list of created, confirmed and released relays."""
         changed, self._changed = self._changed, []
         return changed
 
     # Departures.
 
     def eliminated(self, registration: object) -> None:
-        """Release the relay of a task that is gone, if it was known by hearsay.
+        """Release the relay of a deregistered task if only third parties reported it.
 
-        Otherwise, and where anything is under way to it, its own process says what it
-        took; and what it has sent may still be on its way.
+        Otherwise, and if any message to it is under way, its own process reports the
+        last extraction. Messages from the task may also still be on their way.
         """
         for peer in self._neighbours.peers.values():
             for relay in list(peer.relays.values()):
@@ -273,13 +280,13 @@ class Relays:
                     self.release(relay, relay.take_unsent(), final=False)
 
     def release(self, relay: Relay, again: list[Incoming], *, final: bool) -> None:
-        """Let a relay stand for nobody any more; what it has left goes elsewhere."""
+        """Release a relay; its remaining commands go elsewhere."""
         self._changed.append(relay)
         entry: Entry = relay.entry
         present = self._manager.table.find(entry.name)
         state, relay.state = relay.state, RelayState.UNNAMED
         entry.place = None
-        if state is RelayState.SUPERSEDED:  # it left before
+        if state is RelayState.SUPERSEDED:  # conclude its earlier departure
             self._vacate(entry, again, final=final)
             again = []
         if present is entry:
@@ -290,10 +297,10 @@ class Relays:
         self._neighbours.todo.append(Vacate(entry, tuple(messages), final))
 
     def forgotten_at(self, relay: Relay) -> float | None:
-        """Return when a relay known by hearsay goes, in seconds; None for never.
+        """Return when an unconfirmed relay expires, in seconds; None for never.
 
-        Unless its own process confirms it by then: its task may have left in between,
-        and nobody was there to say so.
+        It expires unless its own process confirms it by then: the task may have
+        deregistered in between, when no peer was left to report that.
         """
         if not relay.provisional or relay.busy or not relay.opened:
             return None
@@ -301,7 +308,7 @@ class Relays:
 
 
 def _is_newer(entry: Entry, than: Entry) -> bool:
-    """Whether of two tasks of one process this one registered later."""
+    """Return True if both are of one process and `entry` was registered later."""
     mine, other = entry.id, than.id
     same = (mine.machine, mine.process) == (other.machine, other.process)
     return same and mine.number > other.number

@@ -1,8 +1,8 @@
-"""`Requests`: what was asked for, by whom, and to whom that was passed on.
+"""`Requests`: searches or subscriptions, each with its asker and its route.
 
-A search and a subscription go the same ways, from process to process, and are kept in
-each until they are taken back: so one that comes later can be told of them too
-(BUS-ROUTE-18, OPEN-16).
+Searches and subscriptions take the same routes from process to process. Each process
+keeps them until they are cancelled, so that a later registration or a new neighbour is
+included (BUS-ROUTE-18, OPEN-16).
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ Asked = TypeVar("Asked", Search, Subscribe)
 
 @attrs.define(eq=False)
 class Request(Generic[Asked]):
-    """Something that was asked for.
+    """One search or subscription.
 
-    frame: as it came, or as this process says it.
+    frame: as received, or as this process sends it.
     machine, name: where it is sought; the name may be a pattern.
-    origin: who passed it on to here; None if this process itself asks.
-    deadline: when it is forgotten, in seconds; None for not before it is taken back.
-    went: to whom it was passed on; lost: of a search of this process, to whom it was,
-      and who was given up since.
-    adopted: whether the process that passed it on is lost, and the asker is not. It is
-      kept on behalf of the asker, is not passed on, and ends as in `Listening.tick`.
+    origin: the peer that forwarded it; None if this process itself asks.
+    deadline: when it expires, in seconds; None if it is kept until it is cancelled.
+    went: the peers that it was forwarded to.
+    lost: of a search of this process, those of these peers that were lost since.
+    adopted: True if the process that forwarded it is lost, and the asker is not. The
+      request is kept on behalf of the asker, is not forwarded, and ends as in
+      `Listening.tick`.
     """
 
     frame: Asked
@@ -52,12 +53,12 @@ class Request(Generic[Asked]):
 
     @property
     def asker(self) -> Key:
-        """Which process asks."""
+        """The process that asks."""
         return _asker(self.frame.id)
 
 
 class Requests(Generic[Asked]):
-    """All that are known here, by their number."""
+    """The searches, or the subscriptions, that this process keeps, by number."""
 
     __slots__ = ("_by_asker", "_by_id", "_neighbours")
 
@@ -70,15 +71,15 @@ class Requests(Generic[Asked]):
         return len(self._by_id)
 
     def get(self, number: RequestId) -> Request[Asked] | None:
-        """Return one that is known."""
+        """Return a request by its number, or None."""
         return self._by_id.get(number)
 
     def all(self) -> list[Request[Asked]]:
-        """Return them in the order in which they came."""
+        """Return all requests, in order of arrival."""
         return list(self._by_id.values())
 
     def of(self, machine: str, name: str) -> list[Request[Asked]]:
-        """Return those for one name on one machine."""
+        """Return the requests for one name on one machine."""
         return [
             each
             for each in self._by_id.values()
@@ -86,18 +87,18 @@ class Requests(Generic[Asked]):
         ]
 
     def has_room(self, number: RequestId, per_process: int, in_all: int) -> bool:
-        """Whether one more may be kept that another process asked (BUS-FLOW-1)."""
+        """Whether one more request of another process may be kept (BUS-FLOW-1)."""
         if number in self._by_id:
             return True
         others = len(self._by_id) - self._by_asker[self._neighbours.key]
         return self._by_asker[_asker(number)] < per_process and others < in_all
 
     def count(self, asker: Key) -> int:
-        """Return how many are known that one process asks."""
+        """Return how many requests of one process are kept."""
         return self._by_asker[asker]
 
     def keep(self, request: Request[Asked]) -> None:
-        """Remember one, in the place of what it repeats."""
+        """Keep a request; it replaces the one that it repeats."""
         number: RequestId = request.frame.id
         if number not in self._by_id:
             self._by_asker[_asker(number)] += 1
@@ -116,9 +117,9 @@ class Requests(Generic[Asked]):
         ways: Iterable[Peer],
         said: Callable[[Asked, Peer], Asked] = lambda frame, _: frame,
     ) -> None:
-        """Pass a request on by new ways, if it may go further (OPEN-9).
+        """Forward a request to further peers, if it may cross more links (OPEN-9).
 
-        said: returns the frame for one of these ways.
+        said: returns the frame for one of these peers.
         """
         frame = request.frame
         if request.origin is not None:
@@ -131,7 +132,7 @@ class Requests(Generic[Asked]):
                 way.session.tell(said(frame, way))
 
     def end(self, request: Request[Asked], *, answered_by: Peer | None = None) -> None:
-        """Forget one, and take it back from those to whom it was passed on."""
+        """Drop a request, and cancel it at the peers that it was forwarded to."""
         self._forget(request.frame.id)
         frame: Search | Subscribe = request.frame
         ends = Cancel if isinstance(frame, Search) else Unsubscribe
@@ -143,11 +144,11 @@ class Requests(Generic[Asked]):
     def lose(
         self, peer: Peer, heir: Callable[[Request[Asked]], Peer | None] = lambda _: None
     ) -> list[Request[Asked]]:
-        """Remove a lost process from all requests; end those that it passed on.
+        """Remove a lost process from all requests; end those that it forwarded.
 
         Return the requests that are adopted instead (BUS-RELAY-8).
 
-        heir: returns the asker of a request to adopt, None for one to end.
+        heir: returns the asker of a request to adopt, None for a request to end.
         """
         adopted = []
         for request in self.all():
@@ -163,7 +164,7 @@ class Requests(Generic[Asked]):
         return adopted
 
     def expire(self, now: float) -> list[Request[Asked]]:
-        """Forget those whose time is up, as all do who know them; return them."""
+        """Drop and return the expired requests; every other process drops them, too."""
         late = [
             each
             for each in self._by_id.values()

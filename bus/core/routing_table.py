@@ -1,9 +1,9 @@
-"""`RoutingTable`: names of tasks, and where what is sent to them has to be posted.
+"""`RoutingTable`: names of tasks, and the host that messages for each are posted to.
 
-The table answers without a lock: a look is one read of a dict. It is changed under the
-lock of its process manager only (BUS-ROUTE-1). What an `Entry` points to may change
-under a reader's hands, when a task moves or leaves: who posts looks again under the
-lock of the place that it posts to, see `Entry.place`.
+The table is read without a lock: a look-up is one read of a dict. It is changed only
+under the lock of its process manager (BUS-ROUTE-1). If a task moves or leaves, its
+`Entry` may change while a reader uses it. So the sender reads it again under the lock
+of the host that it posts to; see `Entry.place`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = [
     "Visibility",
 ]
 
-# What becomes of a message that a task has no room for (BUS-FLOW-6).
+# The policy for messages that exceed a task's capacity (BUS-FLOW-6).
 Overflow: TypeAlias = Literal[
     "block", "drop-oldest", "drop-newest", "error", "disconnect"
 ]
 
 
 class Visibility(enum.Enum):
-    """Who can address a task by its name (BUS-INIT-8, BUS-INIT-9)."""
+    """The scope in which a task is addressed by its name (BUS-INIT-8, BUS-INIT-9)."""
 
     PUBLIC = "public"
     PRIVATE = "private"
@@ -42,9 +42,9 @@ class Visibility(enum.Enum):
 
 @attrs.frozen
 class RegistrationId:
-    """One act of registering a name; never used again, whoever takes the name next.
+    """The identity of one registration; never reused, even for the same name.
 
-    Late news of a task concern this, not its name (BUS-DEREG-7).
+    Late frames about a task refer to this, not to its name (BUS-DEREG-7).
     """
 
     machine: str
@@ -54,7 +54,7 @@ class RegistrationId:
 
 @attrs.frozen
 class Audience:
-    """One task that hears a notifier, once, however many subscriptions match (AMO-28).
+    """One subscriber of a notifier, once, however many subscriptions match (AMO-28).
 
     entry: the task.
     subscriptions: those of its subscriptions that match, in the order they were made.
@@ -66,24 +66,24 @@ class Audience:
 
 @attrs.define(eq=False)
 class Entry:
-    """One registration, as a route leads to it.
+    """One registration, as the destination of a route.
 
-    id, name, visibility, address: what was registered.
-    place: what hosts it, and is posted to; None once it has gone. It changes only under
-      that place's own lock, and who posts reads it again there: so nothing is ever
-      posted to a place that the task has left (BUS-ROUTE-5, BUS-MOVE-2).
-    box: the task's own FIFO at that place; it changes along with ``place``.
-    audience: who hears what it notifies; exchanged as a whole, so read without a lock.
-    remote: whether it stands for a task of another process; ``name`` is then how it is
-      addressed from this one.
-    table: that of its process and bus, while it can be found.
-    relay: the number by which other processes know a task of this one, 0 before any
+    id, name, visibility, address: as registered.
+    place: the host that messages are posted to; None once the task has left. It changes
+      only under that host's own lock, and the sender reads it again under that lock. So
+      no message is posted to a host that the task has left (BUS-ROUTE-5, BUS-MOVE-2).
+    box: the task's mailbox at that host; it changes along with ``place``.
+    audience: the subscribers to its notifications; replaced as a whole, so it is read
+      without a lock.
+    remote: True if it is the relay of a task of another process; ``name`` is then the
+      address of that task as used in this process.
+    table: the table of its process and bus, while it can be found.
+    relay: the number by which other processes know a task of this process; 0 until one
       does.
     unheard: how many notifications it has sent without a subscriber (BUS-FLOW-8).
-    overflow: what becomes of commands that it has no room for (BUS-FLOW-6).
-    order: exchanged after each thing that the task has sent to others and that nothing
-      it sends later may overtake, and when it may not send any more; a burst that was
-      begun before goes on no more.
+    overflow: policy for commands that exceed its capacity (BUS-FLOW-6).
+    order: replaced after each send that no later send of the task may overtake, and
+      when the task may no longer send. A send batch begun before is not continued.
     """
 
     id: RegistrationId
@@ -104,7 +104,7 @@ class Entry:
 class RoutingTable:
     """The tasks of one process: the public ones by name, all of them by registration.
 
-    Names of private tasks are in no look-up (BUS-INIT-9); they need only be unique.
+    No look-up finds a private name (BUS-INIT-9); it only has to be unique.
     """
 
     __slots__ = ("_by_id", "_private", "_public", "find")
@@ -113,7 +113,7 @@ class RoutingTable:
         self._by_id: dict[RegistrationId, Entry] = {}
         self._public: dict[str, Entry] = {}
         self._private: dict[str, Entry] = {}
-        # The look-up, for everybody and without a lock: the entry of a public name.
+        # The look-up of a public name's entry, for all threads and without a lock.
         self.find: Final = self._public.get
 
     def __len__(self) -> int:
@@ -127,33 +127,33 @@ class RoutingTable:
         return entry.table is self
 
     def by_id(self, number: RegistrationId) -> Entry | None:
-        """Return a registration that can be found."""
+        """Return the entry of a registration, or None if it cannot be found."""
         return self._by_id.get(number)
 
     def named(self, name: str) -> Entry | None:
-        """Return which task of this process has a name, private or not."""
+        """Return the task of this process with a name, private or not."""
         public = self._public.get(name)
         if public is None or public.remote:
             return self._private.get(name)
         return public
 
     def public(self) -> list[Entry]:
-        """Return the public tasks."""
+        """Return the public tasks, relays included."""
         return list(self._public.values())
 
     def add(self, entry: Entry) -> None:
-        """Let a registration be found; its name must be free."""
+        """Add a registration; its name must be free."""
         self._by_id[entry.id] = entry
         entry.table = self
         if self._has_name(entry):
             self._names(entry)[entry.name] = entry
 
     def remove(self, entry: Entry) -> None:
-        """Let a registration be found no more; it must be one that can be."""
+        """Remove a registration, which must be in the table."""
         del self._by_id[entry.id]
         entry.table = None
         names = self._names(entry)
-        # An interrupt while it was added may have kept its name from it.
+        # An interrupt during `add` may have left the name unset.
         if names.get(entry.name) is entry:
             del names[entry.name]
 
@@ -163,5 +163,5 @@ class RoutingTable:
 
     @staticmethod
     def _has_name(entry: Entry) -> bool:
-        """Whether a name leads to it: private names mean nothing elsewhere."""
+        """Whether an entry has a name here: private names are local to a process."""
         return entry.visibility is Visibility.PUBLIC or not entry.remote

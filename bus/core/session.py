@@ -1,12 +1,12 @@
-"""`Session`: what goes to one other process and comes from it, over all links to it.
+"""`Session`: the traffic to and from one other process, over all links to it.
 
-A link may be lost while both processes live; the session goes on over the next one.
-Messages have numbers (`OutgoingStream`). Control frames are counted, and kept until the
-other side has said that it heard them. The first frame on a new link says what came of
-both; what did not come is sent again, in the order in which it was sent at first. So
-nothing is lost and nothing comes twice, as long as neither side forgets the session.
+A link may be lost while both processes live; the session continues over the next link.
+Messages are numbered (`OutgoingStream`). Control frames are counted, and kept until the
+peer has acknowledged them. The first frame on a new link states how many messages and
+control frames have arrived; the peer resends the others in their original order. So
+nothing is lost and nothing arrives twice while both sides keep the session.
 
-Only one link is listened to at a time. It decides nothing about what is said.
+The session uses only one link at a time. It takes no decision on the content of frames.
 """
 
 from __future__ import annotations
@@ -41,26 +41,27 @@ if TYPE_CHECKING:
 
 __all__ = ["Session", "milliseconds_left"]
 
-# A parcel on a link: by the number of its first message, and to which relay.
+# The number of a run's first message, the relay number it is for, and the run.
 _Numbered: TypeAlias = "tuple[int, int, Parcel]"
 
-_HEARD_MAX: Final = 64  # control frames heard and not acknowledged
-# By how much later than others the last message of an exchange is acknowledged.
+_HEARD_MAX: Final = 64  # control frames received and not acknowledged
+# How many times longer the last message of an exchange may stay unacknowledged.
 _EXCHANGE: Final = 6
 
 
 class Session:
-    """One epoch of this process towards one incarnation of another one.
+    """One epoch of this process towards one incarnation of another process.
 
-    epoch: of the numbers given here. their_epoch: of theirs; None before they said it.
-    own, incarnation: lives of this process, and of the other one.
-    link: the one that is used, None while there is none.
-    ready: whether both sides have said on it what had come.
-    heard: control frames that came.
-    watched: whether messages acknowledge one another, so that it is looked soon, but
-      not for each of them, whether an acknowledgement is due.
+    epoch: of the numbers assigned here. their_epoch: of the numbers that the peer
+      assigns; None until the peer has named it.
+    own, incarnation: the incarnations of this process and of the peer.
+    link: the link in use; None while there is none.
+    ready: True once both sides have stated on the link how much has arrived.
+    heard: the number of control frames received.
+    watched: True if messages acknowledge one another. The comm thread then checks at
+      long intervals, not after each message, whether an acknowledgement is due.
 
-    Invariant: what is in ``_controls`` are the last ``len(_controls)`` of ``_told``.
+    Invariant: ``_controls`` holds the last ``len(_controls)`` of the ``_told`` frames.
     """
 
     __slots__ = (
@@ -106,32 +107,33 @@ class Session:
         self.their_epoch: int | None = None
         self.link: int | None = None
         self.ready: bool = False
-        # Each with the number of the message that was sent next.
+        # Each with the number of the next message at the time.
         self._controls: deque[tuple[int, ControlFrame]] = deque()
         self._told: int = 0
-        # Of whom these say that they left, by relay number, and how often.
+        # How many UNRELAY frames among these name each relay number.
         self._farewells: Final[Counter[int]] = Counter()
-        self._held: int | None = None  # how much was told when it was held
+        self._held: int | None = None  # `_told` at the time of `hold`
         self._outbox: list[ControlFrame | _Numbered] = []
         self.heard: int = 0
         self._acked_heard: int = 0
         self._received = Acknowledgement(1)
         self._acked: int = 1
-        # What tasks of this process took, by relay number: all, and since last told.
+        # The last number extracted by each task of this process, by relay number: in
+        # all, and of those not acknowledged yet.
         self.extracted: dict[int, int] = {}
         self._taken: dict[int, int] = {}
-        self._taken_bytes: dict[int, int] = {}  # since then
+        self._taken_bytes: dict[int, int] = {}  # extracted bytes not acknowledged yet
         self._said: dict[int, int] = {}
         self._ack_at: float | None = None
         self._ack_now: bool = False
-        # Whether frames of messages have acknowledged all since `next_ack` was asked.
+        # True if message frames have acknowledged everything since the last `next_ack`.
         self._exchanges: bool = False
         self.watched: bool = False
 
     # Links.
 
     def attach(self, link: int) -> OpenStream:
-        """Use a link from now on; return the first frame on it."""
+        """Use a link from now on; return the first frame to send on it."""
         self.link, self.ready, self._held = link, False, None
         self._outbox.clear()
         return OpenStream(
@@ -146,12 +148,12 @@ class Session:
         )
 
     def detach(self) -> None:
-        """Use no link from now on."""
+        """Stop using the link."""
         self.link, self.ready, self._held = None, False, None
         self._outbox.clear()
 
     def open(self, frame: OpenStream, has: Acknowledgement) -> None:
-        """Go on where the other side says it is; has: what came of its stream."""
+        """Resume where the peer stopped; has: how much of its stream arrived here."""
         self.their_epoch = frame.epoch
         self._received = has
         if frame.known == self.epoch:
@@ -160,8 +162,8 @@ class Session:
         self.ready = True
         self._taken = dict(self.extracted)
         self._ack_now = bool(self._taken)
-        # All again, in the order in which it was: what stands for a relay before what
-        # is sent by it, and after that what ends it.
+        # Resend everything in its original order: the frame that introduces a task
+        # precedes its messages, and the frame that removes it follows them.
         controls = deque(self._controls)
         for sent, messages in groupby(self.outgoing.outstanding(), itemgetter(1)):
             for part in _parts(sent, [number for number, _ in messages]):
@@ -171,7 +173,7 @@ class Session:
         self._outbox += [frame for _, frame in controls]
 
     def reset(self) -> None:
-        """Begin anew, since the other side has: what it was told is void."""
+        """Start over because the peer has; all it was sent before is void."""
         self.outgoing.abandon()
         self._controls.clear()
         self._farewells.clear()
@@ -186,7 +188,7 @@ class Session:
         self._ack_at, self._ack_now = None, False
         self._outbox.clear()
 
-    # What goes out.
+    # Sending.
 
     @property
     def room(self) -> int:
@@ -194,36 +196,36 @@ class Session:
         return self.outgoing.room if self.ready and self._held is None else 0
 
     def say(self, frame: ControlFrame) -> None:
-        """Say something about this link, which is not said again on another one."""
+        """Send a frame about this link; it is not repeated on another link."""
         if self.ready:
             self._outbox.append(frame)
 
     def unheard(self) -> list[ControlFrame]:
-        """Return what was told, or will be, and is not known to be heard."""
+        """Return the control frames not known to have arrived, sent or unsent."""
         return [frame for _, frame in self._controls]
 
     @property
     def backlog(self) -> int:
-        """How much was told, or will be, and is not known to be heard."""
+        """The number of control frames not known to have arrived, sent or unsent."""
         return len(self._controls)
 
     def is_told(self, relay: int) -> bool:
-        """Whether it is not known to be heard that the task of a relay left."""
+        """Return True while a relay's deregistration is not known to have arrived."""
         return relay in self._farewells
 
     def hold(self) -> None:
-        """Say nothing more on this link, since it may be closed."""
+        """Send nothing more on this link for now, since it may be closed."""
         self._held = self._told
 
     def resume(self) -> None:
-        """Say what was held back."""
+        """Send the control frames held back since `hold`."""
         held, self._held = self._held, None
         if held is not None and self.ready and self._told > held:
             since = list(self._controls)[held - self._told :]
             self._outbox += [frame for _, frame in since]
 
     def tell(self, frame: ControlFrame) -> None:
-        """Say something, now or as soon as there is a link."""
+        """Send a control frame now, or as soon as there is a link."""
         self._controls.append((self.outgoing.next, frame))
         self._told += 1
         if isinstance(frame, Unrelay):
@@ -232,9 +234,9 @@ class Session:
             self._outbox.append(frame)
 
     def send(self, to: int, parcels: Sequence[Parcel]) -> list[int]:
-        """Send parcels to a relay number; there must be room for all.
+        """Send message runs to a relay number; there must be room for all of them.
 
-        Returns the number of the first message of each.
+        Returns the number of the first message of each run.
         """
         outgoing, outbox = self.outgoing, self._outbox
         numbers = []
@@ -245,7 +247,7 @@ class Session:
         return numbers
 
     def flush(self, now: float) -> list[Frame]:
-        """Take out what is to be put on the link now, in order."""
+        """Remove and return the frames to put on the link now, in order."""
         if not self.ready or not (self._outbox or self._ack_due(now)):
             return []
         frames: list[Frame] = []
@@ -260,7 +262,7 @@ class Session:
             number, to, whole = each
             for parcel in _cut(whole):
                 count = len(parcel.bodies)
-                long = count == 1 and parcel.size >= FOLLOWS_MIN  # travels by itself
+                long = count == 1 and parcel.size >= FOLLOWS_MIN  # in its own frame
                 if runs and (
                     long
                     or number != stop
@@ -282,7 +284,7 @@ class Session:
 
     @property
     def speaks(self) -> bool:
-        """Whether anything is to be put on the link before what comes next."""
+        """True if unsent frames must go on the link before any new one."""
         return bool(self._outbox)
 
     def _close_batch(self, frames: list[Frame], first: int, runs: list[Run]) -> None:
@@ -305,10 +307,10 @@ class Session:
             self.has_acknowledged(task, acknowledged, extracted)
 
     def acknowledgement_by(self, task: int) -> tuple[int, int, bool]:
-        """Return what a frame acknowledges whose first message is from a task.
+        """Return what a message frame acknowledges if its first message is from `task`.
 
-        That is, `Batch.acknowledged`, `Batch.extracted`, and whether nothing remains
-        for an ACK frame.
+        The result is `Batch.acknowledged`, `Batch.extracted`, and True if nothing
+        remains to be acknowledged by an ACK frame.
         """
         has = self._received
         if has.missing:
@@ -317,9 +319,9 @@ class Session:
         return has.next - 1, self.extracted.get(task, 0), whole
 
     def has_acknowledged(self, task: int, acknowledged: int, extracted: int) -> None:
-        """Note that a frame has acknowledged all there is."""
-        # No call: an interrupt finds all of it or nothing, and then an ACK frame
-        # follows that repeats what the frame has said.
+        """Record that a message frame has acknowledged everything."""
+        # No calls below: an interrupt finds either all of these changes or none. If
+        # none, an ACK frame follows and repeats the acknowledgement.
         self._acked = acknowledged + 1
         self._taken = {}
         self._taken_bytes = {}
@@ -329,16 +331,16 @@ class Session:
         self._ack_now = False
         self._exchanges = True
 
-    # What comes in.
+    # Receiving.
 
     def received(self, has: Acknowledgement) -> None:
-        """Note what came of their stream."""
+        """Record how much of the peer's stream has arrived."""
         self._received = has
         if has.next - self._acked >= self._limits.stream_window // 2:
             self._ack_now = True
 
     def expects(self, batch: Batch) -> bool:
-        """Whether a batch has the next number and no earlier message is missing."""
+        """Return True if a batch has the next number and no message is missing."""
         has = self._received
         return (
             self.ready
@@ -350,16 +352,18 @@ class Session:
         )
 
     def count(self) -> None:
-        """Note a control frame that came."""
+        """Count a control frame that arrived."""
         self.heard += 1
         if self.heard - self._acked_heard >= _HEARD_MAX:
             self._ack_now = True
 
     def took(self, relay: int, number: int, now: float, size: int = 0) -> None:
-        """Note that a task has taken all of its messages up to a number.
+        """Record that a task has extracted all its messages up to a number.
 
-        size: of those that it has taken just now, in bytes. Half of a window, in
-        messages or in bytes, is told at once: else its sender would wait for it.
+        size: of the messages just extracted, in bytes.
+
+        Half a window of messages or bytes is acknowledged at once: otherwise the sender
+        would wait for room in its window.
         """
         before = self._said.get(relay, 0)
         self.extracted[relay] = self._taken[relay] = number
@@ -371,39 +375,38 @@ class Session:
             self._ack_now = True
 
     def forget(self, relay: int) -> None:
-        """Tell no more what a task took that has left: its farewell says it."""
+        """Forget the extractions of a deregistered task: UNRELAY reports them."""
         for each in (self.extracted, self._taken, self._taken_bytes, self._said):
             each.pop(relay, None)
 
     def repeat_ack(self) -> None:
-        """Acknowledge at once; again, if something came again (AMO-24)."""
+        """Make an acknowledgement due now, even a repeated one (AMO-24)."""
         self._ack_now = True
 
     def acknowledged(self, ack: Ack) -> None:
-        """Forget what the other side has.
+        """Forget the messages and frames that the peer has received.
 
         Raises:
-            WireError: it speaks of what was never sent.
+            WireError: the peer acknowledges something that was never sent.
         """
         self.outgoing.acknowledge(ack.acknowledgement)
         self._forget_heard(ack.heard)
 
     @property
     def ack_at(self) -> float | None:
-        """When an acknowledgement is due, None for never."""
+        """When an acknowledgement is due; None for never."""
         return self._ack_at if self.ready else None
 
     @property
     def awaits_ack(self) -> bool:
-        """Whether `next_ack` is within ``ack_delay_s``."""
+        """True if `next_ack` is within ``ack_delay_s``."""
         return not self._exchanges and self.ack_at is not None
 
     def next_ack(self, now: float) -> float | None:
-        """Return when to look whether an acknowledgement is due, None for never.
+        """Return when to check for a due acknowledgement; None for never.
 
-        In an exchange, where each message acknowledges the one before it, that is
-        seldom: to look as often as acknowledgements would be due was a wake-up for
-        each few messages.
+        In an exchange, each message acknowledges the one before it, so the checks are
+        rare. Checking at each due time cost one wake-up for every few messages.
         """
         self.watched = self._exchanges and self.ready
         if not self.watched:
@@ -450,12 +453,12 @@ class Session:
 
 
 def milliseconds_left(deadline: float | None, now: float) -> int:
-    """Return how long something is worth delivering, as a frame says it (OPEN-7)."""
+    """Return the remaining lifetime of a message, in the unit of frames (OPEN-7)."""
     if deadline is None:
         return NO_DEADLINE
     left_ms = (deadline - now) * 1000
-    # A frame has no number for more than seven weeks: the message then waits for ever
-    # at the receiver, and the process that set the deadline enforces it.
+    # A frame cannot state more than seven weeks. The message then never expires at the
+    # receiver; the process that set the deadline enforces it.
     return NO_DEADLINE if left_ms >= NO_DEADLINE else max(0, int(left_ms))
 
 
@@ -474,7 +477,7 @@ def _run(to: int, parcel: Parcel, now: float) -> Run:
 
 
 def _cut(parcel: Parcel) -> Iterator[Parcel]:
-    """Cut what is too much for one frame into pieces, of a message at least."""
+    """Split a run too large for one frame into pieces of at least one message."""
     count = len(parcel.bodies)
     if count == 1 or (parcel.size <= BATCH_BYTES_MAX and count <= MESSAGES_MAX):
         yield parcel
@@ -490,7 +493,7 @@ def _cut(parcel: Parcel) -> Iterator[Parcel]:
 
 
 def _parts(sent: _Numbered, numbers: Sequence[int]) -> Iterator[_Numbered]:
-    """Return what is left of a parcel: its messages that still have these numbers."""
+    """Return the pieces of a run whose messages still have these numbers."""
     first, to, parcel = sent
     start = numbers[0]
     for number, after in zip(numbers, [*numbers[1:], 0], strict=True):

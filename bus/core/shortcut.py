@@ -1,15 +1,16 @@
-"""`Shortcut`: a single command or answer that a thread of tasks itself sends or takes.
+"""`Shortcut`: the fast path: a task thread sends or receives one message itself.
 
-The thread that sends or receives does the accounting itself, at once (streams, relays,
-receipts), under the lock of all that is decided. Only the simplest case goes this way:
-nothing else waits for the link, and the message is short, not recorded, and alone.
-Every other message goes, or is read, as part of a round of the comm thread.
+The message is a single command or answer. The task thread accounts for it at once
+(streams, relays, receipts), under the exchange's lock. Only the simplest case takes
+this path: no other message waits for the link, and this one is short, not recorded, and
+alone. The comm thread sends or reads every other message in one of its rounds.
 
-Interrupts: where a message is entered as sent, everything is prepared first, and then
-published in lines without a call or a loop, between which CPython raises no interrupt
-(`Relay.send_at_once`). So an interrupt finds all of it or nothing; after that only the
-link may lack the frame, and the caller gives that link up. An answer that came is
-entered in steps that may be repeated, as when the next link brings it again.
+Interrupts: to account for a sent message, the thread first prepares all new values. It
+then publishes them in lines without a call or a loop, between which CPython raises no
+interrupt (`Relay.send_at_once`). So an interrupt finds either all of the changes or
+none; after that only the frame may be missing on the link, and the caller drops that
+link. A received answer is accounted for in steps that may be repeated, as when the next
+link brings it again.
 """
 
 from __future__ import annotations
@@ -50,14 +51,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Shortcut"]
 
-_BODY_MAX: Final = 64 * 2**10  # a longer one takes the interpreter for too long
+_BODY_MAX: Final = 64 * 2**10  # a longer body holds the interpreter for too long
 
 
 class _Leave(Struct, frozen=True, eq=False):
-    """That a task may send to another one at once; void after the next decision.
+    """Permission for a task to send to another at once; void after the next decision.
 
-    revision: of the decisions after which it was looked up. longest: how long a body
-      may be, in bytes.
+    revision: `ProcessManager.revision` at the look-up. longest: the maximum length of a
+      body, in bytes.
     """
 
     revision: int
@@ -68,9 +69,9 @@ class _Leave(Struct, frozen=True, eq=False):
 
 
 class _Ends(Struct, frozen=True, eq=False):
-    """Sender and receiver of a message, by their numbers on the link; as `_Leave`.
+    """Sender and receiver of a message, by relay numbers; valid as long as a `_Leave`.
 
-    stream: that of the sender's process. receipts: of the messages for the receiver.
+    stream: the inbound stream of the sender's process. receipts: for the receiver.
     """
 
     revision: int
@@ -84,12 +85,12 @@ class _Ends(Struct, frozen=True, eq=False):
 
 
 class Shortcut:
-    """The short way to one other process, over one link; gone when that is.
+    """The fast path to one other process over one link; discarded with that link.
 
-    Every method is called as those of the `Neighbourhood` are, one at a time.
+    As with `Neighbourhood`, only one thread at a time may call a method.
 
     Attributes:
-        peer, link: where it leads.
+        peer, link: the process at the other end, and the link to it.
     """
 
     __slots__ = ("_ends", "_leave", "_remote", "link", "peer")
@@ -103,15 +104,15 @@ class Shortcut:
 
     @property
     def stands(self) -> bool:
-        """Whether the link is still the one that leads there."""
+        """True if the link is still the one in use."""
         return self.peer.session.link == self.link
 
-    # What goes.
+    # Sending.
 
     def command(self, command: Incoming, now: float) -> bytes | None:
-        """Return the frame of a command, to be put on the link at once.
+        """Return the frame of a command, which the caller must send at once.
 
-        None if it is to be posted as any other; then nothing has happened.
+        None if the command must be posted in the usual way; then nothing has changed.
         """
         if command._trace is not None:
             return None
@@ -136,7 +137,7 @@ class Shortcut:
         return self._send(leave, parcel, milliseconds_left(command._deadline, now))
 
     def answer(self, question: Incoming, payload: Payload) -> bytes | None:
-        """Return the frame of an answer to what came from there; as `command`."""
+        """Return the frame of an answer to a command from the peer, as `command`."""
         if question.kind is not Kind.COMMAND or question._trace is not None:
             return None
         flags, body = packed(payload)
@@ -161,7 +162,7 @@ class Shortcut:
     def _leave_for(
         self, relay: Relay, source: Entry, kind: Kind, size: int
     ) -> _Leave | None:
-        """Return the leave by which a message goes at once; None if it may not."""
+        """Return the permission to send a message at once; None if it must wait."""
         leave = self._leave
         if (
             leave is None
@@ -183,7 +184,7 @@ class Shortcut:
         return leave
 
     def _new_leave(self, relay: Relay, source: Entry, kind: Kind) -> _Leave | None:
-        """Return leave to send if that puts a message on the link, and nothing else."""
+        """Return permission if posting the message would do no more than send it."""
         peer = self.peer
         session = peer.session
         if not (
@@ -214,7 +215,7 @@ class Shortcut:
         )
 
     def _send(self, leave: _Leave, parcel: Parcel, left: int) -> bytes:
-        """Enter a message in the accounts as sent; return its frame."""
+        """Account for a message as sent; return its frame."""
         relay, session = leave.relay, self.peer.session
         number, task = session.outgoing.next, parcel.relay
         acknowledged, extracted, whole = session.acknowledgement_by(task)
@@ -238,7 +239,7 @@ class Shortcut:
             session.has_acknowledged(task, acknowledged, extracted)
         return frame
 
-    # What comes.
+    # Receiving.
 
     def came(
         self,
@@ -248,20 +249,20 @@ class Shortcut:
         *,
         answers_only: bool = False,
     ) -> bool:
-        """Take a frame from the link; what is to be done with its message joins todo.
+        """Accept a frame from the link; append the action for its message to `todo`.
 
-        False if it is to be read as any other; then nothing has happened.
+        False if the frame must be read in the usual way; then nothing has changed.
 
-        answers_only: take no commands. After an interrupt a message may be delivered
-          a second time, and that is harmless for an answer only.
+        answers_only: accept no commands. After an interrupt a message may be delivered
+          a second time, which is harmless only for an answer.
         """
         found = self._read(data, answers_only=answers_only)
         if found is None:
             return False
         batch, ends, payload = found
         self._acknowledged(batch, ends.relay)
-        # An interrupt before the last line: the link is given up, and the next one
-        # brings the frame again.
+        # If an interrupt comes before the last line, the link is dropped and the next
+        # link brings the frame again.
         action: Action
         if batch.runs[0].kind is Kind.COMMAND_RESPONSE:
             action = self._answer_in(batch, ends, payload)
@@ -277,7 +278,7 @@ class Shortcut:
     def _read(
         self, data: bytes, *, answers_only: bool
     ) -> tuple[Batch, _Ends, Payload] | None:
-        """Return what a frame holds; None if it is to be read as any other."""
+        """Return the contents of a frame; None if it must be read in the usual way."""
         batch, peer = decode_lone(data), self.peer
         if (
             batch is None
@@ -303,7 +304,7 @@ class Shortcut:
             or run.mid
             or run.flags & FAILED
             or not self._acknowledges_simply(batch, ends.relay)
-            # What came for that task before the answer is not taken.
+            # Earlier messages for the task are not extracted yet.
             or (answers and ends.receipts.unread)
         ):
             return None
@@ -313,7 +314,7 @@ class Shortcut:
             return None
 
     def _new_ends(self, run: Run) -> _Ends | None:
-        """Look up who has sent something, and whom it is for."""
+        """Look up the sender and the receiver of a run."""
         peer, remote = self.peer, self._remote
         relay = peer.relays.get(run.source)
         target = remote.relays.task(run.to)
@@ -337,9 +338,9 @@ class Shortcut:
         )
 
     def _acknowledges_simply(self, batch: Batch, relay: Relay) -> bool:
-        """Whether a frame acknowledges nothing, or all that is under way.
+        """Return True if a frame acknowledges nothing, or everything under way.
 
-        And nothing waits for the room that this makes.
+        If it frees room, no message may be waiting for that room.
         """
         outgoing, unacked = self.peer.session.outgoing, relay.unacked
         stop = batch.acknowledged + 1
@@ -353,7 +354,7 @@ class Shortcut:
         )
 
     def _acknowledged(self, batch: Batch, relay: Relay) -> None:
-        """Enter in the accounts what a frame acknowledges, simply."""
+        """Account for a simple acknowledgement in a frame."""
         outgoing, unacked = self.peer.session.outgoing, relay.unacked
         if batch.acknowledged >= outgoing.floor:
             outgoing.acknowledge_all()
@@ -362,7 +363,7 @@ class Shortcut:
 
     @staticmethod
     def _command_in(batch: Batch, ends: _Ends, payload: Payload, now: float) -> Post:
-        """Enter a command in the accounts; return the action that delivers it."""
+        """Account for a received command; return the action that delivers it."""
         [run] = batch.runs
         left = run.milliseconds_left
         command = Incoming(
@@ -390,7 +391,7 @@ class Shortcut:
         return Reply(ends.target, batch.runs[0].id, source, payload, None, final=True)
 
     def _answer_taken(self, batch: Batch, ends: _Ends, now: float) -> None:
-        """Enter an answer in the accounts as taken; a second time changes nothing."""
+        """Account for an answer as extracted; repeating this changes nothing."""
         [run] = batch.runs
         ends.relay.answered(ends.target, run.id)
         ends.receipts.extracted = batch.first

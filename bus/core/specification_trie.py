@@ -1,8 +1,8 @@
-"""`SpecificationTrie`: who is meant by a name, without asking every specification.
+"""`SpecificationTrie`: look-up of the specifications that match a name.
 
-Patterns that begin alike share their first nodes. A name is walked once, segment by
-segment, along all the nodes that its beginning can have led to; the cost depends on
-what matches that beginning, never on how many specifications there are.
+Patterns with the same beginning share their first nodes. A name is walked once, segment
+by segment, along all nodes that its beginning may lead to. The cost depends on the
+patterns that match that beginning, never on the number of specifications.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ T = TypeVar("T", bound=Hashable)
 
 @attrs.define(eq=False)
 class _Node(Generic[T]):
-    """What patterns that begin with the same segments have in common.
+    """The common part of patterns that begin with the same segments.
 
-    stays: the last of those segments is ``**``: whatever comes, one can stay here.
-    onward: nodes by the next segment of a pattern, stars as they are written.
+    stays: True if the last of these segments is ``**``, which takes any further
+      segment.
+    onward: nodes by the next segment of a pattern, wildcards as written.
     held: values with their numbers, of the specifications that end here.
     """
 
@@ -40,14 +41,14 @@ class _Node(Generic[T]):
 
 
 class SpecificationTrie(Generic[T]):
-    """Values by specification, found by a name that the specification means.
+    """Values by specification, found by a name that the specification matches.
 
-    Only the names of modules are looked at: whoever knows several machines keeps a trie
-    for each. Equal specifications may hold several values, and each value once.
+    Only module names are matched: a process that knows several machines keeps a trie
+    for each. Equal specifications may hold several values, each value once.
 
     Invariants:
-    I1. every node but the root holds something, or leads to one that does.
-    I2. no two values have one number; a greater one was added later.
+    I1. every node but the root holds a value, or leads to a node that does.
+    I2. no two values have the same number; a greater number was added later.
     """
 
     __slots__ = ("_added", "_held", "_root")
@@ -58,11 +59,11 @@ class SpecificationTrie(Generic[T]):
         self._added = 0
 
     def __len__(self) -> int:
-        """How many values there are, over all specifications."""
+        """Return the number of values, over all specifications."""
         return sum(map(len, self._held.values()))
 
     def add(self, specification: Specification, value: T) -> None:
-        """Hold a value; one that this specification holds already keeps its place."""
+        """Add a value; one that this specification holds already keeps its place."""
         values = self._held.get(specification)
         if values is None:
             values = self._held[specification] = {}
@@ -79,7 +80,7 @@ class SpecificationTrie(Generic[T]):
             values[value] = self._added
 
     def discard(self, specification: Specification, value: T) -> None:
-        """Hold that value of that specification no more, if it was held."""
+        """Remove a value of a specification, if it is held."""
         values = self._held.get(specification)
         if values is None or values.pop(value, None) is None or values:
             return
@@ -95,12 +96,12 @@ class SpecificationTrie(Generic[T]):
             del way[-1].onward[segment]
 
     def matching(self, name: str) -> list[T]:
-        """Return the values of all specifications that mean ``name``, as added.
+        """Return the values of all specifications that match ``name``, as added.
 
-        A value that several of them hold comes as often.
+        A value that several specifications hold is returned as often.
         """
         first, *segments = name.split("/")
-        if is_system(name):  # no star stands for its beginning
+        if is_system(name):  # no wildcard matches its first segment
             child = self._root.onward.get(first)
             here = _with_none_taken([] if child is None else [child])
         else:
@@ -118,12 +119,12 @@ class SpecificationTrie(Generic[T]):
         return [value for _, value in found]
 
     def specifications(self) -> list[Specification]:
-        """Return the specifications that hold a value, in the order they came."""
+        """Return the specifications that hold a value, in order of addition."""
         return list(self._held)
 
 
 def _after(nodes: Iterable[_Node[T]], segment: str) -> Iterable[_Node[T]]:
-    """Yield the nodes to which one more segment of a name leads."""
+    """Yield the nodes that one more segment of a name leads to."""
     for node in nodes:
         if node.stays:
             yield node
@@ -133,7 +134,7 @@ def _after(nodes: Iterable[_Node[T]], segment: str) -> Iterable[_Node[T]]:
 
 
 def _with_none_taken(nodes: Iterable[_Node[T]]) -> dict[_Node[T], None]:
-    """Return nodes, each once, and those behind them by a ``**`` that takes nothing."""
+    """Return nodes and those behind them by a ``**`` without a segment, each once."""
     reached: dict[_Node[T], None] = {}
     for each in nodes:
         node: _Node[T] | None = each

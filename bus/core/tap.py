@@ -1,9 +1,9 @@
-"""`Tap`: the frames of one process, noted for who asks for them (OPEN-12).
+"""`Tap`: a monitor of the frames of one process, for inspectors (OPEN-12).
 
-The comm thread notes, the inspector's thread gives away. Neither waits for the other:
-what finds no room is counted and left out, and the comm thread looks at the tap only
-while somebody listens. So to listen costs a process a bounded part of its time, however
-much goes over its links.
+The comm thread records frames, and the inspector's thread takes them out. Neither waits
+for the other. A frame that finds no room is counted and left out. The comm thread uses
+the monitor only while it has a listener. So monitoring takes a bounded part of a
+process's time, however many frames its links carry.
 """
 
 from __future__ import annotations
@@ -42,18 +42,20 @@ if TYPE_CHECKING:
 
 __all__ = ["FRAMES_MAX", "LEASE_S", "LISTENERS_MAX", "Tap"]
 
-FRAMES_MAX: Final = 256  # that wait for one who listens
+FRAMES_MAX: Final = 256  # waiting for one listener
 LISTENERS_MAX: Final = 8
-LEASE_S: Final = 10.0  # after so long who does not ask again listens no more
+LEASE_S: Final = 10.0  # a listener that does not ask again is dropped after this
 _KNOWN_MAX: Final = 4096
 
 
 @attrs.define(eq=False)
 class _Listener:
-    """One who asks for frames.
+    """One subscriber to frames.
 
-    types: which alone; empty for all. until: listens no more after that, in seconds.
-    left_out: of the comm thread alone; told: how much of that is told, by the other.
+    types: the frame types to record; empty for all.
+    until: when its lease ends, in seconds.
+    left_out: how many frames were left out, written by the comm thread alone.
+    told: how many of these were reported, written by the other thread alone.
     """
 
     types: frozenset[str]
@@ -64,16 +66,17 @@ class _Listener:
 
 
 class Tap:
-    """What is noted of the frames that a process puts on its links, and reads there.
+    """The frame monitor: it records what a process sends and receives on its links.
 
     Args:
-        remote: what the process knows of others.
-        clock: tells the wall clock, in nanoseconds.
+        remote: the remote manager of the process.
+        clock: returns the wall-clock time, in nanoseconds.
 
-    `came` and `goes` are for the comm thread; all else is for one other thread.
+    `came` and `goes` are for the comm thread; all other methods are for one other
+    thread.
 
-    Nobody hears of himself: frames of a link with a process that listens are not noted,
-    nor what concerns the bus's own tasks, by which one listens.
+    No listener observes itself: frames on a link with a listening process are not
+    recorded, nor frames about the bus's own tasks, which a listener uses.
     """
 
     __slots__ = ("_clock", "_known", "_links", "_listeners", "_remote")
@@ -81,26 +84,28 @@ class Tap:
     def __init__(self, remote: Neighbourhood, clock: Callable[[], int]) -> None:
         self._remote: Final = remote
         self._clock: Final = clock
-        # Exchanged as a whole, so read without a lock.
+        # Replaced as a whole, so it is read without a lock.
         self._listeners: dict[RegistrationId, _Listener] = {}
-        # Of the comm thread: who was at a link, and which task had a relay number, when
-        # that was seen last. A frame may be noted when they are gone.
+        # For the comm thread: the last known peer of each link, and the last known task
+        # of each relay number. A frame may be recorded after these have left.
         self._links: Final[dict[int, Key]] = {}
         self._known: Final[dict[tuple[Key, int], str]] = {}
 
-    # For who gives away.
+    # For the inspector's thread.
 
     @property
     def idle(self) -> bool:
-        """Whether nobody listens."""
+        """Whether there is no listener."""
         return not self._listeners
 
     def hear(
         self, who: RegistrationId, types: Collection[str], now: float
     ) -> dict[str, Any] | None:
-        """Listen from now on; return what was noted since that was said before.
+        """Renew a listener's lease; return the frames recorded since its last call.
 
-        types: which frames alone, by name; empty for all. None if too many listen.
+        types: names of the frame types to record; empty for all.
+
+        Returns None if there are too many listeners.
         """
         listener = self._listeners.get(who)
         if listener is None:
@@ -115,13 +120,16 @@ class Tap:
         return {"frames": frames, "left_out": left_out}
 
     def leave(self, who: RegistrationId) -> None:
-        """Listen no more; harmless for who does not."""
+        """Unsubscribe; does nothing if not subscribed."""
         self._listeners = {
             each: listener for each, listener in self._listeners.items() if each != who
         }
 
     def review(self, now: float) -> float | None:
-        """Forget who has not asked for long; return when to look again, if at all."""
+        """Drop listeners whose lease has ended; return when the next lease ends.
+
+        Returns None if there is no listener.
+        """
         self._listeners = {
             each: listener
             for each, listener in self._listeners.items()
@@ -132,11 +140,11 @@ class Tap:
     # For the comm thread.
 
     def came(self, link: int, frame: Frame) -> None:
-        """Note a frame that was read, before anything is decided on it."""
+        """Record a frame that was read, before it is handled."""
         self._note(link, frame, out=False)
 
     def goes(self, link: int, frame: Frame) -> None:
-        """Note a frame that is about to be put on a link."""
+        """Record a frame that is about to be put on a link."""
         self._note(link, frame, out=True)
 
     def _note(self, link: int, frame: Frame, *, out: bool) -> None:
@@ -174,7 +182,7 @@ class Tap:
             each.frames.append(noted)
 
     def _other(self, number: int, frame: Frame, *, out: bool) -> Key:
-        """Return who is at the other end of a link; empty names if nobody knows."""
+        """Return the peer at the other end of a link; empty names if it is unknown."""
         link = self._remote.links.by_number.get(number)
         if link is not None and link.peer is not None:
             key = link.peer.key
@@ -188,7 +196,7 @@ class Tap:
         return key
 
     def _said(self, frame: Frame, other: Key, *, out: bool) -> dict[str, Any] | None:
-        """Return what a frame says; None if that concerns only who listens."""
+        """Return the contents of a frame; None if it is about the bus's own tasks."""
 
         def own(number: int) -> str:
             task = self._remote.relays.task(number)
@@ -217,7 +225,7 @@ class Tap:
         return {"facts": said}
 
     def _name(self, key: Key, number: int, name: str | None) -> str:
-        """Return the name of a task by its relay number; note it, if it is known."""
+        """Return the name of a task by its relay number; record it if it is given."""
         if name is None:
             return self._known.get((key, number), f"#{number}")
         if len(self._known) >= _KNOWN_MAX:

@@ -1,6 +1,6 @@
-"""`Tidings`: what other managers say of tasks, each to whom it concerns.
+"""`Tidings`: the control frames about tasks, dispatched to their handlers.
 
-Here it is also seen that who speaks of a task may do that (BUS-SEC-7).
+It also checks that a peer is entitled to send a frame about a task (BUS-SEC-7).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = ["Tidings"]
 
 
 class Tidings:
-    """Control frames but those about links and streams, by what they say."""
+    """The handlers of control frames, except frames about links and streams."""
 
     __slots__ = (
         "_correspondence",
@@ -84,13 +84,14 @@ class Tidings:
         self._disuse: Final = disuse
         self._parting: Final = parting
 
-    def told(  # noqa: PLR0912, PLR0915 # a table of what goes where
+    def told(  # noqa: PLR0912, PLR0915 # a dispatch table
         self, peer: Peer, frame: Frame, now: float
     ) -> None:
-        """Take what another manager says of tasks.
+        """Handle a control frame about tasks.
 
         Raises:
-            WireError: it speaks of a task of somebody else, or says what cannot be.
+            WireError: the peer speaks of a task of another process, or the frame is
+              invalid.
         """
         frame = self._vouched(peer, frame)
         match frame:
@@ -103,12 +104,12 @@ class Tidings:
                 known = self._finder.answered(peer, frame, now)
                 known = known or self._listening.answered(peer, frame, now)
                 if not known and not frame.addresses:
-                    # Nobody waits for it any more; but who answered on this very link
-                    # takes it that this process knows its task from now on.
+                    # No request waits for the answer any more. But a peer that answers
+                    # on this link assumes from now on that this process knows its task.
                     self._check_own(peer, frame.task.id)
                     relay = self._relays.add_relay(peer, frame.task, now)
                     if not self._is_heard(relay):
-                        # It has adopted the request; only this refusal ends that.
+                        # The peer has adopted the request; only this refusal ends that.
                         error = Error(reason=Reason.CLOSING, request=frame.search)
                         peer.session.tell(error)
             case Unrelay():
@@ -156,23 +157,25 @@ class Tidings:
                 pass
 
     def _is_heard(self, relay: Relay | None) -> bool:
-        """Whether a request here matches a task, and no master can pass it on yet."""
+        """Whether a request of this process matches a task while it has no master."""
         neighbours = self._neighbours
         stands = neighbours.is_master or neighbours.master() is not None
         return not stands and relay is not None and bool(self._relays.audience(relay))
 
     def _introduced(self, peer: Peer, task: Characteristics, now: float) -> None:
-        """Take it that a task of a process is there, though maybe not by its name."""
+        """Add the relay of a task that a process announces, maybe without its name."""
         if not self._directory.may_have(peer, task.name):
-            # Who has to give up a name keeps its answers until then.
+            # A process that must release a name still receives the answers to its task
+            # until then.
             task = replace(task, visibility=Visibility.PRIVATE)
         self._relays.add_relay(peer, task, now)
 
     def _may_answer(self, peer: Peer, frame: AddRelay) -> bool:
-        """Whether a process that answers with a task of its own may have its name.
+        """Whether a process that answers with its own task may hold the task's name.
 
         Raises:
-            WireError: the task is another's, and it is not a master that passes it on.
+            WireError: the task is another's, and the peer is not a master that
+              forwards.
         """
         owner = (frame.task.id.machine, frame.task.id.process)
         if owner != peer.key:
@@ -182,16 +185,20 @@ class Tidings:
         return peer.rights.may_register(frame.task.name, peer.key[1])
 
     def _passes_on(self, peer: Peer) -> bool:
-        """Whether a process speaks for others: a slave's master, or one to another."""
+        """Whether a peer is a master that speaks for other processes.
+
+        For a slave this is its own master; for a master, any peer of another machine.
+        """
         neighbours = self._neighbours
         if neighbours.is_master:
             return peer.machine != neighbours.me.machine
         return peer is neighbours.master()
 
     def _vouched(self, peer: Peer, frame: Frame) -> Frame:
-        """Say of a slave's task whose it is, for those to whom that is passed on.
+        """Set the user of a slave's task, for the next receivers of the frame.
 
-        Of who speaks for others that is taken as it is; of all the others not at all.
+        If the peer speaks for others, its value is kept; in all other cases it is
+        replaced.
         """
         if self._passes_on(peer):
             return frame
@@ -209,7 +216,7 @@ class Tidings:
                 return frame
 
     def _modest(self, peer: Peer, frame: Search) -> Search:
-        """Return a search whose sender has no name that its process may not give it."""
+        """Return a search; its sender is private if the peer may not hold its name."""
         sender = frame.sender
         if peer.key != (sender.id.machine, sender.id.process):
             return frame
@@ -220,14 +227,14 @@ class Tidings:
     def _check_asker(
         self, peer: Peer, number: RequestId, task: Characteristics
     ) -> None:
-        """Raise if a slave asks for another process: answers would go there."""
+        """Raise if a slave asks for another process, which would get the answers."""
         if self._neighbours.is_master and peer in self._neighbours.slaves():
             self._check_own(peer, number)
             self._check_own(peer, task.id)
 
     @staticmethod
     def _check_own(peer: Peer, number: RegistrationId | RequestId) -> None:
-        """Raise unless a process speaks of its own (BUS-SEC-7)."""
+        """Raise unless a peer speaks of its own task or request (BUS-SEC-7)."""
         owner = (number.machine, number.process)
         if peer.key != owner:
             raise WireError(f"{peer.key} speaks of a task of {owner}")

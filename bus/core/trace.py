@@ -1,8 +1,8 @@
-"""`Trace`: one message as a journal knows it, and what becomes of it.
+"""`Trace`: one message as a journal records it, and each of its steps.
 
-A message carries its trace with it, through whatever threads, FIFOs and relays; where
-nothing is recorded it has none. So each place that takes a step with a message tells of
-that step, and none of them knows a journal.
+A message carries its trace through all threads, FIFOs and relays. If nothing is
+recorded, it has none. So each place that handles the message reports its step, and no
+such place depends on a journal.
 """
 
 from __future__ import annotations
@@ -52,14 +52,15 @@ _ANSWERS: Final = {
 
 
 def dropped_by(overflow: Overflow) -> BusReason:
-    """Return why a message is dropped where that is the policy."""
+    """Return the reason recorded for a message that an overflow policy drops."""
     return _DROPPED.get(overflow, BusReason.FULL)
 
 
 class Witness(Protocol):
-    """Who is told what happens on the bus, in this process: a `BusRecorder`.
+    """The trace sink: it records the events on the bus in this process.
 
-    Nothing of it raises or waits. What each is called for, and when, says that class.
+    It is a `BusRecorder`, which documents when each method is called. No method raises
+    or blocks.
     """
 
     def __call__(
@@ -73,43 +74,44 @@ class Witness(Protocol):
         reason: BusReason | int = 0,
         kind: Kind = Kind.COMMAND,
     ) -> None:
-        """One step of one message."""
+        """Record one step of one message."""
 
     def registered(self, registration: int, name: str) -> None:
-        """A task has its name; or, without one, it is the process itself."""
+        """Record that a task has its name; an empty name means the process itself."""
 
     def deregistered(self, registration: int) -> None:
-        """A task has left."""
+        """Record that a task has left."""
 
     def moved(self, registration: int) -> None:
-        """A task has another thread."""
+        """Record that a task has moved to another thread."""
 
     def link_up(self, pid: int, machine: str, process: str) -> None:
-        """Another process can be spoken with."""
+        """Record that another process is reachable."""
 
     def link_down(
         self, pid: int, machine: str, process: str, reason: BusReason
     ) -> None:
-        """It cannot any more."""
+        """Record that another process is no longer reachable."""
 
 
 class Trace:
-    """What is told of one message for one destination, and to whom.
+    """The trace of one message for one destination.
 
     Args:
-        witness: who is told.
+        witness: the trace sink.
         kind: of the message.
         origin: the registration that sends it.
         size: of its payload, in bytes.
-        numbers: where its number comes from as soon as it is accepted anywhere; under
-          the lock of where that is, so that one destination sees them rise, whatever
-          threads send. None if it has one.
-        mid: that number. destination: whom it is for, 0 as long as nobody has it.
+        numbers: source of the message's number, which is drawn as soon as it is
+          accepted anywhere. The lock of the accepting place is held meanwhile: so one
+          destination sees the numbers rise, whichever threads send. None if the message
+          has a number.
+        mid: that number. destination: its receiver, 0 until the message is accepted.
         hop: how many links it has passed.
-        accepted_as: what is told when somebody has it, None for nothing: another
-          process has told that already.
+        accepted_as: the operation to record when it is accepted; None for none, such as
+          when another process has recorded it already.
 
-    A message that nobody has accepted yet is in no record, whatever becomes of it.
+    A message that is accepted nowhere leaves no record.
     """
 
     __slots__ = (
@@ -147,12 +149,12 @@ class Trace:
         self.hop: Final = hop
         self._numbers: Final = numbers
         self._accepted_as: Final = accepted_as
-        self._gone: bool = False  # whether `destination` has given it back
+        self._gone: bool = False  # True once `destination` has returned it
 
-    # Other messages, of which this one is the reason.
+    # Traces of messages that this message causes.
 
     def for_hearer(self) -> Trace:
-        """Return that of a notification for one process, or one task that hears it."""
+        """Return the trace of a notification for one subscribed process or task."""
         return Trace(
             self.witness,
             self.kind,
@@ -164,7 +166,7 @@ class Trace:
         )
 
     def answer(self, responder: int, size: int) -> Trace:
-        """Return that of an answer to it."""
+        """Return the trace of an answer to this message."""
         return Trace(
             self.witness,
             _ANSWERS[self.kind],
@@ -174,16 +176,16 @@ class Trace:
             accepted_as=BusOperation.RESPOND,
         )
 
-    # What happens to it.
+    # Steps of the message.
 
     def number(self) -> None:
-        """Give it its number, unless it has one: it keeps its turn from now on."""
+        """Give the message its number, which fixes its order, unless it has one."""
         if not self.mid:
             assert self._numbers is not None
             self.mid = next(self._numbers)
 
     def accepted(self, destination: int) -> None:
-        """It is about to be put where it waits for a task, or for a link to one."""
+        """Record that the message is about to be queued for a task, or for a link."""
         self.number()
         if self._accepted_as is None:
             return
@@ -193,40 +195,41 @@ class Trace:
         self._tell(self._accepted_as)
 
     def sent(self) -> None:
-        """It is about to be put on a link."""
+        """Record that the message is about to be put on a link."""
         self._tell(BusOperation.RELAY_OUT, hop=self.hop + 1)
 
     def arrived(self) -> None:
-        """It was read from a link, and accepted by its stream."""
+        """Record that the message was read from a link and accepted by its stream."""
         self._tell(BusOperation.RELAY_IN)
 
     def extracted(self) -> None:
-        """Its receiver has taken it out of its FIFO."""
+        """Record that the receiver has taken the message out of its FIFO."""
         self._tell(BusOperation.EXTRACT)
 
     def delivered(self) -> None:
-        """Its receiver is about to get it."""
+        """Record that the message is about to be delivered to its receiver."""
         self._tell(BusOperation.DELIVER)
 
     def discarded(self, reason: BusReason) -> None:
-        """Its destination will not get it, and nobody is told why."""
+        """Record that the message is dropped, and that its sender gets no error."""
         if self.destination and not self._gone:
             self._gone = True
             self._tell(BusOperation.DISCARD, reason=reason)
 
     def lost(self, reason: BusReason) -> None:
-        """It was put on a link that is lost; nobody knows whether it is delivered."""
+        """Record that the message was on a lost link, so its delivery is in doubt."""
         self._tell(BusOperation.IN_DOUBT, reason=reason)
 
     def failed(
         self, error: BusError, reason: BusReason | None = None, *, told: bool
     ) -> None:
-        """Its destination will not get it.
+        """Record that the destination will not receive the message.
 
-        reason: if the error does not say it. told: whether its sender learns that.
+        reason: given if the error does not imply it.
+        told: True if the sender receives the error.
         """
         if not self.destination or isinstance(error, PeerLostError):
-            return  # who has it had taken it before it was lost
+            return  # it was taken before the process was lost
         reason = reason or _REASONS[type(error)]
         if isinstance(error, InDoubtError):
             self.lost(reason)
@@ -251,9 +254,10 @@ class Trace:
 
 
 class Tracer:
-    """Makes the traces of what one task sends.
+    """A factory of the traces for the messages that one task sends.
 
-    origin: its registration. numbers: those of its messages, which only rise.
+    origin: its registration.
+    numbers: source of the numbers of its messages, which only rise.
     """
 
     __slots__ = ("_numbers", "_origin", "_witness")
@@ -272,9 +276,9 @@ class Tracer:
         return self._trace(Kind.NOTIFICATION, size, BusOperation.NOTIFY)
 
     def notification_abroad(self, size: int) -> Trace:
-        """Return the trace of one on its way to whoever hears it in other processes.
+        """Return the trace of a notification on its way to other processes.
 
-        For each of these it gets another one, with its number.
+        Each of these processes gets a trace of its own, with the same number.
         """
         return self._trace(Kind.NOTIFICATION, size, None)
 

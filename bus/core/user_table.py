@@ -1,4 +1,4 @@
-"""`UserTable`: the public tasks of a machine, as its master has them (BUS-INIT-12)."""
+"""`UserTable`: the public tasks of a machine, kept by its master (BUS-INIT-12)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ __all__ = ["User", "UserTable"]
 
 @attrs.frozen
 class User:
-    """One public task. owner: the process that has it."""
+    """One public task.
+
+    owner: the process that hosts it.
+    """
 
     id: RegistrationId
     name: str
@@ -24,15 +27,15 @@ class User:
     registered_ns: int
 
     def goes_before(self, other: User) -> bool:
-        """Whether this is the earlier one of two that claim a name (OPEN-1)."""
+        """Whether this is the earlier of two registrations of a name (OPEN-1)."""
         mine = (self.registered_ns, self.owner, self.id.number)
         return mine < (other.registered_ns, other.owner, other.id.number)
 
 
 class UserTable:
-    """Who has which name on a machine.
+    """The user routing table: the holder of each name on a machine.
 
-    Invariant: names are unique, and the earliest registration has it.
+    Invariant: names are unique, and the earliest registration holds each.
     """
 
     __slots__ = ("_by_name", "_counts")
@@ -45,15 +48,15 @@ class UserTable:
         return len(self._by_name)
 
     def owners(self) -> dict[str, Key]:
-        """Return which process has which name."""
+        """Return the process that hosts each name."""
         return {name: user.owner for name, user in self._by_name.items()}
 
     def find(self, name: str) -> User | None:
-        """Return who has a name."""
+        """Return the holder of a name, or None."""
         return self._by_name.get(name)
 
     def claim(self, user: User) -> User | None:
-        """Let one have a name; return who has to give it up, it or another one."""
+        """Claim a name for a task; return the loser, this task or another, or None."""
         present = self._by_name.get(user.name)
         if present is None:
             self._put(user)
@@ -69,7 +72,7 @@ class UserTable:
         self._counts[user.owner] += 1
 
     def remove(self, number: RegistrationId, name: str) -> bool:
-        """Forget a registration, and no newer one of its name (BUS-DEREG-7)."""
+        """Remove a registration, but no newer one of its name (BUS-DEREG-7)."""
         present = self._by_name.get(name)
         if present is None or present.id != number:
             return False
@@ -80,7 +83,7 @@ class UserTable:
         return True
 
     def count(self, owner: Key) -> int:
-        """Return how many tasks of one process there are."""
+        """Return the number of tasks of one process."""
         return self._counts[owner]
 
     def of(self, owner: Key) -> list[User]:
@@ -88,6 +91,6 @@ class UserTable:
         return [each for each in self._by_name.values() if each.owner == owner]
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all tasks."""
         self._by_name.clear()
         self._counts.clear()

@@ -1,9 +1,9 @@
-"""`Verdicts`: which names of this process the master has not confirmed (OPEN-3).
+"""`Verdicts`: names of this process that the master has not confirmed (OPEN-3).
 
-Behind each EXPORT goes a PING. A link keeps the order of what is said on it: whatever
-the master has against a name has come before its PONG, which is the verdict of all the
-others. Rejected: an answer to each EXPORT, of which a master that is told of everything
-again would send as many.
+Each EXPORT is followed by a PING. A link keeps the order of its frames, so the master's
+refusal of a name arrives before the PONG. The PONG confirms all other names. Rejected:
+an answer to each EXPORT. A master that receives all exports again would send as many
+answers.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ __all__ = ["Verdicts"]
 
 
 class Verdicts:
-    """Public tasks of this process that wait for the master's word.
+    """Public tasks of this process that wait for the master's verdict.
 
-    Invariant: the present master has been told of each task in it, with its PING behind
-    that, or will be as soon as there is a link with one.
+    Invariant: the present master was sent the EXPORT of each of these tasks, followed
+    by its PING. If there is no link, both are sent to the next master.
     """
 
     __slots__ = ("_asked", "_neighbours")
 
     def __init__(self, neighbours: Neighbours) -> None:
         self._neighbours: Final = neighbours
-        # Each with the number of the PING that went behind its EXPORT.
+        # The number of the PING that followed the EXPORT of each task.
         self._asked: Final[dict[Entry, int]] = {}
 
     def awaits(self, task: Entry) -> bool:
-        """Whether the master is to say yet that a task has its name."""
+        """Whether the master has yet to confirm the name of a task."""
         return task in self._asked
 
     def awaited(self) -> list[Entry]:
-        """Return the tasks on which the master is to say something."""
+        """Return the tasks that the master has yet to confirm."""
         return list(self._asked)
 
     def ask(self, master: Peer, task: Entry) -> None:
-        """Ask for the verdict on a task that the master was just told of."""
+        """Ask for the verdict on a task that was just exported to the master."""
         self._asked[task] = self._ping(master)
 
     def opened(self, master: Peer) -> None:
-        """Ask again, over a new link, or another master."""
+        """Ask again, over a new link or of another master."""
         if self._asked:
             number = self._ping(master)
             for task in self._asked:
@@ -60,16 +60,16 @@ class Verdicts:
         return number
 
     def answered(self, number: int) -> None:
-        """Take it that the master has nothing against any asked for by that PING."""
+        """Confirm the tasks that the master has not refused before this PONG."""
         confirmed = [task for task, asked in self._asked.items() if asked <= number]
         for task in confirmed:
             self.forget(task)
             self._neighbours.todo.append(Confirm(task))
 
     def become_master(self) -> None:
-        """Need nobody's word from now on."""
-        self.answered(self._neighbours.new_ping())  # above all that were asked
+        """Confirm all tasks, since no other process decides from now on."""
+        self.answered(self._neighbours.new_ping())  # greater than all numbers in use
 
     def forget(self, task: Entry) -> None:
-        """Wait no more for a task: it was confirmed, or refused, or has left."""
+        """Stop waiting for a task: it was confirmed or refused, or has left."""
         self._asked.pop(task, None)

@@ -1,28 +1,29 @@
-"""The main job: take stock of a folder of files, on a bus, and prove it.
+"""The main job: index a folder of files with tasks on a bus, and prove the result.
 
-A lister hands out files by command, workers read them and send content and digest
-onwards, a collector keeps the totals and notifies of progress, a console hears that.
+A lister hands out files by command. Workers read them and send content and digest to a
+collector, which keeps the totals and notifies of progress; a console subscribes to it.
 Content is recorded, and the result is compared with a plain serial run over the same
 list.
 
 General layout, each on those before it:
 
-files        what there is to read
-stock        what was found: totals, largest files, duplicates; and the serial run
-messages     what the tasks say to one another
-carrier      what they need of a queue, whatever carries it
-agenda       which file is still to be done
-lister       who hands them out
-worker       who reads them
-collector    where they come together
-crew         who starts the workers; which of them leaves, which is killed
-plant        faults put into one queue on purpose
+files        the list of files to read
+stock        the result: totals, largest files, duplicates; and the serial run
+messages     the messages between the tasks
+carrier      the interface of a queue that the tasks need
+agenda       the files that are still to be done
+lister       the task that hands them out
+worker       the tasks that read them
+collector    the task that receives their content
+crew         starts the workers; decides which one leaves and which one is killed
+plant        faults injected into one queue
 threads      workers in threads of this process
-recorded_queue   a queue between processes, on record at both ends
-job          what a worker process is told first
+recorded_queue   a queue between processes, recorded at both ends
+planted_queue    faults injected into such a queue
+job          the first message to a worker process
 worker_process   one worker in a process of its own
-processes    all of these
-outcome      what a run found, against a plain serial one
-run          a whole run, whoever starts the workers
-judge        the record held to its promises
+processes    workers in processes of their own
+outcome      the result of a run, beside that of a plain serial one
+run          a whole run, with either kind of crew
+judge        checks the record
 """

@@ -1,8 +1,8 @@
-"""`Agenda`: which file is still to be done, and what has been handed out.
+"""`Agenda`: the files that are still to be done, and those handed out.
 
-A worker may leave with a file in hand; then another gets it. So there may be nothing
-to hand out now and something later, and no pass begins before the one before it is
-complete. This waits for nobody and has no lock: it belongs to the lister.
+If a worker leaves with a file, another worker gets that file. So there may be nothing
+to hand out now and something later, and no pass begins before the previous one is
+complete. This class never waits and has no lock: it belongs to the lister.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Item = tuple[int, int]  # the pass, from 1, and the index of the file
 class Agenda:
     """The files of one pass after another.
 
-    passes: how many were begun.
-    over: whether every file of every pass is done.
+    passes: the number of passes begun.
+    over: True if every file of every pass is done.
 
     Invariant: an item is in ``_left``, in ``_out`` or done, and in one of them only.
 
     Args:
-        files: how many files a pass has, at least 1.
-        again: asked when a pass is complete, whether there is to be another.
+        files: the number of files in a pass, at least 1.
+        again: called when a pass is complete; returns True for another one.
     """
 
     def __init__(self, files: int, again: Callable[[], bool]) -> None:
@@ -41,7 +41,7 @@ class Agenda:
         self._begin()
 
     def take(self) -> Item | None:
-        """Return something to do; None if there is nothing now."""
+        """Return an item to hand out; None if there is none now."""
         if not self._left:
             return None
         item = self._left.popleft()
@@ -49,7 +49,7 @@ class Agenda:
         return item
 
     def done(self, item: Item) -> None:
-        """Cross an item off; the last of a pass decides whether there is another."""
+        """Remove an item; the last one of a pass begins another pass or ends all."""
         self._out.remove(item)
         if not (self._left or self._out):
             if self._again():
@@ -58,7 +58,7 @@ class Agenda:
                 self.over = True
 
     def give_back(self, item: Item) -> None:
-        """Let it be done by somebody else."""
+        """Return an item that another worker is to do."""
         self._out.remove(item)
         self._left.appendleft(item)
 

@@ -1,6 +1,6 @@
-"""`Carrier`: what the tasks of the demo need of a queue, whatever carries it.
+"""`Carrier`: the interface of a queue that the tasks of the demo need.
 
-Between threads that is a `queuebroker.MessageQueue`, and between processes a
+Between threads it is a `queuebroker.MessageQueue`, and between processes a
 `bus.demo.recorded_queue.RecordedQueue`.
 """
 
@@ -21,11 +21,11 @@ class Carrier(Protocol):
 
     @property
     def remote_name(self) -> str:
-        """Who is at the other end."""
+        """The name of the other end."""
 
     @property
     def remote_disconnected(self) -> bool:
-        """Whether the other end was disconnected."""
+        """True if the other end was disconnected."""
 
     def send(self, data: bytes, /) -> None:
         """Send one message."""
@@ -37,7 +37,7 @@ class Carrier(Protocol):
         """Wait for the next message."""
 
     def disconnect(self) -> None:
-        """Hang up."""
+        """Disconnect this end."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -49,11 +49,11 @@ class Carrier(Protocol):
 
 
 class Connector(Protocol):
-    """Who connects for a worker, as `queuebroker.QueueBroker` does."""
+    """Connects a worker, as `queuebroker.QueueBroker` does."""
 
     @property
     def name(self) -> str:
-        """Whose name the worker has."""
+        """The name of the worker."""
 
     def connect(self, name: str, port: int, *, required: Literal[True]) -> Carrier:
-        """Wait for somebody to accept."""
+        """Wait until the peer accepts."""

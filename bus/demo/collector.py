@@ -1,4 +1,4 @@
-"""`Collector`: what all workers send comes together here, and is told of."""
+"""`Collector`: receives the content from all workers, and reports progress."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CONTENT: Final = 2  # its port: content and digests
 
 @attrs.define(slots=True)
 class _Arriving:
-    """One file, as far as it has come."""
+    """One file, as far as it has arrived."""
 
     head: Head | None = None
     pieces: list[bytes] = attrs.field(factory=list)
@@ -50,13 +50,13 @@ class _Arriving:
 class Collector:
     """A task that notifies, and one server for each worker, in a thread of its own.
 
-    stocks: what was found, by pass.
+    stocks: the results, by pass.
 
     Lock: ``_lock`` guards everything; messages are sent without it.
 
     Args:
-        files: how many files make a pass.
-        workers: how many will be served; with the last of them the task leaves.
+        files: the number of files in a pass.
+        workers: the number of workers to serve; after the last of them the task leaves.
         paused: called with the name of a worker that stops in the middle of a file.
     """
 
@@ -73,12 +73,12 @@ class Collector:
         self._lock: Final = _sync.Lock()
         self._serving = workers
         self.stocks: Final[dict[int, Stock]] = {}
-        # What was told of each pass; only when all has been, the pass is.
+        # The files reported in each pass; the pass is reported when all have been.
         self._told: Final[dict[int, set[int]]] = {}
         self._task: Final = bus.register(COLLECTOR)
 
     def serve(self, queue: Carrier) -> None:
-        """Take what one worker sends, until it leaves."""
+        """Receive from one worker, until it leaves."""
         try:
             self._serve(queue)
         finally:
@@ -101,7 +101,7 @@ class Collector:
                     if receipt is not None:
                         queue.send(encode(receipt))
             except DisconnectedQueueError as error:
-                # A worker that was lost did not hang up: the lister tells of it.
+                # A lost worker did not disconnect: the lister reports its file.
                 orderly = error.side == "remote" and error.__cause__ is None
                 if file.head is not None and orderly:
                     self._tell(HungUp(queue.remote_name, drained, file.head.index))
@@ -109,7 +109,7 @@ class Collector:
     def _receive(
         self, worker: str, file: _Arriving, message: Content
     ) -> Receipt | None:
-        """Take in one message; return the receipt that is due then."""
+        """Handle one message; return the receipt that is then due."""
         match message:
             case Head():
                 file.head, file.pieces = message, []
@@ -129,7 +129,7 @@ class Collector:
         return None
 
     def _take(self, head: Head, pieces: list[bytes]) -> bool:
-        """Keep a file, if it is what its head says."""
+        """Keep a file, if its content matches its head."""
         content = b"".join(pieces)
         digest = hashlib.sha256(content).hexdigest()
         if digest != head.digest:
@@ -158,6 +158,6 @@ class Collector:
             self._tell(PassDone(pass_number))
 
     def _tell(self, news: News) -> None:
-        # When nobody listens any more, or for too long, the work goes on.
+        # Without a listener, or with one blocked for too long, the work continues.
         with suppress(BusFullError, UnknownTaskError):
             self._task.notify(news)

@@ -1,4 +1,4 @@
-"""`Crew`: the workers of a run, whatever they run in; and which of them does what.
+"""`Crew`: the workers of a run, in threads or in processes, and the part of each.
 
 `bus.demo.threads` and `bus.demo.processes` are the two kinds.
 """
@@ -24,14 +24,14 @@ __all__ = [
     "struck_of",
 ]
 
-BUS: Final = "demo"  # its name
+BUS: Final = "demo"  # the name of the bus
 PROCESSES_MIN: Final = 2  # one of them has no worker
 PROCESSES_MAX: Final = 64
 
 
 @attrs.frozen
 class Part:
-    """What one worker does beside its work.
+    """The actions of one worker beside its work.
 
     leave_at, pause_after_s: as for `bus.demo.worker.Worker`.
     """
@@ -42,19 +42,19 @@ class Part:
 
     @property
     def leaves(self) -> bool:
-        """Whether it hangs up in the middle of a file."""
+        """True if it disconnects in the middle of a file."""
         return self.leave_at is not None
 
     @property
     def dies(self) -> bool:
-        """Whether it pauses in the middle of a file, and is killed."""
+        """True if it pauses in the middle of a file, and is killed."""
         return self.pause_after_s is not None
 
 
 def parts_of(workers: int, seconds: float = 0.0) -> tuple[Part, ...]:
-    """Return the parts of so many workers in processes: one at least goes on.
+    """Return the parts of the workers in processes: at least one continues.
 
-    seconds: how long a run is to last; half of it passes before one is killed.
+    seconds: the duration of a run; half of it passes before a worker is killed.
     """
     names = [f"worker/{number}" for number in range(1, workers + 1)]
     parts = [Part(name) for name in names]
@@ -66,9 +66,10 @@ def parts_of(workers: int, seconds: float = 0.0) -> tuple[Part, ...]:
 
 
 def struck_of(parts: Sequence[Part]) -> str:
-    """Return the worker into whose queue a fault is put on purpose.
+    """Return the worker into whose queue a fault is injected.
 
-    That leaves anyway, if there is one; who is killed would take the fault along.
+    It is one that leaves anyway, if there is one. A killed worker would take the
+    evidence of the fault along.
     """
     left = [part.name for part in parts if part.leaves]
     live = [part.name for part in parts if not part.dies]
@@ -76,9 +77,9 @@ def struck_of(parts: Sequence[Part]) -> str:
 
 
 class Crew(Protocol):
-    """Who starts the workers, and sees them end.
+    """Starts the workers, and waits for their end.
 
-    names: of the workers. ahead: how many files each has in hand at most.
+    names: of the workers. ahead: the largest number of files that each may hold.
     """
 
     names: tuple[str, ...]
@@ -86,16 +87,16 @@ class Crew(Protocol):
 
     @property
     def settled(self) -> bool:
-        """Whether nobody is to be killed any more; before that no run may end."""
+        """True if no worker is to be killed any more; until then no run may end."""
 
     def paused(self, worker: str) -> None:
-        """Do with a worker what it pauses for."""
+        """Act on a worker that has paused, for example kill it."""
 
     def start(self, collector: Collector) -> None:
-        """Start all workers, and at the collector who serves each."""
+        """Start all workers, and a server for each at the collector."""
 
     def end(self) -> None:
-        """Wait until all who were started have ended."""
+        """Wait until all workers have ended."""
 
     def abandon(self) -> None:
-        """End all at once, whatever they do."""
+        """End all workers at once, in any state."""

@@ -1,4 +1,4 @@
-"""What there is to read: a list made once, which every pass and the serial run use."""
+"""The files to read: a list made once, which every pass and the serial run use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _APART = frozenset({"site-packages", "dist-packages", "__pycache__"})
 class FileList:
     """Files of one folder, by their path relative to it, sorted.
 
-    title: how many they are and where, for people.
+    title: their number and place, for people.
     problems: a line for each folder that could not be read.
     """
 
@@ -40,7 +40,7 @@ class FileList:
         """Return the content of one file.
 
         Raises:
-            OSError: it vanished or cannot be read.
+            OSError: it no longer exists or cannot be read.
         """
         return (self.root / self.paths[index]).read_bytes()
 
@@ -50,12 +50,12 @@ def list_files(folder: Path | None, *, without: Path | None = None) -> FileList:
 
     Only regular files count; links are not followed.
 
-    without: a folder that is passed over where it lies below the other: the results
-      of an earlier run, which are removed while this one reads.
+    without: a folder that is skipped if it is below the other: the results of an
+      earlier run, which are removed while this one reads.
 
     Raises:
-        DemoError: it is no folder, cannot be read, has no file, or is, or lies in, the
-          one to pass over.
+        DemoError: it is no folder, cannot be read, has no file, or is, or is in, the
+          folder to skip.
     """
     if folder is None:
         root = Path(sysconfig.get_paths()["stdlib"])
@@ -78,10 +78,10 @@ def list_files(folder: Path | None, *, without: Path | None = None) -> FileList:
 
 
 def _place_below(root: Path, without: Path) -> Path | None:
-    """Where a walk from a root meets a folder; None if it does not.
+    """Return the place where a walk from a root meets a folder; None if it does not.
 
     Raises:
-        DemoError: the root lies in that folder.
+        DemoError: the root is in that folder.
     """
     top, apart = (Path(os.path.realpath(path)) for path in (root, without))
     if top.is_relative_to(apart):

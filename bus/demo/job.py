@@ -1,4 +1,4 @@
-"""`Job`: what a worker process is told by who starts it, first of all on its stdin."""
+"""`Job`: the work of a worker process, which its parent writes to its stdin first."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _LENGTH: Final = struct.Struct("<Q")
 
 
 class Job(msgspec.Struct, frozen=True):
-    """One worker's.
+    """The job of one worker.
 
-    journals: where it records. address, channel: of its queue to the collector.
-    root, paths: the list of files, as the system has their names.
+    journals: the folder it records in. address, channel: of its queue to the collector.
+    root, paths: the list of files, as the system encodes their names.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Job(msgspec.Struct, frozen=True):
     def of(
         cls, part: Part, files: FileList, journals: Path, address: str, channel: int
     ) -> Job:
-        """Make one."""
+        """Build the job of a worker."""
         return cls(
             part.name,
             part.leave_at,
@@ -58,10 +58,10 @@ class Job(msgspec.Struct, frozen=True):
         return FileList(Path(os.fsdecode(self.root)), "", paths)
 
     def write(self, pipe: IO[bytes]) -> None:
-        """Tell it.
+        """Send the job to its worker process.
 
         Raises:
-            BrokenPipeError: nobody reads.
+            BrokenPipeError: the process does not read any more.
         """
         data = msgspec.msgpack.encode(self)
         pipe.write(_LENGTH.pack(len(data)) + data)
@@ -69,7 +69,7 @@ class Job(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, pipe: IO[bytes]) -> Job | None:
-        """Be told; None if whoever was to tell has gone."""
+        """Receive a job; None if the parent ended before it sent one."""
         head = pipe.read(_LENGTH.size)
         if len(head) < _LENGTH.size:
             return None

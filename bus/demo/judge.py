@@ -1,8 +1,8 @@
-"""The record of a run held to its promises: by Spark if it is there, else in Python.
+"""Checks the record of a run: by Spark if it is installed, else in Python.
 
-Both checkers share the words of the rules and of results, and nothing that decides;
-whichever is asked, the folder holds ``verdicts.json`` and ``violations.jsonl``
-afterwards. The report is Spark's.
+Both checkers share the terms of the rules and of results, but no code that decides.
+After either, the folder holds ``verdicts.json`` and ``violations.jsonl``. Only Spark
+draws the report.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ __all__ = ["Judgement", "clear", "journals_of", "judge"]
 
 @attrs.frozen(slots=True)
 class Judgement:
-    """What became of the record.
+    """The result for the record of a run.
 
-    lack: what to install for the report, None if Spark drew it.
+    lack: the packages to install for the report, None if Spark drew it.
     """
 
     result: Result
@@ -42,12 +42,12 @@ class Judgement:
 
 
 def clear(folder: OutFolder, own: Path) -> None:
-    """Remove what an earlier run left in a folder, now that another one is certain.
+    """Remove the results of an earlier run from a folder, once this one has begun.
 
-    own: the journal of this one, which stays.
+    own: the journal of this run, which stays.
 
     Raises:
-        DemoError: it cannot be removed.
+        DemoError: a file cannot be removed.
     """
     try:
         folder.clear()
@@ -63,22 +63,22 @@ def clear(folder: OutFolder, own: Path) -> None:
 
 
 def journals_of(folder: OutFolder) -> Path:
-    """Where the record lies."""
+    """Return the folder of the record."""
     return folder.path / "journal"
 
 
 def judge(
     folder: OutFolder, own: Path, processes: int, progress: Callable[[str], None]
 ) -> Judgement:
-    """Check the record in a folder and leave the results beside it.
+    """Check the record in a folder and write the results beside it.
 
     own: the journal of this process.
-    processes: how many have recorded there.
-    progress: told in a few words what is being done.
+    processes: the number of processes that have recorded there.
+    progress: called with a few words at the beginning of each stage.
 
     Raises:
         DemoError: it is not the record of this run, or not all of it.
-        PipelineError: Spark is there and failed.
+        PipelineError: Spark is installed and failed.
         JournalError: the record cannot be read.
     """
     lack = missing()
@@ -99,7 +99,7 @@ def judge(
 
 
 def _check_recorded(journals: Path, own: Path, processes: int) -> None:
-    """See that each process has left its journal: what is not there breaks no rule."""
+    """Check that each process has left its journal: a missing one breaks no rule."""
     found = {each.path for each in open_journals(journals)}
     if own not in found:
         raise DemoError(f"cannot judge the run: its record is gone from {own}")

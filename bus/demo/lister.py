@@ -1,7 +1,7 @@
-"""`Lister`: hands out files by command, a few at a time to each worker there is.
+"""`Lister`: hands out files by command, a few at a time to each known worker.
 
-It knows no worker beforehand: it watches a pattern of names. Whoever appears is given
-something to do; what somebody had in hand who is gone is given to another.
+It knows no worker beforehand: it watches a pattern of names. A worker that appears gets
+files; the unfinished files of a worker that left go to another one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["LISTER", "WORKERS", "Lister"]
 
 LISTER: Final = "lister"
 WORKERS: Final = "worker/*"
-# What the bus says of a command whose addressee's process was lost, in words.
+# The outcomes that the bus reports for a command to a lost process, in words.
 _TOLD: Final[dict[type[object], str]] = {
     InDoubtError: "in doubt",
     PeerLostError: "peer lost",
@@ -36,9 +36,9 @@ _TOLD: Final[dict[type[object], str]] = {
 
 @attrs.define(slots=True)
 class _Given:
-    """A file that a worker was told to do.
+    """A file that a worker was commanded to read.
 
-    told: what the bus said of it, once that worker's process was lost.
+    told: the outcome that the bus reported, once that worker's process was lost.
     """
 
     worker: str
@@ -47,14 +47,14 @@ class _Given:
 
 
 class Lister:
-    """The task that knows what is to be done; it takes no lock, see below.
+    """The task that assigns the work; it needs no lock.
 
     Everything here happens in callbacks of its task, which run one at a time.
 
     Args:
-        ahead: how many files a worker has in hand at most.
-        awaited: nobody is given anything before all of these have appeared; then each
-            has its turn in the order of their names.
+        ahead: the largest number of files that a worker may hold.
+        awaited: no file is handed out before all of these have appeared; then each has
+            its turn in the order of their names.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class Lister:
         self._ahead: Final = ahead
         self._awaited: Final = set(awaited)
         self._out: Final[dict[Item, _Given]] = {}
-        # What was taken back, and is not done yet; by whom it had been given to.
+        # Items that were taken back and are not done yet, with their former worker.
         self._astray: Final[dict[Item, _Given]] = {}
-        # Each as often as it can be given something, in the order in which they came
-        # to have less to do.
+        # Each worker once for each file that it may still be given, in the order in
+        # which these places became free.
         self._idle: deque[str] = deque()
         self._task: Final = bus.register(LISTER)
         self._task.watch(WORKERS, self._seen)
@@ -92,11 +92,11 @@ class Lister:
         if told is not None:
             self._take_back(worker)
             astray = self._astray.get(item)
-            # Unless it is done, or somebody else has lost it, meanwhile.
+            # Unless it is done, or another worker has lost it, meanwhile.
             if astray is not None and astray.worker == worker:
                 astray.told = told
         elif response.error is not None:
-            # It left, or broke down and would do so again: it is given nothing more.
+            # It left, or failed and would fail again: give it nothing more.
             self._take_back(worker)
             if holds and isinstance(response.error, RemoteError):
                 self._task.command(worker, Leave())
@@ -106,7 +106,7 @@ class Lister:
         self._hand_out()
 
     def _cross_off(self, item: Item, worker: str) -> None:
-        """Note that a worker did something, perhaps in the place of another."""
+        """Note that a worker has done a file, perhaps in place of another."""
         del self._out[item]
         self._agenda.done(item)
         before = self._astray.pop(item, None)
@@ -114,15 +114,15 @@ class Lister:
             return
         before.handle.cancel()
         if before.told:
-            # When nobody listens any more the work goes on.
+            # Without a listener the work continues.
             with suppress(BusFullError):
                 _, index = item
                 self._task.notify(Rescued(before.worker, index, before.told, worker))
 
     def _take_back(self, worker: str) -> None:
-        """Let others do what a worker has in hand, and give it nothing more."""
+        """Return a worker's files to the agenda, and give it nothing more."""
         self._idle = deque(each for each in self._idle if each != worker)
-        # The first of them is to be the first again.
+        # In reverse, so that the first of them is the first again.
         for item, given in reversed(list(self._out.items())):
             if given.worker == worker:
                 del self._out[item]
@@ -130,11 +130,11 @@ class Lister:
                 before = self._astray.get(item)
                 if before is not None:
                     before.handle.cancel()
-                # Its question stays: the bus may have more to say about it.
+                # Its command stays open: the bus may still report its outcome.
                 self._astray[item] = given
 
     def _hand_out(self) -> None:
-        """Give each worker that has too little to do a file, or let it go."""
+        """Give a file to each worker with a free place, or let the worker leave."""
         while self._idle and not self._awaited:
             item = self._agenda.take()
             if item is not None:

@@ -1,7 +1,7 @@
-"""What the tasks of the demo say to one another.
+"""The messages between the tasks of the demo.
 
-Over the bus go commands and notifications, as lists that name their type: `ENCODERS`
-makes those of the classes. Over message queues go content and receipts, as MessagePack.
+Commands and notifications go over the bus, as lists that name their type: `ENCODERS`
+makes these of the classes. Content and receipts go over message queues, as MessagePack.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ __all__ = [
 
 
 class _Tagged(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Every message names its type."""
+    """A message that names its type."""
 
 
 # Commands: from the lister to a worker.
 
 
 class Give(_Tagged, frozen=True):
-    """Read this file and send it to the collector; the answer says that it is there."""
+    """Read this file and send it to the collector; the answer reports its arrival."""
 
     pass_number: int
     index: int
 
 
 class Leave(_Tagged, frozen=True):
-    """There is nothing more to do."""
+    """No more work follows: leave."""
 
 
 # Content: from a worker to the collector. One `Head` and its pieces, or one `Unread`;
-# from a worker that is to be killed also one `Paused`, among the pieces.
+# a worker that is to be killed also sends one `Paused`, among the pieces.
 
 
 class Head(_Tagged, frozen=True):
-    """A file follows."""
+    """The beginning of a file."""
 
     pass_number: int
     index: int
@@ -77,7 +77,7 @@ class Piece(_Tagged, frozen=True):
 
 
 class Unread(_Tagged, frozen=True):
-    """This file could not be read."""
+    """A file that could not be read."""
 
     pass_number: int
     index: int
@@ -85,25 +85,25 @@ class Unread(_Tagged, frozen=True):
 
 
 class Paused(_Tagged, frozen=True):
-    """I stop in the middle of a file, until somebody ends this process."""
+    """The worker stops in the middle of a file, until its process is ended."""
 
 
 # Receipts: from the collector to a worker, one for each last piece and each `Unread`.
 
 
 class Stored(_Tagged, frozen=True):
-    """I have it."""
+    """The collector has the file."""
 
 
 class Again(_Tagged, frozen=True):
-    """What came is not what its head says: send it again."""
+    """The content does not match its head: send it again."""
 
 
-# Notifications: from the collector to whoever hears it.
+# Notifications: from the collector to its subscribers.
 
 
 class Took(_Tagged, frozen=True):
-    """One more file is here."""
+    """One more file has arrived."""
 
     pass_number: int
     index: int
@@ -111,16 +111,16 @@ class Took(_Tagged, frozen=True):
 
 
 class Damaged(_Tagged, frozen=True):
-    """What a worker sent came damaged, and is to be sent again."""
+    """The content from a worker arrived damaged, and is to be sent again."""
 
     worker: str
 
 
 class HungUp(_Tagged, frozen=True):
-    """A worker left in mid-stream.
+    """A worker left in the middle of a file.
 
-    drained: messages received from it after it had hung up.
-    unfinished: the index of the file that was on its way.
+    drained: the number of messages received from it after it had disconnected.
+    unfinished: the index of that file.
     """
 
     worker: str
@@ -129,18 +129,18 @@ class HungUp(_Tagged, frozen=True):
 
 
 class PassDone(_Tagged, frozen=True):
-    """Every file of a pass is in."""
+    """Every file of a pass has arrived."""
 
     pass_number: int
 
 
-# And from the lister.
+# Notifications: from the lister.
 
 
 class Rescued(_Tagged, frozen=True):
-    """A file that was in the hands of a worker whose process was lost is done.
+    """A file is done that was assigned to a worker whose process was lost.
 
-    told: what the bus said of the command, "in doubt" or "peer lost".
+    told: the outcome of the command that the bus reported, "in doubt" or "peer lost".
     by: the worker that did it instead.
     """
 
@@ -155,8 +155,8 @@ Content = Head | Piece | Unread | Paused
 Receipt = Stored | Again
 News = Took | Damaged | HungUp | PassDone | Rescued
 
-# By the name that stands in a message: to convert to one class costs a twentieth of
-# what it costs to a union of them.
+# By the name in a message: a conversion to one class costs a twentieth of one to a
+# union of all.
 _SENT: Final = {
     each.__name__: each
     for each in (Give, Leave, Took, Damaged, HungUp, PassDone, Rescued)
@@ -168,7 +168,7 @@ ENCODERS: Final[dict[type, Callable[[Any], Any]]] = dict.fromkeys(
 _content: msgspec.msgpack.Decoder[Content] = msgspec.msgpack.Decoder(Content)
 _receipts: msgspec.msgpack.Decoder[Receipt] = msgspec.msgpack.Decoder(Receipt)
 
-# Each returns the message in some bytes, and raises msgspec.DecodeError for others.
+# Each decodes one message, and raises msgspec.DecodeError for other bytes.
 decode_content = _content.decode
 decode_receipt = _receipts.decode
 
@@ -179,9 +179,9 @@ def encode(message: _Tagged) -> bytes:
 
 
 def sent(payload: Any) -> Any:
-    """Return the command or notification that a payload is.
+    """Return the command or notification in a payload.
 
     Raises:
-        KeyError, msgspec.ValidationError: it is none.
+        KeyError, msgspec.ValidationError: it holds none.
     """
     return msgspec.convert(payload, _SENT[payload[0]])

@@ -1,4 +1,4 @@
-"""`Outcome`: what a run of the demo found, against a plain serial one."""
+"""`Outcome`: the result of a run of the demo, beside that of a plain serial run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Outcome"]
 
 @attrs.frozen(slots=True)
 class Outcome:
-    """What the tasks found, pass by pass, and what the serial run did.
+    """The result of the tasks, pass by pass, and that of the serial run.
 
-    seconds: how long the passes took together.
-    comparisons: each pass with the serial run.
+    seconds: the duration of all passes together.
+    comparisons: of each pass with the serial run.
     """
 
     stocks: tuple[Stock, ...]
@@ -31,5 +31,5 @@ class Outcome:
 
     @property
     def equal(self) -> bool:
-        """Whether every pass equals the serial run."""
+        """True if every pass equals the serial run."""
         return all(comparison.equal for comparison in self.comparisons)

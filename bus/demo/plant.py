@@ -1,9 +1,9 @@
-"""Faults put into one channel on purpose, to show that they are found and named.
+"""Faults injected into one channel, to show that they are found and named.
 
-A faulty buffer takes the place of a queue's own, from here: the library has no hook
-for it. It misbehaves once, with one message, and works as it should ever after. Faults
-strike content, since that is recorded: what is not as its digest says is sent again,
-and what is hung up on goes to another worker, so that the result is right even so.
+A faulty buffer replaces a queue's own from outside: the library has no hook for it. It
+misbehaves once, with one message, and then works correctly. Faults affect content,
+which is recorded. Content that does not match its digest is sent again, and an
+unfinished file goes to another worker, so that the result is right nevertheless.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Faulty(CircularBufferQueue[Message]):
         replaced = connection.flows[side].buffer
         super().__init__(replaced.capacity, lock=connection.lock)
         self.room, self.arrived = replaced.room, replaced.arrived
-        # This is a buffer too: it may take over another's parts.
+        # A subclass of the same buffer class: it may take over private parts.
         self._messages = replaced._messages
         self._pulled, self.discarded = replaced.pulled(), replaced.discarded
         self._connection = connection
@@ -43,7 +43,7 @@ class _Faulty(CircularBufferQueue[Message]):
 
 
 class _Lost(_Faulty):
-    """Says that it stored a message, and did not."""
+    """Reports one message as stored without storing it."""
 
     __slots__ = ()
 
@@ -82,7 +82,7 @@ class _Reorder(_Faulty):
 
 
 class _Half(_Faulty):
-    """Hangs up its own end while a receive is under way, and delivers nevertheless."""
+    """Disconnects its own end during a receive, and delivers nevertheless."""
 
     __slots__ = ()
 
@@ -101,7 +101,7 @@ FAULTS: Final[dict[str, Callable[[QueueConnection, Side], _Faulty]]] = {
     "half": _Half,
 }
 
-# What each does, for people.
+# The effect of each, for people.
 DEEDS: Final[dict[str, str]] = {
     "lost": "one message is lost",
     "duplicate": "one message arrives twice",
@@ -111,7 +111,7 @@ DEEDS: Final[dict[str, str]] = {
 
 
 def plant(fault: str, end: MessageQueue) -> None:
-    """Let the buffer that ``end`` receives from misbehave once."""
+    """Make the buffer that ``end`` receives from misbehave once."""
     connection, side = end._connection, end._side  # no hook, see above
     with connection.lock:
         connection.flows[side].buffer = FAULTS[fault](connection, side)

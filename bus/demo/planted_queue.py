@@ -1,7 +1,7 @@
-"""Faults put into a queue between processes on purpose; as `bus.demo.plant` in threads.
+"""Faults injected into a queue between processes; as `bus.demo.plant` for threads.
 
-They strike once, at who receives, between what the socket has brought and what is
-recorded: to the record it is as if the queue had done it.
+They occur once, at the receiver, between the socket and the record: the record looks as
+if the queue had caused them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["PLANTED", "plant_between_processes"]
 
 
 class _Lost:
-    """Takes the first message, and gives the next in its place."""
+    """Drops the first message, and returns the next in its place."""
 
     def __init__(self, receive: Callable[[], bytes], _: RecordedQueue) -> None:
         self._receive: Final = receive
@@ -32,7 +32,7 @@ class _Lost:
 
 
 class _Duplicate:
-    """Gives the first message twice."""
+    """Returns the first message twice."""
 
     def __init__(self, receive: Callable[[], bytes], _: RecordedQueue) -> None:
         self._receive: Final = receive
@@ -47,7 +47,7 @@ class _Duplicate:
 
 
 class _Reorder:
-    """Gives the second message before the first."""
+    """Returns the second message before the first."""
 
     def __init__(self, receive: Callable[[], bytes], _: RecordedQueue) -> None:
         self._receive: Final = receive
@@ -63,7 +63,7 @@ class _Reorder:
 
 
 class _Half:
-    """Hangs up its own end while the first receive is under way, and delivers."""
+    """Disconnects its own end during the first receive, and delivers nevertheless."""
 
     def __init__(self, receive: Callable[[], bytes], queue: RecordedQueue) -> None:
         self._receive: Final = receive
@@ -90,5 +90,5 @@ PLANTED: Final[
 
 
 def plant_between_processes(fault: str, queue: RecordedQueue) -> None:
-    """Let what ``queue`` receives misbehave once, before it is recorded."""
+    """Make the receiving end of ``queue`` misbehave once, before the record."""
     queue.receive_with(PLANTED[fault](queue.receive_raw, queue))

@@ -1,7 +1,7 @@
 """`Processes`: each worker in a process of its own, and queues between processes.
 
-One of them hangs up, and another is killed: while it pauses in the middle of a file, so
-that this happens for certain, however long its files are, and once.
+One worker disconnects, and another is killed. It is killed while it pauses in the
+middle of a file, so that the kill interrupts exactly one file, of any length.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Processes", "environment"]
 
-# With one unread behind the one at work, a worker need not wait for the lister; and if
-# it is killed, the bus has to say more than one thing.
+# With one unread command behind the current one, a worker need not wait for the lister;
+# and if the worker is killed, the bus has more than one outcome to report.
 AHEAD: Final = 2
-LOOK_S: Final = 0.1  # between two looks whether a process that is awaited still lives
-END_S: Final = 10.0  # for a process that was told to end
+LOOK_S: Final = 0.1  # between two checks that an awaited process still lives
+END_S: Final = 10.0  # until a process that was asked to end is killed
 
 _COMMAND: Final = (sys.executable, "-P", "-m", "bus.demo.worker_process")
 
@@ -44,10 +44,10 @@ class Processes:
     """A `bus.demo.crew.Crew`.
 
     Args:
-        journals: where each process records, this one by ``journal``.
-        workers: how many there are to be.
-        seconds: how long the run is to last.
-        fault: what to put into one queue on purpose, a key of `PLANTED`.
+        journals: the folder in which each process records, this one by ``journal``.
+        workers: the number of workers.
+        seconds: the duration of the run.
+        fault: the fault to inject into one queue, a key of `PLANTED`.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Processes:
 
     @property
     def settled(self) -> bool:
-        """Whether nobody is to be killed any more; see `Crew`."""
+        """True if no worker is to be killed any more; see `Crew`."""
         dying = [self._running.get(part.name) for part in self._parts if part.dies]
         return all(process is None or process.poll() is not None for process in dying)
 
@@ -85,7 +85,7 @@ class Processes:
         """Start each worker in a process; see `Crew`.
 
         Raises:
-            DemoError: one of them ended before it was at work.
+            DemoError: one of them ended before it was ready.
             OSError: one of them cannot be started.
         """
         address = f"ipc://{self._directory.path / 'content'}"
@@ -122,7 +122,7 @@ class Processes:
     def _accept(
         self, broker: SocketQueueBroker, channels: dict[str, int]
     ) -> RecordedQueue:
-        """Wait for the next worker to connect, and take its channel."""
+        """Wait for the next worker to connect, and assign its channel."""
         began = _sync.monotonic_ns()
         while True:
             try:
@@ -134,7 +134,7 @@ class Processes:
             if channel is not None:
                 waited_ns = _sync.monotonic_ns() - began
                 return RecordedQueue(queue, self._journal, channel, 0, waited_ns)
-            queue.disconnect()  # a stranger
+            queue.disconnect()  # not one of our workers
 
     def _await(self, name: str) -> None:
         """Wait until a worker is on the bus."""
@@ -156,18 +156,18 @@ class Processes:
     # Ending.
 
     def paused(self, worker: str) -> None:
-        """Kill a process, now that it is in the middle of a file."""
+        """Kill a process that has paused in the middle of a file."""
         self._running[worker].kill()
         self._see_end(worker)
 
     def end(self) -> None:
-        """Wait until all who were started have ended; see `Crew`."""
+        """Wait until all workers have ended; see `Crew`."""
         for server in self._servers:
             server.join()
         self._dismiss()
 
     def abandon(self) -> None:
-        """Let whoever waits know, so that threads and processes end; see `Crew`."""
+        """Disconnect all queues, so that threads and processes end; see `Crew`."""
         self._manager.close(disconnect=True)
         self._dismiss()
 
@@ -180,7 +180,7 @@ class Processes:
             self._see_end(name)
 
     def _see_end(self, name: str) -> None:
-        """Wait for the end of a process; if it was no end in order, record that."""
+        """Wait for the end of a process; record it if it was not in order."""
         process = self._running.pop(name)
         code = _net.exit_code_of(process, END_S)
         if code is None:
@@ -193,13 +193,13 @@ class Processes:
 
 
 def _close(process: _net.Process[bytes]) -> None:
-    """Let a process know that it is to end."""
+    """Ask a process to end."""
     assert process.stdin is not None
-    with suppress(BrokenPipeError):  # it ended before it was told all
+    with suppress(BrokenPipeError):  # it ended before it had read all of its input
         process.stdin.close()
 
 
 def environment() -> dict[str, str]:
-    """Return that of this process, in which the same packages are found."""
+    """Return the environment for a worker, in which the same packages are found."""
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}

@@ -1,10 +1,10 @@
 """`RecordedQueue`: a queue to another process, recorded at both of its ends.
 
-Two processes have no number of a channel in common, and none of a message, by which
-their journals could be read as one. Here who makes the queue gives it a number, and
-each message carries its own, given by the sender: so the receiver's record proves the
-order instead of being made to fit. Each end belongs to one thread, so that what that
-records is in the order in which it was done.
+Two processes share no channel number and no message number by which their journals
+could be read as one. Here the creator of the queue gives it a number, and the sender
+gives one to each message, which carries it. So the receiver's record proves the order
+instead of assuming it. Each end belongs to one thread, which records its operations in
+the order in which it performs them.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ _MET: Final = (Kind.ACCEPT_END, Kind.CONNECT_END)
 
 
 def new_channel() -> int:
-    """Return a number for a queue that nothing else has in any journal."""
+    """Return a number for a queue that is unique in all journals."""
     # As wide as a journal's own, see `bus.journal.format`.
     return int.from_bytes(os.urandom(8), "little") >> 2 or 1
 
 
 class RecordedQueue:
-    """One end; what it offers is a `bus.demo.carrier.Carrier`.
+    """One end; it implements `bus.demo.carrier.Carrier`.
 
     Args:
-        queue: one that nobody observes, and that refuses what its peer would not get
+        queue: a queue without an observer that rejects a message its peer would not get
           (``strict_half``).
-        journal: of this process.
+        journal: the journal of this process.
         channel: the number of the queue, the same at both ends.
-        side: 0 for who accepted, 1 for who connected.
-        waited_ns: how long it took until the two met.
+        side: 0 for the acceptor, 1 for the connector.
+        waited_ns: how long the two took to meet.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class RecordedQueue:
             journal.name(queue.local_name),
             journal.name(queue.remote_name),
         )
-        self._here: Final = channel << 1 | side  # what this end receives, and does
+        self._here: Final = channel << 1 | side  # the flow of receives, and of closes
         self._there: Final = self._here ^ 1
         self._sent = 0
         self._closed = False
@@ -73,12 +73,12 @@ class RecordedQueue:
 
     @property
     def remote_name(self) -> str:
-        """Who is at the other end."""
+        """The name of the other end."""
         return self._queue.remote_name
 
     @property
     def remote_disconnected(self) -> bool:
-        """Whether the other end was disconnected."""
+        """True if the other end was disconnected."""
         return self._queue.remote_disconnected
 
     def send(self, data: bytes, /) -> None:
@@ -88,7 +88,7 @@ class RecordedQueue:
     def send_many(self, messages: Sequence[bytes], /) -> None:
         """Send several, in order; see `MessageQueue.send_many`."""
         numbered = list(enumerate(messages, self._sent + 1))
-        # Before they are sent: the peer may have them, and record it, at once.
+        # Recorded before the send: the peer may receive and record them at once.
         for number, data in numbered:
             self._note(Kind.SEND, self._there, number, len(data))
         self._sent += len(numbered)
@@ -118,18 +118,18 @@ class RecordedQueue:
 
     @property
     def receive_raw(self) -> Callable[[], bytes]:
-        """What takes a message with its number from the queue, and records nothing."""
+        """The function that takes a numbered message from the queue, unrecorded."""
         return self._queue.receive
 
     def receive_with(self, take: Callable[[], bytes]) -> None:
-        """Take messages by this from now on: one that misbehaves, to be found out."""
+        """Take messages with another function from now on, such as a faulty one."""
         self._take = take
 
     def disconnect(self) -> None:
-        """Hang up; harmless if that was done."""
+        """Disconnect; do nothing if already disconnected."""
         if not self._closed:
             self._closed = True
-            # Before it is done, as between threads: what the peer sees is on record.
+            # Recorded first, as between threads: the peer sees only recorded closes.
             self._note(Kind.CLOSE_LOCAL, self._here)
             self._queue.disconnect()
 
@@ -173,7 +173,7 @@ class RecordedQueue:
 class RecordedConnector:
     """Connects a worker of this process, once; a `bus.demo.carrier.Connector`.
 
-    broker: whose name the worker has. channel: the number of its queue.
+    broker: gives the worker its name. channel: the number of its queue.
     """
 
     def __init__(
@@ -185,13 +185,13 @@ class RecordedConnector:
 
     @property
     def name(self) -> str:
-        """Whose name the worker has."""
+        """The name of the worker."""
         return self._broker.name
 
     def connect(
         self, name: str, port: int, *, required: Literal[True]
     ) -> RecordedQueue:
-        """Wait for somebody to accept; see `SocketQueueBroker.connect`."""
+        """Wait until the peer accepts; see `SocketQueueBroker.connect`."""
         began = _sync.monotonic_ns()
         queue = self._broker.connect(name, port, required=required)
         waited_ns = _sync.monotonic_ns() - began

@@ -1,9 +1,8 @@
-"""A whole run of the demo: stock is taken of a list of files, and once serially.
+"""A whole run of the demo: tasks index a list of files, and a serial loop does too.
 
-Everything about the tasks is written once in the other files, whatever they run in;
-who starts the workers, and what carries their content, is a `Crew`. Commands, their
-answers and notifications go over the bus; content goes over queues. Both are recorded.
-The main thread is the console.
+The other files define the tasks, independent of threads and processes; a `Crew` starts
+the workers and carries their content. Commands, their answers and notifications go over
+the bus; content goes over queues. Both are recorded. The main thread is the console.
 """
 
 from __future__ import annotations
@@ -54,20 +53,20 @@ def take_stock(
     begun: Callable[[Path], None] = lambda _: None,
     news: Callable[[News], None] = lambda _: None,
 ) -> Outcome:
-    """Take stock of a list of files with tasks on a bus, and once serially.
+    """Index a list of files with tasks on a bus, and once serially.
 
-    seconds: go over the list again until so many have passed.
-    processes: how many there are to be, this one among them, at least 2; None for
-      threads of this one.
-    fault: what to put into one queue on purpose, a key of `FAULTS`.
-    begun: told in this thread, before any work, that the run goes ahead: the bus is
-      open; and where this process records.
-    news: told in this thread of all progress.
+    seconds: repeat the list until this time has passed.
+    processes: the number of processes, including this one, at least 2; None for threads
+      of this one.
+    fault: the fault to inject into one queue, a key of `FAULTS`.
+    begun: called in this thread, before any work, once the bus is open, with the folder
+      in which this process records.
+    news: called in this thread with each report of progress.
 
     Raises:
         OSError: the journal cannot be made.
-        DemoError: another run is on that bus, or there can be none where it is looked
-          for, or a worker process cannot be started.
+        DemoError: another run is on that bus, or its run directory cannot be used, or a
+          worker process cannot be started.
     """
     with Journal(journals) as journal, _demo_bus(journal) as bus:
         assert journal.folder is not None
@@ -80,7 +79,7 @@ def take_stock(
         try:
             stocks, elapsed = _work(bus, crew, len(files), seconds, news)
         except BaseException:
-            # Interrupted: nothing that was started is left.
+            # After an interrupt, stop everything that was started.
             crew.abandon()
             raise
     return Outcome(stocks, serial_stock(files), elapsed)
@@ -88,9 +87,9 @@ def take_stock(
 
 @contextmanager
 def _demo_bus(journal: Journal) -> Iterator[Bus]:
-    """Be master of the demo's bus: there is one run at a time in a run directory.
+    """Be master of the demo's bus: a run directory admits one run at a time.
 
-    If that cannot be, no trace is left of the journal.
+    If the bus cannot be opened, the journal is removed.
     """
     config = BusConfig(encoders=ENCODERS)
     try:
@@ -117,11 +116,11 @@ def _fact(error: ValueError | OSError) -> str:
         return str(error)
     if error.filename:
         return f"{error.filename}: {error.strerror}; name another by BUS_RUN_DIR"
-    return str(error.strerror)  # by `RunDirectory`, with the remedy
+    return str(error.strerror)  # from `RunDirectory`, which adds the remedy
 
 
 def _discard(journal: Journal) -> None:
-    """Remove a journal, and the folders around it in which nothing else is."""
+    """Remove a journal, and the folders around it that are then empty."""
     journal.close()
     assert journal.folder is not None
     shutil.rmtree(journal.folder, ignore_errors=True)
@@ -137,9 +136,9 @@ def _work(
     seconds: float,
     news: Callable[[News], None],
 ) -> tuple[tuple[Stock, ...], float]:
-    """Let all tasks do their work; return what each pass found, and how long it took.
+    """Let all tasks do their work; return the result of each pass, and the duration.
 
-    files: how many make a pass.
+    files: the number of files in a pass.
     """
     collector = Collector(bus, files=files, workers=len(crew.names), paused=crew.paused)
     heard = _listen(bus)
@@ -160,15 +159,15 @@ def _work(
 
 
 def _listen(bus: Bus) -> Iterator[News]:
-    """Hear from now on what is told of the work; iterate until the collector leaves.
+    """Subscribe to reports of the work; iterate until the collector leaves.
 
-    What is done with it is done between callbacks: there it may wait and raise.
+    The caller handles reports between callbacks: there it may wait and raise.
     """
     here = bus.here("console")
     console = bus.register("console", thread=here, visibility=Visibility.PRIVATE)
     heard: deque[Incoming] = deque()
     seen: deque[Presence] = deque(maxlen=1)
-    # A collector that is faster waits, so that no line of progress is dropped.
+    # A collector that is faster must wait, so that no report of progress is dropped.
     console.subscribe(COLLECTOR, heard.append, overflow="block")
     console.subscribe(LISTER, heard.append, overflow="error")
     console.watch(COLLECTOR, seen.append)

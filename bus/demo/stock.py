@@ -1,4 +1,4 @@
-"""What was found in the files: totals, largest, duplicates; and how two runs compare.
+"""The result for a list of files: totals, largest, duplicates; and its comparison.
 
 `serial_stock` is the reference: a plain loop with `hashlib`, no thread, no channel.
 """
@@ -18,11 +18,11 @@ __all__ = ["Comparison", "Stock", "serial_stock"]
 
 @attrs.frozen(slots=True)
 class Comparison:
-    """Two runs over one list.
+    """The comparison of two runs over one list.
 
-    differing: indices of files with unlike content, or found by one run twice or not
-      at all though both could read them.
-    vanished: indices of files that only one of the runs could read; nobody's fault.
+    differing: indices of files with different content, or that one run found twice or
+      not at all though both could read them.
+    vanished: indices of files that only one of the runs could read; not an error.
     """
 
     differing: tuple[int, ...]
@@ -30,7 +30,7 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether the runs agree about every file that both could read."""
+        """True if the runs agree about every file that both could read."""
         return not self.differing
 
 
@@ -46,18 +46,18 @@ class Stock:
     unread: dict[int, str] = attrs.field(factory=dict)
 
     def add(self, index: int, size: int, digest: str) -> None:
-        """Note one file."""
+        """Add one file."""
         self.sizes[index] = size
         self.digests[index] = digest
 
     @property
     def files(self) -> int:
-        """How many files were read."""
+        """The number of files that were read."""
         return len(self.sizes)
 
     @property
     def bytes(self) -> int:
-        """How many bytes they have together."""
+        """The number of bytes in all of them."""
         return sum(self.sizes.values())
 
     def duplicates(self) -> list[list[int]]:
@@ -87,7 +87,7 @@ class Stock:
 
 
 def serial_stock(files: FileList) -> Stock:
-    """Take stock in a plain loop."""
+    """Read and hash all files in a plain loop."""
     stock = Stock()
     for index in range(len(files)):
         try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LEAVER", "Threads"]
 
-# It hangs up in the middle of one of its files; what is planted strikes its queue,
+# It disconnects in the middle of one of its files; an injected fault affects its queue,
 # since it is certain to be given a file.
 LEAVER: Final = "worker/1"
 _PARTS: Final = (Part(LEAVER, leave_at=2), Part("worker/2"), Part("worker/3"))
@@ -29,7 +29,7 @@ class Threads:
     """A `bus.demo.crew.Crew`.
 
     Args:
-        fault: what to put into one queue on purpose, a key of `plant.FAULTS`.
+        fault: the fault to inject into one queue, a key of `plant.FAULTS`.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class Threads:
 
     @property
     def settled(self) -> bool:
-        """Nobody is killed here; see `Crew`."""
+        """True: no worker is killed here; see `Crew`."""
         return True
 
     def paused(self, worker: str) -> None:
-        """Nobody pauses here."""
+        """Do nothing: no worker pauses here."""
 
     def start(self, collector: Collector) -> None:
         """Start each worker in a thread of the bus; see `Crew`."""
@@ -65,16 +65,16 @@ class Threads:
             server = Task(broker, collector.serve, queue)
             server.start()
             self._servers.append(server)
-            # Only now: before the first message can come, all is in its place. That
-            # its thread is done with connecting is certain once it calls back.
+            # Registered last: everything is ready before the first command arrives. A
+            # callback of its thread shows that the thread has finished connecting.
             worker.register(self._bus, thread)
 
     def end(self) -> None:
-        """Wait until all who were started have ended; see `Crew`."""
+        """Wait until all workers have ended; see `Crew`."""
         for server in self._servers:
             server.join()
         self._manager.close()
 
     def abandon(self) -> None:
-        """Let whoever waits know, so that the threads end; see `Crew`."""
+        """Disconnect all queues, so that the threads end; see `Crew`."""
         self._manager.close(disconnect=True)

@@ -1,4 +1,4 @@
-"""`Worker`: reads the files it is told to, and sends them on, whole and checked."""
+"""`Worker`: reads the assigned files, and sends them on, whole and checked."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ TRIES: Final = 3
 
 
 class Worker:
-    """A task in a thread of its own, so it may wait there: nobody else is kept waiting.
+    """A task in a thread of its own, so it may block there without delaying others.
 
-    Commands come over the bus, content goes out over a queue. Whoever of its peers it
-    loses, it leaves both.
+    It takes commands from the bus and sends content over a queue. If it loses either
+    peer, it leaves both.
 
-    broker: whose name is the task's name, too.
-    leave_at: hang up in the middle of that file, counted from 1, or of the first
-      after it that is not empty; None for never.
-    pause_after_s: in the middle of the first file that is begun so long after this was
-      made, empty or not, say so and wait to be killed; None for never.
+    broker: gives the task its name.
+    leave_at: disconnect in the middle of that file, counted from 1, or of the first
+      one after it that is not empty; None for never.
+    pause_after_s: report a pause and wait to be killed, in the middle of the first
+      file, empty or not, that begins this long after the construction; None for never.
     """
 
     _content: Carrier
@@ -76,8 +76,8 @@ class Worker:
         self._count = 0
 
     def connect(self, to: str, port: int) -> None:
-        """Connect to who is to get the content."""
-        # Else everything ends before it began.
+        """Connect to the receiver of the content."""
+        # These mean that the run ended before this worker began.
         with suppress(BrokerClosedError, UnknownBrokerError):
             self._content = self._broker.connect(to, port, required=True)
 
@@ -96,10 +96,10 @@ class Worker:
         return NOREPLY
 
     def _done(self, give: Give) -> bool:
-        """Read a file and send it until it is stored; False in order to leave.
+        """Read a file and send it until it is stored; return False to leave.
 
         Raises:
-            DisconnectedQueueError: the collector is gone.
+            DisconnectedQueueError: the collector has left.
         """
         self._count += 1
         try:
@@ -129,7 +129,7 @@ class Worker:
     def _pause_if_due(self) -> None:
         if self._pause_is_due:
             self._content.send(encode(Paused()))
-            self._content.receive()  # no receipt is due: until one of the two is ended
+            self._content.receive()  # blocks: no receipt is due until an end closes
 
     def _send(self, head: Head, pieces: Iterable[Piece]) -> None:
         messages = map(encode, chain((head,), pieces))
@@ -142,7 +142,7 @@ class Worker:
 
 
 def _first_half(data: bytes) -> list[Piece]:
-    """Return half of a file in pieces so small that there is a middle."""
+    """Return half of a file, in pieces small enough that there is a middle."""
     pieces = list(_pieces(data, min(PIECE_BYTES, max(1, len(data) // 4))))
     return pieces[: len(pieces) // 2]
 

@@ -1,7 +1,7 @@
 """A process with one worker: ``python -m bus.demo.worker_process``.
 
-It reads its `Job` from stdin, and ends when that ends: whoever started it has closed
-it, or is gone itself.
+It reads its `Job` from stdin, and ends at the end of stdin: then its parent has closed
+the pipe, or has ended itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from queuebroker.sockets import SocketQueueBroker
 
 __all__ = ["main"]
 
-# Who gives files out is to know at once which of them were begun.
+# No delay: the lister must know at once which of its files were begun.
 _CONFIG: Final = BusConfig(ack_delay_s=0.0)
 
 
@@ -53,7 +53,7 @@ def main(pipe: IO[bytes]) -> None:
             worker.register(bus, bus.thread(job.name))
             pipe.read()
         finally:
-            # If it is at work still, it learns so that nobody waits for that.
+            # Stops a worker that is still busy: no task waits for its file.
             manager.close(disconnect=True)
 
 

@@ -1,8 +1,8 @@
-"""`BusRecorder`: what the bus tells of its messages, written to a journal.
+"""`BusRecorder`: writes the operations of the bus on its messages to a journal.
 
-It stands to the bus as `queuebroker.observer.Observer` stands to a channel. Who calls
-it, and when, is part of what the rules B1 to B5 rest on and is said here, in the
-terms of the places that call; each is called in the thread in which it happens.
+It is to the bus what `queuebroker.observer.Observer` is to a channel. The rules B1 to
+B5 rest on where and when it is called, which this module specifies in terms of the
+calling code. Each call is made in the thread in which the operation happens.
 """
 
 from __future__ import annotations
@@ -40,48 +40,49 @@ class BusRecorder:
         recorder.registered(process, "")
         recorder(BusOperation.COMMAND, origin, mid, destination, 0, len(body))
 
-    A registration is told by its number (`RegistrationId.number`), which no other one
-    has, in whatever process; a process by the number of its life on the bus, from
-    which its registrations are counted, so that no registration has it. The number of
-    a message, `mid`, is given by its origin, rises with each command, and with each
-    notification for each task that hears it here and once for all others, and travels
-    with the message. An answer has the number of its question, which its own sort keeps
-    apart (`bus.journal.format.Flag`).
+    A registration is identified by its number (`RegistrationId.number`), which is
+    unique across processes. A process is identified by the number of its life on the
+    bus, from which its registrations are counted, so no registration has it.
 
-    What is told of one message, in its order:
+    The origin of a message gives it its number, `mid`, which travels with the message.
+    It rises with each command. For a notification, it rises with each subscribing task
+    in this process, and once for all other processes. An answer has the number of its
+    question; its own sort distinguishes the two (`bus.journal.format.Flag`).
+
+    The records of one message, in order:
 
     ============  ============================================================
     COMMAND       `Task.command`, `Task.call`: the addressee is known, and the
-                  message is about to be put into its inbox or its relay. Before
-                  another thread can see it. Again, for another destination, when
-                  it is sent elsewhere because the first one left.
+                  message is about to be put into its inbox or its relay, before
+                  another thread can see it. Repeated, with the new destination, if
+                  the first one left and the message is sent elsewhere.
     RESPOND       `Incoming.respond`, and an answer that the bus gives: likewise.
-    NOTIFY        `Task.notify`: likewise, for each task of this process that hears
-                  it, and once for each process in which anybody does, with the
-                  number of that process as the destination. There again for each
-                  task, with the hop it came by, after its RELAY_IN.
-    RELAY_OUT     it is put on a link for the first time, before the system is told;
-                  ``hop`` is one more than it came by. What a stream sends again, or
-                  a new link takes over, is not told again.
-    RELAY_IN      it was read from a link and accepted by its stream, so once; before
-                  it is posted. ``hop`` is that of its RELAY_OUT.
+    NOTIFY        `Task.notify`: likewise, for each subscribing task of this process,
+                  and once for each process with a subscriber, with the number of
+                  that process as the destination. Repeated there for each task, with
+                  the hop of its arrival, after its RELAY_IN.
+    RELAY_OUT     it is put on a link for the first time, before the system call;
+                  ``hop`` is one more than on its arrival. If a stream resends it, or
+                  a new link takes it over, this is not recorded again.
+    RELAY_IN      it was read from a link and accepted by its stream, hence once, and
+                  before it is posted. ``hop`` is that of its RELAY_OUT.
     EXTRACT       the hosting thread took it out of the mailbox (it is now read); not
-                  told of answers.
-    DELIVER       its callback is about to begin, or who waits for it is about to
-                  get it. For a process: it is about to be given to all who hear it
-                  there.
+                  recorded for answers.
+    DELIVER       its callback is about to begin, or the waiting caller is about to
+                  get it. For a process: it is about to be given to all its
+                  subscribers there.
     DISCARD       it was taken out and will not be delivered, and its sender is not
-                  told: dropped, expired, cancelled, unread when its subscription
-                  ended, or its addressee left (ADDRESSEE_GONE). What becomes of it
-                  then is told next: COMMAND for somebody else, or UNDELIVERED.
-    UNDELIVERED   it will not be delivered, and its sender is told: in the process of
-                  who tells.
+                  informed: dropped, expired, cancelled, unread when its subscription
+                  ended, or its addressee left (ADDRESSEE_GONE). Its further course
+                  follows: COMMAND for another addressee, or UNDELIVERED.
+    UNDELIVERED   it will not be delivered, and its sender is informed; recorded in the
+                  process that informs it.
     IN_DOUBT      it was put on a link that is lost, and was not acknowledged.
     ============  ============================================================
 
-    Whatever is told before a step is told once that nothing can prevent the step but
-    the end of the process. A message that is refused was never accepted and is in no
-    record; nor is a notification that finds no room on its way to other processes.
+    A record before a step is written once only the end of the process can prevent the
+    step. A message that is refused was never accepted and is in no record; nor is a
+    notification that finds no room on its way to other processes.
     """
 
     __slots__ = ("_emit", "_journal")
@@ -101,12 +102,12 @@ class BusRecorder:
         reason: BusReason | int = 0,
         kind: MessageKind = MessageKind.COMMAND,
     ) -> None:
-        """One step of one message; see the class for who calls with what.
+        """Record one step of one message; the class specifies the calls.
 
-        reason: of DISCARD, UNDELIVERED and IN_DOUBT.
+        reason: for DISCARD, UNDELIVERED and IN_DOUBT.
         """
         try:
-            # By position: naming them would take a third of the time.
+            # By position: keywords would account for a third of the time.
             self._emit(
                 operation,
                 _SORTS[kind],
@@ -126,10 +127,10 @@ class BusRecorder:
             self._switch_off()
 
     def registered(self, registration: int, name: str) -> None:
-        """A task has its name, and nothing was sent to it yet.
+        """Record that a task has its name, before anything was sent to it.
 
         Also called once for the process itself, with its number and no name, before it
-        is joined.
+        joins.
         """
         try:
             task = self._journal.name(name)
@@ -143,21 +144,21 @@ class BusRecorder:
             self._switch_off()
 
     def deregistered(self, registration: int) -> None:
-        """A task has left, and what it had not read was told of, each by itself."""
+        """Record that a task has left, after a record of each unread message."""
         self(BusOperation.DEREGISTER, registration, 0, registration)
 
     def moved(self, registration: int) -> None:
-        """A task has its new thread, and nothing at the old one goes to it."""
+        """Record that a task has its new thread, and gets nothing at the old one."""
         self(BusOperation.MOVE, registration, 0, registration)
 
     def link_up(self, pid: int, machine: str, process: str) -> None:
-        """Another process was identified: its first link of any kind is open."""
+        """Record that another process was identified: its first link is open."""
         self._link(BusOperation.LINK_UP, pid, machine, process, 0)
 
     def link_down(
         self, pid: int, machine: str, process: str, reason: BusReason
     ) -> None:
-        """Its last link is gone, and what was under way there was told of.
+        """Record that its last link is lost, after a record of each message on it.
 
         reason: DIED only if its system closed the link, unasked, without a farewell,
           on this machine: then its journal has no end (`Journal.record_death`). Else
@@ -181,7 +182,7 @@ class BusRecorder:
             self._switch_off()
 
     def _switch_off(self) -> None:
-        """Tell nothing any more, and say so once."""
+        """Record nothing from now on, and log that once."""
         emit, self._emit = self._emit, _nothing
         if emit is not _nothing:
             _log.exception("recording the bus failed and is switched off")

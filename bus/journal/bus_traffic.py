@@ -1,10 +1,10 @@
-"""`BusTraffic`: what the small checker remembers of messages of the bus, and finds.
+"""`BusTraffic`: the small checker's state for messages of the bus, and its findings.
 
-Rules B1, B2, B3 and B5. A message may pass through any journal, and they are read one
-after the other: all but the order within one journal is judged at the end. The
-predicates are those of `bus.journal.rules`, in its terms.
+It checks the rules B1, B2, B3 and B5. A message may appear in any journal, and journals
+are read one after another. So only the order within one journal is checked during the
+read, and the rest at the end. The predicates are those of `bus.journal.rules`.
 
-Until then this keeps the records of a message packed, 22 bytes each, and unpacks only
+The state holds the records of each message packed, 22 bytes each, and unpacks only
 messages that may break a rule: objects would take ten times the memory.
 """
 
@@ -49,7 +49,7 @@ _Line = tuple[int, int, int]  # origin, sort, destination
 
 
 def sort_of(flags: int) -> int:
-    """Which of the sorts of messages a record tells of: a command's is 0."""
+    """Return the sort of the message that a record concerns: 0 for a command."""
     return flags & _SORT
 
 
@@ -65,8 +65,8 @@ class Crossing:
 class Message:
     """All records of one message for one destination.
 
-    accepted: the first that says so. explained: some record tells why it was not
-    delivered. out, into: each time it was put on a link, was read from one.
+    accepted: the first record that accepts it. explained: True if some record gives a
+    reason for its loss. out, into: its writes to links, its reads from links.
     journals: those that hold a record of it.
     """
 
@@ -82,8 +82,8 @@ class Message:
 class Line:
     """All messages of one sort from one registration to another.
 
-    peak: the greatest number delivered in the journal being read, and its record.
-    delivered, arrived: the greatest that was delivered, was read from a link, anywhere.
+    peak: the greatest number delivered in the current journal, and its record.
+    delivered, arrived: the greatest number delivered, or read from a link, anywhere.
     steps: the packed records of each message, by its number.
     """
 
@@ -94,10 +94,10 @@ class Line:
 
 
 class BusTraffic:
-    """Everything that was read so far.
+    """The state after all records read so far.
 
-    deliveries: how many records of one, of anything but answers.
-    names: of registrations.
+    deliveries: the number of DELIVER records, answers excluded.
+    names: the names of registrations.
     """
 
     def __init__(self) -> None:
@@ -111,12 +111,12 @@ class BusTraffic:
         self._findings: list[Finding] = []
 
     def enter(self) -> None:
-        """The records that follow are of another journal."""
+        """Begin another journal: the records that follow belong to it."""
         for line in self._lines.values():
             line.peak = 0, 0
 
     def take(self, journal: int, record: Record, task: str) -> None:
-        """Go on with a record of the bus; ``task`` is the name it tells."""
+        """Add a record of the bus; ``task`` is the name in the record."""
         kind = record.kind
         self._journals.setdefault(journal, len(self._journals))
         if kind == Kind.REGISTER:
@@ -130,7 +130,7 @@ class BusTraffic:
             self._of_message(journal, record)
 
     def checked(self) -> dict[str, int]:
-        """How many of each rule's units there were."""
+        """Return the number of units checked by each rule."""
         delivered = relayed = accepted = 0
         for line in self._lines.values():
             for steps in line.steps.values():
@@ -146,12 +146,12 @@ class BusTraffic:
         }
 
     def settled(self, finding: Finding, facts: Mapping[int, JournalFacts]) -> bool:
-        """Whether what is missing of a message did not happen."""
+        """Return True if a missing record of a message proves that nothing happened."""
         known = finding.flow in self._homes and finding.origin in self._homes
         return known and all(facts[each].conclusive for each in self._journals)
 
     def findings(self, facts: Mapping[int, JournalFacts]) -> Iterator[Finding]:
-        """What does not hold, given what became of each journal."""
+        """Yield the violations, given the final state of each journal."""
         yield from self._findings
         ended = all(facts[journal].ended for journal in self._journals)
         dead = {journal for journal, each in facts.items() if each.died}
@@ -187,7 +187,7 @@ class BusTraffic:
         step = _STEP.pack(
             kind, record.hop, self._journals[journal], record.n, record.mono
         )
-        # An EXTRACT only shows that this journal has a record of the message.
+        # An EXTRACT only shows that this journal holds a record of the message.
         if kind != Kind.EXTRACT or steps[_LAST_JOURNAL] != step[_LAST_JOURNAL]:
             line.steps[mid] = steps + step
         if kind == Kind.DELIVER:
@@ -202,7 +202,7 @@ class BusTraffic:
             line.arrived = max(line.arrived, mid)
 
     def _suspects(self) -> Iterator[tuple[_Key, Line, Message]]:
-        """All messages except those that were delivered once and put on no link."""
+        """Yield all messages except those delivered once and put on no link."""
         journals = list(self._journals)
         for (origin, sort, destination), line in self._lines.items():
             for mid, steps in line.steps.items():
@@ -214,7 +214,7 @@ class BusTraffic:
                 yield key, line, _unpacked(steps, journals)
 
     def _in_turn(self, key: _Key, line: Line, place: Place) -> None:
-        """B5."""
+        """Check B5 for one delivery."""
         self.deliveries += 1
         mid = key[2]
         peak, peak_n = line.peak
@@ -227,7 +227,7 @@ class BusTraffic:
     def _loss_case(
         self, key: _Key, message: Message, line: Line, *, ended: bool
     ) -> str | None:
-        """B3."""
+        """Return the case of B3 for a message, None if it holds."""
         _, sort, mid, destination = key
         if message.accepted is None or message.delivered or message.explained:
             return None
@@ -259,7 +259,7 @@ def _unpacked(steps: bytes, journals: Sequence[int]) -> Message:
 
 
 def _wrong_way(message: Message) -> str | None:
-    """B2, what is proven by records that are there."""
+    """Return the case of B2 that existing records prove, None if there is none."""
     if _repeats(message.out) or _repeats(message.into):
         return "again"
     if any(_turns_back(came, went) for came in message.into for went in message.out):
@@ -268,7 +268,7 @@ def _wrong_way(message: Message) -> str | None:
 
 
 def _one_ended(key: _Key, message: Message, line: Line, *, ended: bool) -> str | None:
-    """B2, what rests on a record that is not there."""
+    """Return the case of B2 that rests on a missing record, None if there is none."""
     out, into = ({each.hop for each in of} for of in (message.out, message.into))
     if into - out:
         return "foreign"
@@ -281,14 +281,14 @@ def _one_ended(key: _Key, message: Message, line: Line, *, ended: bool) -> str |
 
 
 def _repeats(crossings: list[Crossing]) -> bool:
-    """Whether two have one hop, or one journal."""
+    """Return True if two of them have one hop, or one journal."""
     hops = {each.hop for each in crossings}
     journals = {each.place.journal for each in crossings}
     return min(len(hops), len(journals)) < len(crossings)
 
 
 def _turns_back(came: Crossing, went: Crossing) -> bool:
-    """Whether it was sent on from where it came, under a hop that is not greater."""
+    """Return True if a message left where it arrived, under a hop not greater."""
     return (
         came.place.journal == went.place.journal
         and came.place.n < went.place.n

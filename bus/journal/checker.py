@@ -1,8 +1,8 @@
 """The small checker: journals in, verdicts and violations out, in plain Python.
 
-One of two that must agree; the other is Spark's, and neither knows of the other (see
-`bus.journal.rules`, which holds every predicate). The fold is `traffic`; here the
-findings are judged by how far their journals can be trusted.
+It is one of two that must agree; the other is Spark's, and neither knows of the other
+(see `bus.journal.rules`, which holds every predicate). The fold is `traffic`; this
+module judges its findings by how far the journals can be trusted.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _ORDER: Final = list(RULES)
 
 @attrs.frozen
 class CheckResult:
-    """What a check found.
+    """The result of a check.
 
     verdicts: one for each rule, in their order.
     violations: all would-be ones, by rule, then journal and record.
-    problems: what could not be read, one line each.
+    problems: the read errors, one line each.
     """
 
     verdicts: tuple[RuleVerdict, ...]
@@ -58,13 +58,13 @@ class CheckResult:
 
     @property
     def summary(self) -> Result:
-        """What is left of it when the violations are listed elsewhere."""
+        """The result without the violations, which are listed elsewhere."""
         first = tuple(first_of_each(FIRST_PER_RULE, self.violations))
         return Result(self.verdicts, len(self.violations), first, self.problems)
 
 
 def check(journals: Iterable[StoredJournal]) -> CheckResult:
-    """Hold journals to all rules, together: a message may cross from one to another."""
+    """Check journals against all rules, together: messages cross between journals."""
     traffic = Traffic()
     facts: dict[int, JournalFacts] = {}
     problems: list[str] = []
@@ -93,7 +93,7 @@ def check(journals: Iterable[StoredJournal]) -> CheckResult:
 
 
 def _incomplete(facts: Iterable[JournalFacts]) -> Iterator[Violation]:
-    """J1."""
+    """Yield the violations of J1."""
     cases = RULES["J1"].cases
     for each in facts:
         if each.complete:
@@ -168,14 +168,14 @@ def _judged_of_bus(
 
 
 def _worth(finding: Finding, settled: bool) -> Verdict:
-    """FAIL if nothing that is missing can explain it."""
+    """Return FAIL if no missing record can explain it, else UNKNOWN."""
     basis = RULES[finding.rule].basis_of(finding.case)
     conclusive = basis is Basis.PRESENCE or settled
     return Verdict.FAIL if conclusive else Verdict.UNKNOWN
 
 
 def _checked(traffic: Traffic, facts: Mapping[int, JournalFacts]) -> dict[str, int]:
-    """How many of each rule's units there were."""
+    """Return the number of units checked by each rule."""
     counts = [
         flow.counts() for channel in traffic.channels.values() for flow in channel.flows
     ]

@@ -1,8 +1,8 @@
-"""`Deaths`: what living processes recorded of those that died.
+"""`Deaths`: the deaths of processes, as recorded by living ones.
 
-A process that is killed closes nothing, and its journal has no end. If another process
-recorded its death, that is its end: what it had recorded lies in the file, and it did
-nothing after it. The terms are those of `bus.journal.rules`.
+A killed process closes nothing, so its journal has no end. If another process recorded
+its death, that record is the end: the file holds all that the dead process recorded,
+and it did nothing afterwards. The terms are those of `bus.journal.rules`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ __all__ = ["Deaths"]
 class _Death:
     """One record of a death.
 
-    journal: where it stands. pid, machine: of whom. mono: when, on the machine's clock.
+    journal: the one that holds it. pid, machine: of the dead process. mono: its time,
+    on the machine's clock.
     """
 
     journal: int
@@ -40,13 +41,13 @@ class Deaths:
         self._deaths: list[_Death] = []
 
     def take(self, journal: int, record: Record, machine: str) -> None:
-        """A LINK_DOWN record; ``machine`` is the name that its `peer` stands for."""
+        """Add a LINK_DOWN record; ``machine`` is the name for its `peer`."""
         if record.reason == BusReason.DIED:
             death = _Death(journal, record.mid, machine, record.mono)
             self._deaths.append(death)
 
     def judge(self, facts: dict[int, JournalFacts]) -> dict[int, JournalFacts]:
-        """The facts of all journals, with those that died marked as that."""
+        """Return the facts of all journals, with `died` set where it applies."""
         return {
             journal: attrs.evolve(each, died=self._is_of_the_dead(each, facts))
             for journal, each in facts.items()

@@ -1,4 +1,4 @@
-"""`Finding`: a would-be violation as the small checker's fold leaves it.
+"""`Finding`: a would-be violation, as the small checker's fold produces it.
 
 It has no verdict yet: that depends on how far the journals can be trusted, which the
 fold does not know.
@@ -20,7 +20,7 @@ __all__ = ["Finding", "Place"]
 
 @attrs.frozen
 class Place:
-    """Where a record stands: its journal, its number, its time."""
+    """The place of a record: its journal, its number, its time."""
 
     journal: int
     n: int
@@ -29,12 +29,12 @@ class Place:
 
 @attrs.frozen
 class Finding:
-    """What does not hold, where, and why.
+    """The case of a rule that a record or message breaks.
 
-    facts: what the template of the case names.
-    other_n: the record it collides with, None if unknown or an absence.
+    facts: the values for the template of the case.
+    other_n: the record it conflicts with, None if unknown or an absence.
     origin, sort: of a message of the bus, whose `flow` is its destination and whose
-      `seq` its number; None of anything else.
+      `seq` its number; None for anything else.
     """
 
     rule: str

@@ -1,10 +1,10 @@
-"""What the small checker remembers of the messages of one flow, and finds in them.
+"""The small checker's state for the messages of one flow, and its findings.
 
-A flow that keeps its promises is a queue: each receive takes the oldest message that
-was sent and not received yet. That is the fast path, in which a message is forgotten
-but for its size as soon as it is received. What does not fit (received again, never
-sent, of another size, read from another journal first) is kept as `Odd` and judged
-when everything has been read: Q3, Q4, Q5 and Q8 ask for sets, not for an order.
+A correct flow is a queue: each receive takes the oldest message that was sent and not
+yet received. That is the fast path, which keeps only the size of a message once it is
+received. A message that does not fit is kept as `Odd`: received again, never sent, of
+another size, or read from another journal first. It is judged after all records were
+read: Q3, Q4, Q5 and Q8 concern sets, not an order.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Counts", "End", "Flow"]
 
-# In the row of sizes: this message was not received cleanly, or not yet.
+# In the list of sizes: this message was not received cleanly, or not yet.
 _NOT_CLEAN: Final = -1
-# A message this far ahead of its turn is odd; the row must not grow by what a damaged
-# number says.
+# A message this far ahead of its turn is odd: a damaged number must not determine the
+# length of the list.
 _SKIP_MAX: Final = 4096
 
 _Sent = tuple[int, int, int, int]  # size, journal, n, mono
@@ -33,7 +33,7 @@ _Sent = tuple[int, int, int, int]  # size, journal, n, mono
 
 @attrs.define
 class Odd:
-    """All SEND and RECEIVE records of a message that did not just pass."""
+    """All SEND and RECEIVE records of a message that left the fast path."""
 
     sends: int = 0
     receives: int = 0
@@ -43,13 +43,13 @@ class Odd:
     largest: int = -1
 
     def send(self, size: int, place: Place | None) -> None:
-        """One more SEND."""
+        """Add a SEND."""
         self.sends += 1
         self.first_send = self.first_send or place
         self._measure(size)
 
     def receive(self, size: int, place: Place | None) -> None:
-        """One more RECEIVE; the place of one that had passed cleanly is forgotten."""
+        """Add a RECEIVE; ``place`` is None if the fast path has dropped it."""
         self.receives += 1
         self.receive_places.append(place)
         self._measure(size)
@@ -61,7 +61,7 @@ class Odd:
 
 @attrs.define
 class Counts:
-    """How much of a flow the rules were held against, in messages."""
+    """The number of messages in a flow that the rules were checked against."""
 
     sent: int
     received: int
@@ -70,11 +70,11 @@ class Counts:
 
 @attrs.frozen
 class End:
-    """How a flow ended.
+    """The end of a flow.
 
-    receiver_left: the receiving side disconnected. ended: nothing more comes in any
-    journal of the channel. sender_died: the process of one of them died, not that of
-    the receiver.
+    receiver_left: the receiving side disconnected. ended: no more records follow in any
+    journal of the channel. sender_died: the process of one of them died, other than the
+    receiver's.
     """
 
     receiver_left: bool
@@ -93,7 +93,7 @@ class Flow:
     def __init__(self, number: int) -> None:
         self.number = number
         self.top = 0
-        # Size of message i + 1, if it was sent once and received once, in that order.
+        # The size of message i + 1, if it was sent once and received once, in order.
         self._sizes = array.array("q")
         self._clean = 0
         self._waiting: dict[int, _Sent] = {}
@@ -101,14 +101,14 @@ class Flow:
         self._dropped: set[int] = set()
 
     def send(self, seq: int, size: int, journal: int, n: int, mono: int) -> None:
-        """A SEND record."""
+        """Add a SEND record."""
         if seq in self._waiting or seq in self._odd or self._passed(seq):
             self._odd_one(seq).send(size, Place(journal, n, mono))
         else:
             self._waiting[seq] = size, journal, n, mono
 
     def receive(self, seq: int, size: int, journal: int, n: int, mono: int) -> None:
-        """A RECEIVE record."""
+        """Add a RECEIVE record."""
         self.top = max(self.top, seq)
         sent = self._waiting.get(seq)
         skipped = seq - len(self._sizes) - 1
@@ -121,11 +121,11 @@ class Flow:
         self._clean += 1
 
     def drop(self, seq: int) -> None:
-        """A DROP record of an accepted message."""
+        """Add a DROP record of an accepted message."""
         self._dropped.add(seq)
 
     def counts(self) -> Counts:
-        """How many messages there were."""
+        """Return the numbers of messages."""
         odd = self._odd.values()
         return Counts(
             sent=self._clean + len(self._waiting) + sum(o.sends > 0 for o in odd),
@@ -134,8 +134,8 @@ class Flow:
         )
 
     def findings(self, end: End) -> Iterator[Finding]:
-        """What does not hold, after the last record."""
-        # A sender that died may have been in one send, done and not yet recorded.
+        """Yield the violations, after the last record."""
+        # A sender that died may have completed one send without recording it.
         under_way = self._last_sent() + 1 if end.sender_died else None
         for seq, (_, journal, n, mono) in self._waiting.items():
             yield from self._lost(seq, Place(journal, n, mono), end)
@@ -153,14 +153,14 @@ class Flow:
                 yield Finding("Q8", "size", self.number, seq, where, facts=sizes)
 
     def _repeated(self, seq: int, odd: Odd) -> Finding:
-        """Q3 for a message that was received again."""
+        """Return the violation of Q3 by a message that was received again."""
         first, second = odd.receive_places[:2]
         facts = {"count": odd.receives}
         other_n = first.n if first else None
         return Finding("Q3", "twice", self.number, seq, second, other_n, facts)
 
     def _last_sent(self) -> int:
-        """The greatest number of a SEND, 0 if there is none."""
+        """Return the greatest number of a SEND, 0 if there is none."""
         passed = len(self._sizes)
         while passed and self._sizes[passed - 1] == _NOT_CLEAN:
             passed -= 1
@@ -168,7 +168,7 @@ class Flow:
         return max(itertools.chain((passed,), self._waiting, odd))
 
     def _lost(self, seq: int, place: Place | None, end: End) -> Iterator[Finding]:
-        """Q5 for a message that was sent and not received."""
+        """Check Q5 for a message that was sent and not received."""
         if seq in self._dropped:
             return
         facts: dict[str, object] = {}
@@ -186,7 +186,7 @@ class Flow:
         return seq <= len(self._sizes) and self._sizes[seq - 1] != _NOT_CLEAN
 
     def _odd_one(self, seq: int) -> Odd:
-        """The message as an odd one, with what was known of it before."""
+        """Return the message as an odd one, with its earlier records."""
         odd = self._odd.get(seq)
         if odd is not None:
             return odd

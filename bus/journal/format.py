@@ -1,10 +1,10 @@
-"""The journal's record: 80 bytes, one definition for everybody.
+"""The journal's record: 80 bytes, with a single definition.
 
-Writer, reader, both checkers and Spark take the layout from here and from nowhere
-else. A record is 80 bytes, little endian, every field on its natural boundary, so
-that the same bytes are a `struct` and a numpy row. Never reorder fields: add a record
-version instead. This module knows neither files nor threads; `header` holds the
-other half of the layout, the head of a segment.
+Writer, reader, both checkers and Spark take the layout from this module only. A record
+is 80 bytes, little endian, every field on its natural boundary, so that the same bytes
+are a `struct` and a numpy row. Never reorder fields: add a record version instead. This
+module uses neither files nor threads; `header` defines the other half of the layout,
+the head of a segment.
 
 How the queue kinds (16 to 41, those of `queuebroker.observer`) fill the fields:
 
@@ -26,35 +26,35 @@ size      bytes of the message, saturating. depth: messages in the flow's
 origin    0. flags: 0. hop: 0. These are the bus's.
 ========  ==================================================================
 
-How the bus's kinds (from 64 on, `bus.events`) fill them; what is not named
-is 0:
+How the bus's kinds (from 64 on, `bus.events`) fill them; fields not named
+are 0:
 
 ========  ==================================================================
 flow      the destination: the number of a registration, or of a process for a
-          notification on its way to all who hear it there. In REGISTER and
-          DEREGISTER whose they are.
+          notification on its way to all its subscribers there. In REGISTER and
+          DEREGISTER, the registration itself.
 origin    the number of the registration that sent it.
 mid       number of the message at its origin; of an answer, that of the question.
 flags     MULTICAST for a notification, ANSWER for an answer to anything.
-hop       how many links it has crossed, the one it is put on or read from included.
-size      bytes of the message, saturating; 0 where nobody knows.
+hop       how many links it has crossed, including the one of this record.
+size      bytes of the message, saturating; 0 if unknown.
 task      in REGISTER the name that was taken.
 ========  ==================================================================
 
 The channel half of `flow` has 62 bits: a random 31-bit base drawn per incarnation of
 a journal, then the process-wide number that the observer is given, in 31 bits. The
-2**31st channel of a process carries into the base and takes numbers nobody else is
-likely to have: a collision is then as improbable as it was before. Two incarnations
+2**31st channel of a process carries into the base and takes numbers that are unlikely
+to be in use: a collision is then as improbable as it was before. Two incarnations
 among k share a base with probability about k*k / 2**32. `flow` stays below 2**63, so
-that it is the same number in a signed column.
+that a signed column holds the same number.
 
 How LINK_UP and LINK_DOWN fill them: `mid` is the other process as its system numbers
 it, `task` its name, `peer` the machine as the journals of that process name it; the
-rest is 0 but for `reason`. A LINK_DOWN with the reason DIED tells of a death.
+rest is 0, except `reason`. A LINK_DOWN with the reason DIED records a death.
 
 How the journal's own kinds fill them: OPEN and CLOCK carry wall-clock nanoseconds in
-`origin` (an anchor together with `mono`), LOST carries in `seq` how many records were
-lost since the LOST before it, CLOSE is the last record of a journal closed in order.
+`origin` (an anchor together with `mono`). LOST carries in `seq` how many records were
+lost since the LOST before it. CLOSE is the last record of a journal closed in order.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ _MARK_SHIFT: Final = 0x51424A31
 
 
 class Kind(enum.IntEnum):
-    """What a record tells. Below 16 the journal's own, from 64 on the bus's."""
+    """The kind of a record. Below 16 the journal's own, from 64 on the bus's."""
 
     OPEN = 1
     CLOSE = 2
@@ -199,22 +199,22 @@ class Record(NamedTuple):
 
     @property
     def port(self) -> int:
-        """What `mid` is in a record of the queue kinds."""
+        """The port: the meaning of `mid` in a record of the queue kinds."""
         return self.mid
 
 
 def mark(n: int) -> int:
-    """What the last four bytes of record ``n`` hold: never 0, written last.
+    """Return the last four bytes of record ``n``: never 0, written last.
 
-    A slot is valid if and only if its mark is that of the record number the slot
-    stands for; an empty slot is all zero. Consecutive records have consecutive
-    marks but for one wrap in 2**32 - 1, so a writer can count them in C.
+    A slot is valid if and only if its mark is that of the record number of the slot; an
+    empty slot is all zero. Consecutive records have consecutive marks but for one wrap
+    in 2**32 - 1, so a writer can count them in C.
     """
     return (n + _MARK_SHIFT) % _MARK_MODULUS + 1
 
 
 def kind_name(kind: int) -> str:
-    """The lower-case name of a kind, ``kind-77`` for one this version does not know."""
+    """Return the lower-case name of a kind, ``kind-77`` for an unknown one."""
     try:
         return Kind(kind).name.lower()
     except ValueError:
@@ -222,7 +222,7 @@ def kind_name(kind: int) -> str:
 
 
 def dtype() -> np.dtype[Any]:
-    """The record as a numpy dtype of 80 bytes (imports numpy: only when called)."""
+    """Return the record as a numpy dtype of 80 bytes; imports numpy when called."""
     import numpy as np  # noqa: PLC0415 - importing bus.journal must not need numpy
 
     return np.dtype(list(FIELDS))

@@ -1,10 +1,10 @@
 """The head of a segment: 4,096 bytes before the slots.
 
-Three areas, each written at another time, so that no write can spoil another:
-at byte 0 what is known when the segment is made, guarded by its own crc; at byte 512
-the seal, written once, when no writer is left; at byte 1,024 the one number that
-changes while the segment lives, how many records the journal had to lose so far.
-A segment without a seal is open, or was when its writer died.
+Three areas are written at different times, so that no write can spoil another. The area
+at byte 0 holds the facts known when the segment is made, guarded by its own crc. The
+one at byte 512 holds the seal, written once, when no writer is left. The one at byte
+1,024 holds the only number that changes during the segment's life: how many records the
+journal has lost so far. A segment without a seal is open, or was when its writer died.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOST_OFFSET: Final = 1024
 LOST: Final = struct.Struct("<Q")
 # No process loses as many records; a damaged header may contain any number.
 LOST_MAX: Final = 2**62
-# Of record numbers and of segments: the largest that a signed column holds.
+# The largest record number and segment number that a signed column holds.
 NUMBER_MAX: Final = 2**63 - 1
 SEGMENT_MAX: Final = 2**31 - 1
 
@@ -46,12 +46,12 @@ _CRC: Final = struct.Struct("<I")
 
 @attrs.frozen
 class Seal:
-    """What was true of the slots when the last writer had left.
+    """The state of the slots after the last writer left.
 
     used: slots that were drawn; the file ends after them.
     count: slots among them that hold a valid record; the others are holes.
     crc32: of the used slots, holes included.
-    lost: records the journal had lost up to then.
+    lost: records that the journal had lost by then.
     """
 
     used: int
@@ -61,17 +61,17 @@ class Seal:
 
     @property
     def holes(self) -> int:
-        """Slots that were drawn and never written."""
+        """The number of slots that were drawn and never written."""
         return self.used - self.count
 
     def pack(self) -> bytes:
-        """The bytes that stand at `SEAL_OFFSET`."""
+        """Return the bytes for `SEAL_OFFSET`."""
         body = _SEAL.pack(_SEAL_MAGIC, self.crc32, self.used, self.count, self.lost)
         return body + _CRC.pack(zlib.crc32(body))
 
     @classmethod
     def unpack(cls, buffer: bytes) -> Seal | None:
-        """The seal in a header, None if there is none; ValueError if it is damaged."""
+        """Return the seal of a header, None without one; ValueError if damaged."""
         body = buffer[SEAL_OFFSET : SEAL_OFFSET + _SEAL.size]
         tail = buffer[SEAL_OFFSET + _SEAL.size : SEAL_OFFSET + _SEAL.size + _CRC.size]
         if not any(body) and not any(tail):
@@ -86,7 +86,7 @@ class Seal:
 
 @attrs.frozen
 class SegmentHeader:
-    """One segment: whose it is, which record numbers it has room for, its clocks.
+    """One segment: its journal, its range of record numbers, its clocks.
 
     journal: random 64-bit number of the journal's incarnation.
     segment: its place in the journal, from 0.
@@ -96,8 +96,8 @@ class SegmentHeader:
       clocks are comparable between journals of one boot.
     mono, wall: one instant on both clocks, in nanoseconds.
     seal: None while it is open.
-    lost: records the journal had lost when this was read.
-    seal_flaw: how its seal contradicts itself, "" if it does not; `seal` is None then.
+    lost: records that the journal had lost when this was read.
+    seal_flaw: the contradiction in its seal, for which `seal` is None; else "".
     """
 
     journal: int
@@ -112,7 +112,7 @@ class SegmentHeader:
     seal_flaw: str = ""
 
     def pack(self) -> bytes:
-        """The whole head of a segment that is just being made."""
+        """Return the whole head of a new segment."""
         body = _HEAD.pack(
             _MAGIC,
             RECORD_VERSION,
@@ -135,9 +135,9 @@ class SegmentHeader:
 
     @classmethod
     def unpack(cls, buffer: bytes) -> SegmentHeader:
-        """Read a head; ValueError says what is wrong with it, and at which byte.
+        """Parse a head; ValueError gives the defect and its byte.
 
-        A damaged seal is no such error: the slots can be read without one.
+        A damaged seal raises no error: the slots can be read without one.
         """
         if len(buffer) < HEADER_BYTES:
             msg = f"the header ends at byte {len(buffer)}, expected {HEADER_BYTES}"

@@ -1,8 +1,8 @@
 """One process's part of a journal, from its first record to its last.
 
-A folder with a side file and segments, and the housekeeper: a thread that makes spare
-segments, seals retired ones and reads both clocks now and then. Writers meet this only
-when the hot path in `recorder` has no slot to draw.
+It consists of a folder with a side file and segments, and of the housekeeper: a thread
+that makes spare segments, seals retired ones and periodically reads both clocks.
+Writers enter this module only if the hot path in `recorder` has no slot to draw.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 class Incarnation:
     """Folder, side file, segments and housekeeper of one process.
 
-    folder: where it records.
-    base: upper half of its channel numbers, drawn at random with its own number.
+    folder: the folder it records in.
+    base: the upper half of its channel numbers, drawn at random with its own number.
 
-    Locks: ``_closing`` is held by whoever closes and never waited for; ``_lock``, taken
-    second, guards ``_closed``, ``_parker`` and every change of the current segment. It
-    is held for no system call. A writer can be interrupted by a finalizer that hangs up
-    a queue and so records, too: the inner one then loses its record instead of waiting
-    for itself.
+    Locks: ``_closing`` is held by the closing thread and never waited for; ``_lock``,
+    taken second, guards ``_closed``, ``_parker`` and every change of the current
+    segment. It is not held across a system call. A finalizer may interrupt a writer,
+    disconnect a queue and so record, too: the inner call then loses its record, since
+    waiting for the lock would deadlock.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Incarnation:
         max_segments: int | None,
         recorder: Recorder,
     ) -> None:
-        """Make the folder and everything in it. OSError if that fails."""
+        """Create the folder and its contents. OSError if that fails."""
         header = _first_header(slots)
         self.folder = parent / _folder_name(machine) / _incarnation_name(header)
         self.base = header.journal >> 32
@@ -89,13 +89,13 @@ class Incarnation:
             _write(self._supply.current.take(), Kind.OPEN, origin=_sync.wall_ns())
             self._start()
         except OSError:
-            # Half a folder would be read as a journal that lost everything.
+            # A partial folder would be read as a journal that lost every record.
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
         recorder.rebase(self.base, self.meta.names)
         recorder.switch(self._supply.current.take)
-        # What a close has still to do. A step that was struck is done again, by the
-        # next close, and so is one that was struck right after its end.
+        # The remaining steps of a close. If a step was interrupted, even right after
+        # its end, the next close runs it again.
         self._to_close: collections.deque[Callable[[], object]] = collections.deque(
             (
                 self._take_no_more,
@@ -116,19 +116,19 @@ class Incarnation:
 
     @property
     def finished(self) -> bool:
-        """Whether a close has come to its end."""
+        """True once a close has completed."""
         return not self._to_close
 
     @property
     def lost(self) -> int:
-        """Records that could not be written."""
+        """The number of records that could not be written."""
         return self._supply.lost.total
 
     def draw(self) -> Slot | None:
-        """Draw a slot, going on to the next segment; None if there is none ready."""
+        """Draw a slot, advancing to the next segment; None if none is ready."""
         if getattr(self._inside, "drawing", False):
             return None
-        # Before the lock is asked for: a finalizer may strike at any point after.
+        # Set before the lock is requested: a finalizer may run at any point after that.
         self._inside.drawing = True
         try:
             with self._lock:
@@ -137,27 +137,27 @@ class Incarnation:
             self._inside.drawing = False
 
     def lose(self) -> None:
-        """Count a record that could not be written; after the close, say late."""
+        """Count a record that could not be written; after the close, note it late."""
         if not self._closed:
             self._supply.lose()
             if not self._closed:
                 return
-            # The close may have looked at the count before this one was added to it,
-            # and sealed what it would stand in: then nothing else tells of it.
+            # The close may have read the count before this record was added to it, and
+            # sealed the segment that holds the count. Then only `late` shows the loss.
         if not self._told_late:
             self.meta.late()
-            self._told_late = True  # only now: an interrupt must not keep it untold
+            self._told_late = True  # set last: an interrupt must not suppress the note
 
     def close(self) -> None:
-        """Write the last record, wait for late writers a moment, seal. Idempotent.
+        """Write the last record, wait briefly for late writers, and seal. Idempotent.
 
-        After an interrupt the next call goes on. If somebody is closing already,
-        perhaps this very thread whom a finalizer interrupted, return at once.
+        After an interrupt, the next call continues. If another call is closing, perhaps
+        in this very thread below a finalizer, return at once.
         """
         taken: list[bool] = []
         try:
-            # One call in C: an interrupt cannot fall between taking the lock and
-            # knowing that it is taken.
+            # One call in C: an interrupt cannot fall between the acquisition of the
+            # lock and the note of it.
             taken.extend(map(self._closing.acquire, (False,)))
             if taken == [True]:
                 self._take_steps()  # a call: see `_sync.Lock`
@@ -173,7 +173,7 @@ class Incarnation:
     # The steps of a close.
 
     def _take_no_more(self) -> None:
-        # As in `draw`: a finalizer may strike while the lock is held.
+        # As in `draw`: a finalizer may run while the lock is held.
         self._inside.drawing = True
         try:
             with self._lock:
@@ -188,8 +188,8 @@ class Incarnation:
             self._supply.refill()
             self._tell_lost()
         while not self._last:
-            # One call in C draws the slot and keeps it: one that was drawn and
-            # forgotten would be a hole.
+            # One call in C draws the slot and stores it: a slot that is drawn and then
+            # lost to an interrupt would be a hole.
             draws = iter(self._supply.current.take, None)
             self._last.extend(itertools.islice(draws, 1))
             if not self._last and not self._supply.advance():
@@ -210,7 +210,7 @@ class Incarnation:
         self._supply.finish(self._last[0][0] + 1 if self._last else None)
 
     def abandon(self) -> None:
-        """In a forked child: close its copy of what the parent goes on using."""
+        """In a forked child, close its copy of the side file that the parent uses."""
         self.meta.close()
 
     def _draw_locked(self) -> Slot | None:
@@ -222,17 +222,17 @@ class Incarnation:
                 self._wake_locked()
                 if not advanced:
                     return None
-            # The last words of a closing journal are nobody else's to follow.
+            # Only the closing thread may draw from a closing journal.
             if not self._closed:
                 self._recorder.switch(self._supply.current.take)
             self._tell_lost()
 
     def _tell_lost(self) -> None:
-        """Record how many records were lost since this was last told."""
+        """Record how many records were lost since the last LOST record."""
         lost = self.lost - self._lost_told
         if not lost:
             return
-        # Before drawing, which can come back here.
+        # Updated before the draw, which may call this function again.
         self._lost_told += lost
         slot = self._draw_locked()
         if slot is None:
@@ -247,8 +247,8 @@ class Incarnation:
             with self._lock:
                 if self._closed:
                     return
-                # Shown before the work is done: whoever finds more work meanwhile
-                # wakes a sleep that has not begun.
+                # Published before the work starts: a writer that finds more work
+                # meanwhile wakes the sleep before it begins.
                 self._parker = parker
             self._supply.tend()
             self._tell_unnamed()
@@ -267,16 +267,16 @@ class Incarnation:
         _sync.park(parker, woken, until)
 
     def _anchor(self) -> None:
-        """Record one instant on both clocks, so that a step of either is seen.
+        """Record one instant on both clocks, which reveals a step of either.
 
-        One that finds no slot is no operation that was lost, nor late at the close.
+        An anchor without a slot counts neither as a lost operation nor as a late one.
         """
         slot = self.draw()
         if slot is not None:
             _write(slot, Kind.CLOCK, origin=_sync.wall_ns())
 
     def _wake_locked(self) -> None:
-        """Let the housekeeper look, if it sleeps or is about to."""
+        """Wake the housekeeper, if it sleeps or is about to."""
         parker, self._parker = self._parker, None
         if parker is not None:
             parker.release()
@@ -293,7 +293,7 @@ def _write(slot: Slot, kind: Kind, seq: int = 0, origin: int = 0) -> int:
 
 def _first_header(slots: int) -> SegmentHeader:
     return SegmentHeader(
-        # 63 bits: the same number in a signed column.
+        # 63 bits, so that a signed column holds the same number.
         journal=int.from_bytes(os.urandom(8), "little") >> 1,
         segment=0,
         first_n=0,

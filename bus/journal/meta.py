@@ -1,13 +1,14 @@
-"""The side file of a journal, ``meta.jsonl``: who wrote it, and what its numbers name.
+"""The side file of a journal, ``meta.jsonl``: its writer, and the names of its numbers.
 
-One JSON object a line, each appended by a single write before the first record that
-uses its number, so that no record in a journal of a killed process names nobody. The
-lines, by their key ``is``: ``journal`` (first; who and where), ``name`` and ``thread``
-(a number and its text), ``late`` (operations were reported after the close).
+It has one JSON object a line. A single write appends each line before the first record
+that uses its number. So even in the journal of a killed process, every number has its
+name. The lines, by their key ``is``: ``journal`` (first; the process and machine),
+``name`` and ``thread`` (a number and its text), ``late`` (operations were reported
+after the close).
 
-Nothing here takes a lock: an observer may be called by a finalizer in the middle of
-any line of this module, on the same thread. Two threads that meet a name at once both
-write a line; both numbers are good.
+Nothing here takes a lock: a finalizer may call an observer in the middle of any line of
+this module, on the same thread. If two threads meet a name at once, both write a line,
+and both numbers are valid.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ __all__ = ["META_FILE", "Meta"]
 
 META_FILE: Final = "meta.jsonl"
 
-# A program that makes names without end must not fill the memory: from here on its
-# names are recorded as unknown.
+# A program that generates names without end must not fill the memory: beyond this
+# number, its names are recorded as unknown.
 NAMES_MAX: Final = 1_000_000
 THREADS_MAX: Final = 2**16 - 1  # later threads share this number
 
@@ -43,7 +44,7 @@ class Meta:
 
     names: numbers by text, which the recorder reads without any lock; "" is 0, which
       also stands for a name that could not be written.
-    unwritten: whether a name could not be written.
+    unwritten: True if a name could not be written.
     """
 
     __slots__ = (
@@ -57,10 +58,10 @@ class Meta:
     )
 
     def __init__(self, folder: Path, machine: str, header: SegmentHeader) -> None:
-        """Make the file and say whose it is. OSError if that fails."""
+        """Create the file and write its first line. OSError if that fails."""
         self._path = folder / META_FILE
-        # Unbuffered, and not a bare descriptor: a thread that comes after the close
-        # must not write to whatever file has that number by then.
+        # Unbuffered, and no bare descriptor: a thread that writes after the close must
+        # not reach another file that has reused the descriptor.
         self._file = FileIO(self._path, "ab")
         self._torn = self.unwritten = False
         self._name_numbers = itertools.count(1)
@@ -81,7 +82,7 @@ class Meta:
         )
 
     def name(self, text: str) -> int:
-        """The number of a name; written down first if it is new. 0 if that fails."""
+        """Return the number of a name, written first if it is new. 0 if that fails."""
         number = self.names.get(text)
         if number is not None:
             return number
@@ -93,7 +94,7 @@ class Meta:
         return self.names.setdefault(text, number)
 
     def thread(self) -> int:
-        """A new number for the running thread, which has none yet. 0 if that fails."""
+        """Return a new number for the running thread. 0 if that fails."""
         number = min(next(self._thread_numbers), THREADS_MAX)
         text = "later threads"
         if number < THREADS_MAX:
@@ -101,11 +102,11 @@ class Meta:
         return number if self._note({"is": "thread", "id": number, "text": text}) else 0
 
     def late(self) -> None:
-        """Say, after the close, that operations are still being reported."""
+        """Note, after the close, that operations are still being reported."""
         data = _encoded({"is": "late", "mono": _sync.monotonic_ns()})
         if self._torn:
             data = b"\n" + data
-        # If the journal was removed nobody is left to be told: do not make a new file.
+        # If the journal was removed, no reader needs the note: do not make a new file.
         with (
             contextlib.suppress(OSError),
             FileIO(self._path, "ab", opener=_existing) as file,
@@ -113,7 +114,7 @@ class Meta:
             file.write(data)
 
     def close(self) -> None:
-        """Close the file. Whoever still has a name to write is told that it cannot."""
+        """Close the file. A later attempt to write a name fails."""
         self._file.close()
 
     def _note(self, line: dict[str, object]) -> bool:
@@ -130,8 +131,8 @@ class Meta:
         data = _encoded(line)
         if self._torn:
             data = b"\n" + data
-        # A full disk may take a part of a line. The reader passes over it, provided
-        # that the next one begins on a line of its own.
+        # A full disk may take part of a line. The reader skips it if the next line
+        # begins on a line of its own.
         self._torn = True
         if self._file.write(data) != len(data):
             raise OSError("cannot write the line whole: the disk is full")

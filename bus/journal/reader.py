@@ -1,10 +1,10 @@
-"""Journals as they are found on the disk, of living, ended and killed processes.
+"""Journals as found on disk, of living, ended and killed processes.
 
-`open_journals` finds them below a folder; `StoredJournal` gives records, names and
-the facts that verdicts rest on. A file that is damaged or goes away while being read
-is said in one line of `problems`, and reading goes on with the rest.
+`open_journals` finds them below a folder; `StoredJournal` provides records, names and
+the facts that verdicts rest on. A file that is damaged, or disappears during the read,
+adds one line to `problems`, and the reader continues with the rest.
 
-Nothing here needs numpy but `StoredSegment.array` (`bus.journal.stored_segment`).
+Only `StoredSegment.array` (`bus.journal.stored_segment`) needs numpy.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ LINES_NAMED_MAX: Final = 10
 
 @attrs.frozen
 class JournalFacts:
-    """What J1 and every UNKNOWN rest on; the terms are those of `bus.journal.rules`.
+    """The facts that J1 and UNKNOWN rest on, in the terms of `bus.journal.rules`.
 
     journal: its number. holes: slots that were drawn and never written.
-    segments, sealed: files that were found, and those among them with a seal.
-    machine, pid, boot: whose it is, None and "" where nobody knows.
+    segments, sealed: the number of files found, and of those with a seal.
+    machine, pid, boot: of its process, None and "" if unknown.
     last_mono: the latest time of a record, on that machine's clock.
-    died: whether another journal tells of the death of its process; only who has read
-      all of them can say.
-    begun: whether its process may have recorded an operation.
+    died: True if another journal records the death of its process; known only after
+      all journals were read.
+    begun: True if its process may have recorded an operation.
     """
 
     journal: int
@@ -77,30 +77,30 @@ class JournalFacts:
 
     @property
     def gaps(self) -> int:
-        """Record numbers that are missing between the first and the last."""
+        """The number of records missing between the first and the last."""
         if self.first is None or self.last is None:
             return 0
         return self.last - self.first + 1 - self.records
 
     @property
     def lossy(self) -> bool:
-        """Whether records are missing that were, or may have been, there."""
+        """True if records are missing, or may be."""
         lacks = self.first != 0 or self.gaps > 0 or self.lost > 0 or self.damaged > 0
         return self.begun and lacks
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more comes: it was closed, or its process died."""
+        """True if no more records follow: it was closed, or its process died."""
         return self.closed or self.died
 
     @property
     def complete(self) -> bool:
-        """Whether it has a beginning and an end and everything between them."""
+        """True if it has a beginning, an end and every record between them."""
         return self.ended and not self.lossy
 
     @property
     def conclusive(self) -> bool:
-        """Whether what is not in it did not happen."""
+        """True if an operation that is not in it did not happen."""
         return self.complete and not self.late
 
 
@@ -108,12 +108,12 @@ class StoredJournal:
     """One incarnation: a folder with segments and a side file.
 
     path: the folder. id: the journal's number.
-    meta: its side file as it was read last, see `refresh`.
-    problems: what could not be read so far, one line each.
+    meta: its side file as last read, see `refresh`.
+    problems: the read errors so far, one line each.
     """
 
     def __init__(self, path: Path) -> None:
-        """Read the side file. JournalError if nothing tells whose journal it is."""
+        """Read the side file. JournalError if no file names the journal."""
         self.path = path
         self.problems: list[str] = []
         self.meta = StoredMeta()
@@ -126,14 +126,14 @@ class StoredJournal:
 
     @property
     def machine(self) -> str:
-        """Name of the machine it was written on."""
+        """The name of the machine on which it was written."""
         return self.meta.machine or self.path.parent.name
 
     def refresh(self) -> None:
         """Read the side file again if it has grown.
 
-        What is written to it, be it a name or that operations came after the close, is
-        written before the records that rest on it: so read the records first.
+        The writer adds a name, or the note of operations after the close, before the
+        records that depend on it. So read the records first.
         """
         try:
             size = (self.path / META_FILE).stat().st_size
@@ -152,17 +152,18 @@ class StoredJournal:
             self.tell(self._unread_lines)
 
     def name(self, number: int) -> str:
-        """What a record's `task` or `peer` stands for; "" for nobody, or unknown."""
+        """Return the name for a record's `task` or `peer`; "" for none, or unknown."""
         return self.meta.names.get(number, "")
 
     def thread(self, number: int) -> str:
-        """The name of the thread a record was written by; "" if nobody knows."""
+        """Return the name of the thread that wrote a record; "" if unknown."""
         return self.meta.threads.get(number, "")
 
     def wall_ns(self, mono: int) -> int:
-        """The wall clock at a record's `mono`, by the anchor before it, else the first.
+        """Return the wall clock at a record's `mono`, by the anchor before it.
 
-        Exact as far as the anchors of the segments read so far tell of steps.
+        Before the first anchor, that one is used. The result accounts only for clock
+        steps shown by the anchors of the segments read so far.
         """
         if not self._anchors:
             return 0
@@ -171,13 +172,13 @@ class StoredJournal:
         return anchor_wall + mono - anchor_mono
 
     def segment_paths(self) -> list[Path]:
-        """Its segment files, in order; those of a living process come and go."""
+        """Return its segment files, in order; a living process changes them."""
         try:
             paths = list(self.path.iterdir())
         except OSError as error:
             self.tell(f"cannot list {self.path}: {error.strerror}")
             return []
-        # A file that was being sealed may be listed under both names.
+        # A file that is being sealed may be listed under both names.
         found: dict[int, Path] = {}
         for path in sorted(paths, reverse=True):
             match = SEGMENT_NAME.fullmatch(path.name)
@@ -188,9 +189,9 @@ class StoredJournal:
     def segments(
         self, on_damaged: Callable[[], None] = lambda: None
     ) -> Iterator[StoredSegment]:
-        """Its segments as far as they can be read, in order; the rest are problems.
+        """Yield its readable segments, in order; the others become problems.
 
-        on_damaged: called for each file that is there and is no segment of it.
+        on_damaged: called for each existing file that is not a segment of it.
         """
         for path in self.segment_paths():
             try:
@@ -204,19 +205,19 @@ class StoredJournal:
                 yield segment
 
     def records(self) -> Iterator[Record]:
-        """Its valid records, in the order of their numbers."""
+        """Yield its valid records, in the order of their numbers."""
         for segment in self.segments():
             yield from segment.records()
 
     def facts(self) -> JournalFacts:
-        """Read everything, and sum it up."""
+        """Read all segments, and return the facts."""
         facts = FactsBuilder(self)
         for segment in self.segments(facts.add_damaged):
             facts.add(segment)
         return facts.result()
 
     def tell(self, problem: str) -> None:
-        """Note a problem, once."""
+        """Add a problem to `problems`, once."""
         if problem not in self.problems:
             self.problems.append(problem)
 
@@ -229,7 +230,7 @@ class StoredJournal:
         return segment
 
     def _about_lines(self, numbers: list[int]) -> str:
-        """Describe how many lines of the side file are unreadable, and which."""
+        """Return a line with the number of unreadable lines of the side file."""
         which = ", ".join(map(str, numbers[:LINES_NAMED_MAX]))
         if len(numbers) > LINES_NAMED_MAX:
             which += ", ..."
@@ -239,7 +240,7 @@ class StoredJournal:
         )
 
     def _header_id(self) -> int:
-        """The number of a journal whose side file does not tell it."""
+        """Return the number of a journal whose side file does not hold it."""
         for path in self.segment_paths():
             try:
                 return read_segment(path).header.journal
@@ -253,7 +254,7 @@ class StoredJournal:
 
 
 class FactsBuilder:
-    """The sum over a journal's segments, given one after another."""
+    """The sum over a journal's segments, added one after another."""
 
     def __init__(self, journal: StoredJournal) -> None:
         self._journal = journal
@@ -266,7 +267,7 @@ class FactsBuilder:
         self._last_mono: int | None = None
 
     def add(self, segment: StoredSegment) -> None:
-        """One more segment, the next in order."""
+        """Add a segment, the next in order."""
         self._segments += 1
         self._sealed += segment.header.seal is not None
         self._blank += segment.blank
@@ -283,16 +284,15 @@ class FactsBuilder:
             self._last = segment.last
 
     def add_damaged(self) -> None:
-        """One file more that could not be read as a segment."""
+        """Add a file that could not be read as a segment."""
         self._damaged += 1
 
     def result(self) -> JournalFacts:
-        """What they come to; call it when the records of all journals have been read.
+        """Return the facts; call it after the records of all journals were read.
 
-        The side file is read last of all. A process that lived when its journal was
-        opened may have closed it since and gone on working: an operation that its
-        records lack is then told of before any record, here or in another journal,
-        of what came of it.
+        The side file must be read last of all. A process may close its journal after it
+        was opened here, and keep working. It then notes an operation missing from its
+        records before any record, in any journal, that follows from that operation.
         """
         self._journal.refresh()
         blank = self._blank == self._segments == 1 and not self._damaged
@@ -317,7 +317,7 @@ class FactsBuilder:
 
 
 def open_journals(directory: str | os.PathLike[str]) -> list[StoredJournal]:
-    """Every journal at or below a folder, in the order of their paths.
+    """Return every journal at or below a folder, in the order of their paths.
 
     Raises:
         JournalError: there is none, a folder cannot be listed, or two are copies of
@@ -325,7 +325,7 @@ def open_journals(directory: str | os.PathLike[str]) -> list[StoredJournal]:
     """
 
     def refuse(error: OSError) -> None:
-        # A folder that went away since its parent was listed is no journal any more.
+        # A folder that disappeared after its parent was listed holds no journal.
         if not isinstance(error, FileNotFoundError) or error.filename == top:
             raise JournalError(f"cannot list {error.filename}: {error.strerror}")
 

@@ -1,13 +1,13 @@
 """The hot path of a journal: two functions that turn a call into 80 bytes.
 
-Everything here runs inside a critical section of somebody else's, once per message,
-so it takes no lock, calls nothing it need not and never raises. It is written as
-closures because a cell is read faster than an attribute; `Recorder` is how the rest
-of the journal changes those cells. What is not the common case is handed over: a new
-name or thread to ``introduce``, a full segment or a value out of range to ``write``.
+Everything here runs inside a caller's critical section, once per message. So it takes
+no lock, makes no avoidable call and never raises. The functions are closures because a
+cell is read faster than an attribute; the rest of the journal changes those cells
+through `Recorder`. Rare cases are handed over: a new name or thread to ``introduce``, a
+full segment or a value out of range to ``write``.
 
-Names and thread are looked up before a slot is drawn: a drawn slot is always written,
-or the journal has a hole.
+Names and thread are looked up before a slot is drawn: a slot that is drawn and not
+written is a hole in the journal.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _OBSERVED: Final = struct.Struct("<BxHIQqIIQ8xQIIIIII")
 _VERSION_STAMP: Final = RECORD_VERSION << 24  # thread | hop << 16 | version << 24
 _THREAD: Final = 2**16 - 1
 
-# No slot is left; a value does not fit; the slot's segment was sealed meanwhile (what
-# `pack_into` raises for a released target differs between versions of Python).
+# No slot is left; a value does not fit; the slot's segment was sealed meanwhile (for a
+# released target, `pack_into` raises different errors in different Python versions).
 _REFUSALS: Final = (StopIteration, struct.error, ValueError, TypeError)
 
-# Those of RECORD without n, mono, version and mark.
+# The fields of RECORD without n, mono, version and mark.
 Fields = tuple[int, ...]
 
 
 class Emit(Protocol):
-    """Write one record, whatever its kind; the fields of `bus.journal.format`."""
+    """Writes one record of any kind; the fields are those of `bus.journal.format`."""
 
     def __call__(
         self,
@@ -63,16 +63,16 @@ class Emit(Protocol):
     ) -> None:
         """Never block, never raise; values beyond their field saturate.
 
-        `seq` and `mid` count from 1 and stay below 2**62: a reader regards a record
-        with a greater one as damaged.
+        `seq` and `mid` count from 1 and stay below 2**62: a reader treats a record with
+        a greater one as damaged.
         """
 
 
 @attrs.frozen(eq=False)
 class Recorder:
-    """The two functions, and what changes their cells.
+    """The two functions, and the setters of their cells.
 
-    switch: from now on draw slots with another function.
+    switch: draw slots with another function from now on.
     rebase: forget all threads; use another base for channel numbers, and other names.
     enrol: give the running thread a number.
     """
@@ -85,12 +85,12 @@ class Recorder:
 
 
 def exhausted() -> NoReturn:
-    """Stands for a segment while there is none to draw from."""
+    """Stand in for a segment while there is none to draw from."""
     raise StopIteration
 
 
 def flow_of(base: int, channel: int, direction: int) -> int:
-    """The `flow` of a channel's direction; channel 0 is none (see `format`)."""
+    """Return the `flow` of a channel's direction; channel 0 is none (see `format`)."""
     return ((base << CHANNEL_BITS) + channel << 1 if channel else 0) | direction
 
 
@@ -98,16 +98,16 @@ def make_recorder(
     introduce: Callable[[str, str], tuple[int, int]],
     write: Callable[[Slot | None, Fields], None],
 ) -> Recorder:
-    """The functions for one journal, which draw nothing until they are switched.
+    """Return the functions for one journal; they draw no slot before `switch`.
 
-    introduce: numbers for two names; enrols the running thread.
-    write: write the fields, into the slot if one was drawn.
+    introduce: returns the numbers of two names; enrols the running thread.
+    write: writes the fields, into the slot if one was drawn.
     """
     take: Callable[[], Slot] = exhausted
     thread = _sync.Local()
     base = 0
     names: Mapping[str, int] = {}
-    # Taken when the journal is opened, as the explorer has set it then.
+    # Looked up when the journal is opened, as the explorer has set it then.
     clock = _sync.monotonic_ns
     pack_observed, pack_record = _OBSERVED.pack_into, RECORD.pack_into
 

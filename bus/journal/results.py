@@ -1,8 +1,8 @@
-"""`Result`: what a checker found, summed up; and how results are written for programs.
+"""`Result`: the summary of a check, and the files of results for other programs.
 
-Either checker leaves the same: ``verdicts.json`` with the result and the journals,
+Both checkers write the same: ``verdicts.json`` with the result and the journals,
 ``violations.jsonl`` with one violation a line. In JSON, 64-bit numbers are hexadecimal
-text, since JSON readers make floats of them. Nothing here decides anything.
+text, since JSON readers turn them into floats. Nothing here decides anything.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _IDENTIFIERS: Final = ("journal", "flow", "origin")
 
 @attrs.frozen
 class Result:
-    """What came out of a check.
+    """The summary of a check.
 
     verdicts: one for each rule, in their order.
-    violations: how many would-be violations there are, FAIL and UNKNOWN.
+    violations: the number of would-be violations, FAIL and UNKNOWN.
     first: the first `FIRST_PER_RULE` of them of each rule.
-    problems: what could not be read, one line each.
+    problems: the read errors, one line each.
     report: the HTML file, None if none was drawn.
     """
 
@@ -57,7 +57,7 @@ class Result:
 
     @property
     def verdict(self) -> Verdict:
-        """Of all rules together: FAIL if any is; else UNKNOWN if any is; else PASS."""
+        """FAIL if any rule's is; else UNKNOWN if any is; else PASS."""
         return worst(each.verdict for each in self.verdicts)
 
 
@@ -66,9 +66,9 @@ def first_of_each(
     violations: Iterable[_T],
     rule_of: Callable[[_T], str] = attrgetter("rule"),
 ) -> Iterator[_T]:
-    """The first so many violations of each rule, in the order in which they come.
+    """Yield the first ``per_rule`` violations of each rule, in the given order.
 
-    rule_of: the rule of a violation, for other forms of it than `Violation`.
+    rule_of: returns the rule of a violation, for other forms of it than `Violation`.
     """
     left = dict.fromkeys(RULES, per_rule)
     for violation in violations:
@@ -81,7 +81,7 @@ def first_of_each(
 def result_fields(
     result: Result, journals: Iterable[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """A result as JSON, without its violations but for their number.
+    """Return a result as JSON, with the number of its violations only.
 
     journals: a row for each, with any columns.
     """
@@ -95,7 +95,7 @@ def result_fields(
 
 
 def violation_fields(violation: Violation) -> dict[str, Any]:
-    """A violation as JSON."""
+    """Return a violation as JSON."""
     return _in_hex(attrs.asdict(violation))
 
 
@@ -109,8 +109,8 @@ def write(
 ) -> None:
     """Write both files.
 
-    violations: those to list, all or the first of them; ``listed`` in the file of
-      verdicts says how many they were.
+    violations: the violations to list, all or the first of them; ``listed`` in the file
+      of verdicts is their number.
     """
     listed = 0
     with violations_path.open("w", encoding="utf-8") as lines:

@@ -1,12 +1,11 @@
-"""The promises that a journal is held to, in words both checkers share.
+"""The rules that a journal is checked against, in terms that both checkers share.
 
-There are two checkers that know nothing of one another, `bus.journal.checker` (a fold
-in plain Python) and the Spark rules; on the same journals they must report the same
-would-be violations. They share this module: identifiers, texts, verdicts and the
-meaning of every rule, never code that decides. Change a predicate here first, then in
-both.
+Two checkers know nothing of one another: `bus.journal.checker` (a fold in plain Python)
+and the Spark rules. On the same journals they must report the same would-be violations.
+They share this module: identifiers, texts, verdicts and the meaning of every rule,
+never code that decides. Change a predicate here first, then in both.
 
-Terms, in the names of the record's fields, with *port* for `mid`:
+Terms, by the names of the record's fields, with *port* for `mid`:
 
 * A *channel record* has a kind in 16..38 and ``flow >> 1 > 0``; its *channel* is
   ``flow >> 1``. A *message record* is a channel record with ``seq > 0``.
@@ -15,42 +14,43 @@ Terms, in the names of the record's fields, with *port* for `mid`:
   among them; *gaps* = last - first + 1 - records; *lost* = the largest `lost` in its
   segment headers or seals; *damaged* = segments that contradict themselves (header,
   seal, checksum or counts wrong, or a slot of a sealed segment that is neither empty
-  nor valid); *closed* = some record is a CLOSE; *late* = its meta file says that
+  nor valid); *closed* = some record is a CLOSE; *late* = its meta file states that
   operations were reported after it was closed.
 * A *death* is a LINK_DOWN with the reason DIED: of the process `mid` on the machine
-  that `peer` names. A journal *died* if it has records and is not closed, and there is
-  a death in another journal of the same boot, of the process and the machine that its
-  meta file names, whose `mono` is not below the greatest in its records. It has *ended*
-  if it is closed or died.
+  that `peer` names. A journal *died* if all of these hold: it has records; it is not
+  closed; another journal of the same boot has a death of the process and machine that
+  its meta file names; and the `mono` of that death is not below the greatest in its
+  records. It has *ended* if it is closed or died.
 * A journal has *not begun* if it has no records; lost and damaged are 0; its only
   segment is segment 0, without a seal, and all slots after the first are empty; and
   its meta file has at most one line, which names nothing. The first record, OPEN,
-  precedes every record of an operation, so that none can be missing.
+  precedes every record of an operation, so no operation can be missing.
 * A journal is *lossy* if it has begun and has no records, or first > 0, or gaps, lost
   or damaged > 0.
   It is *complete* if it has ended and is not lossy, and *conclusive* if it is complete
   and not late.
-* The *journals of a channel* are those that hold a channel record of it. The *sender*
-  of a flow *died* if one of these died that holds neither a message record RECEIVE nor
-  a CLOSE_LOCAL of the flow, which are its receiver's.
+* The *journals of a channel* are those that hold a channel record of it. Only the
+  receiver of a flow writes its message records RECEIVE and its CLOSE_LOCAL. The
+  *sender* of a flow *died* if a journal of the channel died that holds none of these.
 
 * A *journal of the bus* holds a record with a kind in 64..88. A *bus record* has a kind
-  in 72..88. Its *message* is (`origin`, sort, `mid`,
-  `flow`), where the *sort* is the bits MULTICAST and ANSWER of `flags`; an *answer* has
-  the latter. Its *line* is the message without `mid`. A message is *accepted* by a
-  COMMAND, RESPOND or NOTIFY, *explained* by a DISCARD, UNDELIVERED or IN_DOUBT.
+  in 72..88. Its *message* is (`origin`, sort, `mid`, `flow`), where the *sort* is the
+  bits MULTICAST and ANSWER of `flags`; an *answer* has the latter. Its *line* is the
+  message without `mid`. A message is *accepted* by a COMMAND, RESPOND or NOTIFY,
+  *explained* by a DISCARD, UNDELIVERED or IN_DOUBT.
 * The *home* of a registration (or process) x is each journal with a REGISTER whose
   `flow` is x. A message was *struck* if a journal died that holds a bus record of it,
   or is the home of its `origin` or its `flow`.
 
 From would-be violation to verdict. A would-be violation of a rule on PRESENCE is FAIL:
-the records that prove it are there. One of a rule on ABSENCE is FAIL if all journals of
-its channel are conclusive, else UNKNOWN: the missing record may have been lost, or not
-been written yet. One of a message of the bus is FAIL if all journals of the bus are
-conclusive, since it may pass through any, and both its `origin` and its `flow` have a
-home, else UNKNOWN. J1's own are FAIL if the journal is damaged, else UNKNOWN. A rule's
-verdict is FAIL if any of its would-be violations is FAIL; else UNKNOWN if any is
-UNKNOWN or any journal is lossy (a lost record may have broken it); else NOTHING if
+the records that prove it exist. One of a rule on ABSENCE is FAIL if all journals of its
+channel are conclusive, else UNKNOWN: the missing record may be lost, or not written
+yet. One of a message of the bus may concern any journal. It is FAIL if all journals of
+the bus are conclusive and both its `origin` and its `flow` have a home, else UNKNOWN.
+J1's own are FAIL if the journal is damaged, else UNKNOWN.
+
+A rule's verdict is FAIL if any of its would-be violations is FAIL; else UNKNOWN if any
+is UNKNOWN or any journal is lossy (a lost record may have broken it); else NOTHING if
 the rule checked no item (`RuleVerdict.checked` is 0); else PASS.
 """
 
@@ -78,7 +78,7 @@ __all__ = [
     "worst",
 ]
 
-# Which sort of message of the bus, by those bits of `flags` that tell.
+# The sort of a message of the bus, by the bits of `flags` that determine it.
 SORTS: Final = MappingProxyType(
     {
         0: "command",
@@ -92,8 +92,8 @@ SORTS: Final = MappingProxyType(
 class Verdict(enum.StrEnum):
     """The verdict on a rule after reading the journals.
 
-    NOTHING: the journals are whole and hold no record to which the rule applies, so it
-      proves nothing.
+    NOTHING: the journals are complete and hold no record to which the rule applies, so
+      it proves nothing.
     """
 
     PASS = "PASS"  # noqa: S105 - a verdict, not a password
@@ -103,7 +103,7 @@ class Verdict(enum.StrEnum):
 
 
 class Basis(enum.StrEnum):
-    """What a violation rests on: records that are there, or one that is not."""
+    """The evidence of a violation: records that exist, or one that does not."""
 
     PRESENCE = "presence"
     ABSENCE = "absence"
@@ -118,14 +118,14 @@ class Rule:
     """One promise.
 
     id, title, text: for people.
-    basis: whether incomplete journals can make a violation UNKNOWN.
-    unit: what `checked` counts.
-    identity: the fields of a violation that say which one it is; two checkers agree
-      if the sets of (rule, these fields, verdict) are equal.
+    basis: ABSENCE if incomplete journals can make a violation UNKNOWN.
+    unit: the unit that `checked` counts.
+    identity: the fields that identify a violation; two checkers agree if their sets of
+      (rule, these fields, verdict) are equal.
     predicate: the exact meaning, in the terms of this module.
-    cases: why, by name, as templates for `str.format` over the facts named in it;
-      of several that hold, the first in this order is reported.
-    proven: cases that rest on presence in a rule that else rests on absence.
+    cases: the reasons, by name, as templates for `str.format` over the facts named in
+      them; if several hold, the first in this order is reported.
+    proven: cases that rest on presence although the rule rests on absence.
     """
 
     id: str
@@ -139,7 +139,7 @@ class Rule:
     proven: tuple[str, ...] = ()
 
     def basis_of(self, case: str) -> Basis:
-        """What a violation of that case rests on."""
+        """Return the evidence of a violation of that case."""
         return Basis.PRESENCE if case in self.proven else self.basis
 
 
@@ -148,15 +148,15 @@ class Violation:
     """One would-be violation of one rule.
 
     verdict: FAIL or UNKNOWN, nothing else.
-    case: which of the rule's cases.
+    case: one of the rule's cases.
     flow, seq, n, journal: the offending message and record; None where the rule has
-      no such thing. `flow` is ``channel << 1`` for Q1.
-    mono: when it was recorded, monotonic nanoseconds of that journal.
-    other_n: the record it collides with, None if that is an absence.
-    sender, receiver, port: whose flow it is, "" and None if unknown.
+      none. `flow` is ``channel << 1`` for Q1.
+    mono: the time of the record, in monotonic nanoseconds of that journal.
+    other_n: the record it conflicts with, None if the violation is an absence.
+    sender, receiver, port: the ends of the flow, "" and None if unknown.
     explanation: the case's template with its facts.
     origin, sort: of a message of the bus, the registration that sent it and one of
-      `SORTS`; its destination is `flow`, its number `seq`. None and "" of others.
+      `SORTS`; its destination is `flow`, its number `seq`. Else None and "".
     """
 
     rule: str
@@ -177,9 +177,9 @@ class Violation:
 
     @property
     def key(self) -> tuple[str | int | None, ...]:
-        """(rule, flow, seq, n, journal), None for what is not part of its identity.
+        """(rule, flow, seq, n, journal), None for fields outside its identity.
 
-        Of a message of the bus its origin and its sort follow.
+        For a message of the bus, its origin and its sort follow.
         """
         identity = RULES[self.rule].identity
         place = tuple(
@@ -192,11 +192,11 @@ class Violation:
 
 @attrs.frozen
 class RuleVerdict:
-    """What can be said of one rule.
+    """The outcome of one rule.
 
-    checked: how many of the rule's units were held against it.
-    violated, unknown: would-be violations that are FAIL, that are UNKNOWN.
-    why: why it is UNKNOWN, "" if it is not.
+    checked: the number of the rule's units that were checked.
+    violated, unknown: the numbers of would-be violations that are FAIL, or UNKNOWN.
+    why: the reason for UNKNOWN, "" for other verdicts.
     """
 
     rule: str
@@ -208,7 +208,7 @@ class RuleVerdict:
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """FAIL if any is; else UNKNOWN if any is; else PASS if any is; else NOTHING."""
+    """Return the first of FAIL, UNKNOWN and PASS that occurs, else NOTHING."""
     found = set(verdicts)
     for verdict in (Verdict.FAIL, Verdict.UNKNOWN, Verdict.PASS):
         if verdict in found:

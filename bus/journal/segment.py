@@ -1,21 +1,21 @@
 """One segment of a journal being written: its file, its map, its slots, its seal.
 
 A slot is drawn by one call into C (`Segment.take`) that yields record number, byte
-offset, mark and target together, so that no lock is needed and no thread can pair the
-number of one segment with the target of another. Whoever draws a slot writes it. This
-knows nothing of names, clocks or when to change segments.
+offset, mark and target together. So no lock is needed, and no thread can pair the
+number of one segment with the target of another. The thread that draws a slot writes
+it. This module knows nothing of names, clocks or when to change segments.
 
-The races, all of them about a writer that has drawn a slot and been suspended:
+The races all concern a writer that has drawn a slot and is then suspended:
 
 * The segment fills up and is retired meanwhile. It stays mapped until every slot
-  holds its mark, and only then is it sealed: the late writer still finds it.
-* It must be sealed though a slot is empty (the journal closes, or the thread was
-  struck between drawing and writing). Then the target is released first: from there
-  on the late writer's `pack_into` raises ValueError and the writer draws again, so
-  that nothing changes under a checksum.
-* The process dies. What was packed is in the page cache and survives; a record is
-  packed by one call in C which zeroes the slot first and writes the mark last, so that
-  a torn record has no mark.
+  holds its mark, and is sealed only then: the late writer can still write its slot.
+* The segment must be sealed although a slot is empty (the journal closes, or the thread
+  was interrupted between drawing and writing). Then the target is released first: from
+  then on the late writer's `pack_into` raises ValueError and the writer draws again, so
+  that no byte changes after the checksum.
+* The process dies. Packed records are in the page cache and survive. One call in C
+  packs a record; it zeroes the slot first and writes the mark last, so that a torn
+  record has no mark.
 """
 
 from __future__ import annotations
@@ -60,23 +60,23 @@ Slot = tuple[int, int, int, memoryview]
 class Segment:
     """A preallocated, mapped file of slots.
 
-    take: draw the next slot: (n, byte offset, mark, target); StopIteration when all
+    take: draws the next slot: (n, byte offset, mark, target); StopIteration when all
       are drawn. One call in C: atomic under the interpreter lock.
     """
 
     __slots__ = ("_map", "_path", "_seal", "_view", "header", "take")
 
     def __init__(self, folder: Path, header: SegmentHeader) -> None:
-        """Make the file. OSError if there is no room; nothing is left behind then."""
+        """Make the file. OSError if there is no room; no file remains then."""
         size = HEADER_BYTES + header.slots * RECORD_BYTES
         self.header = header
         self._path = folder / f"seg-{header.segment:05d}{OPEN_SUFFIX}"
-        # Made under another name: a reader never meets a segment without a header.
+        # Created under another name: a reader must not see a segment without a header.
         unborn = folder / f"seg-{header.segment:05d}.new"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         files: list[int] = []
         try:
-            # One call in C: an interrupt cannot fall between opening it and knowing it.
+            # One call in C: an interrupt cannot separate the open and its note.
             files.extend(map(os.open, (unborn,), (flags,), (0o666,)))
             [file] = files
             _allocate(file, size)
@@ -107,30 +107,31 @@ class Segment:
         return self.header.first_n + self.header.slots
 
     def note_lost(self, total: int) -> None:
-        """Write into the header how many records were lost: it survives a kill.
+        """Write the number of lost records into the header, where it survives a kill.
 
         Two threads may write in the wrong order and leave it one short until the next
-        loss or the seal; it is never 0 after a loss, which is what verdicts rest on.
+        loss or the seal. Verdicts rest only on its not being 0, which holds after any
+        loss.
         """
         # A sealed segment has the number in its seal.
         with contextlib.suppress(ValueError, TypeError):
             LOST.pack_into(self._view, LOST_OFFSET, total)
 
     def whole(self, used: int) -> bool:
-        """Whether each of the first ``used`` slots, all drawn, holds its record."""
+        """Return True if the first ``used`` slots, all drawn, hold their records."""
         with self._view[HEADER_BYTES:] as slots:
             return not invalid_slots(slots, self.header.first_n, used)
 
     def seal(self, lost: int) -> Seal:
-        """Close the segment for good: count, checksum, cut the file, rename it.
+        """Close the segment for good: count, checksum, truncate the file, rename it.
 
-        Writers that have drawn and not written yet find their target released. After an
-        interrupt, or an OSError, call it again.
+        For writers that have drawn a slot and not written it, the target is released.
+        After an interrupt, or an OSError, call it again.
         """
         if self._seal is None:
             self._seal = self._sum_up(lost)
         seal = self._seal
-        # An interrupted call may live on in a traceback, and its view of the map too.
+        # A traceback may keep an interrupted call alive, and its view of the map too.
         with contextlib.suppress(BufferError):
             self._map.close()
         if self.sealed_path.exists():
@@ -142,11 +143,11 @@ class Segment:
 
     def _sum_up(self, lost: int) -> Seal:
         self._view.release()
-        # Only now: a slot drawn from here on cannot be written any more.
+        # After the release: a slot drawn from here on cannot be written any more.
         used = self._drawn()
         with memoryview(self._map) as file, file[HEADER_BYTES:] as slots:
             missing = invalid_slots(slots, self.header.first_n, used)
-            # Slots drawn last and never written are nobody's: not holes, but an end.
+            # Slots at the end that were never written are no holes, but the end.
             while missing and missing[-1] == used - 1:
                 missing.pop()
                 used -= 1
@@ -158,7 +159,7 @@ class Segment:
         return seal
 
     def _drawn(self) -> int:
-        """How many slots were drawn; draws the next one to find out."""
+        """Return the number of drawn slots; draws the next one to find out."""
         try:
             return self.take()[0] - self.header.first_n
         except StopIteration:
@@ -166,11 +167,11 @@ class Segment:
 
     @property
     def sealed_path(self) -> Path:
-        """Where the segment is once it is sealed."""
+        """The path of the segment after it is sealed."""
         return self._path.with_name(f"seg-{self.header.segment:05d}{SEALED_SUFFIX}")
 
     def discard(self) -> None:
-        """Remove a segment that nobody has drawn from."""
+        """Remove a segment from which no slot was drawn."""
         self._view.release()
         self._map.close()
         self._path.unlink(missing_ok=True)
@@ -187,7 +188,7 @@ def _one_at_a_time(draw: Callable[[], Slot]) -> Callable[[], Slot]:
 
 
 def _allocate(file: int, size: int) -> None:
-    """Give the file real blocks: writing to a hole on a full disk kills the process."""
+    """Allocate real blocks: writing to a hole on a full disk kills the process."""
     try:
         os.posix_fallocate(file, 0, size)
     except AttributeError:

@@ -1,7 +1,7 @@
-"""Which slots of a stretch of journal hold the record they stand for.
+"""Checks of the slots in a part of a journal: does each hold its own record?
 
-Writer and reader ask this of millions of slots, the writer while others wait for the
-interpreter: so the marks are compared in C, a chunk at a time.
+Writer and reader check millions of slots, the writer while other threads wait for the
+interpreter. So the marks are compared in C, a chunk at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["impossible_slots", "invalid_slots", "marks"]
 
-# Long enough to be fast, short enough that other threads do not starve.
+# Long enough to be fast, short enough not to starve other threads.
 _CHUNK_SLOTS: Final = 4096
 
 # The offset of the top byte of a field in a record, and its possible values. The
@@ -29,7 +29,7 @@ _N_OFFSET: Final = 8
 
 
 def invalid_slots(slots: memoryview, first_n: int, count: int) -> list[int]:
-    """Which of the first ``count`` slots do not hold the mark of their record.
+    """Return which of the first ``count`` slots lack the mark of their record.
 
     slots: bytes from slot 0 on, which is record ``first_n``.
     """
@@ -78,7 +78,7 @@ def impossible_slots(slots: memoryview, first_n: int, count: int) -> list[int]:
 
 
 def marks(first_n: int, count: int) -> Iterator[int]:
-    """The marks of ``count`` consecutive records, counted in C.
+    """Yield the marks of ``count`` consecutive records, counted in C.
 
     They are consecutive numbers but for the wrap after 2**32 - 1, which a segment can
     contain at most once.

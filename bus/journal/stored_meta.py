@@ -1,9 +1,9 @@
-"""`StoredMeta`: the side file of a journal as it is found.
+"""`StoredMeta`: the side file of a journal as found on disk.
 
 The reader skips an unreadable line and keeps its number: a full disk or a power cut may
 have left a partial line. Only the names in that line are then unknown. The reader
-enforces the writer's bounds on every value, so that no later step, such as Arrow's
-64-bit columns or the calendar, gets a number that it cannot hold.
+enforces the writer's bounds on every value. So no later step, such as Arrow's 64-bit
+columns or the calendar, gets a number that it cannot hold.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _UNREADABLE: Final = (ValueError, KeyError, TypeError, RecursionError)
 
 @attrs.define
 class StoredMeta:
-    """Who wrote a journal, and what its numbers name.
+    """The writer of a journal, and the names of its numbers.
 
-    journal: its number, None if the file does not say.
-    machine, pid, program: who wrote it, "" or None if unknown.
+    journal: its number, None if the file does not contain it.
+    machine, pid, program: of the writer, "" or None if unknown.
     mono, wall: one instant on both clocks.
-    names, threads: texts by number; numbers that are not there are unknown.
+    names, threads: texts by number; missing numbers are unknown.
     late: operations were reported after the close.
     unreadable: numbers of the lines that could not be read, from 1.
     file_bytes: how much of the file was read; it only grows.
@@ -56,7 +56,7 @@ class StoredMeta:
 
     @property
     def silent(self) -> bool:
-        """Whether it has at most the line of the journal's owner, and no names."""
+        """True if it has at most the line of the journal's owner, and no names."""
         named = len(self.names) > 1 or len(self.threads) > 1
         return not named and not self.late and self.unreadable in ([], [1])
 

@@ -1,9 +1,9 @@
-"""`StoredSegment`: one segment file as it is found, whole, torn or damaged.
+"""`StoredSegment`: one segment file as found on disk, whole, torn or damaged.
 
-Reading never trusts the file: what is wrong is said with the byte where it is wrong,
-and what is valid is used all the same. A segment that is being written may be read;
-it is read and not mapped, because a writer that closes cuts the file, and touching
-what was cut off would kill the reader.
+The reader never trusts the file: it reports each error with its byte, and still uses
+the valid records. A segment may be read while it is written. It is read, not mapped: a
+writer that closes truncates the file, and access to the truncated part of a map would
+kill the reader.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ SEGMENT_NAME: Final = re.compile(r"seg-([0-9]+)(?:\.open)?\.qbj")
 _BUFFER_BYTES: Final = HEADER_BYTES
 
 _EMPTY: Final = bytes(RECORD_BYTES)
-_MONO_WORD: Final = 2  # where `mono` stands in a record, in words of eight bytes
+_MONO_WORD: Final = 2  # the place of `mono` in a record, in words of eight bytes
 
 
 @attrs.frozen
 class StoredSegment:
-    """What one file holds.
+    """The content of one file.
 
-    body: its used slots. An open segment is used up to its last slot that is not
+    body: its used slots. In an open segment, these end with the last slot that is not
       empty.
-    invalid: the slots among them that do not hold their record, or hold impossible
-      numbers; each counts as a hole.
-    flaws: how it contradicts itself, one text each, with the byte.
+    invalid: the used slots that do not hold their record, or hold impossible numbers;
+      each counts as a hole.
+    flaws: its contradictions, one text each, with the byte.
     """
 
     path: Path
@@ -71,28 +71,29 @@ class StoredSegment:
 
     @property
     def used(self) -> int:
-        """Slots that were drawn, as far as the file tells."""
+        """The number of slots that were drawn, as far as the file shows."""
         return len(self.body) // RECORD_BYTES
 
     @property
     def count(self) -> int:
-        """Valid records."""
+        """The number of valid records."""
         return self.used - len(self.invalid)
 
     @property
     def first(self) -> int | None:
-        """Number of the first valid record."""
+        """The number of the first valid record."""
         return next(self._numbers(range(self.used)), None)
 
     @property
     def last(self) -> int | None:
-        """Number of the last valid record."""
+        """The number of the last valid record."""
         return next(self._numbers(range(self.used - 1, -1, -1)), None)
 
     @property
     def last_mono(self) -> int:
-        """The latest time of a valid record; there must be one."""
-        # Eight bytes at a time, of which the third is the time: by far the fastest.
+        """The latest time of a valid record; at least one must exist."""
+        # A cast to words of eight bytes, the third of which is the time, is by far the
+        # fastest way.
         times = memoryview(self.body).cast("q")[_MONO_WORD :: RECORD_BYTES // 8]
         if not self.invalid:
             return max(times)
@@ -101,16 +102,16 @@ class StoredSegment:
 
     @property
     def blank(self) -> bool:
-        """Whether it is the first segment of a journal and holds no record.
+        """True if it is the first segment of a journal and holds no record.
 
-        Its writer may have died while writing the first record, OPEN.
+        Its writer may have died while it wrote the first record, OPEN.
         """
         made = self.header.segment == 0 and self.header.seal is None and not self.lost
         return made and self.used <= 1 and not self.count and not self.flaws
 
     @property
     def lost(self) -> int:
-        """Records that the journal had lost so far, as far as the file tells."""
+        """The number of records that the journal had lost, as far as the file shows."""
         seal = self.header.seal
         return max(self.header.lost, seal.lost if seal else 0)
 
@@ -121,7 +122,7 @@ class StoredSegment:
 
     @property
     def closes(self) -> bool:
-        """Whether a valid record of it is a CLOSE."""
+        """True if one of its valid records is a CLOSE."""
         kinds = self.body[::RECORD_BYTES]
         slot = kinds.find(Kind.CLOSE)
         while slot in self.invalid:
@@ -129,7 +130,7 @@ class StoredSegment:
         return slot >= 0
 
     def records(self) -> Iterator[Record]:
-        """Its valid records, in order."""
+        """Yield its valid records, in order."""
         make = Record._make
         if not self.invalid:
             yield from map(make, RECORD.iter_unpack(self.body))
@@ -140,7 +141,7 @@ class StoredSegment:
                 yield make(fields)
 
     def array(self) -> np.ndarray[Any, Any]:
-        """Its valid records as a structured array of `bus.journal.format.dtype`."""
+        """Return its valid records as an array of `bus.journal.format.dtype`."""
         import numpy as np  # noqa: PLC0415 - importing bus.journal must not need numpy
 
         slots = np.frombuffer(self.body, dtype())
@@ -157,9 +158,9 @@ def read_segment(path: Path, journal: int | None = None) -> StoredSegment:
     journal: the number of the journal it must belong to; None for any.
 
     Raises:
-        JournalError: it is not a segment, its header is damaged, or the header names
-          another journal or another segment number than its file name.
-        OSError: it cannot be read; FileNotFoundError if it is gone.
+        JournalError: it is not a segment; its header is damaged, or names another
+          journal; or the segment numbers of header and file name differ.
+        OSError: it cannot be read; FileNotFoundError if it does not exist any more.
     """
     with _open(path) as file:
         try:
@@ -169,16 +170,16 @@ def read_segment(path: Path, journal: int | None = None) -> StoredSegment:
         if journal is not None and header.journal != journal:
             whose = f"{hex64(header.journal)}, not {hex64(journal)}"
             raise JournalError(f"cannot read {path}: it belongs to journal {whose}")
-        # Records are read in the order of the file names: a file under another's name
-        # would put them out of order.
+        # Records are read in the order of the file names: a file under a wrong name
+        # would break their order.
         named = SEGMENT_NAME.fullmatch(path.name)
         if named and int(named[1]) != header.segment:
             msg = f"cannot read {path}: its header is of segment {header.segment}"
             raise JournalError(msg)
-        # Never ask for more than there is: it would be allocated first.
+        # Never read more than the file holds: the buffer would be allocated first.
         file_bytes = os.fstat(file.fileno()).st_size
         body = file.read(min(header.slots * RECORD_BYTES, file_bytes))
-        # Read again: what was lost before a record that was just read is counted.
+        # Read again: the count must include losses before a record that was just read.
         file.seek(LOST_OFFSET)
         (lost,) = LOST.unpack(file.read(LOST.size))
     flaws = [header.seal_flaw] if header.seal_flaw else []
@@ -201,12 +202,12 @@ def read_segment(path: Path, journal: int | None = None) -> StoredSegment:
 
 
 def read_segment_array(path: Path) -> np.ndarray[Any, Any]:
-    """The valid records of one file as a structured array; raises as `read_segment`."""
+    """Return the valid records of one file as an array; raises as `read_segment`."""
     return read_segment(path).array()
 
 
 def problem_of(error: JournalError | OSError, path: Path) -> str:
-    """Why a file could not be read, in one line for people."""
+    """Return why a file could not be read, in one line for people."""
     if isinstance(error, JournalError):
         return str(error)
     why = "it is gone" if isinstance(error, FileNotFoundError) else error.strerror
@@ -225,7 +226,7 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _open_body(body: bytes) -> bytes:
-    """Up to the last slot that is not empty, cut to whole slots."""
+    """Return the slots up to the last one that is not empty, cut to whole slots."""
     used = -(-len(body.rstrip(b"\0")) // RECORD_BYTES)
     return body[: min(used, len(body) // RECORD_BYTES) * RECORD_BYTES]
 
@@ -246,7 +247,7 @@ def _sealed_body(header: SegmentHeader, body: bytes, flaws: list[str]) -> bytes:
 
 
 def _torn(body: bytes, invalid: list[int]) -> list[str]:
-    """Slots that are neither valid nor empty: nobody writes half a record and seals."""
+    """Describe slots neither valid nor empty: no writer seals a partial record."""
     torn = [
         HEADER_BYTES + slot * RECORD_BYTES
         for slot in invalid

@@ -1,9 +1,9 @@
 """The segments of one journal: spare ones ahead, the current one, retired ones behind.
 
-A writer only ever exchanges the current segment for a spare that lies ready; making
-files, sealing and deleting is the housekeeper's. `advance` is called under the
-journal's lock; all else by one thread at a time, the housekeeper while the journal is
-open, whoever closes it afterwards. This knows nothing of records.
+A writer only ever exchanges the current segment for a spare that is ready; the
+housekeeper creates, seals and deletes files. `advance` is called under the journal's
+lock. Every other method is called by one thread at a time: by the housekeeper while the
+journal is open, then by the closing thread. This module knows nothing of records.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = logging.getLogger("bus.journal")
 # Spare room kept ready, in bytes: about half a second of the fastest writer.
 SPARE_BYTES: Final = 32 << 20
 SPARES_MAX: Final = 8
-# A retired segment with an empty slot waits for its late writer, who may be dead.
+# A retired segment with an empty slot waits for its late writer, which may be dead.
 RETIRED_MAX: Final = 8
 # How long a close waits for writers that have drawn a slot and not written it.
 STRAGGLER_S: Final = 1.0
@@ -41,9 +41,9 @@ POLL_S: Final = 0.002
 
 
 class Tally:
-    """A number that many threads raise without a lock, read at any time.
+    """A counter that many threads increment without a lock, readable at any time.
 
-    A range's iterator is stepped in one call in C, and tells how much of it is left.
+    A range's iterator is advanced by one call in C, and reports its remaining length.
     """
 
     __slots__ = ("_left",)
@@ -54,12 +54,12 @@ class Tally:
         self._left = iter(range(self._END))
 
     def add(self) -> None:
-        """One more."""
+        """Add one."""
         next(self._left)
 
     @property
     def total(self) -> int:
-        """How many there were."""
+        """The current count."""
         return self._END - operator.length_hint(self._left)
 
 
@@ -67,7 +67,7 @@ class Supply:
     """All segments of one incarnation.
 
     lost: records that found no slot.
-    short: a spare is wanted that could not be made.
+    short: True while a spare is needed that could not be made.
     """
 
     __slots__ = (
@@ -89,7 +89,7 @@ class Supply:
         """Make the first segment. OSError if there is no room for it.
 
         template: the header of segment 0.
-        max_segments: how many segments may lie on the disk; the oldest go first.
+        max_segments: the limit of segments on the disk; the oldest are deleted first.
         """
         self._folder = folder
         self._template = template
@@ -100,7 +100,7 @@ class Supply:
         self._sealed: collections.deque[Path] = collections.deque()
         self.short = False
         self.lost = Tally()
-        # The current one, and behind it the spares.
+        # The current segment, followed by the spares.
         self._line = collections.deque([Segment(folder, template)])
 
     @property
@@ -109,10 +109,10 @@ class Supply:
         return self._line[0]
 
     def advance(self) -> bool:
-        """Put a spare in the place of the current segment; False if there is none.
+        """Replace the current segment by a spare; return False if there is none.
 
-        Under the journal's lock. One call in C: a writer who is interrupted here leaves
-        no segment in both places, where it would be sealed twice, and none in neither.
+        Call under the journal's lock. The move is one call in C, so that an interrupt
+        cannot leave the segment in both places, to be sealed twice, or in neither.
         """
         if len(self._line) < 2:
             return False
@@ -125,7 +125,7 @@ class Supply:
         self.current.note_lost(self.lost.total)
 
     def tend(self) -> None:
-        """Make spares, seal what is whole, delete what is too old."""
+        """Make spares, seal complete segments, delete those beyond the limit."""
         while len(self._line) - 1 < self._spares_due():
             if not self._make_spare():
                 break
@@ -139,17 +139,17 @@ class Supply:
         self._prune()
 
     def refill(self) -> None:
-        """See that there is a spare, if there is room: the last words need a place."""
+        """Make a spare if there is none and room for one: CLOSE needs a slot."""
         if len(self._line) < 2:
             self._make_spare()
 
     @property
     def late(self) -> bool:
-        """Whether a retired segment waits for a late writer."""
+        """True if a retired segment waits for a late writer."""
         return bool(self._retired)
 
     def finish(self, end: int | None) -> None:
-        """Seal everything; nobody draws any more. After an interrupt, call it again.
+        """Seal all segments; no slot is drawn any more. Repeat after an interrupt.
 
         end: the number after the last record that will be written, None if all slots
           of the current segment were drawn.
@@ -172,12 +172,12 @@ class Supply:
         size = HEADER_BYTES + self._template.slots * RECORD_BYTES
         due = max(1, min(SPARES_MAX, SPARE_BYTES // size))
         if self._max_segments is not None:
-            # What is kept for the future cannot be kept of the past.
+            # Spares take room from the records kept: use at most a quarter for them.
             due = min(due, max(1, self._max_segments // 4))
         return due
 
     def _make_spare(self) -> bool:
-        """Make the next segment; on failure say so once, and until it succeeds."""
+        """Make the next segment; log the first failure until one succeeds."""
         header = attrs.evolve(
             self._template,
             segment=self._next,
@@ -198,13 +198,13 @@ class Supply:
             self.short = True
             return False
         self.short = False
-        # No interrupt falls between these two: each number is given once.
+        # An interrupt cannot fall between these two lines: no number is used twice.
         self._next += 1
         self._line.append(segment)
         return True
 
     def _await_stragglers(self, used: int) -> None:
-        """Give writers that were suspended between drawing and writing their time."""
+        """Wait for writers that were suspended between drawing and writing."""
         deadline = _sync.monotonic() + STRAGGLER_S
         while not (
             self.current.whole(used)
@@ -221,7 +221,7 @@ class Supply:
         except OSError as error:
             _log.warning("cannot seal %s: %s", segment.sealed_path, error)
         else:
-            # A close that was interrupted here does it again.
+            # A close that was interrupted here repeats this step.
             if segment.sealed_path not in itertools.islice(reversed(self._sealed), 1):
                 self._sealed.append(segment.sealed_path)
 
@@ -239,7 +239,7 @@ class Supply:
 
 
 def _pause(until: float) -> None:
-    """Sleep to a point on the monotonic clock."""
+    """Sleep until a time on the monotonic clock."""
     parker = _sync.Lock()
     parker.acquire()
     _sync.park(parker, lambda: False, until)

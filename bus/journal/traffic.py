@@ -1,9 +1,9 @@
 """`Traffic`: the small checker's fold over records, journal by journal.
 
-It holds each channel against the rules that need an order of records (Q2, Q7) while
-they pass, and against those that need all of them (Q1, and a flow's Q3, Q4, Q5, Q8) at
-the end. What is of the bus it hands on (`bus_traffic`). What a finding is worth is not
-decided here. The predicates are those of `bus.journal.rules`, in its terms.
+It checks the rules on the order of records (Q2, Q7) while it reads each channel, and
+the rules on all records (Q1, and a flow's Q3, Q4, Q5, Q8) at the end.
+Records of the bus go to `bus_traffic`. The verdict on a finding is decided elsewhere.
+The predicates are those of `bus.journal.rules`, in its terms.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class Meeting:
 class Channel:
     """Both directions of one channel.
 
-    ends: for each side, the first CLOSE_LOCAL in the journal being read.
-    peaks: for each flow, greatest `seq` received in that journal, and its record.
-    left: for each side, whether it disconnected in any journal.
-    receivers: for each flow, the journals in which its receiver did anything.
+    ends: for each side, the first CLOSE_LOCAL in the current journal.
+    peaks: for each flow, the greatest `seq` received in that journal, and its record.
+    left: for each side, True if it disconnected in any journal.
+    receivers: for each flow, the journals with a record of its receiver.
     """
 
     number: int
@@ -76,10 +76,10 @@ class Channel:
 
 
 class Traffic:
-    """Everything that was read so far.
+    """The state after all records read so far.
 
-    operations: sends and receives on channels. receives: of messages, among them.
-    deaths: those on record. bus: what was read of the bus.
+    operations: sends and receives on channels. receives: those of messages.
+    deaths: the recorded deaths. bus: the state of the bus.
     """
 
     def __init__(self) -> None:
@@ -89,21 +89,21 @@ class Traffic:
         self.deaths = Deaths()
         self.bus = BusTraffic()
         self._findings: list[Finding] = []
-        # First record of each call that blocked, by journal, kind and ticket.
+        # The first record of each call that blocked, by journal, kind and ticket.
         self._begins: dict[tuple[int, int, int], int] = {}
-        # Of the journal that is being read: its channels by number, and its own number.
+        # Of the current journal: its channels by number, and its own number.
         self._met_here: dict[int, Channel] = {}
         self._journal = 0
         self._name: Callable[[int], str] = lambda _: ""
 
     def enter(self, journal: int, name: Callable[[int], str]) -> None:
-        """The records that follow are of this journal; ``name`` knows its numbers."""
+        """Begin a journal; ``name`` maps its name numbers to texts."""
         self._journal, self._name = journal, name
         self._met_here = {}
         self.bus.enter()
 
     def take(self, records: Iterable[Record]) -> None:
-        """Go on with records of the journal, in order."""
+        """Add records of the current journal, in order."""
         channels, journal = self._met_here, self._journal
         for record in records:
             kind, _, _, size, n, mono, flow, seq, *_ = record
@@ -139,7 +139,7 @@ class Traffic:
             self.bus.take(self._journal, record, self._name(record.task))
 
     def findings(self, facts: Mapping[int, JournalFacts]) -> Iterator[Finding]:
-        """What does not hold on channels, given what became of each journal."""
+        """Yield the violations on channels, given the final state of each journal."""
         yield from self._findings
         for channel in self.channels.values():
             dead = [journal for journal in channel.journals if facts[journal].died]
@@ -152,7 +152,7 @@ class Traffic:
                 yield from flow.findings(End(left, ended, sender_died))
 
     def _meet(self, number: int) -> Channel:
-        """A channel's first record in this journal."""
+        """Return a channel at its first record in this journal."""
         channel = self.channels.get(number)
         if channel is None:
             flows = Flow(number << 1), Flow(number << 1 | 1)
@@ -164,7 +164,7 @@ class Traffic:
         return channel
 
     def _happened(self, channel: Channel, record: Record) -> None:
-        """Neither a send nor a receive."""
+        """Add a record that is neither a send nor a receive."""
         side = record.flow & 1
         if record.kind == _DROP and record.seq:
             channel.flows[side].drop(record.seq)
@@ -220,7 +220,7 @@ class Traffic:
         channel.port = record.port
 
     def _asymmetry(self, channel: Channel, *, any_died: bool) -> Iterator[Finding]:
-        """Q1 for one channel; ``any_died``: the process of one of its journals did."""
+        """Check Q1 for one channel; ``any_died``: the process of one journal died."""
         accepts, connects = channel.accepts, channel.connects
         if any_died and len(accepts) + len(connects) == 1:
             return  # killed between the two records
@@ -247,7 +247,7 @@ class Traffic:
         yield Finding("Q1", case, flow, None, a.place, c.place.n, facts)
 
     def _began_after(self, one: Meeting, other: Meeting) -> bool:
-        """Whether one began to wait after the other, of that journal, had ended."""
+        """Return True if one began to wait after the other ended, in one journal."""
         journal = one.place.journal
         begin = self._begins.get((journal, _BEGIN_OF[one.kind], one.ticket))
         return (
@@ -258,5 +258,5 @@ class Traffic:
 
 
 def _differ(one: str, other: str) -> bool:
-    """Whether two names are both known and not the same."""
+    """Return True if two names are both known and differ."""
     return bool(one and other) and one != other

@@ -1,7 +1,7 @@
-"""How what stands in a record is said: numbers, names, reasons.
+"""The texts for the content of a record: numbers, names, reasons.
 
-For the names of kinds see `bus.journal.format.kind_name`. A name was chosen by whoever
-was recorded: it reaches people only through `printable`.
+For the names of kinds see `bus.journal.format.kind_name`. The recorded program chooses
+its names, so they are shown to people only through `printable`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ _64_BITS: Final = 2**64 - 1
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things: "1 file", "2,000 files"; for nouns that take an s."""
+    """Return a number of things: "1 file", "2,000 files"; for nouns that take an s."""
     return f"{number:,} {noun if number == 1 else f'{noun}s'}"
 
 
 def hex64(number: int) -> str:
-    """A 64-bit number as everybody shows it: 16 hexadecimal digits.
+    """Return a 64-bit number in its usual form: 16 hexadecimal digits.
 
-    The same bits have the same digits, whether they are taken as signed or not.
+    The same bits have the same digits, as a signed number or not.
     """
     return f"{number & _64_BITS:016x}"
 
 
 def printable(text: str) -> str:
-    """Text without anything a terminal would obey or could not show."""
+    """Return a text with control and unprintable characters escaped."""
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii")
         for c in text
@@ -39,7 +39,7 @@ def printable(text: str) -> str:
 
 
 def reason_name(number: int) -> str:
-    """The lower-case name of a reason, ``reason-77`` for one this version knows not."""
+    """Return the lower-case name of a reason, ``reason-77`` for an unknown one."""
     for reasons in (Reason, BusReason):
         with contextlib.suppress(ValueError):
             return reasons(number).name.lower()

@@ -1,12 +1,13 @@
-"""`Journal`: the recorder of one process, an observer to give to a `BrokerManager`.
+"""`Journal`: the recorder of one process, an observer for a `BrokerManager`.
 
-It records while operations happen and never holds them up: what cannot be written is
-counted as lost, and the count is written. The hot path is in `recorder`, folder and
-segments are in `incarnation`; here is what a user holds, the way out for records that
-the hot path cannot write, and the fork. Nothing may raise into an observed operation.
+It records operations as they happen and never delays them: a record that cannot be
+written is counted as lost, and the count is written. The hot path is in `recorder`;
+folder and segments are in `incarnation`. This module has the user's interface, the slow
+path for records that the hot path cannot write, and the handling of forks. Nothing here
+may raise into an observed operation.
 
-A process that is killed loses nothing it had written; a machine that loses power loses
-what its kernel had not yet written back.
+A killed process loses none of the records it has written; a machine that loses power
+loses those that its kernel had not yet written back.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _log = logging.getLogger("bus.journal")
 SEGMENT_BYTES: Final = 64 << 20
 SEGMENT_BYTES_MIN: Final = 16 << 10
 SEGMENT_BYTES_MAX: Final = 1 << 36
-SEGMENTS_MIN: Final = 2  # one to write, one ahead
+SEGMENTS_MIN: Final = 2  # the current one and a spare
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -54,7 +55,7 @@ _LIMITS: Final = (
 
 
 class Journal:
-    """Records what it is told, in the order in which it is told.
+    """Records reported operations, in the order of the reports.
 
     ::
 
@@ -63,21 +64,21 @@ class Journal:
             ...
 
     directory: a folder for the journals of any number of programs, made if missing.
-      This one gets ``<directory>/<machine>/<pid>-<start>-<number>`` for itself.
-    segment_bytes: size of one file; at least twice as much is kept allocated.
-    max_segments: how many files to keep. Older ones are deleted, and verdicts on the
-      journal then say that its beginning is gone. None keeps all.
+      This journal uses ``<directory>/<machine>/<pid>-<start>-<number>`` in it.
+    segment_bytes: the size of one file; at least twice as much is kept allocated.
+    max_segments: the number of files to keep. Older ones are deleted, and verdicts on
+      the journal then state that its beginning is missing. None keeps all.
     machine: the name for the machine, its host name by default.
 
     observe: the observer for a `BrokerManager`.
-    emit: writes any record; what `observe` does for the queues' operations.
+    emit: writes any record; `observe` does so for the operations of queues.
 
-    It is open until `close`, or until the program ends in order. A forked child that
-    goes on recording opens its own folder. If the first segment cannot be made, it
-    raises OSError with the folder and the setting in its text; later errors are logged
-    once, and counted.
+    It is open until `close`, or until the program ends normally. A forked child that
+    continues to record opens its own folder. If the first segment cannot be made, the
+    constructor raises OSError with the folder and the setting in its text; later errors
+    are logged once, and counted.
 
-    Lock: ``_lock`` guards the making of an incarnation in a forked child.
+    Lock: ``_lock`` guards the creation of an incarnation in a forked child.
     """
 
     observe: Observer
@@ -114,44 +115,44 @@ class Journal:
             raise self._explained(error) from error
         self._closed = False
         _journals.add(self)
-        # The end of the program closes what the program did not.
+        # Closes the journal at the end of a program that did not.
         call_at_exit(self.close)
 
     @property
     def folder(self) -> Path | None:
-        """Where this process records; None in a forked child that has not yet."""
+        """The folder of this process; None in a forked child that has no record."""
         return self._incarnation.folder if self._incarnation else None
 
     @property
     def closed(self) -> bool:
-        """Whether nothing is recorded any more."""
+        """True if nothing is recorded any more."""
         return self._closed
 
     @property
     def lost(self) -> int:
-        """Records that could not be written."""
+        """The number of records that could not be written."""
         return self._incarnation.lost if self._incarnation else 0
 
     def name(self, text: str) -> int:
-        """The number that stands for a name in `emit`; 0 if it cannot be written."""
+        """Return the number of a name for `emit`; 0 if it cannot be written."""
         return self._introduce(text, "")[0]
 
     def flow(self, channel: int, direction: int) -> int:
-        """The `flow` for `emit` of a channel's direction; channel 0 is none."""
+        """Return the `flow` for `emit` of a channel's direction; channel 0 is none."""
         incarnation = self._current()
         return flow_of(incarnation.base if incarnation else 0, channel, direction)
 
     def record_death(
         self, pid: int, *, machine: str | None = None, process: str = ""
     ) -> None:
-        """Record that another process is gone, whose journal has no end then (J1).
+        """Record the death of another process, whose journal then has no end (J1).
 
-        Call it only when that is certain: it was waited for, or its system closed its
-        link without a farewell. A journal that has a record of a later time is not
-        believed to be of that process. Never raises; to say it twice does no harm.
+        Call it only if the death is certain: the process was waited for, or its system
+        closed its link without a farewell. A journal with a record of a later time is
+        not attributed to that process. Never raises; a repeated call is harmless.
 
-        pid: as its system numbers it.
-        machine: as its own `Journal` was given it; None if it is this one's.
+        pid: its process id, as its system numbers it.
+        machine: the name given to its own `Journal`; None if it is this one's.
         process: its name, for people.
         """
         self.emit(
@@ -163,11 +164,11 @@ class Journal:
         )
 
     def close(self) -> None:
-        """Write the last record, wait for late writers a moment, seal. Idempotent.
+        """Write the last record, wait briefly for late writers, and seal. Idempotent.
 
-        Operations that are reported later are not recorded; the journal then says so.
-        A close that was interrupted is finished by the next one, at the latest by that
-        at the end of the program. While another thread closes, this does nothing.
+        Operations reported later are not recorded; the journal then notes them as late.
+        An interrupted close is finished by the next one, at the latest by the one at
+        the end of the program. While another thread closes, this does nothing.
         """
         self._closed = True
         incarnation = self._incarnation
@@ -188,7 +189,7 @@ class Journal:
             f"<Journal {str(self.folder or self._parent)!r} {state}, {self.lost} lost>"
         )
 
-    # What the hot path hands over.
+    # Calls from the hot path.
 
     def _introduce(self, local: str, remote: str) -> tuple[int, int]:
         incarnation = self._current()
@@ -253,13 +254,13 @@ class Journal:
         )
 
     def _current(self) -> Incarnation | None:
-        """The open incarnation; a child makes its own when it first records."""
+        """Return the open incarnation; a child makes its own at its first record."""
         if self._incarnation is None and not self._closed:
             self._begin_in_child()
         return self._incarnation
 
     def _begin_in_child(self) -> None:
-        # Beginning allocates, so a finalizer may strike and record, too: what it tells
+        # The start allocates, so a finalizer may run here and record, too: its report
         # precedes the first record and is not part of the journal.
         if getattr(self._inside, "beginning", False):
             return
@@ -276,7 +277,7 @@ class Journal:
             self._inside.beginning = False
 
     def _forget(self) -> None:
-        """In a forked child: leave the parent's files alone."""
+        """In a forked child, detach from the parent's files."""
         self._recorder.switch(exhausted)
         self._recorder.rebase(0, {})
         self._lock, self._inside = _sync.Lock(), _sync.Local()

@@ -1,12 +1,14 @@
-"""How a process reaches others: its links, and the thread that serves them.
+"""How a process reaches the others: its links, and the thread that serves them.
 
-`lines` is the links as message queues, `comm_thread` serves them, `sleep` is how that
-waits. What tasks send to others is posted to the `relay_host`, where each relay has a
-`stand_in`; what comes for them from others is in `arrivals`, and what they took of it
-in `extractions`; `bypass` is how a thread of tasks goes to a link itself. `new_links`
-is how links are made, `frame_readers` what is read of them, `joining` whether this
-process has found the others. A `network` makes processes find one another:
-`socket_network` those of a machine, in a `run_directory`; `memory` several inside one,
-for tests. `complaints` is what the log says of peers that do wrong, `tapping` what is
-told to who listens.
+`lines` is the link pool, `comm_thread` serves it, and `sleep` is how that thread waits.
+Tasks post their messages for other processes to the `relay_host`, where each relay has
+a `stand_in` as its account. `arrivals` delivers remote messages to tasks, and
+`extractions` acknowledges the messages that tasks took. `burst` is the send batch of a
+task, and `bypass` is the fast path of a task thread.
+
+`new_links` sets up links, `unsent` holds the frames for a full one, `frame_readers`
+reads frames, and `joining` is the join state of the process. A `network` makes
+processes find one another: `socket_network` on one machine, in a `run_directory`;
+`memory` inside one process, for tests. `complaints` is the peer log, and `tapping` the
+frame monitor.
 """

@@ -1,13 +1,13 @@
-"""`Arrivals`: messages from other processes on their way to tasks of this one.
+"""`Arrivals`: the delivery of messages from other processes to tasks of this one.
 
-A task that has no room holds them back, and so, since they are not taken, the window of
-the relay they came from: what is sent too fast waits where it is sent (BUS-FLOW-2).
-Notifications have no such window; so many of them are held back as a task may have
-unread, and what is too much goes as each subscription has asked for (BUS-FLOW-3).
+Messages for a task without room are held back. Since they are not taken, the window of
+their relay stays closed, and a fast sender has to wait at its end (BUS-FLOW-2).
+Notifications have no such window. A task may have as many of them held back as it may
+have unread; any excess is dropped as each subscription demands (BUS-FLOW-3).
 
-Actions are done by whichever thread is at it, also by one that hosts the task. What a
-thread posts within itself overtakes what lies in its inbox; so all that came from
-others goes through the inbox (BUS-MSG-15).
+Any thread may do the actions, also one that hosts the task. A message that a thread
+posts within itself overtakes the messages in its inbox. So all remote messages go
+through the inbox (BUS-MSG-15).
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Arrivals"]
 
-# Policies of receivers whose senders wait, or are told: what there is no room for is
-# held back whatever it is.
+# Policies of receivers whose senders wait or get an error: messages without room are
+# held back, of any kind.
 _WAITING: Final = frozenset({"block", "error"})
 
 
 class Arrivals:
-    """What is held back, by task. Actions are done one at a time, so nothing is locked.
+    """The messages held back, by task. Actions are serial, so there is no lock.
 
     Args:
-        messages_max, bytes_max: notifications that are held back for one task.
+        messages_max, bytes_max: bound of the notifications held back for one task.
 
-    Invariant: of one task nothing is given while something older is held back.
+    Invariant: a task is given no message while an older one is held back.
     """
 
     __slots__ = ("_bytes_max", "_held", "_messages_max")
@@ -52,11 +52,11 @@ class Arrivals:
         self._held: Final[dict[Entry, _Held]] = {}
 
     def __len__(self) -> int:
-        """How many messages are held back."""
+        """Return the number of messages held back."""
         return sum([len(held) for held in self._held.values()])
 
     def holds(self, entry: Entry) -> bool:
-        """Whether anything is held back for a task; a look, from any thread."""
+        """Return True if messages are held back for a task; for any thread."""
         return entry in self._held
 
     def deliver(self, entry: Entry, messages: Sequence[Incoming | CommandRun]) -> None:
@@ -73,12 +73,12 @@ class Arrivals:
         if held is None and _give_run(entry, run):
             return
         if entry.box.client.account.overflow not in _WAITING:
-            self._deliver(entry, run.rest())  # what becomes of each is its own story
+            self._deliver(entry, run.rest())  # each may fare differently
             return
         if held is None:
             held = self._held[entry] = _Held()
         held.items.append(run)
-        self.resume(entry)  # as below
+        self.resume(entry)  # for the reason in `_deliver`
 
     def _deliver(self, entry: Entry, messages: Sequence[Incoming]) -> None:
         if messages[0].kind is Kind.NOTIFICATION:  # so all are
@@ -100,7 +100,7 @@ class Arrivals:
             self.resume(entry)
 
     def resume(self, entry: Entry) -> None:
-        """Give a task what it has room for; all of it to nowhere if it has left."""
+        """Give a task the messages it has room for; drop all of them if it has left."""
         held = self._held.get(entry)
         if held is None:
             return
@@ -122,7 +122,7 @@ class Arrivals:
 
     @staticmethod
     def answer(entry: Entry, answer: Answer) -> None:
-        """Give an answer to a task, behind all that was given to it; see `Exchange`."""
+        """Give an answer to a task, after all earlier messages; see `Exchange`."""
         place = entry.place
         if place is not None and place.idle and entry.box.client.hears(answer):
             return
@@ -134,10 +134,10 @@ class Arrivals:
 
 
 class _Held:
-    """What is held back for one task; of notifications also how much that is.
+    """The messages held back for one task, with the size of the notifications.
 
-    behind: by account, how many were dropped after the last that is held, and what
-      these would have told.
+    behind: number of notifications dropped after the last one held, by account, with
+      the gaps that these carried.
     """
 
     __slots__ = ("behind", "bytes", "items", "notifications")
@@ -160,13 +160,13 @@ class _Held:
             message.gap += self.behind.pop(_account(message), 0)
 
     def take(self, message: Incoming | CommandRun) -> None:
-        self.items.remove(message)  # mostly the first
+        self.items.remove(message)  # usually the first
         if isinstance(message, Incoming) and message.kind is Kind.NOTIFICATION:
             self.notifications -= 1
             self.bytes -= message._size
 
     def drop(self, newest: Incoming) -> None:
-        """Drop a notification, the oldest that its subscription would rather lose."""
+        """Drop the oldest notification under `drop-oldest`, else the newest one."""
         following = (each for each in self.items if isinstance(each, Incoming))
         for message in following:
             if message.kind is Kind.NOTIFICATION:
@@ -193,7 +193,7 @@ def _account(notification: Incoming) -> Account:
 
 
 def _offer_run(entry: Entry, messages: Sequence[Incoming]) -> int:
-    """Post what a task has room for in one step; return how many, from the first."""
+    """Post as many messages as there is room for, from the first; return the number."""
     first, given = messages[0], 0
     if first.kind is Kind.COMMAND:  # so all are: notifications come one by one
         account: Account = entry.box.client.account
@@ -212,21 +212,21 @@ def _give(entry: Entry, item: Incoming | CommandRun) -> bool:
 
 
 def _give_run(entry: Entry, run: CommandRun) -> bool:
-    """Post what a task has room for of commands kept as one; False if not for all."""
+    """Post the commands of a run that have room; return False if some are left."""
     while len(run):
         place = entry.place
         if place is None:
-            return True  # as below
+            return True  # as in `_offer`
         account: Account = entry.box.client.account
         if not place.inbox.offer_commands(run, account, place) and (
             entry.place is place
         ):
-            return False  # it has not moved: it has no room
+            return False  # the task has not moved, so it has no room
     return True
 
 
 def _offer(entry: Entry, message: Incoming) -> bool:
-    """Post a message where its task is; False if that has no room, and wants to."""
+    """Post a message at its task's host; return False to hold the message back."""
     command = message.kind is Kind.COMMAND
     client = entry.box.client
     account: Account = client.account if command else message.subscriptions[0]._account
@@ -234,10 +234,10 @@ def _offer(entry: Entry, message: Incoming) -> bool:
     while True:
         place = entry.place
         if place is None:
-            return True  # it has left, and its process says what it took
+            return True  # the task has left; its process reports what it took
         admission = place.inbox.offer(message, place)
         if admission is Admission.GONE:
-            continue  # it has moved
+            continue  # the task has moved
         if admission is Admission.DROPPED:
             message._source.box.client.was_dropped(message)
         elif admission is Admission.FULL:
@@ -246,13 +246,13 @@ def _offer(entry: Entry, message: Incoming) -> bool:
             elif command:
                 return False
             else:
-                # Its notifier cannot be held back over a link.
+                # A link cannot make its notifier wait.
                 _turn_away(message, account)
         return True
 
 
 def _turn_away(message: Incoming, account: Account) -> None:
-    """Let the next notification tell that this is missing, and what it told."""
+    """Add the message, and its gap, to the gap of the next notification."""
     place = message._to.place
     if place is not None:
         with place.inbox.lock:

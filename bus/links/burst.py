@@ -1,12 +1,13 @@
-"""`Burst`: commands that one task sends to one of another process in quick succession.
+"""`Burst`: a send batch of commands from one task to one task of another process.
 
-The first is posted to the comm thread; those that follow before it has been taken join
-it there, without a lock, a message object, or a wake-up for each. So a task that sends
-one by one is nearly as quick as one that could send many at once.
+The first command is posted to the comm thread. Commands that follow before the comm
+thread takes it join it in the inbox, without a lock, a message object, or a wake-up for
+each. So a task that sends commands one by one is nearly as fast as one that sends many
+at once.
 
-Only the thread that made a burst adds to it. A task keeps one for each addressee; it
-ends as soon as the task sends anything by another way, which must not be overtaken
-(BUS-MSG-15).
+Only the thread that made a batch adds to it. A task keeps one batch for each addressee.
+The batch ends as soon as the task sends anything by another way, so that no later
+command overtakes that message (BUS-MSG-15).
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ if TYPE_CHECKING:
 
 __all__ = ["PAYLOAD_MAX", "SHORT_MAX", "Burst", "Salvo"]
 
-# How long a payload may be. Until what was sent is counted each takes as much of the
-# addressee's bytes as the least of these that is no shorter.
+# Maximum lengths of payloads, in bytes. Until the payloads are counted exactly, each
+# reserves the smallest of ``_LENGTHS`` that is no shorter.
 PAYLOAD_MAX: Final = 64 * 2**10
 SHORT_MAX: Final = 1024
 _LENGTHS: Final = (SHORT_MAX, 4 * SHORT_MAX, 16 * SHORT_MAX, PAYLOAD_MAX)
-# For which room is taken at a time.
+# Maximum room reserved at a time.
 _ROOM_MAX: Final = 1024  # messages
 _ROOM: Final = _ROOM_MAX * SHORT_MAX  # bytes
 
 
 class Salvo(Struct, eq=False):
-    """What was sent of a burst, as the comm thread has taken it.
+    """A sealed batch: the commands of a send batch, as taken by the comm thread.
 
-    size: how long that is together, in bytes.
-    deadline: when it is not worth delivering any more, in seconds; None for never.
+    size: the total length of the payloads, in bytes.
+    deadline: the time after which delivery is useless, in seconds; None for never.
     """
 
     _to: Entry
@@ -55,36 +56,37 @@ class Salvo(Struct, eq=False):
     deadline: float | None
 
     def commands(self) -> list[Incoming]:
-        """Return messages for it, to be sent elsewhere."""
+        """Return these commands as messages, to be sent elsewhere."""
         return commands_of(self.source, self._to.name, self.payloads, self.deadline)
 
 
 class Burst:
-    """What was sent and not taken yet.
+    """The commands of a send batch that the comm thread has not yet taken.
 
     Attributes:
-        to, source: the addressee, and who sends.
-        thread: the one that may add.
-        order: by which what it sends in another way is told (`Entry.order`).
-        room: how many messages may lie here; room_bytes: as how long they count.
-        length: how long those may be that join them.
-        payloads: what does.
-        posted: whether it lies in the inbox, where the comm thread finds it.
-        steady: whether nobody has taken any of these, or of the room, since that was
-          said.
+        to, source: the addressee, and the sending task.
+        thread: the only thread that may add commands.
+        order: the value of `Entry.order` at the start of the batch; it changes when the
+            source sends by another way.
+        room: number of messages for which room is reserved.
+        room_bytes: number of bytes reserved for them.
+        length: maximum length of a payload that may use this room.
+        payloads: the payloads sent so far.
+        posted: True if the batch is in the inbox of the comm thread.
+        steady: True if no payload, and no room, was taken since the flag was set.
 
-    Lock: that of the inbox guards ``room``, ``room_bytes``, ``posted``, and all that
-    takes out of ``payloads``. ``length`` is of who adds alone.
+    Lock: the inbox's lock guards ``room``, ``room_bytes``, ``posted``, and each removal
+    from ``payloads``. ``length`` belongs to the sending thread alone.
 
-    Mostly there is nothing to lock: `bus.api.task.Task.command`, in which every step
-    counts, appends a payload itself while there is room for it and both tasks are as
-    they were. Afterwards it looks at ``steady``, and lets `confirm` see to it unless
-    that is so: who takes messages or room says there that it does, before it looks what
-    there is.
+    The usual case takes no lock. In `bus.api.task.Task.command` every step counts, so
+    it appends a payload itself while there is room and both tasks are unchanged.
+    Afterwards it checks ``steady``, and calls `confirm` if the flag is not set. A
+    thread that takes messages or room clears the flag before it looks at them.
 
-    Invariants, whenever that lock is free and nobody is adding:
-    I1. there is room for what lies here, and it is posted if anything does.
-    I2. if it is steady it is posted, and has the room that it had when that was said.
+    Invariants, whenever that lock is free and no thread is adding:
+    I1. There is room for all payloads, and the batch is posted if it has any.
+    I2. If the batch is steady, it is posted, and has the room it had when the flag was
+        set.
     """
 
     __slots__ = (
@@ -126,7 +128,8 @@ class Burst:
         self._inbox: Final = inbox
         self._timeout_s: Final = timeout_s
         self._lone: Final = lone
-        # Of what it began with; the others come so soon after that it holds for them.
+        # Deadline of the first command; the others follow so soon that it fits them,
+        # too.
         self._deadline: float | None = None
         self.order: Final = source.order
         self._waits_s: Final = waits_s
@@ -140,16 +143,17 @@ class Burst:
         self.posted: bool = False
         self.steady: bool = False
 
-    # For the thread that made it.
+    # For the thread that made the batch.
 
     def add(self, payload: bytes) -> bool:
-        """Send one more; False if it is to go another way.
+        """Send one more command; return False if it must go another way.
 
-        So it is if it is too long, if there is no room, and if either task is there no
-        more or the sender has sent something by another way since this was begun.
+        A command goes another way if it is too long, or if there is no room. It also
+        does if either task has left, or if the sender has sent by another way
+        meanwhile.
 
         Raises:
-            BusFullError: it has waited for room in vain.
+            BusFullError: there was no room within the send timeout.
         """
         if self.to.table is None or self.source.order is not self.order:
             return False
@@ -161,7 +165,7 @@ class Burst:
         return self._add_in_time(payload)
 
     def _goes_alone(self, payload: bytes) -> bool:
-        """Send one by itself, if nothing lies here that has to go first."""
+        """Send a command alone, if no earlier one is in the batch."""
         if len(payload) > self._longest:
             return False
         [command] = commands_of(
@@ -176,12 +180,12 @@ class Burst:
         return _sync.monotonic() + self._timeout_s
 
     def confirm(self) -> bool:
-        """Add anew what was appended just as room for it, or all there was, was taken.
+        """Add the last payload again, if it lost its room or all payloads were taken.
 
-        False if there is no room any more; then it is here no more.
+        Returns False if there is no room for it any more; it is then withdrawn.
 
         Raises:
-            BusFullError: as `add`.
+            BusFullError: see `add`.
         """
         with self._inbox.lock:
             if not self.payloads:
@@ -192,7 +196,7 @@ class Burst:
         return self._add_in_time(payload)
 
     def withdraw(self) -> bool:
-        """Take back what was appended last, with no lock; False if it has gone."""
+        """Withdraw the last payload, without a lock; return False if it was taken."""
         try:
             self.payloads.pop()
         except IndexError:
@@ -200,10 +204,9 @@ class Burst:
         return True
 
     def _add_in_time(self, payload: bytes) -> bool:
-        """Add as soon as there is room, where senders wait for that (BUS-FLOW-2).
+        """Add as soon as there is room, if senders wait for room (BUS-FLOW-2).
 
-        To leave that to the way of a lone message would cost more than all the others
-        that go along with this one.
+        The path of a lone message would cost more than all other messages of the batch.
         """
         if self._waits_s is None or not (waits_s := self._waits_s()):
             return False
@@ -218,8 +221,8 @@ class Burst:
             if gone():
                 return False
             if not self._add_locked(payload):
-                # Room is taken for some more, and for longer ones: where that is not
-                # there, but room for this, it goes as a lone message does.
+                # `_add_locked` reserves room for several messages, also longer ones. If
+                # only this message has room, it goes as a lone one.
                 return PENDING if self._stand_in.full(size) else False
             inbox.room.wake_one()  # there may be room for one more
             return True
@@ -233,21 +236,21 @@ class Burst:
         return outcome
 
     def _add_locked(self, payload: bytes) -> bool:
-        # Before room is made for it: a signal handler must not take that.
+        # Before room is reserved: a signal handler must not use that room.
         self.steady = False
         if not self._admit_locked(len(self.payloads) + 1, len(payload)):
             return False
-        # Last: an interrupt before leaves only room, which can be taken back.
+        # Last: an earlier interrupt leaves only unused room, which can be reclaimed.
         self._post_locked()
         self.payloads.append(payload)
         self.steady = True
         return True
 
     def _admit_locked(self, count: int, length: int) -> bool:
-        """See to it that there is room for so many, if possible for some more."""
+        """Reserve room for ``count`` messages, and for some more if possible."""
         if self.to.place is not self._place:
             return False
-        if length > self.length:  # what room is left is for shorter ones
+        if length > self.length:  # the reserved room is for shorter payloads
             self._stand_in.reclaim_locked(self)
         need = count - self.room
         if need > 0:
@@ -270,28 +273,28 @@ class Burst:
             self._inbox.append_locked(self)
             self.posted = True
 
-    # For others.
+    # For other threads.
 
     @property
     def spare(self) -> bool:
-        """Whether it has room for more messages than lie here."""
+        """True if the batch has room for more messages than it holds."""
         return len(self.payloads) < self.room
 
     def reclaim_locked(self) -> tuple[int, int]:
-        """Give up the room that is not used; return how many messages, and bytes."""
+        """Release the unused room; return its size in messages and in bytes."""
         self.steady = False  # first: what is added from now on is looked at again
         room, used = self.room, len(self.payloads)
         if used > room:
             return 0, 0
         counted, size = self.room_bytes, sum(map(len, self.payloads[:used]))
-        # No call until this has returned: no interrupt comes before it is counted.
+        # No call from here to the return: no interrupt comes before the caller counts.
         self.room, self.room_bytes = used, size
         return room - used, counted - size
 
     def take(self) -> Salvo:
-        """Take out what was sent; for the comm thread.
+        """Seal the batch and take it out; for the comm thread.
 
-        It counts as what waits for the addressee until it is said to have moved.
+        Its messages stay on the account of the relay until `StandIn.moved_alike`.
         """
         with self._inbox.lock:
             self.steady = False  # first, as above
@@ -303,5 +306,5 @@ class Burst:
                 self, self.room - count, self.room_bytes - size
             )
             self.room = self.room_bytes = 0
-            del self.payloads[:count]  # not all: one more may be there by now
+            del self.payloads[:count]  # not all: the sender may have appended one
             return Salvo(self.to, self.source, payloads, size, self._deadline)

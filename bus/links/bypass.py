@@ -1,15 +1,15 @@
-"""`Bypass`: how a thread of tasks uses a link itself, without the comm thread.
+"""`Bypass`: the fast path, on which a task thread uses a link by itself.
 
-Most of the cost of a round trip is to hand a message to the comm thread and to be woken
-by it. While that thread sleeps and has nothing to do that comes first, a thread of
-tasks puts a single command or answer on the link itself. Where it waits for the next
-message, it waits at that link and takes the messages that come there; `Shortcut` enters
-them in the accounts at once.
+Most of the cost of a round trip is the handover to the comm thread and the wake-up by
+it. While that thread sleeps and has no earlier work, a task thread puts a single
+command or answer on the link itself. A task thread that waits for the next message
+waits at that link and takes the messages that arrive there. `Shortcut` accounts for
+them at once.
 
-Frames of other kinds it handles as the comm thread would, in its place, and it tells
-what its tasks have taken: two threads that take turns for each batch cost more than the
-batch. The main thread leaves both to the comm thread, since an interrupt may strike it
-at any point.
+The task thread handles frames of other kinds in place of the comm thread, and
+acknowledges the messages that its tasks have taken. Two threads that alternate for each
+batch would cost more than the batch. The main thread leaves both jobs to the comm
+thread, since it may be interrupted at any point.
 """
 
 from __future__ import annotations
@@ -44,22 +44,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Bypass"]
 
-_ACK: Final = bytes((FrameType.ACK.value,))  # how such a frame begins
-# After so many waits in vain a thread waits where it is woken for all else.
+_ACK: Final = bytes((FrameType.ACK.value,))  # the first byte of such a frame
+# After this many waits without a message, a thread waits at its inbox again.
 _VAIN_MAX: Final = 8
-# From how many commands on, of how many bytes at most, it is worth to wait at the link.
+# Minimum commands in a run, and maximum mean size in bytes, to wait at the link.
 _MANY: Final = 16
 _SHORT_MAX: Final = 4096
-# A command that wants no answer is alone if none was sent for so long before it, in
-# seconds. Of those that follow one another faster a frame holds many.
+# A command without an answer counts as lone if none was sent for this many seconds.
+# Commands that follow faster share a frame.
 _ALONE_S: Final = 0.0002
 
 
 class Rounds(Protocol):
-    """The comm thread, as a thread of tasks sees it that goes to a link itself.
+    """The comm thread, as seen by a task thread that uses a link itself.
 
-    inbox: its requests, which go first. outbox: actions on links, not yet done.
-    watched: whether it alone may read and write the links, or nobody may.
+    inbox: the requests to the comm thread, which go first.
+    outbox: the pending actions on links.
+    watched: True if only the comm thread, or no thread, may use the links.
     """
 
     @property
@@ -70,26 +71,27 @@ class Rounds(Protocol):
     def watched(self) -> bool: ...
 
     def nudge(self) -> None:
-        """Let it make a round now, with all pending actions."""
+        """Request a round now, with all pending actions."""
 
 
 class Bypass:
-    """The links that threads of tasks use themselves, and the right to use a link.
+    """The links that task threads use themselves, and the lock for using a link.
 
     Args:
         rounds: the comm thread.
-        wake: wakes the comm thread. soon: sees to it that it wakes within milliseconds.
-        midway: whether what comes next by a link is no frame.
-        extractions: what tasks have taken.
-        attend: does what the comm thread would with what others have read, and what was
-          taken; under ``hold``, not in the main thread.
+        wake: wakes the comm thread.
+        soon: makes the comm thread wake within milliseconds.
+        midway: returns True if the next bytes of a link are not a frame.
+        extractions: the messages that tasks have taken.
+        attend: handles the frames read by others, and the taken messages, as the comm
+            thread would; called under ``hold``, not in the main thread.
 
-    Lock: ``hold`` is held by whoever touches links: the comm thread for a round, or a
-    thread of tasks for what it sends or has read. It is the first of all locks: that of
-    the exchange, of an inbox, of a link are taken under it. Nobody is called back, or
-    waited for, meanwhile.
+    Lock: a thread that touches links holds ``hold``: the comm thread for a round, a
+    task thread while it sends or handles received frames. It is the first of all locks:
+    the locks of the exchange, of an inbox and of a link are taken under it. The holder
+    makes no callback and waits for no other thread.
 
-    Invariant: what ``_given`` holds came before all that is to be read of its link.
+    Invariant: the frames in ``_given`` arrived before all unread frames of their link.
     """
 
     __slots__ = (
@@ -131,17 +133,17 @@ class Bypass:
         self._extractions: Final = extractions
         self._attend: Final = attend
         self.hold: Final[_thread.LockType] = _sync.Lock()
-        # Under the exchange's lock.
+        # Guarded by the exchange's lock.
         self._ways: dict[Peer, _Way] = {}
-        # When a command was sent last that wants no answer. No lock: it is a guess.
+        # Time of the last command without an answer. No lock: the value is a guess.
         self._commanded_at: float = -math.inf
-        # Frames for the comm thread, by link, in order; under ``hold``.
+        # Frames for the comm thread with their links, in order; guarded by ``hold``.
         self._given: Final[deque[tuple[int, bytes]]] = deque()
 
     # For any thread.
 
     def command(self, command: Incoming) -> bool:
-        """Put a command on the link; False if it is to be posted as any other."""
+        """Put a command on the link; return False if it must be posted as usual."""
         if not (command.wants_reply or self._is_alone()):
             return False
         peer: Peer = command._to.box.peer
@@ -153,11 +155,11 @@ class Bypass:
         return now - last >= _ALONE_S
 
     def answer(self, question: Incoming, payload: Payload) -> bool:
-        """Put an answer on the link; as `command`."""
+        """Put an answer on the link; return False as `command` does."""
         source: Entry = question._to
         place = source.place
         if place is None or place.pending():
-            return False  # there is more here, perhaps to be answered together
+            return False  # pending messages may be answered in the same frame
         peer: Peer = question._source.box.peer
         return self._send(peer, source, self._answer, question, payload)
 
@@ -171,7 +173,7 @@ class Bypass:
     ) -> bool:
         link = peer.session.link
         if link is None or self.hold.locked():
-            return False  # a round is under way, which this may join
+            return False  # this message may join the round under way
         try:
             with self.hold:
                 went = self._exchange.send_now(
@@ -191,7 +193,8 @@ class Bypass:
             if session.ack_at is not None and not session.watched:
                 self._soon()  # the comm thread may have gone to sleep before that
         except BaseException:
-            # It may be noted as sent, and not be; then a new link carries it again.
+            # The message may be noted as sent without being sent; a new link resends
+            # it.
             noted = self._ways.get(peer)
             self.give_up(link if noted is None else noted.shortcut.link)
             raise
@@ -204,7 +207,7 @@ class Bypass:
         question: Incoming,
         payload: Payload,
     ) -> tuple[_Way, bytes] | None:
-        # Here, where nothing is being done that would have something to be said.
+        # Checked here, while no action is pending or under way that could send frames.
         rounds = self._rounds
         if (
             self._given
@@ -230,14 +233,14 @@ class Bypass:
         if len(command._source.box.client.questions.open) > 1 or (
             last is not None and last._id in last._source.box.client.questions.open
         ):
-            return None  # who asks on and on is better served by frames of many
+            return None  # shared frames serve a steady stream of questions better
         frame = way.shortcut.command(command, _sync.monotonic())
         if frame is not None:
             way.question = command
         return frame
 
     def _answer(self, way: _Way, question: Incoming, payload: Payload) -> bytes | None:
-        # The answer acknowledges that the question was taken, so no frame has to.
+        # The answer acknowledges the question; no other frame is needed for that.
         place = question._to.place
         taken = None
         if place is not None and not place.main:
@@ -257,11 +260,11 @@ class Bypass:
         return way
 
     def show(self, last: Incoming | CommandRun, place: ThreadManager) -> None:
-        """Let a thread wait at the link by which its tasks get many short commands.
+        """Let a thread wait at the link that brings its tasks many short commands.
 
-        Long ones another thread had better copy out of the system, meanwhile.
+        Long commands are better copied from the kernel by another thread meanwhile.
 
-        last: what came for one of them.
+        last: the latest message for one of these tasks.
         """
         if type(last) is not CommandRun or place.main:
             return
@@ -279,30 +282,30 @@ class Bypass:
     # For the comm thread, under ``hold``.
 
     def take(self) -> list[tuple[int, bytes]]:
-        """Take out the frames that others have read, and are for this thread."""
+        """Take out the frames that other threads read for this one."""
         return [self._given.popleft() for _ in range(len(self._given))]
 
     @property
     def due(self) -> bool:
-        """Whether there are any."""
+        """True if there are such frames."""
         return bool(self._given)
 
-    # For a thread of tasks that has the lead of a link.
+    # For a task thread that holds the read lease of a link.
 
     def receive(
         self, way: _Way, frames: Sequence[bytes], place: ThreadManager
     ) -> tuple[bool, bool, bool]:
         """Take frames from a link, under ``hold``.
 
-        Returns whether any had a message for a task here, as far as it is known;
-        whether one of these waits for `act`; and whether there was anything for which
-        the comm thread had better wait at the link.
+        Returns three flags: some frame had a message for a local task, as far as is
+        known; such a message waits for `act`; the comm thread should rather wait at the
+        link.
         """
         slipped = waits = other = False
         short, given = way.shortcut, self._given
         for frame in frames:
             slip = Slip.REFUSED
-            # Nothing may be before it, and it has to be a frame.
+            # Earlier frames go first, and the bytes must be a frame.
             if not (given or self._rounds.watched or self._midway(short.link)):
                 slip = self._exchange.slip_in(short, frame, place)
             if slip is Slip.REFUSED:
@@ -323,23 +326,24 @@ class Bypass:
         return slipped or way.wanted, waits, other and not way.wanted
 
     def tell(self, place: ThreadManager) -> None:
-        """Tell what the tasks of the calling thread have taken, before it sleeps."""
+        """Acknowledge the messages taken by this thread's tasks, before it sleeps."""
         if not place.main and self._extractions.due:
             with self.hold:
                 self._attend()
 
     def look_at(self, link: int) -> None:
-        """Let the comm thread see for itself how a link stands."""
+        """Let the comm thread check the state of a link."""
         self._lines.stir(link)
         self._wake()
 
     def give_up(self, link: int) -> None:
-        """End a link of which nobody knows any more what went over it."""
+        """Abort a link whose traffic is no longer known for certain."""
         self._lines.give_up(link)
         self.look_at(link)
 
     def act(self, *, main: bool) -> None:
-        """Do what was decided; no more than what came, where that may be struck."""
+        """Do the pending actions; only one in a main thread, which may be
+        interrupted."""
         if main:
             self._exchange.act(1)
             if self._exchange.unfinished:
@@ -350,12 +354,12 @@ class Bypass:
 
 
 class _Way:
-    """A link that a thread of tasks may wait at; see `bus.threads.thread_manager.Way`.
+    """A link that a task thread may wait at; see `bus.threads.thread_manager.Way`.
 
-    shortcut: the books of what goes past the comm thread.
-    question: what was asked by it last; None before the first.
-    wanted: whether somebody was shown it since that was looked at.
-    early: whether a thread that is about to wait there does so before it sends.
+    shortcut: the accounting of the fast path of this link.
+    question: the last question sent this way; None before the first.
+    wanted: True if a thread was given this way since the flag was cleared.
+    early: True if a thread about to wait takes the read lease before it sends.
     """
 
     __slots__ = (
@@ -378,7 +382,7 @@ class _Way:
         self.wanted: bool = False
 
     def lead(self, place: ThreadManager) -> bool:
-        """Read the link from now on; False if the comm thread does."""
+        """Take the read lease; return False if the comm thread keeps it."""
         if place.leading is self:
             return True
         place.leave_way()
@@ -388,14 +392,14 @@ class _Way:
         return True
 
     def leave(self, place: ThreadManager) -> None:
-        """Let the comm thread read it again, if a thread does."""
+        """Return the read lease to the comm thread, if ``place`` holds it."""
         self._lead.leave(place.inbox)
 
     def wait(self, place: ThreadManager, deadline: float | None) -> bool:
-        """Wait for the link, or for the inbox; False if that alone is to be waited for.
+        """Wait for the link or the inbox; return False to wait for the inbox alone.
 
-        What came by the link is in a mailbox or an inbox when this returns, or with the
-        comm thread.
+        On return, each received message is in a mailbox, in an inbox, or with the comm
+        thread.
         """
         bypass, short, lead = self._bypass, self.shortcut, self._lead
         if not short.stands or not self.lead(place):
@@ -406,8 +410,9 @@ class _Way:
             bypass.tell(place)
             lacked: float = math.inf
             while True:
-                # After it was listed there: who has posted before did not see it. What
-                # was told may have put something in a mailbox of this thread.
+                # After it is listed at the link: an earlier poster did not see it
+                # sleep. `tell` may also have put a message into a mailbox of this
+                # thread.
                 if not place.pending():
                     lead.sleep(deadline)
                 with bypass.hold:
@@ -418,8 +423,8 @@ class _Way:
                         and 0 < lead.lacks < lacked
                         and not (place.main or place.pending() or _passed(deadline))
                     ):
-                        # The rest of a long frame is on its way. To leave it to the
-                        # comm thread would wake that for each part of it.
+                        # The rest of a long frame is on its way. If left to the comm
+                        # thread, it would wake that thread once per part.
                         lacked, reading = lead.lacks, False
                         continue
                     slipped, waits, other = bypass.receive(self, frames, place)

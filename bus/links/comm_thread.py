@@ -1,16 +1,16 @@
-"""`CommThread`: the one thread of a process that speaks with other processes.
+"""`CommThread`: the one thread of a process that communicates with other processes.
 
-It serves all links and empties the relays (BUS-CHAN-2, BUS-RELAY-2). What it does is
-decided by `Neighbourhood`, under the exchange's lock, as is all that the manager
-decides.
+It serves all links and empties the relays (BUS-CHAN-2, BUS-RELAY-2). `Neighbourhood`
+makes the decisions, under the exchange's lock, like all decisions of the manager.
 
-One round: take in what came by links and what tasks have posted, let all of it be
-decided on at once, put on the links what is to be said. So what waits together travels
-together, and a lone message leaves at once (BUS-CHAN-6).
+In one round, the thread takes in the frames from the links and the messages posted by
+tasks. The manager decides on all of them at once, and the thread then sends the
+resulting frames. So messages that queue up together are sent together, and a lone
+message leaves at once (BUS-CHAN-6).
 
-Whatever is decided in another thread, links are touched by one thread at a time, mostly
-this one: what is to be done with them waits in ``outbox``, in the order in which it
-was decided. A thread of tasks that waits at a link does so, too: see `Bypass`.
+Any thread may make the decisions, but only one thread at a time touches the links,
+usually this one. Actions on links wait in ``outbox``, in the order of the decisions. A
+task thread that waits at a link may also use that link: see `Bypass`.
 """
 
 from __future__ import annotations
@@ -62,41 +62,42 @@ __all__ = ["CommThread"]
 
 _log: Final = logging.getLogger("bus")
 
-# At most so late is what is due seen to.
+# Maximum delay before overdue deadlines are handled.
 _REVIEW_S: Final = 0.005
 
 
 def _no_refusal(_: MessageQueue) -> None:
-    """Want every link."""
+    """Accept every link."""
 
 
 def _nobody_asked(_: MessageQueue) -> Credentials:
-    """Let every process do everything."""
+    """Grant every process all rights."""
     return UNRESTRICTED
 
 
 def _no_claim() -> None:
-    """Leave it to others who is master."""
+    """Leave the role of master to other processes."""
 
 
 class CommThread:
-    """The links of one process, and what comes and goes by them.
+    """The links of one process and the thread that serves them.
 
-    Made, and then started, once. Methods are for any thread unless they say otherwise;
-    it is the `bus.threads.comm.Comm` of its process.
+    An instance is started once. Any thread may call its methods unless they say
+    otherwise. It is the `bus.threads.comm.Comm` of its process.
 
     Args:
-        exchange: that of its process.
-        me: who the process is.
-        config, limits: what the bus is configured to.
-        nonce: makes what tells rivals apart (AMO-17).
-        listens: where it lets others in. master: where the master of its machine does.
+        exchange: the exchange of this process.
+        me: the identity of this process.
+        config, limits: the configuration of the bus.
+        nonce: returns numbers that distinguish rivals (AMO-17).
+        listens: the address at which this process listens.
+        master: the address of the master of its machine.
         sleep, refusal: see `Lines`.
         credentials, claim: see `NewLinks`. patient: see `Joining`.
-        ended: called when it serves no link any more, whatever the reason.
+        ended: called when the thread no longer serves any link, for any reason.
 
     Attributes:
-        joining: whether this process has found the others.
+        joining: the join state of this process.
         inbox, outbox, watched: see `bus.links.bypass.Rounds`.
     """
 
@@ -134,8 +135,7 @@ class CommThread:
             turned_away=self._complaints.note,
         )
         self._when_ended: Final = ended
-        # Taken by whoever is first: the thread, to serve, or who says that it shall
-        # not.
+        # Acquired once: by the thread, to serve, or by `forestall`, to prevent that.
         self._turn: Final = _sync.Lock()
         self.joining: Final = Joining(me, patient=patient)
         self._tap: Tap | None = None
@@ -179,35 +179,36 @@ class CommThread:
             attend=self._attend,
         )
         self._thread: _sync.Thread | None = None
-        # Until when to go on, and what to do then; None before `stop`.
+        # The time limit set by `stop` and the call to make then; None before `stop`.
         self._end_at: float | None = None
         self._then: Callable[[], object] = list
-        # Whether another thread has something to be said; how often this one had.
+        # True if another thread requested a flush; number of requests by this thread.
         self._nudged: bool = False
         self._own_nudges: int = 0
-        # Which other thread is in the place of this one; what went wrong there.
+        # The thread that runs `_attend` in place of this one; the exception raised
+        # there.
         self._substitute: int | None = None
         self._fault: Exception | None = None
         self.outbox: Final[deque[Send | HangUp | Dial]] = deque()
         self._arrivals: Final = Arrivals(
             messages_max=config.task_fifo_messages, bytes_max=config.task_fifo_bytes
         )
-        # When the manager has something to do next, as it was when that was looked at;
-        # when it is to be looked at again, if anything happens.
+        # The manager's next deadline as of the last check; the time of the next check,
+        # if anything happens by then.
         self._due_at: float | None = None
         self._review_at: float = 0.0
         self._review_s: Final = min(config.ack_delay_s / 2, _REVIEW_S)
-        # Whether nobody stands in for this thread any more; then, whether this looks no
-        # more at what it is asked.
+        # True once no other thread may run `_attend`; then, once this thread no longer
+        # looks at its requests.
         self._left: bool = False
         self._ended: bool = False
 
-    # Its life.
+    # Start and stop.
 
     def start(self, broker: LinkBroker, begin: Callable[[], list[Action]]) -> None:
-        """Let others in at a broker, and serve until `stop`.
+        """Accept links at a broker, and serve until `stop`.
 
-        begin: the first event, such as to look for a master.
+        begin: the first event, such as dialling the master.
         """
         self._exchange.comm = self
         self._new_links.let_in(broker)
@@ -221,9 +222,11 @@ class CommThread:
         self._thread.start()
 
     def forestall(self) -> bool:
-        """Let it not serve, since to start it failed; False if it does, and will end.
+        """Keep the thread from serving after a failed start.
 
-        Whoever starts a thread and is struck may not know whether it runs.
+        Returns False if the thread serves already; it then ends by itself. A caller
+        that is interrupted while it starts a thread cannot tell whether the thread
+        runs.
         """
         self.stop(_sync.monotonic(), list)
         if not self._turn.acquire(False):
@@ -232,7 +235,7 @@ class CommThread:
         return True
 
     def _begin(self, begin: Callable[[], list[Action]]) -> list[Action]:
-        """Tell others of the tasks that are here, and ask what these have wanted."""
+        """Announce the local tasks, and pass on their searches and subscriptions."""
         now, manager = _sync.monotonic(), self._exchange.manager
         actions = begin()
         for name in manager.parked.waiting():
@@ -247,17 +250,17 @@ class CommThread:
         return actions + self.remote.flush(now)
 
     def let_in(self, broker: LinkBroker) -> None:
-        """Let others in at one more broker."""
+        """Accept links at one more broker."""
         self._host.ask(lambda: self._new_links.let_in(broker))
 
     def decide(self, event: Callable[[], list[Action]]) -> None:
-        """Let something be decided in this thread, after what was posted before."""
+        """Decide on an event in this thread, after everything posted before."""
         self._host.ask(lambda: self._exchange.decide(event))
         if self._ended:
             self._do_what_is_left()
 
     def stop(self, until: float, then: Callable[[], object]) -> None:
-        """End when no task is here and nothing under way, or at a point of the clock.
+        """End once no task is left and nothing is pending, or at the time ``until``.
 
         then: called at the end, in this thread.
         """
@@ -269,13 +272,13 @@ class CommThread:
         self._host.ask(end)
 
     def join(self) -> None:
-        """Wait until it has ended."""
+        """Wait until the thread has ended."""
         assert self._thread is not None
         self._thread.join()
 
     @property
     def tap(self) -> Tap | None:
-        """Notes the frames of all links; None while nobody listens (OPEN-12)."""
+        """The monitor of the frames of all links; None without listeners (OPEN-12)."""
         return self._tap
 
     @tap.setter
@@ -283,22 +286,22 @@ class CommThread:
         self._tap = tap
         self.watched = tap is not None or self._ended
 
-    # What the exchange wants.
+    # For the exchange.
 
     def nudge(self) -> None:
-        """Let what was decided just now be said to others."""
+        """Request a flush of the latest decisions to the other processes."""
         if self._in_turn():
-            self._own_nudges += 1  # seen to in `_round`
+            self._own_nudges += 1  # handled in `_round`
         else:
             self._nudged = True
             self._wake()
 
     def command(self, command: Incoming) -> bool:
-        """Send a command at once; False if it is to be posted as any other."""
+        """Send a command at once; return False if it must be posted as usual."""
         return self._bypass.command(command)
 
     def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
-        """Send the answer to what came from another process."""
+        """Send the answer to a question from another process."""
         try:
             if error is not None or not self._bypass.answer(question, payload):
                 self._host.inbox.push(Said(question, payload, error))
@@ -306,7 +309,7 @@ class CommThread:
             question._to.order = object()
 
     def taken(self, message: Incoming) -> None:
-        """Note that a task took, or dropped, a message, wherever it came from."""
+        """Note that a task took or dropped a message, local or remote."""
         if message._receipt is not None:
             self._extractions.note(message)
             watched = message._receipt.peer.session.watched
@@ -315,46 +318,46 @@ class CommThread:
         self._has_room(message._to, message._account)
 
     def reading(self, run: CommandRun) -> None:
-        """Note that a task reads, or has read, of what came from another process."""
+        """Note that a task reads, or has read, from a run of another process."""
         if self._extractions.note_run(run) and not self._tells_itself(run._to.place):
             self._wake()
         self._has_room(run._to, run._account)
 
     def _tells_itself(self, place: ThreadManager | None) -> bool:
-        """Whether a thread tells soon what its tasks have taken, or this one does."""
+        """Return True if the host thread or this one soon acknowledges by itself."""
         if place is None or place.main or place.way is None:
             return False
         return self._extractions.awaited  # if it hangs in a callback
 
     def _has_room(self, entry: Entry, account: Account) -> None:
-        # Not for each message that it takes: what is held back would come one by one.
+        # Not for each message that it takes: messages held back would come one by one.
         if self._arrivals.holds(entry) and account.roomy:
             self._exchange.decide(lambda: [Resume(entry)])
 
     def left(self, entry: Entry) -> None:
-        """Note that a task has room, or has gone from its place."""
+        """Note that a task has room, or has left its host."""
         if self._arrivals.holds(entry):
             self._exchange.decide(lambda: [Resume(entry)])
 
     def holds(self, entry: Entry) -> bool:
-        """Whether anything is held back for a task that had no room for it."""
+        """Return True if messages are held back for a task that had no room."""
         return self._arrivals.holds(entry)
 
     def open(self, entry: Entry, messages: Sequence[Incoming]) -> None:
-        """Let a relay send; first what waited for its name."""
+        """Open a relay for sending, first the messages parked for its name."""
 
         def opened() -> list[Action]:
             if entry.place is self._host:
                 self.remote.open(entry, messages)
             else:
-                # It was given up since that was decided; this goes back with the rest.
+                # The relay was removed after that decision; return these with the rest.
                 self._host.put_back(entry, messages)
             return self.remote.flush(_sync.monotonic())
 
         self._exchange.decide(opened)
 
     def do(self, action: Action) -> None:
-        """Do what concerns other processes, or came from them; one at a time."""
+        """Do an action to or from other processes; one action at a time."""
         match action:
             case Post(entry, messages):
                 if (place := entry.place) is not None:
@@ -374,13 +377,14 @@ class CommThread:
                 raise AssertionError(action)
 
     def report(self, text: str) -> None:
-        """Put an error into the log, when this thread holds nothing."""
+        """Log an error as soon as this thread holds no lock."""
         self._complaints.report(text)
         self._soon()
 
     def _wake(self) -> None:
-        # What it is woken for was noted before this; it notes that it sleeps, and then
-        # looks for that. So one of the two sees the other, without a lock.
+        # The caller first notes its reason, then looks whether this thread sleeps. This
+        # thread first notes that it sleeps, then looks for a reason to wake. So one of
+        # the two sees the other, without a lock.
         arrived = self._host.inbox.arrived
         if arrived.asleep:
             with self._host.inbox.lock:
@@ -395,14 +399,15 @@ class CommThread:
                 self._lines.wait(self._due, self._deadline())
                 with self._bypass.hold:
                     self._round()
-                # Not under it: who waits for its links may hold what a handler wants.
+                # Without ``hold``: a thread waiting for it may hold a lock that a log
+                # handler needs.
                 self._complaints.tell(_sync.monotonic())
         except Exception:
             _log.exception("a fault of the bus: this process leaves it")
             raise
         finally:
             self._left = True
-            # Whatever happened, others shall not wait for a process that says nothing.
+            # After any failure: other processes must not wait for a silent one.
             self._lines.close()
             self._ended = self.watched = True
             self._when_ended()
@@ -410,16 +415,16 @@ class CommThread:
             self._then()
 
     def _do_what_is_left(self) -> None:
-        """Do what is asked at the end, or later; in whichever thread.
+        """Run the requests that arrive at the end or later, in any thread.
 
-        Links that are handed over end; tasks that leave late are emptied.
+        Links handed over by then are closed, and tasks that leave late are emptied.
         """
         _, requests = self._host.take()
         for request in requests:
             request.run()
 
     def _due(self) -> bool:
-        """Whether there is anything to do but for what comes by links."""
+        """Return True if there is work other than frames from links."""
         return bool(
             self._host.inbox.items
             or self.outbox
@@ -430,20 +435,21 @@ class CommThread:
         )
 
     def _soon(self) -> None:
-        """See to it that this thread wakes within ``ack_delay_s``."""
+        """Make sure that this thread wakes within ``ack_delay_s``."""
         if not self._extractions.awaited:
             self._nudged = True
             self._wake()
 
     def _in_turn(self) -> bool:
-        """Whether the calling thread is this one, or in its place."""
+        """Return True if the caller is this thread, or acts in its place."""
         return self._host.owned() or self._substitute == _sync.get_ident()
 
     def _deadline(self) -> float | None:
-        """Return until when to sleep; note whether that is soon for what was taken.
+        """Return the deadline of the next sleep.
 
-        All deadlines are gone through now and then, not for each message of many; in
-        between this thread wakes for that.
+        Also note in ``awaited`` whether the thread then wakes soon enough to
+        acknowledge. The manager's deadlines are scanned every ``_review_s``, not for
+        each of many messages; between scans, this thread wakes for the next one.
         """
         now, extractions = _sync.monotonic(), self._extractions
         look_at = extractions.look_at
@@ -460,7 +466,7 @@ class CommThread:
         return _first(self.remote.next_deadline(now), parked)
 
     def _leaves(self) -> bool:
-        """Whether it is over; then nobody has anything in hand that is to be sent."""
+        """Return True if the thread may end; no caller then has a frame to send."""
         if self._end_at is None:
             return False
         with self._bypass.hold:
@@ -471,11 +477,11 @@ class CommThread:
         if self._end_at is None or self._due():
             return False
         if self._end_at <= _sync.monotonic():
-            return True  # though a link may be full of what nobody reads (BUS-DEREG-12)
+            return True  # though a full link may still hold frames (BUS-DEREG-12)
         return not self._lines.sending and self._exchange.look(self._quiet)
 
     def _quiet(self) -> bool:
-        """Whether no task is here, and all of theirs was taken, and said to be."""
+        """Return True if no task is left and all messages are acknowledged."""
         if any(not entry.remote for entry in self._exchange.manager.table):
             return False
         return not any(
@@ -487,7 +493,8 @@ class CommThread:
     def _round(self) -> None:
         if self._fault is not None:
             raise self._fault
-        # Before what was taken is looked at: who takes something later wakes this.
+        # Before the taken messages are collected: a task that takes one later wakes
+        # this.
         self._nudged = self._extractions.awaited = False
         frames = [*self._bypass.take(), *self._lines.take()]
         posted, requests = self._host.take()
@@ -500,9 +507,10 @@ class CommThread:
             self.joining.look(self.remote.links, stands=self.remote.stands)
 
     def _attend(self) -> None:
-        """Do as much of a round, in the place of this thread, as cannot wait for it.
+        """Do the urgent part of a round, in place of this thread.
 
-        What was read, and what was taken of that; all else is left to this thread.
+        The caller handles the frames it has read and the messages taken since. The rest
+        of the round is left to this thread.
         """
         if self._left or self._fault is not None:
             return
@@ -511,13 +519,13 @@ class CommThread:
             self._let_decide(self._bypass.take(), (), (), _sync.monotonic())
             self._send_first()  # a call: see `_sync.Lock`
             self._host.review()
-        except Exception as fault:  # noqa: BLE001 # that thread leaves the bus by it
+        except Exception as fault:  # noqa: BLE001 # raised again by that thread
             self._fault = fault
         finally:
             self._substitute = None
         if self._due() or self._lines.sending or not self.joining.settled:
             self._wake()
-        self._soon()  # for what is due at some time from now on
+        self._soon()  # for deadlines set just now
 
     def _send_first(self) -> None:
         while self.outbox and type(self.outbox[0]) is Send:
@@ -530,14 +538,15 @@ class CommThread:
         requests: Sequence[Request],
         now: float,
     ) -> None:
-        """Let all that happened be decided on, and do what that wants done."""
+        """Let the manager decide on all events, and do the resulting actions."""
         came = [(number, self._readers.read(number, data)) for number, data in frames]
         own_nudges = self._own_nudges
         self._exchange.decide(lambda: self._decide(came, posted, now))
         for request in requests:
             request.run()
-        # One nudge is for that decision. More are for what was decided while actions
-        # were done, as when a task is cut off; that is to be said at once, too.
+        # The first flush request belongs to that decision. Any others belong to
+        # decisions made during the actions, such as disconnecting a task; they are sent
+        # at once, too.
         if requests or self._own_nudges > own_nudges + 1:
             self._exchange.decide(lambda: self.remote.flush(now))
 
@@ -547,7 +556,7 @@ class CommThread:
         posted: Iterable[Posted],
         now: float,
     ) -> list[Action]:
-        """Let the manager decide on all that happened; see `Neighbourhood`."""
+        """Let the manager decide on all events; see `Neighbourhood`."""
         remote = self.remote
         actions: list[Action] = []
         tap = self._tap
@@ -563,26 +572,26 @@ class CommThread:
         if taken := self._extractions.take(now):
             remote.extracted(taken, now)
         self._host.pass_on(posted, remote)
-        # As of before all this; what is due by then is seen to in the next round. In
-        # this thread, which looks again then.
+        # ``_due_at`` is older than these events: a deadline they set waits for the next
+        # round. Only in this thread, which scans the deadlines again then.
         late = self._due_at is not None and self._due_at <= now
         if late and self._host.owned():
             actions += self._exchange.manager.expire(now)
             actions += remote.tick(now)
-            self._review_at = 0.0  # what was due is not any more
+            self._review_at = 0.0  # the deadline that was due is handled
         return actions + remote.flush(now)
 
     def _vacate(
         self, entry: Entry, messages: Sequence[Incoming], *, final: bool
     ) -> None:
-        """Give back what a relay has left, and then what was posted to it since."""
+        """Hand back the messages left in a relay, then those posted to it since."""
         unread = [*self._host.unopened(entry), *messages, *self._host.strays(entry)]
         now = _sync.monotonic()
         manager = self._exchange.manager
         self._exchange.decide(lambda: manager.left(entry, unread, now, final=final))
 
     def _carry_out(self, most: float = math.inf) -> None:
-        """Do with links what was decided, in that order; no more than so much."""
+        """Do up to ``most`` actions on links, in the order of the decisions."""
         tap, done = self._tap, 0
         while self.outbox and done < most:
             done += 1

@@ -1,8 +1,8 @@
-"""`Complaints`: what other processes do wrong, as the log of this one tells it.
+"""`Complaints`: the peer log: reports the misbehaviour of other processes.
 
-Whoever misbehaves may do so as often as it likes, under any name. So only so many lines
-are told in a while, and each is one line, and not too long. What that led to here is
-told in any case.
+A peer may misbehave as often as it likes, under any name. So the number of lines in
+each period is limited, and each report is one line of limited length. Errors in this
+process are always logged.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ _CHARACTERS_MAX: Final = 400
 
 
 class Complaints:
-    """Complaints of one process: noted where decisions are made, told elsewhere.
+    """Reports of one process: noted during decisions, logged elsewhere.
 
-    Who decides holds a lock, and who reads a log may do anything: also wait for what
-    only a holder of that lock can bring.
+    The deciding thread holds a lock, and a log handler may do anything. It may even
+    wait for a result that needs that lock.
     """
 
     __slots__ = ("_left_out", "_noted", "_since", "_told")
 
     def __init__(self) -> None:
-        # Each with whether it is told in any case.
+        # Each text, with True if it is always logged.
         self._noted: Final[deque[tuple[str, bool]]] = deque()
         self._since: float | None = None
         self._told: int = 0
         self._left_out: int = 0
 
     def note(self, text: str) -> None:
-        """Complain, as soon as `tell` is called."""
+        """Note misbehaviour of a peer; logged by the next `tell`."""
         self._noted.append((text, False))
 
     def report(self, text: str) -> None:
-        """Tell of an error in this process, as soon as `tell` is called."""
+        """Note an error in this process; logged by the next `tell`."""
         self._noted.append((text, True))
 
     def tell(self, now: float) -> None:
-        """Put into the log what was noted, or how much was too much; in seconds."""
+        """Log the notes, or the number left out; ``now`` is in seconds."""
         while self._noted:
             text, always = self._noted.popleft()
             text = (text if text.isprintable() else ascii(text))[:_CHARACTERS_MAX]

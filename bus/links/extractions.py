@@ -1,8 +1,9 @@
-"""`Extractions`: what tasks have taken of what came over links, until that is told.
+"""`Extractions`: tracks the remote messages that tasks took, until acknowledged.
 
-Any thread notes what its tasks take; the comm thread takes the notes in and tells the
-senders (BUS-RELAY-9). It is woken for that only if it does not wake soon anyway, or if
-it is so much that a sender may wait for it.
+Any thread notes the messages that its tasks take; the comm thread collects the notes
+and acknowledges the messages to their senders (BUS-RELAY-9). A note wakes the comm
+thread only if that does not wake soon anyway, or if so much was taken that a sender may
+wait for it.
 """
 
 from __future__ import annotations
@@ -17,21 +18,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Extractions"]
 
-# After so long a task that reads on has told what it reads, or hangs in a callback.
+# After this many seconds, a task that reads on has reported its reads, or hangs in a
+# callback.
 _LOOK_S: Final = 0.005
 
 
 class Extractions:
-    """Messages that were taken, and runs of them that are being read.
+    """Taken messages, and runs of messages that are being read.
 
     Args:
-        messages, length: as much, in messages or in bytes, is not to wait.
+        messages, length: thresholds, in messages and bytes, for acknowledging at once.
 
     Attributes:
-        awaited: whether the comm thread wakes soon anyway, and tells what is here.
-        look_at: when it is to look at what is being read once more, whatever else there
-            is to do, on the monotonic clock in seconds: a task that hangs in a callback
-            tells nothing of what it has read just before. None for never.
+        awaited: True if the comm thread wakes soon anyway, and acknowledges then.
+        look_at: the time of the next look at the runs being read, on the monotonic
+            clock in seconds; None for never. A task that hangs in a callback does not
+            report its latest reads, so the look is due regardless of other work.
     """
 
     __slots__ = (
@@ -49,10 +51,10 @@ class Extractions:
         self._messages_max: Final = messages
         self._bytes_max: Final = length
         self._taken: Final[deque[Taken]] = deque()
-        # Of those in ``_taken``. Two threads that count at once may count too little;
-        # then it is acknowledged a little later.
+        # Bytes of the messages in ``_taken``. Two threads that count at once may count
+        # too little; the acknowledgement then comes a little later.
         self._bytes: int = 0
-        # Of what a task reads; after that, what it may be reading still.
+        # Runs that a task reads; then, runs that it may still be reading.
         self._reading: Final[deque[CommandRun]] = deque()
         self._read_on: list[CommandRun] = []
         self.awaited: bool = False
@@ -61,29 +63,28 @@ class Extractions:
     # For any thread.
 
     def note(self, message: Incoming) -> None:
-        """Note that a task took, or dropped, a message that came over a link."""
+        """Note that a task took, or dropped, a remote message."""
         taken = (message._receipt, message._number, 1, message._size)
         self._taken.append(taken)
         self._bytes += message._size
 
     def note_run(self, run: CommandRun) -> bool:
-        """Note that a task reads, or has read, of a run; whether that is not to wait.
+        """Note that a task reads, or has read, from a run; return True if urgent.
 
-        The run counts itself how much that is, so that it need not be told for each
-        message.
+        The run counts its reads itself, so that no message needs a note of its own.
         """
         self._reading.append(run)
         return not self.awaited or run.at - run.told >= self._messages_max
 
     @property
     def due(self) -> bool:
-        """Whether anything was taken, and so much that it is not to wait."""
+        """True if messages were taken whose acknowledgement cannot wait."""
         return self.is_due(watched=False)
 
     def is_due(self, *, watched: bool) -> bool:
-        """As `due`.
+        """Return True as `due` does.
 
-        watched: whether the answer to the last message taken will acknowledge it.
+        watched: True if the answer to the last message taken will acknowledge it.
         """
         if not (self._taken or self._reading):
             return False
@@ -97,14 +98,14 @@ class Extractions:
     # For one thread at a time, under `Bypass.hold`.
 
     def take_lone(self) -> list[Taken]:
-        """Take out what was taken, if that is one message and no run is being read."""
+        """Take out the note of a single message; none if a run is being read."""
         if len(self._taken) != 1 or self._reading or self._read_on:
             return []
         self._bytes = 0
         return [self._taken.popleft()]
 
     def take(self, now: float) -> list[Taken]:
-        """Take out what was taken since, and what was read of runs by now."""
+        """Take out all notes, and the messages read from runs by now."""
         self._bytes = 0
         taken = [self._taken.popleft() for _ in range(len(self._taken))]
         begun = [self._reading.popleft() for _ in range(len(self._reading))]
@@ -120,6 +121,6 @@ class Extractions:
                 size = run.lengths.part(told, read).total
                 taken.append((run.receipt, run.number + told, read - told, size))
                 run.told = read
-            if run:  # it may hang in a callback, and have gone on before that
+            if run:  # its task may read on, and then hang in a callback
                 self._read_on.append(run)
         return taken

@@ -1,7 +1,7 @@
-"""`FrameReaders`: what comes by links, as frames, or why one of them has ended.
+"""`FrameReaders`: reads frames from links, or the reason why a link has ended.
 
-A frame may come in two pieces, its head and a long body, so each link is read by a
-reader of its own. What comes of it is decided elsewhere, all at once.
+A frame may come in two pieces, its head and a long body, so each link has its own
+reader. The frames are decided on elsewhere, all at once.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ __all__ = ["FrameReaders", "Read"]
 
 
 class Read(Struct, frozen=True, eq=False):
-    """What was read of a link: a frame, one to be passed over, none, or the end.
+    """One item read from a link: a frame, one to be skipped, none, or the end.
 
-    error: what came was no frame, or broke the rules of links.
-    lost: whether it is the end. torn: with no good-bye: a process has died.
-    why: what the other side complained of when it ended the link; "" if of nothing.
+    error: set if the data is not a frame, or broke the rules of links.
+    lost: True for the end of the link.
+    torn: True if the link ended without a farewell: its process died.
+    why: the peer's reason for ending the link; "" for none.
     """
 
     frame: Frame | None = None
@@ -38,11 +39,12 @@ class Read(Struct, frozen=True, eq=False):
 
 
 class FrameReaders:
-    """The readers of the links of a process; for whoever does its round.
+    """The readers of the links of a process; for the thread that does its round.
 
-    cause: why a link ended with no good-bye, by its number; see `Lines.cause`.
-    message_bytes_max: how long the body of a message may be (OPEN-6). What is too short
-      for a frame of its own always may: what went wrong is told in as many words.
+    cause: returns why a link ended without a farewell, by its number; see
+      `Lines.cause`.
+    message_bytes_max: maximum length of a message body (OPEN-6). A body too short for a
+      frame of its own is always allowed, since error reports need that much.
     """
 
     __slots__ = ("_cause", "_message_bytes_max", "_readers")
@@ -55,16 +57,17 @@ class FrameReaders:
         self._readers: Final[dict[int, FrameReader]] = {}
 
     def read(self, number: int, data: bytes | None) -> Read:
-        """Read what came by a link; None for its end."""
+        """Read one item from a link; ``data`` is None at its end."""
         if data is None:
             self.forget(number)
             cause = self._cause(number)
             if isinstance(cause, ProtocolError):
-                # It has been closed for that, and its peer was told; what is left is
-                # to do as with any other violation (BUS-WIRE-4, BUS-SEC-10).
+                # The link was closed for that, and the peer notified. The rest is
+                # handled like any other violation (BUS-WIRE-4, BUS-SEC-10).
                 return Read(error=WireError(str(cause)))
             if isinstance(cause, RemoteError):
-                # It is there, and has taken its leave: of what it says this did.
+                # The peer lives, and closed the link for a fault it saw in this
+                # process.
                 return Read(lost=True, why=str(cause) or cause.kind or "no word")
             return Read(lost=True, torn=cause is not None)
         reader = self._readers.get(number)
@@ -77,10 +80,10 @@ class FrameReaders:
             return Read(error=error)
 
     def forget(self, number: int) -> None:
-        """Forget a link that is gone."""
+        """Forget the reader of a link that was lost or closed."""
         self._readers.pop(number, None)
 
     def midway(self, number: int) -> bool:
-        """Whether what comes next by a link is the body of a long message."""
+        """Return True if the next bytes of a link are the body of a long message."""
         reader = self._readers.get(number)
         return reader is not None and reader.midway

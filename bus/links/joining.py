@@ -1,7 +1,7 @@
-"""`Joining`: whether a process has found the others of its bus, or why it may not.
+"""`Joining`: the join state of a process: joined, refused, or undecided.
 
-Who opens a bus waits for that. What it is told comes from three sides: the master's
-answer to the greeting, who cannot be reached, and who is not to be trusted.
+The caller that opens a bus waits for it. Its sources are the master's answer to the
+handshake, a failure to reach the master, and a lack of trust.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Joining"]
 
-# How often a process may be told that its name is taken before that is believed.
+# The refusal of a duplicate name becomes final after this many.
 _REFUSALS: Final = 4
 
 
 class Joining:
-    """How one process stands; for its comm thread alone, but for ``verdict``.
+    """The join state; all but ``verdict`` is for the comm thread alone.
 
     Args:
-        me: who it is.
-        patient: whether it is well that there is no master yet.
+        me: the identity of this process.
+        patient: True if a missing master is no failure.
 
     Attributes:
-        verdict: what whoever opens the bus waits for.
+        verdict: the outcome; the caller that opens the bus waits for it.
     """
 
     __slots__ = ("_me", "_patient", "_refusals", "verdict")
@@ -49,13 +49,13 @@ class Joining:
 
     @property
     def settled(self) -> bool:
-        """Whether it is known how this process stands."""
+        """True if the outcome is known."""
         return self.verdict.settled
 
     def look(self, links: Links, *, stands: bool) -> None:
-        """See what the master has said.
+        """Check for an answer of the master.
 
-        stands: whether this process is master, or has a link with who is.
+        stands: True if this process is master, or has a link with the master.
         """
         if stands:
             self.verdict.settle()
@@ -63,29 +63,29 @@ class Joining:
             links.refusal = None
             self._refusals += 1
             error = _turned_away(self._me, refusal)
-            # Who had the name before may just have ended, and be missed soon.
+            # The previous holder of the name may have just ended, unnoticed so far.
             again = refusal.reason is Reason.DUPLICATE and self._refusals < _REFUSALS
             if error is not None and not again:
                 self.verdict.settle(error)
 
     def no_master(self) -> None:
-        """Note that nobody listens where the master should."""
+        """Note that no process listens at the master's address."""
         if self._patient:
             self.verdict.settle()
 
     def denied(self, why: str) -> None:
-        """Note that the master wants no link with this process, or this one with it."""
+        """Note why the master rejects this process, or this process the master."""
         self.verdict.settle(AccessDeniedError(f"join bus {self._me.bus!r}", why))
 
 
 def _turned_away(me: Identity, refusal: Refused) -> BusError | None:
-    """Return the error for what the master has said to the greeting.
+    """Return the error for a refusal by the master.
 
-    None if it may say something else the next time.
+    None if the master may answer differently the next time.
     """
     match refusal.reason:
         case Reason.BUSY | Reason.CLOSING:
-            return None  # it is master no more, or not for long
+            return None  # it is no longer master, or not for long
         case Reason.VERSION:
             return VersionMismatchError(VERSIONS, refusal.versions)
         case Reason.DUPLICATE:

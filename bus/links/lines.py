@@ -1,9 +1,9 @@
-"""`Lines`: the links of one process as message queues, and one place to wait for all.
+"""`Lines`: the link pool of a process: its queues, and one place to wait for all.
 
-A link is a `MessageQueue` that a `QueueBroker` gave (BUS-CHAN-1). To make one may take
-a while, and nobody who serves others may wait for it (BUS-CHAN-3): one helper thread
-for each broker lets others in, and one for each link that is being made asks elsewhere.
-All else is for the one thread that owns this, and it waits only in `wait`.
+A link is a `MessageQueue` that comes from a `QueueBroker` (BUS-CHAN-1). Link set-up may
+take a while, and no serving thread may wait for it (BUS-CHAN-3). So one helper thread
+for each broker accepts links, and one for each outgoing link dials. All other methods
+are for the one thread that owns the pool; it waits only in `wait`.
 """
 
 from __future__ import annotations
@@ -36,27 +36,28 @@ __all__ = ["PORT", "Lines", "LinkBroker"]
 
 LinkBroker: TypeAlias = "QueueBroker | SocketQueueBroker"
 
-PORT: Final = 1  # of a broker, where links are made
-_FRAMES_MAX: Final = 256  # taken from one link before the others have their turn
+PORT: Final = 1  # the port of a broker on which links are accepted
+_FRAMES_MAX: Final = 256  # taken from one link before the next link's turn
 
 
 class Lines:
     """The links of a process, by the numbers that it gives them.
 
     Args:
-        inbox: what wakes the owner, beside frames.
-        ask: lets the owner call something; from any thread.
-        capacity: frames that fit in each direction of a link (BUS-CHAN-8).
-        timeout_s: how long the making of a link may take; and its end, until what was
-            sent before has found room.
+        inbox: wakes the owner, in addition to frames.
+        ask: makes the owner call a function; for any thread.
+        capacity: maximum number of frames in each direction of a link (BUS-CHAN-8).
+        timeout_s: timeout of link set-up, and of closing a link, until the frames sent
+            before have found room.
         sleep: how the owner waits for frames.
-        refusal: says why this process wants no link with who was dialled; None if it
-            does (BUS-SEC-2).
-        backlog: how many frames may wait for room in a link, and how many bytes, before
-            it is given up (BUS-CHAN-8).
-        given_up: told then, with the number of the link, and why; that it is lost is
-            told as ever.
-        turned_away: told of a link that is of no use as soon as it is made, in a line.
+        refusal: returns why this process rejects the peer that it dialled; None if it
+            does not (BUS-SEC-2).
+        backlog: maximum number of frames, and of bytes, that may wait for room in a
+            link; a link with more is aborted (BUS-CHAN-8).
+        given_up: called then, with the link's number and the reason; the loss of the
+            link is reported as usual.
+        turned_away: called with a one-line text about a link that is unusable from the
+            start.
     """
 
     __slots__ = (
@@ -103,7 +104,8 @@ class Lines:
         self._turned_away: Final = turned_away
         self._numbers = itertools.count(1)
         self._queues: Final[dict[int, MessageQueue]] = {}
-        # What found a link full, and links that end once that was sent, or then.
+        # Frames that found a link full; links to close once these are sent, or at a
+        # deadline.
         self._unsent: Final[dict[int, Unsent]] = {}
         self._closing: Final[dict[int, float]] = {}
         self._causes: Final[dict[int, BaseException]] = {}
@@ -111,13 +113,13 @@ class Lines:
         self._helpers: Final[list[_sync.Thread]] = []
         self._closed: bool = False
 
-    # Links that are made.
+    # Link set-up.
 
     def let_in(self, broker: LinkBroker, made: Callable[[int], object]) -> None:
-        """Accept links at a broker until `close`; tell the number of each.
+        """Accept links at a broker until `close`; pass the number of each to ``made``.
 
         Raises:
-            RuntimeError: no thread can be started for that; the broker is closed.
+            RuntimeError: no thread can be started for it; the broker is closed.
         """
         if self._closed:
             broker.close()
@@ -148,10 +150,11 @@ class Lines:
         made: Callable[[int | None], object],
         denied: Callable[[str], object] | None = None,
     ) -> None:
-        """Make a link with whoever listens at the first of some addresses.
+        """Dial some addresses in turn, until one of them yields a link.
 
-        made: is told the number of the link; None if nobody lets this process in.
-        denied: before that, why not, if somebody has said so or is not to be trusted.
+        made: called with the number of the link; None if no address yields a link.
+        denied: called before that with a reason, if a listener rejects this process or
+          is not trusted.
         """
         if self._closed:
             return
@@ -170,12 +173,12 @@ class Lines:
                         return
                     if isinstance(error, PermissionError):
                         why = str(error)
-                    continue  # it is there, and does not accept, or closes
+                    continue  # the listener rejects this process, or closes
                 except (PermissionError, ValueError) as error:
-                    # ValueError: an address that another process gave.
+                    # ValueError: an invalid address from another process.
                     why = f"{address}: {getattr(error, 'strerror', error)}"
                     continue
-                except Exception as error:  # noqa: BLE001 # of this process, such as
+                except Exception as error:  # noqa: BLE001 # a local failure, such as
                     # a lack of descriptors: a later dial may succeed.
                     words = f"cannot connect to {address}: {error}"
                     self._ask(partial(self._turned_away, words))
@@ -196,7 +199,7 @@ class Lines:
 
         try:
             self._help(f"{broker.name} connects", connect)
-        except RuntimeError:  # the system is out of threads: another time, maybe
+        except RuntimeError:  # the system has no thread left: a later dial may succeed
             self._ask(lambda: made(None))
 
     def _help(self, name: str, work: Callable[[], None]) -> None:
@@ -206,7 +209,7 @@ class Lines:
         try:
             helper.start()
         except RuntimeError:
-            self._helpers.remove(helper)  # nobody can wait for what never ran
+            self._helpers.remove(helper)  # no thread can join a helper that never ran
             raise
 
     def _turn_away(self, queue: MessageQueue, words: str) -> None:
@@ -218,7 +221,7 @@ class Lines:
 
         def own() -> None:
             if self._closed:
-                queue.disconnect()  # else whoever is there would wait for a word
+                queue.disconnect()  # else the peer would wait for a first frame
                 return
             self._queues[number] = queue
             self._sleep.attend(number, queue)
@@ -227,15 +230,15 @@ class Lines:
         self._ask(own)
 
     def queue(self, number: int) -> MessageQueue:
-        """Return what a link is that was just made."""
+        """Return the queue of a new link."""
         return self._queues[number]
 
-    # What goes over them.
+    # Frames on the links.
 
     def send(self, number: int, frame: bytes) -> bool:
-        """Put a frame on a link; on one that is gone, nowhere (BUS-CHAN-4).
+        """Put a frame on a link; drop it if the link is lost (BUS-CHAN-4).
 
-        False if it waits for room there.
+        Returns False if the frame waits for room there.
         """
         queue = self._queues.get(number)
         if queue is None:
@@ -248,7 +251,7 @@ class Lines:
                 self._unsent[number] = Unsent(frame, _sync.monotonic())
                 return False
             except DisconnectedError:
-                pass  # that is told when what came before is read (BUS-CHAN-5)
+                pass  # reported once the earlier frames are read (BUS-CHAN-5)
             except MessageTooLargeError:
                 self._end(number, f"it takes no frame of {len(frame)} bytes")
                 return False
@@ -256,34 +259,34 @@ class Lines:
         waiting.append(frame)
         frames_max, bytes_max = self._backlog
         if len(waiting.frames) > frames_max or waiting.size > bytes_max:
-            # Who is there reads nothing. If it does after all, it makes another link,
-            # or this process does; nothing is lost by that.
+            # The peer does not read. If it resumes, one of the two processes makes
+            # another link, and nothing is lost.
             self._end(number, "it is full")
         return False
 
     def _end(self, number: int, why: str) -> None:
-        """End a link that does not take what goes over it."""
+        """Abort a link that does not take its frames."""
         self._given_up(number, why)
         self._unsent.pop(number, None)
         self._queues[number].disconnect()
 
     def give_up(self, number: int) -> None:
-        """Close a link at once, as if it had been lost; from any thread."""
+        """Abort a link, as if it were lost; for any thread."""
         queue = self._queues.get(number)
         if queue is not None:
             queue.disconnect()
 
     def stir(self, number: int) -> None:
-        """Let a link be looked at in the next `take`; from any thread."""
+        """Mark a link ready for the next `take`; for any thread."""
         self._sleep.again(number)
 
     def lead(self, number: int) -> Lead | None:
-        """Return what lets another thread wait at a link; None if it is gone."""
+        """Return the read lease of a link; None if the link is lost."""
         queue = self._queues.get(number)
         return None if queue is None else self._sleep.lead(queue)
 
     def hang_up(self, number: int) -> None:
-        """Close a link, behind all that was sent on it, unless that takes too long."""
+        """Close a link after all frames sent on it, unless that takes too long."""
         if number in self._unsent:
             self._closing[number] = _sync.monotonic() + self._timeout_s
         else:
@@ -291,11 +294,11 @@ class Lines:
 
     @property
     def sending(self) -> bool:
-        """Whether anything waits for room in a link that was not hung up."""
+        """True if a frame waits for room in a link that is not being closed."""
         return bool(self._unsent) and not self._closing.keys() >= self._unsent.keys()
 
     def resume(self) -> None:
-        """Send what waited for room; let go of what was hung up too long ago."""
+        """Send the frames that waited for room; close links whose time is up."""
         if not self._unsent:
             return
         now = _sync.monotonic()
@@ -312,7 +315,7 @@ class Lines:
                 self._let_go(number)
 
     def take(self) -> list[tuple[int, bytes | None]]:
-        """Take in what came: frames by number, None for a link that is gone."""
+        """Take in the frames by link number; None stands for a lost link."""
         came: list[tuple[int, bytes | None]] = []
         for number in self._sleep.stirred():
             queue = self._queues.get(number)
@@ -331,8 +334,8 @@ class Lines:
                         self._causes[number] = error.__cause__
                 self._let_go(number)
                 continue
-            # Of more frames the queue itself tells again; but not of the loss that may
-            # be behind the last one.
+            # The queue itself signals further frames, but not a loss that may follow
+            # the last one.
             if queue.remote_disconnected:
                 self._sleep.again(number)
             if number not in self._closing:
@@ -340,11 +343,11 @@ class Lines:
         return came
 
     def cause(self, number: int) -> BaseException | None:
-        """Return why a link ended with no good-bye; asked once of each that is gone.
+        """Return why a link ended without a farewell; once for each lost link.
 
-        A `PeerLostError` where a process has died, a `ProtocolError` where one broke
-        the rules of links, a `RemoteError` where the other one says so of this, None
-        for one that was left in order.
+        The cause is a `PeerLostError` if the process died, a `ProtocolError` if it
+        broke the rules of links, or a `RemoteError` if it says so of this process. It
+        is None if the peer closed the link in order.
         """
         return self._causes.pop(number, None)
 
@@ -356,12 +359,13 @@ class Lines:
             self._sleep.neglect(number)
             queue.disconnect()
 
-    # The owner's sleep.
+    # Waiting.
 
     def wait(self, ready: Callable[[], bool], deadline: float | None) -> None:
-        """Sleep until a frame or a loss may be here, or ``ready``, or time is up.
+        """Sleep until a frame or loss arrives, ``ready()`` holds, or the deadline
+        passes.
 
-        ready: looked at whenever something was posted to the inbox.
+        ready: checked whenever anything is posted to the inbox.
         deadline: on the monotonic clock in seconds; None for never.
         """
         times = [each.again_at for each in self._unsent.values()]
@@ -374,10 +378,10 @@ class Lines:
     # The end.
 
     def close(self) -> None:
-        """Let nobody in any more, and hang up everywhere; frames on the way arrive.
+        """Stop accepting, and close all links; frames under way still arrive.
 
-        What a helper hands over while this waits for it is asked for, as ever, and hung
-        up when that is called.
+        A helper that finishes meanwhile hands its link over as usual; the link is
+        closed when that request runs.
         """
         self._closed = True
         for broker in self._brokers:
@@ -389,15 +393,15 @@ class Lines:
 
 
 def _is_elsewhere(address: str) -> bool:
-    """Whether an address, which another process gave, is not of a UNIX socket.
+    """Return True if an address from a peer is not of a UNIX socket.
 
-    Links are made within a machine: nobody shall send this process to any other place.
+    Links stay within a machine: no peer may make this process dial another place.
     """
     return "://" in address and not address.startswith("ipc://")
 
 
 def _unfit(queue: MessageQueue) -> str:
-    """Say why a link is of no use to any process; "" if it is not (BUS-CHAN-6)."""
+    """Return why a link is of no use to any process, or "" (BUS-CHAN-6)."""
     limit = queue._connection.limit
     if limit is None or limit >= FRAME_BYTES_MAX:
         return ""

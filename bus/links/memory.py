@@ -1,8 +1,8 @@
-"""`MemoryNetwork`: several processes, and machines, inside one; for tests.
+"""`MemoryNetwork`: several processes and machines inside one process; for tests.
 
 Links are plain in-process message queues (BUS-CHAN-1). The first process of a machine
-is its master; if that ends, the one that came next becomes it. Nothing is random: the
-same calls give the same names, incarnations and epochs.
+is its master; if it ends, the next oldest takes its place. Nothing is random: the same
+calls give the same names, incarnations and epochs.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 __all__ = ["MemoryNetwork"]
 
-# Between two incarnations: registrations and epochs are numbered from there.
+# Distance of two incarnations: registrations and epochs are numbered from there.
 _STEP: Final = 2**32
 
 
 class MemoryNetwork:
-    """Who is there, by machine and process.
+    """The processes of one bus, by machine and name.
 
-    bus: the name of the bus that all are on.
+    bus: the name of the bus.
 
-    Lock: ``_lock`` guards who is there, and who is master. Processes are told under it
-    what follows from that, which takes no time: what they do they do in their threads.
+    Lock: ``_lock`` guards the processes and their masters. The holder notifies comm
+    threads of changes, which takes no time: they act in their own threads.
     """
 
     def __init__(self, bus: str) -> None:
@@ -48,11 +48,11 @@ class MemoryNetwork:
         self._nonces = itertools.count(1)
         # By machine, oldest first: the first of each is its master.
         self._machines: Final[dict[str, dict[str, CommThread]]] = {}
-        # Where the master of each machine lets others in.
+        # The broker at which the master of each machine accepts links.
         self._doors: Final[dict[str, QueueBroker]] = {}
 
     def new_incarnation(self) -> int:
-        """Return a number above all before it."""
+        """Return a number higher than all before it."""
         return next(self._lives) * _STEP
 
     def join(
@@ -63,10 +63,10 @@ class MemoryNetwork:
         exchange: Exchange,
         config: BusConfig,
     ) -> CommThread:
-        """Let a process speak with all others.
+        """Connect a process to all others; return its comm thread.
 
         Raises:
-            ValueError: there is one of that name on that machine.
+            ValueError: the machine has a process of that name already.
         """
         with self._lock:
             others = self._machines.setdefault(machine, {})
@@ -106,11 +106,11 @@ class MemoryNetwork:
         return comm
 
     def leave(self, machine: str, process: str, comm: CommThread) -> None:
-        """Forget a process; let the next one be master, if this one was."""
+        """Remove a process; if it was master, promote the next one."""
         with self._lock:
             others = self._machines[machine]
             if others.get(process) is not comm:
-                return  # it was told twice
+                return  # called twice
             was_master = next(iter(others)) == process
             del others[process]
             if was_master:
@@ -135,7 +135,7 @@ class MemoryNetwork:
         )
 
     def _close_door_locked(self, machine: str) -> None:
-        """Close where a master has let others in, though it ended before it did."""
+        """Close a former master's broker, which it may not have closed itself."""
         door = self._doors.pop(machine, None)
         if door is not None:
             door.close()
@@ -147,10 +147,10 @@ class MemoryNetwork:
 
 
 def _introduce(master: CommThread, machine: str) -> None:
-    """Let a master know where that of another machine listens."""
+    """Notify a master of the address of another machine's master."""
     where = (_master_of(machine),)
     master.decide(lambda: master.remote.machine_known(machine, where))
 
 
 def _master_of(machine: str) -> str:
-    return f"master of {machine}"  # no process can be called that
+    return f"master of {machine}"  # no process can have that name

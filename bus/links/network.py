@@ -1,4 +1,4 @@
-"""`Network`: what makes the processes of a bus find one another."""
+"""`Network`: makes the processes of a bus find one another."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["Network"]
 
 
 class Network(Protocol):
-    """One process's, or one for several processes inside one."""
+    """The network of one process, or of several processes inside one."""
 
     def new_incarnation(self) -> int:
-        """Return a number above those of all earlier lives (AMO-17)."""
+        """Return a number higher than that of any earlier incarnation (AMO-17)."""
 
     def join(
         self,
@@ -26,7 +26,7 @@ class Network(Protocol):
         exchange: Exchange,
         config: BusConfig,
     ) -> CommThread:
-        """Let a process speak with all others."""
+        """Connect a process to all others; return its comm thread."""
 
     def leave(self, machine: str, process: str, comm: CommThread) -> None:
-        """Forget a process; told at its end, by its comm thread."""
+        """Remove a process; called at its end, by its comm thread."""

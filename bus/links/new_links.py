@@ -1,7 +1,7 @@
-"""`NewLinks`: how a process gets a link, by dialling or by letting others in.
+"""`NewLinks`: the set-up of links, by dialling and by accepting.
 
-To make one takes time, and is done elsewhere (`Lines`); this says who is dialled, and
-tells the manager what came of it, with who is at the other end.
+Set-up takes time, so helper threads do it (`Lines`). This class chooses the addresses
+to dial, and reports the outcome to the manager, with the identity of the peer.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["NewLinks"]
 
 
 class NewLinks:
-    """The making of links of one process; for its comm thread alone.
+    """The link set-up of one process; for its comm thread alone.
 
     Args:
-        exchange, remote, lines: those of its process.
-        credentials: says who is at the other end of a link, and may do what.
-        claim: makes this process master, if there is none; gives the broker at which
-            others are let in then. Asked before the master is dialled.
-        joining: told what it means for this process that the master is not reached.
+        exchange, remote, lines: the instances of this process.
+        credentials: returns the user and the rights of the peer of a link.
+        claim: makes this process master if there is none, and then returns the broker
+            that accepts links. Called before the master is dialled.
+        joining: notified if the master cannot be reached.
     """
 
     __slots__ = ("_claim", "_credentials", "_exchange", "_joining", "_lines", "_remote")
@@ -55,10 +55,10 @@ class NewLinks:
         self._joining: Final = joining
 
     def let_in(self, broker: LinkBroker) -> None:
-        """Let others in at a broker.
+        """Accept links at a broker.
 
         Raises:
-            RuntimeError: as `Lines.let_in`.
+            RuntimeError: see `Lines.let_in`.
         """
         self._lines.let_in(broker, self._accepted)
 
@@ -67,13 +67,13 @@ class NewLinks:
         self._exchange.decide(lambda: self._remote.accepted(number, now, whose))
 
     def dial(self, dial: Dial) -> None:
-        """Make a link with another process, or be master if it was to be with that."""
+        """Dial a process; if it is the master and there is none, become master."""
         me = self._remote.neighbours.me
         to_master = dial.key == (me.machine, "")
         if to_master and (door := self._claim()) is not None:
             try:
                 self.let_in(door)
-            except RuntimeError:  # no thread for that: another time, or somebody else
+            except RuntimeError:  # no thread for it: a later attempt may succeed
                 self._dial_failed(dial)
             else:
                 self._exchange.decide(self._remote.become_master)

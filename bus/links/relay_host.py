@@ -1,7 +1,7 @@
-"""`RelayHost`: the place of all relays of a process, where tasks post to them.
+"""`RelayHost`: the host of all relays of a process, to which tasks post.
 
-What is posted to a relay, and to all who hear from other processes, lies in one inbox
-until the comm thread takes it in; so to post ends the sender's part (BUS-RELAY-6).
+Messages for relays, and for all remote subscribers, wait in one inbox until the comm
+thread takes them. So the sender's part ends with the post (BUS-RELAY-6).
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 __all__ = ["RelayHost", "Said"]
 
-# What is posted here, once it was taken out.
+# An item posted here, after it is taken out.
 Posted: TypeAlias = "Incoming | Salvo | Said"
 
 _ADDRESSEE: Final = attrgetter("_to")
 
 
 class Said:
-    """An answer that a task of this process gave to one of another.
+    """The answer of a local task to a question of a remote one.
 
-    It is posted to no relay: the question says which one it is for.
+    It is not posted to a relay: the question identifies the relay.
     """
 
     __slots__ = ("_to", "error", "payload", "question")
@@ -57,10 +57,10 @@ class Said:
 
 
 class _AudienceAccount(Account):
-    """What waits for those who hear in other processes: one bound for all of it.
+    """One bound for all notifications queued for remote subscribers.
 
-    Who hears one notifier need not hear another, so each has a gap of its own
-    (BUS-FLOW-3). Guarded by the inbox's lock.
+    A subscriber of one notifier need not subscribe to another, so each notifier has its
+    own gap (BUS-FLOW-3). Guarded by the inbox's lock.
     """
 
     __slots__ = ("_gaps",)
@@ -69,7 +69,7 @@ class _AudienceAccount(Account):
         super().__init__(
             messages_max=messages_max, bytes_max=bytes_max, overflow="drop-oldest"
         )
-        # Of one that has left nothing may follow that could tell.
+        # Weak keys: a notifier that has left sends no notification to carry its gap.
         self._gaps: Final[WeakKeyDictionary[Entry, int]] = WeakKeyDictionary()
 
     def _miss_oldest_locked(self, oldest: Incoming) -> None:
@@ -81,21 +81,21 @@ class _AudienceAccount(Account):
 
 
 class RelayHost:
-    """A place as a `ThreadManager` is one: it is posted to in any thread.
+    """A host of relays that any thread may post to, as to a `ThreadManager`.
 
     Args:
-        here: what ``audience`` is called, as a task of this process.
-        taken: told of what came from others and need not be kept by them any more.
-        lone: sends a command by itself at once; returns False if it may not.
+        here: the address of ``audience``, as a task of this process.
+        taken: called with a remote message that its process need not keep any longer.
+        lone: sends a single command at once; returns False if it may not.
 
     Attributes:
-        inbox: what was posted, and what the comm thread is asked to do.
-        audience: stands for all tasks of other processes that hear some of this one;
-          account: what waits for it.
-        ident: the comm thread; None before that runs.
+        inbox: posted messages, and requests to the comm thread.
+        audience: stands for all remote tasks that subscribe to tasks of this process.
+        account: the account of ``audience``.
+        ident: the comm thread; None before it runs.
 
-    Invariant: what was posted to a relay before that was given up is in ``_strays``, in
-    order, or in the inbox, before the request that gives it back.
+    Invariant: a message posted to a relay before its removal is in ``_strays``, in
+    order, or in the inbox before the request that returns it.
     """
 
     __slots__ = (
@@ -128,7 +128,7 @@ class RelayHost:
             messages_max=config.task_fifo_messages,
             bytes_max=config.task_fifo_bytes,
         )
-        # As its account, so that what was dropped is passed over, as in a relay.
+        # The policy of its account, so that `take` skips dropped messages.
         self.audience: Final = Entry(
             id=registration,
             name=here.module,
@@ -139,18 +139,18 @@ class RelayHost:
             remote=True,
             overflow="drop-oldest",
         )
-        # Of the comm thread alone: what was posted to relays that were given up since,
-        # and relays in which anything waits.
+        # For the comm thread alone: messages posted to relays that were removed since,
+        # and relays with waiting messages.
         self._strays: Final[dict[Entry, list[Incoming]]] = {}
         self._busy: Final[set[Relay]] = set()
-        # What was to be put in front of such a relay; put here before the request that
-        # gives it back.
+        # Messages to send first through such a relay; stored here before the request
+        # that returns them.
         self._unopened: Final[dict[Entry, Sequence[Incoming]]] = {}
 
     # For any thread.
 
     def stand_in(self, task: Characteristics) -> StandIn:
-        """Make what a relay is to those who post to it."""
+        """Make the account of a relay for its senders."""
         return StandIn(
             messages_max=self._config.task_fifo_messages,
             bytes_max=self._config.task_fifo_bytes,
@@ -163,7 +163,7 @@ class RelayHost:
         self.inbox.push(Said(question, None, f"{type(error).__name__}: {error}"))
 
     def owned(self) -> bool:
-        """Whether the calling thread is the comm thread."""
+        """Return True if the caller is the comm thread."""
         return self.ident == _sync.get_ident()
 
     def post(self, message: Delivery) -> Admission:
@@ -177,28 +177,28 @@ class RelayHost:
         timeout_s: float | None,
         waits_s: Callable[[], float] | None = None,
     ) -> Burst:
-        """Begin to send commands to a relay in quick succession.
+        """Begin a send batch of commands to a relay.
 
-        timeout_s: for how long each is worth delivering; None for ever.
-        waits_s: says for how long the calling thread may wait for room just now.
+        timeout_s: how long each command is worth delivering; None for ever.
+        waits_s: returns how long the calling thread may wait for room now.
         """
-        # A payload that is encoded is some bytes longer.
+        # Encoding adds some bytes to a payload.
         longest = self._config.message_bytes_max - 8
         if to.overflow != "block" or self.owned():
-            waits_s = None  # only the comm thread makes room: it cannot wait for that
+            waits_s = None  # the comm thread makes room, and must not wait for itself
         return Burst(
             *(to, source, to.box.client, self, self.inbox),
             *(timeout_s, self._lone, longest, waits_s),
         )
 
     def ask(self, request: Callable[[], object]) -> None:
-        """Let the comm thread call something, after what was posted before."""
+        """Let the comm thread call ``request``, after everything posted before."""
         self.inbox.push(Request(request))
 
     # For the comm thread.
 
     def take(self) -> tuple[list[Posted], list[Request]]:
-        """Take out what was posted, and what is asked, each in order."""
+        """Take out the posted messages and the requests, each in order."""
         posted: list[Posted] = []
         requests: list[Request] = []
         for item in self.inbox.take_now():
@@ -215,7 +215,7 @@ class RelayHost:
         return posted, requests
 
     def _extract(self, message: Incoming) -> bool:
-        """Take a message out of the inbox; False if it was dropped for newer ones."""
+        """Take a message off its account; return False if it was dropped."""
         entry: Entry = message._to
         if entry is self.audience:
             return self.account.extract(message, self.inbox.lock)
@@ -223,7 +223,7 @@ class RelayHost:
         return stand_in.arrives(message, self.inbox.lock)
 
     def pass_on(self, items: Iterable[Any], remote: Neighbourhood) -> None:
-        """Give what was taken to whom it is for; under the exchange's lock."""
+        """Pass items to their relays or remote tasks, under the exchange's lock."""
         for entry, run in groupby(items, _ADDRESSEE):
             if entry is None:
                 for said in run:
@@ -268,19 +268,19 @@ class RelayHost:
             self._strays.setdefault(entry, []).extend(salvo.commands())
 
     def put_back(self, entry: Entry, messages: Sequence[Incoming]) -> None:
-        """Keep what was to be sent first by a relay that was given up; any thread."""
+        """Keep the messages to be sent first by a removed relay; for any thread."""
         self._unopened[entry] = messages
 
     def unopened(self, entry: Entry) -> Sequence[Incoming]:
-        """Take out what was to be sent first by a relay that was given up."""
+        """Take out the messages to be sent first by a removed relay."""
         return self._unopened.pop(entry, ())
 
     def strays(self, entry: Entry) -> list[Incoming]:
-        """Take out what was posted to a relay that was given up."""
+        """Take out the messages posted to a removed relay."""
         return self._strays.pop(entry, [])
 
     def review(self) -> None:
-        """Let those post on who wait for room in a relay."""
+        """Wake the senders that wait for room in a relay."""
         for relay in list(self._busy):
             stand_in: StandIn = relay.client
             stand_in.review(relay)

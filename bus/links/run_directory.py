@@ -1,12 +1,13 @@
 """`RunDirectory`: where the processes of one bus find one another on their machine.
 
-It holds the sockets ``Master`` and ``Slave<random number>`` (BUS-ENT-16), and
-``lock``: whoever has that locked is master, and nobody else touches ``Master``. The
-kernel lets go of it when the process ends, however that happens (OPEN-1, OPEN-10).
+It holds the sockets ``Master`` and ``Slave<random number>`` (BUS-ENT-16), and the file
+``lock``. The process that holds that lock is master, and no other process touches
+``Master``. The kernel releases the lock when the process ends, however it ends (OPEN-1,
+OPEN-10).
 
-Where groups are on the access list, processes of other users have their sockets in
-``guests``: there each may make its own, and none may touch another's. Where they cannot
-write to what is around it they never are master.
+If groups are on the access list, processes of other users have their sockets in
+``guests``. There each may make its own, and none may touch another's. A process that
+cannot write to the run directory itself never becomes master.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ _ENVIRONMENT: Final = "BUS_RUN_DIR"
 # The start of the remedy if the run directory cannot be used.
 ELSEWHERE: Final = f"set {_ENVIRONMENT}, or BusConfig(run_directory=...), to "
 _GUESTS: Final = "guests"
-# The longest name of a socket there.
+# The longest name of a socket in the run directory.
 _NAME_MAX: Final = f"{_GUESTS}/{fresh_name('Slave')}"
-# What no directory may allow: anything to a group or to others; if the group is on the
-# access list, that it writes.
+# Mode bits that no directory may have: any for the group or for others. If the group is
+# on the access list: write for the group, and any for others.
 _FORBIDDEN: Final = 0o077
 _FORBIDDEN_WITH_GROUP: Final = 0o027
 
 
 def run_base(given: str | None = None) -> Path:
-    """Return where the directories of all buses are.
+    """Return the parent directory of the run directories of all buses.
 
-    given: as configured; else as the environment says in BUS_RUN_DIR; else in the
-      user's own place for such things, or one beside it.
+    given: the configured path; else BUS_RUN_DIR of the environment; else the user's
+      runtime directory, or one in /tmp.
     """
     text = given or os.environ.get(_ENVIRONMENT)
     if text:
@@ -62,10 +63,10 @@ class RunDirectory:
     """The directory of one bus, checked (BUS-SEC-3), and the lock in it.
 
     Raises:
-        AccessDeniedError: it belongs to somebody who is not trusted, others than its
-          owner and a listed group reach it, or this process may not enter.
-        ValueError: its path is no UTF-8, as addresses are that others are told, or too
-          long for sockets.
+        AccessDeniedError: it belongs to an untrusted user, it is open to more than its
+            owner and a listed group, or this process may not enter.
+        ValueError: its path is too long for sockets, or not in UTF-8, as addresses sent
+            to other processes must be.
         OSError: it cannot be made; the text names it, the reason and the remedy.
     """
 
@@ -94,8 +95,8 @@ class RunDirectory:
 
     def _check(self, directory: Path) -> None:
         try:
-            # What is made there is to be of that group, too: sockets are.
-            # To read it would be enough to lock it, and to keep all others from it.
+            # Set-group-ID: sockets made in it belong to its group, too. Not readable: a
+            # reader could lock it, and so keep all others out.
             self._make(directory, 0o2710)
             about = directory.lstat()
             entered = os.access(directory, os.X_OK, effective_ids=True)
@@ -126,9 +127,9 @@ class RunDirectory:
             raise self._denied(f"{directory}: Permission denied")
 
     def _make(self, directory: Path, mode: int) -> None:
-        """Make a directory, with a mode for a group that may join if any may.
+        """Make a directory; if groups may join, give it to one, with ``mode``.
 
-        What is there already stays as it is.
+        An existing directory stays as it is.
         """
         try:
             directory.mkdir(0o700)
@@ -142,22 +143,22 @@ class RunDirectory:
             words = ", ".join(map(str, sorted(groups)))
             fact = f"cannot be given to group {words}"
             raise PermissionError(errno.EPERM, fact, str(directory))
-        directory.chmod(mode)  # after that, and whatever the umask
+        directory.chmod(mode)  # after the change of group, and regardless of the umask
 
     def _denied(self, fact: str) -> AccessDeniedError:
         return AccessDeniedError(f"join bus {self._bus!r}", fact)
 
     @property
     def is_guest(self) -> bool:
-        """Whether this process may only read here, as a member of a group."""
+        """True if this process may not write here, and so never becomes master."""
         return not os.access(self.path, os.W_OK, effective_ids=True)
 
     @property
     def own(self) -> Path:
-        """Where this process can have sockets."""
+        """The directory in which this process can make sockets."""
         return self.path / _GUESTS if self.is_guest else self.path
 
-    # Where to listen.
+    # Addresses.
 
     @property
     def master(self) -> str:
@@ -173,27 +174,27 @@ class RunDirectory:
         self._sweep(self.path)
         guests = self.path / _GUESTS
         if self._access.groups:
-            # Its files are of its group; nobody removes but his own.
+            # Set-group-ID and sticky: only the owner of a file there may remove it.
             self._make(guests, 0o3770)
-            with suppress(TimeoutError):  # a guest keeps it locked: the next time, then
+            with suppress(TimeoutError):  # locked by a guest: swept the next time
                 self._sweep(guests)
 
     @staticmethod
     def _sweep(folder: Path) -> None:
         with _net.folder_locked(folder):
             for each in folder.glob("Slave*"):
-                with suppress(OSError):  # it is gone, or not ours to look at
+                with suppress(OSError):  # it was removed meanwhile, or is out of reach
                     _net.remove_left_behind(each)
 
-    # Who is master.
+    # The lock of the master.
 
     def claim(self) -> bool:
-        """Be master, if nobody else is; who is a guest here never is."""
+        """Become master, if no other process is; return False for a guest, too."""
         if self.is_guest:
             return False
-        # One descriptor: to lock that again is harmless, but a second one would find
-        # the file locked by the first. Noted before it is locked: whatever strikes,
-        # `release` lets go of it.
+        # One descriptor: locking it again is harmless, but a second one would find the
+        # file locked by the first. It is noted before it is locked, so that `release`
+        # closes it after any interrupt.
         if not self._locks:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
             self._locks.append(os.open(self.path / "lock", flags, 0o600))
@@ -207,21 +208,21 @@ class RunDirectory:
         return True
 
     def is_served(self) -> bool:
-        """Whether a master lets others in."""
+        """Return True if a master accepts links."""
         return _net.is_listened_at(self.path / "Master")
 
     def release(self) -> None:
-        """Let somebody else be master."""
+        """Release the lock, so that another process can become master."""
         while self._locks:
             os.close(self._locks.pop())
 
     def forsake(self) -> None:
-        """Close what a fork has inherited: a lock is held while anybody has it open."""
+        """Close the descriptor inherited by a fork: it would keep the lock held."""
         self.release()
 
 
 def _give(directory: Path, groups: Iterable[int]) -> bool:
-    """Give a directory to the first of some groups to which this process may."""
+    """Give a directory to the first permitted group; return False if none is."""
     for each in sorted(groups):
         with suppress(PermissionError):
             os.chown(directory, -1, each)

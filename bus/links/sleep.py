@@ -1,8 +1,8 @@
 """How the thread that owns the links sleeps: parked, or at the kernel's sockets.
 
-Between threads somebody who sends wakes who sleeps. Between processes nobody can: the
-thread itself turns the driver of the sockets, so that what comes is read by the thread
-that deals with it, and no other has to be woken for that.
+Between threads, the sender wakes the sleeping receiver. Between processes no sender
+can: the owner itself turns the driver of the sockets. So the thread that handles the
+frames also reads them, and no other thread has to be woken.
 """
 
 from __future__ import annotations
@@ -28,80 +28,80 @@ if TYPE_CHECKING:
 
 __all__ = ["Lead", "ParkedSleep", "PolledSleep", "Sleep"]
 
-_FRAMES_MAX: Final = 64  # that another thread reads at once
-_GOODBYE_S: Final = 0.5  # for what is on its way out at the end
+_FRAMES_MAX: Final = 64  # read by another thread at once
+_GOODBYE_S: Final = 0.5  # for frames still to be sent at the end
 
 
 class Sleep(Protocol):
-    """One thread's; every method is for that thread."""
+    """The link poller of one thread; every method is for that thread."""
 
     def attend(self, number: int, queue: MessageQueue) -> None:
-        """Wake from now on if anything happens to a queue."""
+        """Wake on every event of a queue from now on."""
 
     def neglect(self, number: int) -> None:
-        """Take no notice of a queue any more."""
+        """Ignore a queue from now on."""
 
     def stirred(self) -> list[int]:
-        """Return to which queues something may have happened, by their numbers.
+        """Return the numbers of the queues that may have an event.
 
-        Each is told once; `again` tells it once more. One that is neglected may be
-        among them.
+        Each is returned once; `again` marks it ready once more. A neglected queue may
+        be among them.
         """
 
     def again(self, number: int) -> None:
-        """Let a queue be looked at once more: not all of it was seen to."""
+        """Mark a queue ready again: it was not handled to the end."""
 
     def until(
         self, inbox: Inbox, ready: Callable[[], bool], deadline: float | None
     ) -> None:
-        """Sleep until something may have happened to a queue, or ``ready()``.
+        """Sleep until a queue may have an event, ``ready()`` holds, or the deadline
+        passes.
 
-        That is looked at whenever something was posted to the inbox.
-
-        deadline: after that it sleeps no more, on the monotonic clock in seconds; None
-            for never.
+        ready: checked whenever anything is posted to the inbox.
+        deadline: on the monotonic clock in seconds; None for never.
         """
 
     def lead(self, queue: MessageQueue) -> Lead:
-        """Return what lets another thread wait at a queue, for this one."""
+        """Return the read lease by which another thread waits at a queue."""
 
     def join(self, helpers: Iterable[_sync.Thread]) -> None:
-        """Wait until those have ended who make links."""
+        """Wait until the helper threads of link set-up have ended."""
 
     def close(self) -> None:
-        """Let go of what it sleeps with, once what was sent is out."""
+        """Release the resources of the poller, once all frames are sent."""
 
 
 class Lead(Protocol):
     """The right of another thread to read a queue; see `queuebroker.sockets.lead`."""
 
     def take(self, elsewhere: Inbox) -> bool:
-        """Read from now on, and be woken by an inbox, too; False if that may not be."""
+        """Read from now on, and wake for an inbox, too; return False if refused."""
 
     def sleep(self, deadline: float | None) -> None:
-        """Sleep until something may be here, or in the inbox, or time is up."""
+        """Sleep until the deadline, or until the queue or the inbox may have an
+        item."""
 
     def read(self) -> list[bytes]:
-        """Return the messages that came; none if the owner has to see how it stands."""
+        """Return the received messages; none if the owner must check the queue."""
 
     @property
     def early(self) -> bool:
-        """Whether to take it before what is answered by the queue is sent."""
+        """True if the lease should be taken before a frame to be answered is sent."""
 
     @property
     def lacks(self) -> int:
-        """How many bytes are to come of a message that has begun, 0 if none has."""
+        """The number of missing bytes of a message that has begun, else 0."""
 
     @property
     def ended(self) -> bool:
-        """Whether the peer is gone, which the owner is to see."""
+        """True if the peer is lost; the owner must check."""
 
     def leave(self, elsewhere: Inbox) -> None:
-        """Let the owner read again, if this was taken to be woken by that inbox."""
+        """Let the owner read again, if the lease was taken with that inbox."""
 
 
 class ParkedSleep:
-    """For queues between threads: listed in each, and in the inbox."""
+    """A poller for queues between threads: it is listed in each and in the inbox."""
 
     __slots__ = ("_queues",)
 
@@ -118,7 +118,7 @@ class ParkedSleep:
         return [number for number, queue in self._queues.items() if _stirs(queue)]
 
     def again(self, number: int) -> None:
-        """Nothing: all are looked at each time."""
+        """Do nothing: all queues are checked each time."""
 
     def until(
         self, inbox: Inbox, ready: Callable[[], bool], deadline: float | None
@@ -133,7 +133,7 @@ class ParkedSleep:
         try:
             with inbox.lock:
                 inbox.arrived.enlist(bell)
-            # Looked at again: who sent before this was listed could not see it.
+            # Checked again: an earlier sender could not see this thread listed.
             if not look():
                 _sync.park(bell.lock, look, deadline)
         finally:
@@ -149,17 +149,17 @@ class ParkedSleep:
             helper.join()
 
     def close(self) -> None:
-        """Nothing: what was sent between threads has arrived."""
+        """Do nothing: frames sent between threads have arrived."""
 
 
 class _ParkedLead:
-    """The lead of a queue between threads: who is there first takes what comes."""
+    """The read lease of a queue between threads; the first taker gets it."""
 
     __slots__ = ("_bell", "_inbox", "_lock", "_queue", "_selection")
 
     def __init__(self, queue: MessageQueue) -> None:
         self._queue: Final = queue
-        # Held by who has it.
+        # Held by the thread that holds the lease.
         self._lock: Final[_thread.LockType] = _sync.Lock()
         self._selection: Selection | None = None
         self._inbox: Inbox | None = None
@@ -190,7 +190,7 @@ class _ParkedLead:
             return self._queue.receive_many(_FRAMES_MAX, timeout=0)
         return []
 
-    lacks: Final = 0  # between threads a message is whole
+    lacks: Final = 0  # between threads a message arrives whole
     early: Final = False
 
     @property
@@ -210,14 +210,13 @@ class _ParkedLead:
 
 
 class PolledSleep:
-    """For queues between processes, all of them served by one driver.
+    """A poller for queues between processes, all of them served by one driver.
 
-    What comes is read by who turns the driver, which is this thread. It notes there
-    which queue that was for; so of many links only those are looked at that have
-    anything.
+    The thread that turns the driver, this one, reads the sockets. It notes for which
+    queue data arrives, so that only the ready ones of many links are checked.
 
-    Its bell is listed in the inbox for good, and counts as asleep, under the lock of
-    that, only while it is not rung.
+    Its parker stays listed in the inbox for good. It counts as asleep, under the
+    inbox's lock, only while it is not rung.
     """
 
     __slots__ = ("_bell", "_driver", "_listed", "_stirred")
@@ -230,13 +229,13 @@ class PolledSleep:
 
     def attend(self, number: int, queue: MessageQueue) -> None:
         attend(queue, _Ear(number, self._stirred))
-        self._stirred.add(number)  # by what came before
+        self._stirred.add(number)  # frames may have come before
 
     def neglect(self, number: int) -> None:
         self._stirred.discard(number)
 
     def stirred(self) -> list[int]:
-        # One at a time: a helper that makes a link may lose it, and say so just now.
+        # One at a time: a helper may mark a new link as lost just now.
         return sorted([self._stirred.pop() for _ in range(len(self._stirred))])
 
     def again(self, number: int) -> None:
@@ -250,9 +249,10 @@ class PolledSleep:
 
         bell, arrived, poll, rest_s = self._bell, inbox.arrived, self._driver.poll, None
         while rest_s != 0:
-            # Anew each time that it was rung: it is rung by nobody again, and it may
-            # have been for what was seen to before this slept. Under the lock: who is
-            # still waking this from its last sleep would say that it does not sleep.
+            # Reset after each ring: a rung parker is not rung again, and the ring may
+            # have been for an item handled before this sleep. Under the lock: a sender
+            # that still wakes this thread from its last sleep would mark it as not
+            # asleep.
             with inbox.lock:
                 if not self._listed:
                     arrived.enlist(bell)
@@ -260,14 +260,14 @@ class PolledSleep:
                 bell.rung = False
                 arrived.asleep = True
             try:
-                # Also if there is something to do: else who posts without end would
-                # keep this thread from ever reading.
+                # Poll even if there is work: else an endless stream of posts would keep
+                # this thread from ever reading.
                 due = look()
                 while True:
                     rest_s = 0 if due else _rest_s(deadline)
                     poll(rest_s)
                     due = due or look()
-                    # Else a socket took or gave a part of a long frame; mostly so.
+                    # Else a socket read or wrote part of a long frame, as is usual.
                     if due or bell.rung or rest_s == 0:
                         break
             finally:
@@ -282,7 +282,7 @@ class PolledSleep:
 
     def join(self, helpers: Iterable[_sync.Thread]) -> None:
         for helper in helpers:
-            while helper.is_alive():  # it may wait for what only the driver tells it
+            while helper.is_alive():  # it may wait for an event of the driver
                 self._driver.poll(0.01)
 
     def close(self) -> None:
@@ -293,7 +293,7 @@ class PolledSleep:
 
 
 class _DriverBell:
-    """A parker that wakes who turns a driver."""
+    """A parker that wakes the thread that turns a driver."""
 
     __slots__ = ("_driver", "rung")
 
@@ -302,21 +302,21 @@ class _DriverBell:
         self.rung: bool = True
 
     def locked(self) -> bool:
-        """Whether somebody sleeps who was not woken by it yet."""
+        """Return True if a waiter has not yet been woken by this parker."""
         return not self.rung
 
     def release(self) -> None:
-        """Ring it; twice does no harm."""
+        """Release the parker; to do so twice is harmless."""
         self.rung = True
         self._driver.call(_nothing)
 
 
 def _nothing() -> None:
-    """Be what a driver is asked to do that shall only wake up."""
+    """Do nothing: the driver is only to wake up."""
 
 
 class _Ear:
-    """A parker that notes that something has happened to a queue; listed for good."""
+    """A parker that marks a queue ready; it stays listed for good."""
 
     __slots__ = ("_number", "_stirred")
 
@@ -325,22 +325,22 @@ class _Ear:
         self._stirred: Final = stirred
 
     def locked(self) -> bool:
-        """Always: it is released each time."""
+        """Return True always: it is released for each event."""
         return True
 
     def release(self) -> None:
-        """Note it."""
+        """Mark the queue ready."""
         self._stirred.add(self._number)
 
 
 def _stirs(queue: MessageQueue) -> bool:
-    """Whether a queue has something: a message, or the loss of its peer.
+    """Return True if a queue has an event: a message, or the loss of its peer.
 
-    A peer is lost without a message, too, and nobody wakes who lists itself later.
+    A loss comes without a message, and wakes no thread that is listed later.
     """
     return queue.pending > 0 or queue.status is not Status.CONNECTED
 
 
 def _rest_s(deadline: float | None) -> float | None:
-    """Return for how long to sleep; 0 once time is up."""
+    """Return how long to sleep, in seconds; 0 once the deadline has passed."""
     return None if deadline is None else max(0.0, deadline - _sync.monotonic())

@@ -1,8 +1,8 @@
-"""`SocketNetwork`: how one process finds the others of its machine, by UNIX sockets.
+"""`SocketNetwork`: discovery among the processes of one machine, by UNIX sockets.
 
-Whoever has the lock of the run directory is master. All others dial it; a process that
-may become master tries for the lock before each time it dials, so when a master ends,
-the first that notices takes its place (OPEN-1).
+The process that holds the lock of the run directory is master, and all others dial it.
+A process that may become master tries to take the lock each time before it dials. So
+when a master ends, the first process to notice takes its place (OPEN-1).
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
 
 __all__ = ["SocketNetwork"]
 
-# For so long a link that was left may stay open, where who is there reads nothing.
+# How long an abandoned link may stay open when the peer does not read.
 _FAREWELL_S: Final = 5.0
 
 
 class SocketNetwork:
-    """One process's way to the others; made for one bus, and joined once.
+    """The way of one process to the others; made for one bus, and joined once.
 
     Args:
-        bus: its name.
-        role: what this process wants to be.
-        config: its run directory, and who may join.
+        bus: the name of the bus.
+        role: the role that this process wants.
+        config: names the run directory and the access list.
 
     Raises:
         AccessDeniedError, ValueError, OSError: see `RunDirectory`.
@@ -62,17 +62,17 @@ class SocketNetwork:
         self._role: Final = role
         self._config: Final = config
         self.directory: Final = _run_directory(bus, config)
-        # No name of a broker of the user's is taken by those of links.
+        # A manager of its own, so that no name of a user's broker is taken.
         self._manager: Final = BrokerManager()
         self._driver: Driver | None = None
 
     @property
     def where(self) -> str:
-        """Say where others are looked for."""
+        """The path under which other processes are looked for."""
         return str(self.directory.path)
 
     def new_incarnation(self) -> int:
-        """Return a number above those of all earlier lives (AMO-17)."""
+        """Return a number higher than that of any earlier incarnation (AMO-17)."""
         return _sync.wall_ns()
 
     def join(
@@ -83,11 +83,11 @@ class SocketNetwork:
         exchange: Exchange,
         config: BusConfig,
     ) -> CommThread:
-        """Let a process speak with all others.
+        """Connect a process to all others; return its comm thread.
 
         Raises:
-            BusyError: it is to be master, and there is one.
-            AccessDeniedError: it may not listen there, or be master.
+            BusyError: the process must be master, and there is one already.
+            AccessDeniedError: the process may not listen there, or not be master.
         """
         comm: CommThread | None = None
         try:
@@ -131,17 +131,19 @@ class SocketNetwork:
         return comm
 
     def _place(self, name: str) -> tuple[SocketQueueBroker, bool]:
-        """Let others in, where the master does if this process can be that.
+        """Listen as master if this process can be, else at an address of its own.
+
+        Returns the broker, and True for the master.
 
         Raises:
-            BusyError: it is to be master, and there is one.
+            BusyError: the process must be master, and there is one already.
         """
         if self._role is not Role.SLAVE and self.directory.claim():
             self.directory.sweep()
             try:
                 return self._listen(name, self.directory.master), True
             except BrokerNameInUseError:
-                # The lock was removed, and somebody is master all the same.
+                # The lock file was removed, and another process still is master.
                 self.directory.release()
         if self._role is Role.MASTER:
             if self.directory.is_guest:
@@ -152,19 +154,19 @@ class SocketNetwork:
         return self._listen(name, self.directory.slave()), False
 
     def leave(self, machine: str, process: str, comm: CommThread) -> None:
-        """Do nothing: who ends lets go of the lock, whether it says so or not."""
+        """Do nothing: the lock is released when the process ends, however it ends."""
 
     # For the comm thread.
 
     def _claim(self) -> SocketQueueBroker | None:
-        """Be master if nobody is; return where others are let in then."""
+        """Become master if there is none; return the broker that accepts links then."""
         try:
             if self._role is not Role.AUTO or not self.directory.claim():
                 return None
             self.directory.sweep()
             return self._listen(f"master of {self.bus}", self.directory.master)
         except (OSError, BrokerNameInUseError):
-            self.directory.release()  # another time, or somebody else
+            self.directory.release()  # this process or another may succeed later
             return None
 
     def _listen(self, name: str, address: str) -> SocketQueueBroker:
@@ -178,7 +180,7 @@ class SocketNetwork:
                 mode=0o660 if config.access.groups else 0o600,
                 message_bytes_max=Limits.of(config).frame_bytes_max,
                 first_frame_bytes_max=config.unauthenticated_bytes,
-                # Nothing may come behind a greeting before that was answered.
+                # No data may follow the peer's handshake before it is answered.
                 unanswered_bytes_max=config.unauthenticated_bytes,
                 farewell_s=_FAREWELL_S,
                 handshake_s=config.auth_timeout_s,
@@ -189,17 +191,17 @@ class SocketNetwork:
         )
 
     def _admit(self, peer: Peer) -> str | None:
-        """Say why who dials may not join; None if it may."""
+        """Return why a dialling process may not join; None if it may."""
         return self._config.access.refusal(peer.uid, peer.gid)
 
     def _refusal(self, queue: MessageQueue) -> str | None:
-        """Say why who listens is not one of ours; None if it is (BUS-SEC-2)."""
+        """Return why a listener is not to be trusted; None if it is (BUS-SEC-2)."""
         assert isinstance(queue, SocketMessageQueue)
         why = self._admit(queue.peer)
         return None if why is None else f"who listens there is a stranger: {why}"
 
     def _credentials(self, queue: MessageQueue) -> Credentials:
-        """Return who is at the other end of a link that was let in, and its rights."""
+        """Return the user at the other end of an accepted link, and its rights."""
         assert isinstance(queue, SocketMessageQueue)
         peer = queue.peer
         rights = self._config.access.rights(peer.uid, peer.gid)
@@ -226,7 +228,7 @@ def _nonce() -> int:
 
 
 def _machine_id() -> str:
-    """Return what tells this machine from another one of its name (BUS-DISC-8)."""
+    """Return an id that tells this machine from others of its name (BUS-DISC-8)."""
     for place in ("/etc/machine-id", "/proc/sys/kernel/random/boot_id"):
         with suppress(OSError):
             text = Path(place).read_text(encoding="ascii").strip()

@@ -1,8 +1,8 @@
-"""`StandIn`: a relay, as those see it who post to it; and what waits in it, counted.
+"""`StandIn`: the account of a relay, as its senders see it.
 
-To them it is a task like any other, with an account of its own (BUS-ENT-11). The bound
-is that of a task's FIFO, and holds for what is in the inbox of the comm thread and in
-the queue of the relay together: what was put on a link is bounded by the window there.
+To its senders, a relay is a task like any other, with an account of its own
+(BUS-ENT-11). The bound is that of a task's FIFO. It covers the comm thread's inbox and
+the relay's queue together; messages on a link are bounded by the window there.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ __all__ = ["StandIn"]
 class StandIn:
     """The account of a relay, and its client (`bus.threads.mailbox.Client`).
 
-    Each number has one writer: ``_posted``, ``_posted_bytes`` whoever holds the lock of
-    the comm thread's inbox; the others the comm thread.
+    Each counter has one writer. ``_posted`` and ``_posted_bytes`` belong to the holder
+    of the comm thread's inbox lock, the others to the comm thread.
 
     Args:
-        messages_max, bytes_max: the bound; one message always fits if nothing waits.
-        overflow: what becomes of what does not fit, as the far task says (BUS-FLOW-6).
-          For newer ones the relay itself drops the oldest, which only the comm thread
-          can; what was not yet moved there may be as much again, and is dropped here.
-        taken: told of a message that the far process need not keep any more.
-        refuse: tells who asked there that nobody gets it here.
+        messages_max, bytes_max: the bound; one message always fits if none is waiting.
+        overflow: the overflow policy of the remote task (BUS-FLOW-6). Under
+            `drop-oldest` the relay drops its own oldest messages, which only the comm
+            thread may do. Messages not yet moved to it may reach the bound once more;
+            this class drops the oldest of those.
+        taken: called with a message that the remote process need not keep any longer.
+        refuse: sends an error to the remote task whose question was not delivered.
     """
 
     __slots__ = (
@@ -82,14 +83,14 @@ class StandIn:
         self._posted = self._posted_bytes = 0
         self._moved = self._moved_bytes = 0
         self._left = self._left_bytes = 0
-        # What lies in the inbox, oldest first, where it may be dropped; under its lock.
+        # Messages in the inbox, oldest first, under `drop-oldest`; guarded by its lock.
         self._coming: deque[Incoming] | None = (
             deque() if overflow == "drop-oldest" else None
         )
-        # Those for which room is taken; under that lock, too.
+        # The batches with reserved room; guarded by the same lock.
         self._bursts: Final[set[Burst]] = set()
-        # Guards the next, which any thread counts up: what came from there, and it
-        # cannot be told that nobody got it.
+        # Guards the next counter, which any thread increments: remote commands that
+        # were not delivered, and whose senders cannot be notified.
         self._lock: Final[_thread.LockType] = _sync.Lock()
         self.undelivered: int = 0
 
@@ -97,22 +98,22 @@ class StandIn:
 
     @property
     def account(self) -> StandIn:
-        """What waits in it: this is both."""
+        """Return this object: it is both client and account."""
         return self
 
     @property
     def unread(self) -> int:
-        """How many messages wait here."""
+        """The number of waiting messages."""
         return self._posted - self._left
 
     def error(self, what: str) -> BusFullError:
-        """Return what to raise when there is no room, ``what`` being whose this is."""
+        """Return the error to raise for lack of room; ``what`` names the receiver."""
         if self.unread >= self._messages_max:
             return BusFullError(what, self._messages_max)
         return BusFullError(what, self._bytes_max, "bytes")
 
     def full(self, size: int) -> bool:
-        """Whether there is no room for so many bytes more; a look, with no lock."""
+        """Return True if there is no room for ``size`` bytes; takes no lock."""
         unread = self.unread
         return unread >= self._messages_max or (
             self._posted_bytes - self._left_bytes + size > self._bytes_max
@@ -120,9 +121,9 @@ class StandIn:
         )
 
     def admit_locked(self, message: Incoming, dropped: list[Incoming]) -> Admission:
-        """Put a message on the account; under the lock of the comm thread's inbox.
+        """Admit a message to the account, under the lock of the comm thread's inbox.
 
-        What was dropped for it joins ``dropped``.
+        Messages dropped in its favour are appended to ``dropped``.
         """
         size = message._size
         if self.full(size):
@@ -144,13 +145,13 @@ class StandIn:
         oldest = coming.popleft()
         whole = replace(oldest)  # for its sender
         oldest._dropped = True
-        oldest.payload = None  # what is only passed over later shall hold no memory
+        oldest.payload = None  # a dropped message must hold no memory
         self._posted -= 1
         self._posted_bytes -= oldest._size
         return whole
 
     def arrives(self, message: Incoming, lock: _thread.LockType) -> bool:
-        """Take a message out of the inbox; False if it was dropped meanwhile."""
+        """Take a message out of the inbox; return False if it was dropped meanwhile."""
         if self._coming is None:
             return True
         with lock:
@@ -160,7 +161,7 @@ class StandIn:
             return True
 
     def _crowded(self, size: int) -> bool:
-        """Whether as much as may wait in the relay waits on its way there."""
+        """Return True if the messages on the way to the relay reach its bound."""
         coming = self._posted - self._moved
         return coming >= self._messages_max or (
             self._posted_bytes - self._moved_bytes + size > self._bytes_max
@@ -170,15 +171,15 @@ class StandIn:
     def admit_inside(
         self, message: Incoming, dropped: list[Incoming], lock: _thread.LockType
     ) -> Admission:
-        """Put a message on the account, in the comm thread itself."""
+        """Admit a message to the account, in the comm thread itself."""
         with lock:
             return self.admit_locked(message, dropped)
 
     def reserve_locked(self, burst: Burst, need: int, most: int, size: int) -> int:
-        """Take room for a burst: for ``need`` messages, if possible for ``most``.
+        """Reserve room for ``need`` to ``most`` messages of a batch.
 
-        Each is counted as ``size`` bytes. Returns for how many, 0 if these do not fit.
-        Under the lock of the comm thread's inbox.
+        Each counts as ``size`` bytes. Returns the number of messages, 0 if ``need`` of
+        them do not fit. Called under the lock of the comm thread's inbox.
         """
         if self._coming is not None:
             return 0
@@ -189,13 +190,13 @@ class StandIn:
         if given < need:
             return 0
         self._bursts.add(burst)
-        # Last: no interrupt comes between this and that the burst has it.
+        # Last: no interrupt comes between this and the batch's own count.
         self._posted += given
         self._posted_bytes += given * size
         return given
 
     def release_locked(self, burst: Burst, unused: int, unused_bytes: int) -> None:
-        """Give room back that a burst did not need, and has no more; likewise."""
+        """Release the unused room of a batch as it is taken, under the same lock."""
         self._posted -= unused
         self._posted_bytes -= unused_bytes
         self._bursts.discard(burst)
@@ -206,10 +207,11 @@ class StandIn:
         return min(most, messages, length // size)
 
     def _reclaim_locked(self, size: int) -> None:
-        """Take back what bursts have and do not use: nobody is refused for that.
+        """Reclaim the unused room of batches, so that it causes no refusal.
 
-        size: of what needs it. Where bytes are not what is short, a burst that has used
-        its room up has nothing to give, and what it holds need not be counted.
+        size: the length of the message that needs room. If bytes are not short, a batch
+          without spare room has nothing to return, and its payloads need not be
+          counted.
         """
         short = self._posted_bytes - self._left_bytes + size > self._bytes_max
         for burst in list(self._bursts):
@@ -217,7 +219,7 @@ class StandIn:
                 self.reclaim_locked(burst)
 
     def reclaim_locked(self, burst: Burst) -> None:
-        """Take back what a burst has and does not use; under that lock."""
+        """Reclaim the unused room of a batch, under the same lock."""
         unused, unused_bytes = burst.reclaim_locked()
         self._posted -= unused
         self._posted_bytes -= unused_bytes
@@ -225,27 +227,28 @@ class StandIn:
             self._bursts.discard(burst)
 
     def moved_alike(self, count: int, size: int) -> None:
-        """Note that messages of a burst went into the relay, and their size."""
+        """Note that ``count`` messages of a batch moved into the relay."""
         self._moved += count
         self._moved_bytes += size
 
     def moved(self, messages: Sequence[Incoming]) -> None:
-        """Note that messages went from the inbox into the relay; their sizes, too."""
+        """Note that messages moved from the inbox into the relay."""
         self._moved += len(messages)
         self._moved_bytes += sum([message._size for message in messages])
 
     def review(self, relay: Relay) -> None:
-        """See how much has left the relay since; in the comm thread."""
-        # One assignment each: in between, too much seems to wait, never too little.
+        """Count the messages that have left the relay; for the comm thread."""
+        # One assignment each: in between, the count of waiting messages may be too
+        # high, never too low.
         self._left = self._moved - relay.queued
         self._left_bytes = self._moved_bytes - relay.queued_bytes
 
-    # The client, in any thread: what became of what the far task has sent.
+    # The client, for any thread: the outcome of messages from the remote task.
 
     def failed(
         self, message: Incoming, error: BusError, reason: BusReason | None = None
     ) -> None:
-        """Tell who asked that nobody gets it; others know only that it was taken."""
+        """Report a failed delivery to the asking task; count a failed command."""
         if message._trace is not None:
             message._trace.failed(error, reason, told=message.wants_reply)
         if message.wants_reply:
@@ -255,10 +258,10 @@ class StandIn:
                 self.undelivered += 1
 
     def overflowed(self, message: Incoming) -> None:
-        """Do nothing: who asks to be cut off is cut off where it is."""
+        """Do nothing: a task under `disconnect` is disconnected in its own process."""
 
     def was_dropped(self, message: Incoming) -> None:
-        """Note that what the far task has sent was dropped for something newer."""
+        """Note that a message of the remote task was dropped for a newer one."""
         self._taken(message)
         account: Account = message._account
         error = account.error(f"task {message._to.name!r}")

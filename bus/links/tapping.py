@@ -1,12 +1,12 @@
-"""`Tapping`: who listens to the frames of a process, and for how long (OPEN-12).
+"""`Tapping`: the frame monitor's listeners, and their leases (OPEN-12).
 
 A task listens by a command ``{"frames": [...]}`` to the inspector of the process, with
-names of types in it, or none for all. It is answered with what was noted since its last
-such command, and with how many frames were left out. ``{"frames": None}`` ends that; so
-does it not to ask for `LEASE_S`, since who listens may be killed.
+the names of frame types, or none for all. The answer holds the frames noted since its
+last such command, and the number of frames left out. ``{"frames": None}`` ends the
+listening. So does `LEASE_S` without a command, since a listener may be killed.
 
-Whoever may join the bus may ask, as for all that an inspector tells: what messages say
-is never told.
+Any process that may join the bus may ask, as for everything that an inspector reports.
+The contents of messages are never reported.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _TYPES: Final = frozenset(FrameType.__members__)
 
 
 class Tapping:
-    """Puts a tap on the links of a process while anybody listens, and takes it off.
+    """The frame monitor of a process; it is on the links while any task listens.
 
     Args:
-        exchange: that of the process.
-        manager: of the thread that all of this runs in.
+        exchange: the exchange of the process.
+        manager: the manager of the thread in which all methods run.
 
     Attributes:
-        closed: whether nothing is told, since this process listens to others: of itself
-          there is little but that to tell.
+        closed: True if no frames are reported, since this process listens to others:
+            most of its own frames only carry those reports.
     """
 
     __slots__ = ("_exchange", "_manager", "_reviewing", "_tap", "closed")
@@ -46,13 +46,13 @@ class Tapping:
     def __init__(self, exchange: Exchange, manager: ThreadManager) -> None:
         self._exchange: Final = exchange
         self._manager: Final = manager
-        self._tap: Tap | None = None  # made when somebody first listens
-        # Whether it will be looked at when somebody has not asked for long.
+        self._tap: Tap | None = None  # made for the first listener
+        # True while a review of the leases is scheduled.
         self._reviewing: bool = False
         self.closed: bool = False
 
     def answer(self, message: Incoming, types: object) -> Any:
-        """Return what the answer to a command is: the frames noted since the last."""
+        """Return the answer to a command: the frames noted since the last one."""
         if types is None:
             if self._tap is not None:
                 self._tap.leave(message._source.id)
@@ -78,14 +78,14 @@ class Tapping:
         return heard
 
     def _turn(self) -> None:
-        """Put the tap on, or take it off."""
+        """Put the monitor on the links, or take it off."""
         comm, tap = self._exchange.comm, self._tap
         assert comm is not None
         assert tap is not None
         comm.tap = None if tap.idle else tap
 
     def _review(self) -> None:
-        """Let nobody listen any more who has not asked for long."""
+        """Remove the listeners whose lease has run out."""
         assert self._tap is not None
         again_at = self._tap.review(_sync.monotonic())
         self._turn()

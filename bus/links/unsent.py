@@ -1,4 +1,4 @@
-"""`Unsent`: what waits for room in one link, in order, and when to look for that."""
+"""`Unsent`: the frames that wait for room in one link, and when to retry."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Unsent"]
 
-# Before a link that was full is tried again, at first and at last: who reads may have
-# read in between, and who does not shall not keep the owner awake.
+# Shortest and longest pause before a full link is tried again. The peer may have read
+# meanwhile; a peer that does not read must not keep the owner awake.
 _ROOM_S: Final = 0.001
 _ROOM_S_MAX: Final = 0.05
 
@@ -21,8 +21,8 @@ _ROOM_S_MAX: Final = 0.05
 class Unsent:
     """Frames that found a link full.
 
-    frames: these, in order. size: how long they are together, in bytes.
-    again_at: when the link is to be tried again, in seconds.
+    frames: the frames, in order. size: their total length, in bytes.
+    again_at: the time of the next attempt, in seconds.
     """
 
     __slots__ = ("_pause_s", "again_at", "frames", "size")
@@ -34,15 +34,15 @@ class Unsent:
         self.again_at: float = now + _ROOM_S
 
     def append(self, frame: bytes) -> None:
-        """Let a frame wait behind all others."""
+        """Add a frame after all others."""
         self.frames.append(frame)
         self.size += len(frame)
 
     def send(self, queue: MessageQueue, now: float) -> bool:
-        """Put on the link what it takes; True if nothing waits any more.
+        """Send as many frames as the link takes; return True if none is left.
 
         Raises:
-            MessageTooLargeError: the link never takes what is first.
+            MessageTooLargeError: the link can never take the first frame.
         """
         frames, before = self.frames, len(self.frames)
         try:
@@ -53,7 +53,7 @@ class Unsent:
             if len(frames) < before:
                 self._pause_s = _ROOM_S
             elif now < self.again_at:
-                return False  # tried early, since there was something else to do
+                return False  # tried early, along with other work
             else:
                 self._pause_s = min(2 * self._pause_s, _ROOM_S_MAX)
             self.again_at = now + self._pause_s

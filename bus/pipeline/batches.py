@@ -1,7 +1,7 @@
 """Records of a segment as Arrow batches: the columns of `EVENTS`, names resolved.
 
-Whole arrays at a time, never row by row. Spark looks at the schema of the first batch
-only, and dies without a word over a later one that differs: each is made by `_batch`.
+All work is on whole arrays, never row by row. Spark examines only the schema of the
+first batch, and dies without a message if a later one differs: `_batch` makes each one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _Array = np.ndarray[Any, Any]
 def event_batches(
     journal: StoredJournal, segment: StoredSegment
 ) -> Iterator[pa.RecordBatch]:
-    """The valid records of a segment, in order."""
+    """Yield the valid records of a segment, in order."""
     records = segment.array()
     clock = _Clock.of(journal, segment, records)
     for start in range(0, len(records), BATCH_RECORDS):
@@ -41,13 +41,13 @@ def event_batches(
 
 
 def storable(text: str) -> str:
-    """A text without halves of characters, which JSON can hold and Arrow cannot."""
+    """Return a text without lone surrogates, which JSON can hold and Arrow cannot."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 @attrs.frozen
 class _Clock:
-    """Instants known on both clocks, in the order of `mono`, nanoseconds."""
+    """Instants known on both clocks, in the order of `mono`, in nanoseconds."""
 
     mono: _Array
     wall: _Array
@@ -56,12 +56,12 @@ class _Clock:
     def of(
         cls, journal: StoredJournal, segment: StoredSegment, records: _Array
     ) -> _Clock:
-        """The anchors of the side file, of the segment's head and of its records."""
+        """Take the anchors of the side file, of the segment's head and its records."""
         pairs = {(segment.header.mono, segment.header.wall)}
         if journal.meta.wall:
             pairs.add((journal.meta.mono, journal.meta.wall))
         is_anchor = np.isin(records["kind"], [int(Kind.OPEN), int(Kind.CLOCK)])
-        # 0 is no wall clock, and what does not fit is none either.
+        # 0 is no wall clock, and neither is a value out of range.
         anchors = records[is_anchor & (records["origin"] - np.uint64(1) < 2**63 - 1)]
         walls = anchors["origin"].tolist()
         pairs |= set(zip(anchors["mono"].tolist(), walls, strict=True))
@@ -69,16 +69,16 @@ class _Clock:
         return cls(np.array(mono, np.int64), np.array(wall, np.int64))
 
     def wall_us(self, mono: _Array) -> _Array:
-        """The wall clock by the anchor before each moment, else by the first one."""
+        """Return the wall clock by the anchor before each moment, else by the first."""
         place = np.searchsorted(self.mono, mono, side="right") - 1
         place = np.maximum(place, 0)
-        # The difference first: it is small whatever the clocks say.
+        # The difference first: it is small for any clocks.
         wall_ns: _Array = self.wall[place] + (mono - self.mono[place])
         return wall_ns // 1000
 
 
 def _batch(records: _Array, journal: StoredJournal, clock: _Clock) -> pa.RecordBatch:
-    """Records as one Arrow batch of exactly the columns of `EVENTS`."""
+    """Return records as one Arrow batch of exactly the columns of `EVENTS`."""
     names, threads = journal.meta.names.get, journal.meta.threads.get
     flow = _signed(records["flow"])
     columns = {
@@ -114,12 +114,12 @@ def _batch(records: _Array, journal: StoredJournal, clock: _Clock) -> pa.RecordB
 
 
 def _signed(numbers: _Array) -> _Array:
-    """Unsigned 64-bit numbers as the signed ones of the same bits."""
+    """Return unsigned 64-bit numbers as the signed ones of the same bits."""
     return np.ascontiguousarray(numbers).view(np.int64)
 
 
 def _texts(numbers: _Array, name: Callable[[int], str | None]) -> pa.Array:
-    """A name for each number; each number is asked for once."""
+    """Return a name for each number; each distinct number is looked up once."""
     coded = pa.array(np.ascontiguousarray(numbers)).dictionary_encode()
     names = [name(number) for number in coded.dictionary.to_pylist()]
     texts = pa.array([one and storable(one) for one in names], pa.string())

@@ -1,16 +1,15 @@
 """Bronze: journals -> the tables `events` and `segments`, in Parquet.
 
-Everything later reads those tables, never the journals, so that all of it speaks of
-the same records though the programs may still be writing. `segments` is read after
-`events`: a file that was gone for the first is also gone for the second, and is then
-told of.
+Later stages read those tables, never the journals, so that all of them see the same
+records although the programs may still be writing. `segments` is read after `events`: a
+file that was missing for the first is also missing for the second, which reports it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
 from bus.pipeline.reach import check_reach
 from bus.pipeline.schemas import EVENTS, SEGMENTS, ddl
@@ -32,7 +31,7 @@ PROBLEMS_MAX: Final = 100
 
 
 def ingest(spark: SparkSession, journals: Path, out: OutFolder) -> None:
-    """Read every journal below a folder and replace both tables by what it holds.
+    """Read every journal below a folder and replace both tables by its content.
 
     Raises:
         JournalError: there is no journal, or a folder cannot be read.
@@ -73,8 +72,8 @@ def _facts(share: Share) -> Iterator[pa.RecordBatch]:
 
 
 def problems(segments: DataFrame) -> list[str]:
-    """What could not be read, one line each, and no more than people would read."""
-    # A problem of a whole journal stands with each of its segments.
+    """Return the read errors, one line each, at most `PROBLEMS_MAX` of them."""
+    # A problem of a whole journal is repeated with each of its segments.
     lines = segments.select(F.explode(F.split("problems", "\n")).alias("line"))
     rows = lines.distinct().orderBy("line").limit(PROBLEMS_MAX + 1).collect()
     found = [row["line"] for row in rows]

@@ -1,7 +1,7 @@
 """The promises of the bus as DataFrame expressions: suspects -> candidates and cases.
 
-As `bus.pipeline.rules`, which asks this for B1, B2, B3 and B5 and makes violations of
-what it is given. What each rule means is written in `bus.journal.rules`.
+`bus.pipeline.rules` calls this module for B1, B2, B3 and B5, and makes violations of
+the candidates. `bus.journal.rules` defines each rule.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import attrs
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
 from bus.journal.format import Kind
 from bus.journal.rules import SORTS, Verdict
@@ -29,7 +29,7 @@ _UNKNOWN: Final = Verdict.UNKNOWN.value
 
 @attrs.frozen
 class Candidates:
-    """Rows, when each case holds and with which facts, where, and how sure."""
+    """Rows, with the condition and the facts of each case, place and verdict."""
 
     rows: DataFrame
     cases: dict[str, tuple[Column, dict[str, Column]]]
@@ -38,7 +38,7 @@ class Candidates:
 
 
 def b1(suspects: DataFrame) -> Candidates:
-    """Delivered twice."""
+    """Return the candidates of B1: messages delivered twice."""
     count = F.size("delivered")
     place = _at(F.col("delivered")[1]) | {"other_n": F.col("delivered")[0]["n"]}
     cases = {"twice": (count > 1, {"count": count})}
@@ -46,7 +46,7 @@ def b1(suspects: DataFrame) -> Candidates:
 
 
 def b2(suspects: DataFrame) -> Candidates:
-    """On a link twice, backwards, or at one end of it only."""
+    """Return those of B2: on a link twice, backwards, or at one end of it only."""
     rows = suspects.where("outs > 0 OR intos > 0")
     again = _repeats("out") | _repeats("into")
     back = F.exists("into", lambda came: F.exists("out", _turns_back(came)))
@@ -66,13 +66,13 @@ def b2(suspects: DataFrame) -> Candidates:
         "unexplained": (lonely & unread & ~F.col("ended"), {}),
     }
     verdict = F.when(again | back, _FAIL).otherwise(_settled())
-    # By journal and n: those stand first in a crossing.
+    # By journal and n: a crossing begins with these.
     crossed = F.array_min(F.concat("out", "into"))
     return Candidates(rows, cases, _at(crossed), verdict)
 
 
 def b3(suspects: DataFrame) -> Candidates:
-    """Accepted, and neither delivered nor explained."""
+    """Return those of B3: messages accepted, and neither delivered nor explained."""
     rows = suspects.where(
         "accepts > 0 AND deliveries = 0 AND explains = 0 AND NOT struck"
     )
@@ -86,7 +86,7 @@ def b3(suspects: DataFrame) -> Candidates:
 
 
 def deliveries(events: DataFrame) -> DataFrame:
-    """The records DELIVER of anything but answers, `mid` as `seq`."""
+    """Return the records DELIVER of anything but answers, `mid` as `seq`."""
     rows = steps(events).where(is_kind(Kind.DELIVER) & ~is_answer())
     return rows.withColumn("seq", F.col("mid")).select(
         *MESSAGE, "journal", "n", "mono", "seq"
@@ -94,7 +94,7 @@ def deliveries(events: DataFrame) -> DataFrame:
 
 
 def b5(overtaken: DataFrame, lines: DataFrame) -> Candidates:
-    """Delivered after a later one; ``overtaken`` are those `deliveries`."""
+    """Return those of B5, out of order; ``overtaken`` are those of `deliveries`."""
     names = lines.select(*LINE, "sender", "receiver")
     rows = overtaken.join(F.broadcast(names), list(LINE))
     cases = {"overtaken": (F.lit(True), {"other_seq": F.col("other_seq")})}
@@ -103,7 +103,7 @@ def b5(overtaken: DataFrame, lines: DataFrame) -> Candidates:
 
 
 def sort_name() -> Column:
-    """The sort of the row's message, for people."""
+    """Return the sort of the row's message, for people."""
     names = [F.when(F.col("sort") == bits, name) for bits, name in SORTS.items()]
     return F.coalesce(*names)
 
@@ -113,7 +113,7 @@ def _settled() -> Column:
 
 
 def _at(place: Column) -> dict[str, Column]:
-    """The columns of a violation that tell where, and of which message."""
+    """Return the columns of a violation that locate it and identify its message."""
     return {name: place[name] for name in ("journal", "n", "mono")} | _message()
 
 
@@ -126,14 +126,14 @@ def _hops(crossings: str) -> Column:
 
 
 def _repeats(crossings: str) -> Column:
-    """Whether two have one hop, or one journal."""
+    """Return True if two have one hop, or one journal."""
     journals = F.transform(crossings, lambda one: one["journal"])
     distinct = [F.size(F.array_distinct(each)) for each in (_hops(crossings), journals)]
     return F.least(*distinct) < F.size(crossings)
 
 
 def _turns_back(came: Column) -> Callable[[Column], Column]:
-    """Whether it was sent on from where it came, under a hop that is not greater."""
+    """Return a test: the message left where it arrived, under a hop not greater."""
 
     def turned(went: Column) -> Column:
         here = came["journal"] == went["journal"]

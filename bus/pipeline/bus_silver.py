@@ -1,7 +1,7 @@
 """Silver, of the bus: events -> transfers, lines, suspects.
 
 A transfer is one message for one destination: counts, minima and maxima only, so that
-Spark can hash instead of sort. That is enough to show that a message took a regular
+Spark can hash instead of sort. These suffice to show that a message took a regular
 route. The few others are suspects, and only their records are listed. A line is the
 traffic from one task to another, as a flow is that of a channel.
 """
@@ -12,7 +12,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
 from bus.journal.format import Flag, Kind
 from bus.pipeline.silver import BUS_KINDS, any_died, is_kind
@@ -35,7 +35,7 @@ __all__ = [
 LINE: Final = ("origin", "sort", "destination")
 MESSAGE: Final = (*LINE, "mid")
 
-# Between two processes of one machine there is one link, between two machines three.
+# Two processes of one machine are one link apart, those of two machines three links.
 HOPS_TIMED: Final = 3
 
 _ACCEPTS: Final = (Kind.COMMAND, Kind.RESPOND, Kind.NOTIFY)
@@ -48,12 +48,12 @@ _STEPS: Final = (
 
 
 def any_of_bus(tallies: DataFrame) -> bool:
-    """Whether anything of a bus was recorded: if not, much need not be planned."""
+    """Return True if a bus was recorded; if not, much need not be planned."""
     return not tallies.where(F.col("code").between(*BUS_KINDS)).isEmpty()
 
 
 def steps(events: DataFrame) -> DataFrame:
-    """The records of messages of the bus, under the names of what they mean there."""
+    """Return the records of messages of the bus, columns renamed by their meaning."""
     return events.where(is_kind(*_STEPS)).select(
         "origin",
         F.col("flags").bitwiseAND(int(Flag.MULTICAST | Flag.ANSWER)).alias("sort"),
@@ -64,19 +64,20 @@ def steps(events: DataFrame) -> DataFrame:
 
 
 def is_answer() -> Column:
-    """Whether the row is of an answer."""
+    """Return True if the row is of an answer."""
     return F.col("sort").bitwiseAND(int(Flag.ANSWER)) != 0
 
 
 def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> DataFrame:
-    """One row for each (origin, sort, mid, destination): how it went, and how sure.
+    """Return one row for each (origin, sort, mid, destination): outcome and times.
 
     `struck` is that of `bus.journal.rules`; `settled`: no record of it is missing;
     `ended`: all journals of the bus have ended; `left`: its destination left.
     `suspect`: it may break B1, B2 or B3, see `suspects`.
-    `latency_ns` is from the first accept to the first delivery, `to_link_ns` and
-    `from_link_ns` the parts of it before the first and after the last link, `hop_1_ns`
-    and so on the time on each link; null where clocks cannot be compared.
+
+    `latency_ns` is from the first accept to the first delivery. `to_link_ns` and
+    `from_link_ns` are its parts before the first and after the last link, and
+    `hop_1_ns` and so on the time on each link; null where clocks cannot be compared.
     """
     accepted, delivered = is_kind(*_ACCEPTS), is_kind(Kind.DELIVER)
     out, into = is_kind(Kind.RELAY_OUT), is_kind(Kind.RELAY_IN)
@@ -155,7 +156,7 @@ def transfers(events: DataFrame, tallies: DataFrame, journals: DataFrame) -> Dat
 
 
 def lines(transfers: DataFrame) -> DataFrame:
-    """One row for each line: how many messages, how far, how much.
+    """Return one row for each line: its messages, their outcomes, their bytes.
 
     `line_delivered`, `line_arrived`: the greatest `mid` that was delivered, or was
     read from a link.
@@ -177,7 +178,7 @@ def lines(transfers: DataFrame) -> DataFrame:
 
 
 def suspects(events: DataFrame, transfers: DataFrame) -> DataFrame:
-    """The suspects among the transfers, with their records and those of their lines.
+    """Return the suspects among the transfers, with their records and their lines.
 
     `accepted`: the place of the first accept; `delivered`: all deliveries; `out`,
     `into`: all writes to links and reads from them.
@@ -203,7 +204,7 @@ def suspects(events: DataFrame, transfers: DataFrame) -> DataFrame:
 
 
 def _suspect() -> Column:
-    """Whether B1, B2 or B3 may be broken; all other transfers keep all three.
+    """Return True if B1, B2 or B3 may be broken; all other transfers keep all three.
 
     For B2, a message is regular if it was on no link, or on one: written to it in one
     place, read from it in another, under one hop.
@@ -235,7 +236,7 @@ def _latencies() -> dict[str, Column]:
 
 
 def _clocks(journals: DataFrame) -> DataFrame:
-    """Each journal: a number of its clock, one for each boot, and whether it died."""
+    """Return, for each journal, the number of its clock (one per boot) and `died`."""
     return journals.select(
         "journal",
         F.xxhash64(F.coalesce("boot", "process")).alias("clock"),
@@ -244,7 +245,7 @@ def _clocks(journals: DataFrame) -> DataFrame:
 
 
 def _whole(tallies: DataFrame, journals: DataFrame) -> DataFrame:
-    """The journals of the bus together, in one row."""
+    """Return the state of all journals of the bus together, in one row."""
     of_bus = (
         tallies.where(F.col("code").between(*BUS_KINDS)).select("journal").distinct()
     )
@@ -254,7 +255,7 @@ def _whole(tallies: DataFrame, journals: DataFrame) -> DataFrame:
 
 
 def _tasks(tallies: DataFrame, journals: DataFrame) -> DataFrame:
-    """Each registration: whether it has a home, whether one died, its name, its end."""
+    """Return, for each registration, if it has a home, if one died, name and end."""
     registers = is_kind(Kind.REGISTER)
     both = tallies.where(registers | is_kind(Kind.DEREGISTER))
     # A process has a registration without a name, for notifications on their way.
@@ -273,10 +274,10 @@ def _tasks(tallies: DataFrame, journals: DataFrame) -> DataFrame:
 
 
 def _true(name: str) -> Column:
-    """The column, false where it is null."""
+    """Return the column, with null replaced by false."""
     return F.coalesce(F.col(name), F.lit(False))
 
 
 def _greatest(which: Column) -> Column:
-    """The greatest `mid` of those, 0 if there are none."""
+    """Return the greatest `mid` of those rows, 0 if there are none."""
     return F.coalesce(F.max(F.when(which, F.col("mid"))), F.lit(0))

@@ -1,8 +1,8 @@
-"""`OutFolder`: where results lie, and the promise to touch nobody else's files.
+"""`OutFolder`: the folder of results, which leaves the files of others alone.
 
-A folder is ours if it holds `MARKER`; any other folder must be empty or absent before
-we take it. What a former run left is removed before a new one begins, so that a run
-that fails leaves no verdicts of another one behind. This needs no Spark.
+A folder is ours if it holds `MARKER`; any other folder must be empty or absent. The
+results of an earlier run are removed before a new one begins, so that a failed run
+leaves no verdicts of another one behind. This module needs no Spark.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class OutFolder:
 
     @classmethod
     def reopen(cls, path: Path) -> OutFolder:
-        """A folder in which a run has left its tables.
+        """Return a folder that holds the tables of a run.
 
         Raises:
-            PipelineError: it is not one.
+            PipelineError: it holds none.
         """
         if not (path / MARKER).exists() or not (path / "tables").is_dir():
             raise PipelineError(f"no results in {path}: run `bus pipeline all` first")
@@ -75,17 +75,17 @@ class OutFolder:
         """Keep every other run out of it, until the end of the block.
 
         Raises:
-            PipelineError: another run is at work there, or it cannot be written.
+            PipelineError: another run is active there, or it cannot be written.
         """
         with _told_in_one_line(self.path):
-            # A program that is started does not inherit it, and the kernel lets go of
-            # it when this process ends, however that happens.
+            # A child program does not inherit the lock, and the kernel releases it when
+            # this process ends in any way.
             lock = os.open(self.path / MARKER, os.O_RDWR | os.O_CLOEXEC)
         try:
             with _told_in_one_line(self.path):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # A run that failed in a new folder has taken its marker away: to have
-                # that one locked keeps nobody out.
+                # A failed run in a new folder has removed its marker: a lock on that
+                # file keeps no run out.
                 if not os.path.samestat(os.fstat(lock), os.stat(self.path / MARKER)):
                     raise BlockingIOError
             yield
@@ -114,15 +114,15 @@ class OutFolder:
 
     @property
     def log(self) -> Path:
-        """What Spark itself had to say."""
+        """The log of Spark's own output."""
         return self.path / "spark.log"
 
     def table(self, name: str) -> Path:
-        """The folder of a table's Parquet files."""
+        """Return the folder of a table's Parquet files."""
         return self.path / "tables" / name
 
     def clear(self) -> None:
-        """Remove what a former run left."""
+        """Remove the results of an earlier run."""
         for file in (self.verdicts, self.violations, self.report, self.about):
             file.unlink(missing_ok=True)
         if self.table("").exists():
@@ -133,16 +133,16 @@ class OutFolder:
         rows.write.mode("overwrite").parquet(str(self.table(name)))
 
     def read(self, spark: SparkSession, name: str) -> DataFrame:
-        """A table that was written."""
+        """Return a table that was written."""
         return spark.read.parquet(str(self.table(name)))
 
 
 @contextmanager
 def claimed(path: Path) -> Iterator[OutFolder]:
-    """Claim a folder, in which no other run is at work until the end of the block.
+    """Claim a folder, and keep other runs out of it until the end of the block.
 
-    What an earlier run has left in it stays until `OutFolder.clear`. If the block fails
-    and leaves nothing in a folder that was new, no trace of the claim is left either.
+    The results of an earlier run stay until `OutFolder.clear`. If the block fails and
+    has written nothing to a new folder, the claim is undone as well.
 
     Raises:
         PipelineError: see `OutFolder.claim` and `OutFolder.locked`.
@@ -159,7 +159,7 @@ def claimed(path: Path) -> Iterator[OutFolder]:
 
 
 def _disclaim(path: Path, *, is_made: bool) -> None:
-    """Leave a folder as it was found, unless something lies in it by now."""
+    """Restore a folder to its former state, unless it holds other files by now."""
     with suppress(OSError):
         if [each.name for each in path.iterdir()] != [MARKER]:
             return
@@ -170,7 +170,7 @@ def _disclaim(path: Path, *, is_made: bool) -> None:
 
 @contextmanager
 def _told_in_one_line(path: Path) -> Iterator[None]:
-    """Whatever keeps us from writing there, as what a user can look up."""
+    """Turn an error of a write there into one that a user can look up."""
     try:
         yield
     except BlockingIOError:

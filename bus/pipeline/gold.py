@@ -1,10 +1,12 @@
 """Gold: the few numbers that the report draws.
 
-What leaves this module is small whatever was recorded: at most `BUCKETS_MAX` moments,
-`ROUTES_MAX` pairs of names (of more, those with a common prefix are one), `MARKS_MAX`
-marks, `BINS_PER_OCTAVE` steps of a distribution, `SCENE_RECORDS_MAX` records around a
-violation. Latencies are counted in bins that grow with them, so that one pass of
-hashing gives traffic, every quantile, each within 1.1 %, and the whole distribution.
+The tables of this module are small for any recording: at most `BUCKETS_MAX` moments,
+`ROUTES_MAX` pairs of names, `MARKS_MAX` marks, `BINS_PER_OCTAVE` steps of a
+distribution, `SCENE_RECORDS_MAX` records around a violation. If there are more pairs of
+names, those with a common prefix are merged.
+
+Latencies are counted in bins of geometric width. So one pass of hashing gives the
+traffic, every quantile, within 1.1 %, and the whole distribution.
 
 A route is a pair of names and the medium, `QUEUE` or `BUS`. Messages of queues and of a
 bus are summed up alike.
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 from pyspark.sql import Window
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
 from bus.events import BusReason
 from bus.journal.format import Kind
@@ -78,7 +80,7 @@ class Scale:
 
     @classmethod
     def of(cls, journals: DataFrame) -> Scale:
-        """From the first record to the last, in steps that people count in."""
+        """Return the axis from the first record to the last, in round steps."""
         ends = journals.agg(F.min("first_wall_us"), F.max("last_wall_us")).collect()[0]
         first, last = ends[0] or 0, ends[1] or 0
         least = (last - first) // BUCKETS_MAX + 1
@@ -86,13 +88,13 @@ class Scale:
         return cls(first, last, next(step for step in steps if step >= least))
 
     def bucket(self) -> Column:
-        """When the bucket of a message begins, by when it was first met."""
+        """Return the start of a message's bucket, by the time of its first record."""
         since = F.col("wall_us") - self.start_us
         return F.col("wall_us") - F.pmod(since, F.lit(self.width_us))
 
 
 def routes(tables: Tables) -> DataFrame:
-    """One row for each route that is shown; `OTHERS` stands for the rest."""
+    """Return one row for each route shown; `OTHERS` stands for the rest."""
     amounts = ("messages_sent", "messages_received", "dropped", "bytes_sent")
     return (
         _flows(tables)
@@ -107,11 +109,11 @@ def routes(tables: Tables) -> DataFrame:
 
 
 def profile(tables: Tables, scale: Scale) -> DataFrame:
-    """Messages counted by bucket, shown route and latency bin: made once, used thrice.
+    """Return messages counted by bucket, shown route and latency bin; used three times.
 
     `bin` is null for messages without a latency.
     """
-    # Clocks of one boot do not run backwards, but two reads of them may be equal.
+    # Clocks of one boot do not run backwards, but two readings may be equal.
     latency = F.greatest(F.col("latency_ns"), F.lit(0))
     bins = F.floor(F.log2(latency + 1) * BINS_PER_OCTAVE).cast("int")
     known = F.when(F.col("latency_ns").isNotNull(), bins)
@@ -131,16 +133,17 @@ def profile(tables: Tables, scale: Scale) -> DataFrame:
 
 
 def traffic(profiles: DataFrame, scale: Scale) -> DataFrame:
-    """Messages and bytes by bucket, `width_us` wide, and shown pair."""
+    """Return messages and bytes by bucket, `width_us` wide, and shown pair."""
     sums = [F.sum(name).alias(name) for name in _AMOUNTS]
     rows = profiles.groupBy("at_us", *ROUTE).agg(*sums)
     return rows.withColumn("width_us", F.lit(scale.width_us).cast("bigint"))
 
 
 def latency(profiles: DataFrame) -> DataFrame:
-    """Quantiles from send to receive, in nanoseconds: of all, by shown pair, by bucket.
+    """Return quantiles from send to receive, in nanoseconds.
 
-    A column of the grouping that is null stands for all.
+    They are given for all messages, by shown pair and by bucket; a column of the
+    grouping that is null stands for all.
     """
     quantiles = [
         F.min(F.when(F.col("share") >= share, F.col("latency_ns"))).alias(name)
@@ -151,13 +154,13 @@ def latency(profiles: DataFrame) -> DataFrame:
 
 
 def distribution(profiles: DataFrame) -> DataFrame:
-    """How large a share of the messages took at most so long: of all, by shown pair."""
+    """Return the share of messages within each latency: of all, by shown pair."""
     rows = _shares(profiles).where("at_us IS NULL")
     return rows.select(*ROUTE, "latency_ns", "share")
 
 
 def waits(events: DataFrame) -> DataFrame:
-    """How long calls were blocked that had to wait, by what they waited in."""
+    """Return quantiles of the waits of blocked calls, by the operation."""
     what = (
         F.when(is_kind(Kind.SEND), "send")
         .when(is_kind(Kind.RECEIVE), "receive")
@@ -177,7 +180,7 @@ def waits(events: DataFrame) -> DataFrame:
 
 
 def hops(transfers: DataFrame) -> DataFrame:
-    """The times of bus messages on each part of their way, and their number."""
+    """Return the times of bus messages on each part of their route, and counts."""
     parts = {
         "to_link_ns": "before the link",
         **{f"hop_{hop}_ns": f"on link {hop}" for hop in range(1, HOPS_TIMED + 1)},
@@ -208,9 +211,9 @@ def hops(transfers: DataFrame) -> DataFrame:
 
 
 def drops(events: DataFrame, scale: Scale) -> DataFrame:
-    """Messages that will not be received, counted by bucket and reason.
+    """Return messages that will not be received, counted by bucket and reason.
 
-    Several records may concern one message: it counts in the bucket of the first.
+    If several records concern one message, it counts in the bucket of the first.
     """
     of_queue = is_kind(Kind.DROP)
     dropped = is_kind(Kind.DROP, *_GONE)
@@ -236,7 +239,7 @@ def drops(events: DataFrame, scale: Scale) -> DataFrame:
 
 
 def marks(events: DataFrame) -> DataFrame:
-    """Deaths and lost links, the first `MARKS_MAX`: the time, the name, the journal.
+    """Return deaths and lost links, the first `MARKS_MAX`: time, name, journal.
 
     A link that ends because a side has left is not lost.
     """
@@ -259,9 +262,9 @@ def marks(events: DataFrame) -> DataFrame:
 
 
 def scenes(events: DataFrame, violations: Sequence[Violation]) -> DataFrame:
-    """The records around some violations of messages, to draw them.
+    """Return the records around some violations of messages, for drawings.
 
-    violations: a few; `scene` is the place among them.
+    violations: a few; `scene` is the index into them.
     """
     number = F.explode(F.array_compact(F.array(*_numbered(violations, of_bus=False))))
     of_queues = events.where(is_kind(Kind.SEND, Kind.RECEIVE, Kind.DROP)).select(
@@ -314,7 +317,7 @@ def _around(violation: Violation) -> Column:
 
 
 def _shares(profiles: DataFrame) -> DataFrame:
-    """For each grouping and bin: its latency, and the share of messages up to it."""
+    """Return the latency of each grouping and bin, and the share of messages to it."""
     at, *route, of_bin = (F.col(name) for name in ("at_us", *ROUTE, "bin"))
     counted = (
         profiles.where("bin IS NOT NULL")
@@ -337,7 +340,7 @@ def _shares(profiles: DataFrame) -> DataFrame:
 
 
 def _flows(tables: Tables) -> DataFrame:
-    """Flows of queues and lines of a bus, alike; those that carried something."""
+    """Return flows of queues and lines of a bus, alike; those that carried data."""
     amount = "messages_sent + messages_received + bytes_sent + bytes_received"
     columns = (
         *("via", "sender", "receiver", "messages_sent", "messages_received"),
@@ -362,7 +365,7 @@ def _flows(tables: Tables) -> DataFrame:
 
 
 def _messages(tables: Tables) -> DataFrame:
-    """Messages of queues and transfers of a bus, alike."""
+    """Return messages of queues and transfers of a bus, alike."""
     columns = ("sends", "receives", "drops", "largest", "latency_ns", "wall_us")
     ends = tables.flows.select(
         "flow",
@@ -391,7 +394,7 @@ def _known(name: str) -> Column:
 
 
 def _prefix(name: str) -> Column:
-    """The common pattern of similar names: ``worker/*`` for worker/1 and worker/2."""
+    """Return the common pattern of similar names: ``worker/*`` for worker/1."""
     folder = F.regexp_extract(name, "^(.*/)", 1)
     stem = F.regexp_replace(name, "[0-9]+$", "")
     cut = F.when(folder != "", folder).otherwise(stem)
@@ -399,7 +402,7 @@ def _prefix(name: str) -> Column:
 
 
 def _labels(tables: Tables) -> DataFrame:
-    """For each pair of names and medium, the route that the report shows.
+    """Return, for each pair of names and medium, the route that the report shows.
 
     More than `ROUTES_MAX` are grouped by the prefixes of their names. If there are
     still more, those beyond the `ROUTES_MAX` busiest are `OTHERS`.

@@ -1,9 +1,9 @@
-"""What the report draws: each figure from rows of one gold table, as inline SVG.
+"""The figures of the report, each from rows of one gold table, as inline SVG.
 
-A figure shows a few routes by name, told apart by colour, stroke and mark; the rest is
-in the tables. All figures over time have one axis, from the first record to the last,
-and the same marks: deaths, lost links, violations, drops. Without data a figure is an
-empty text, never an empty figure. Rows come in any order.
+A figure shows a few routes by name, distinguished by colour, stroke and mark; the rest
+is in the tables. All figures over time have one axis, from the first record to the
+last, and the same marks: deaths, lost links, violations, drops. Without data a figure
+is an empty text, never an empty figure. Rows may be in any order.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LINES_MAX: Final = 5
 CELL_ALPHA: Final = (0.08, 0.5)  # few messages, most messages
 MARKS: Final = 12  # marks along a line
 REASONS_MAX: Final = 6
-OTHERS: Final = "(others)"  # as `bus.pipeline.gold` calls them
+OTHERS: Final = "(others)"  # the name in `bus.pipeline.gold`
 _AXIS_UNITS: Final = ((3.6e9, "hours"), (6e7, "minutes"), (1e6, "seconds"), (1e3, "ms"))
 
 # Each kind of mark: its shape, the index of its colour.
@@ -53,9 +53,9 @@ _Route = tuple[str, str, str]
 
 @attrs.frozen
 class TimeAxis:
-    """The time from the first record to the last, in a unit people read.
+    """The time from the first record to the last, in a unit that people read.
 
-    width_us: of a bucket; buckets begin at `start_us`.
+    width_us: the width of a bucket; buckets begin at `start_us`.
     marks: the events, rows with ``what`` and ``at_us``.
     """
 
@@ -76,11 +76,11 @@ class TimeAxis:
         return next((one for one in _AXIS_UNITS if span >= 2 * one[0]), (1.0, "µs"))
 
     def place(self, at_us: int) -> float:
-        """The position of a moment on the axis."""
+        """Return the position of a moment on the axis."""
         return (at_us - self.start_us) / self.unit[0]
 
     def middle(self, at_us: int) -> float:
-        """The position of the middle of a bucket."""
+        """Return the position of the middle of a bucket."""
         return self.place(at_us) + self.width_us / 2 / self.unit[0]
 
     @property
@@ -89,7 +89,7 @@ class TimeAxis:
         return [self.middle(at_us) for at_us in self.buckets]
 
     def finish(self, axes: Axes) -> None:
-        """Limit and name the axis, and draw the marks."""
+        """Set the limits and the label of the axis, and draw the marks."""
         day, _, time = moment(self.start_us).partition(" ")
         since = time if svg.is_narrow(axes) else f"{day} {time}"
         axes.set_xlabel(f"{self.unit[1]} since {since}")
@@ -123,7 +123,7 @@ class TimeAxis:
 
 
 def heat_map(routes: Iterable[Row]) -> str:
-    """Who spoke to whom: messages sent, or bytes where there are no messages.
+    """Draw the messages between each pair of names, or bytes if there are no messages.
 
     The busiest names come first, those of one prefix together.
     """
@@ -170,7 +170,7 @@ def heat_map(routes: Iterable[Row]) -> str:
 
 
 def rate(traffic: Sequence[Row], axis: TimeAxis) -> str:
-    """Messages sent a second, over time: all, and the busiest routes."""
+    """Draw messages sent per second, over time: all, and the busiest routes."""
     if not traffic:
         return ""
     per_second = 1e6 / axis.width_us
@@ -193,7 +193,7 @@ def rate(traffic: Sequence[Row], axis: TimeAxis) -> str:
 
 
 def latency(rows: Iterable[Row], axis: TimeAxis) -> str:
-    """Quantiles of the time from send to receive, over time."""
+    """Draw quantiles of the time from send to receive, over time."""
     timed = sorted(
         (row for row in rows if row["at_us"] is not None), key=lambda row: row["at_us"]
     )
@@ -216,7 +216,7 @@ def latency(rows: Iterable[Row], axis: TimeAxis) -> str:
 
 
 def drops(rows: Sequence[Row], axis: TimeAxis) -> str:
-    """Messages that will not be received, over time, by reason."""
+    """Draw messages that will not be received, over time, by reason."""
     sums: dict[str, int] = {}
     for row in rows:
         sums[row["reason"]] = sums.get(row["reason"], 0) + row["messages"]
@@ -254,7 +254,7 @@ def drops(rows: Sequence[Row], axis: TimeAxis) -> str:
 
 
 def distribution(rows: Sequence[Row], routes: Sequence[Row]) -> str:
-    """The share of messages that took at most so long: all, and the busiest routes."""
+    """Draw the share of messages within each latency: all, and the busiest routes."""
     if not rows:
         return ""
 
@@ -278,7 +278,7 @@ def distribution(rows: Sequence[Row], routes: Sequence[Row]) -> str:
 
 @attrs.frozen
 class _Line:
-    """One line of a figure: its rows, and how it is told from the others."""
+    """One line of a figure: its rows, and its distinguishing style."""
 
     label: str
     colour: str
@@ -303,9 +303,9 @@ class _Line:
 def _lines(
     axes: Axes, rows: Sequence[Row], busiest: Sequence[_Route], *, totals: bool = False
 ) -> list[_Line]:
-    """All, and the busiest routes, if there is more than one.
+    """Return the line of all, and those of the busiest routes if there are several.
 
-    totals: whether rows without a route stand for all; else all rows do together.
+    totals: True if rows without a route stand for all; else all rows do together.
     """
     everything = [row for row in rows if row["source"] is None] if totals else rows
     lines = [_Line("all", svg.INK, 0, everything)]
@@ -326,7 +326,7 @@ def _route(row: Row) -> _Route:
 
 
 def _by_amount(rows: Iterable[Row], amount: str = "sent") -> list[_Route]:
-    """The routes, the busiest first, without `OTHERS`."""
+    """Return the routes, the busiest first, without `OTHERS`."""
     sums: dict[_Route, int] = {}
     for row in rows:
         if OTHERS not in (row["source"], row["target"]):
@@ -335,7 +335,7 @@ def _by_amount(rows: Iterable[Row], amount: str = "sent") -> list[_Route]:
 
 
 def _grouped(amounts: Iterable[tuple[str, int, int]]) -> list[str]:
-    """Names by amount, the greatest first, each with those of its prefix."""
+    """Return names by amount, the greatest first, each with those of its prefix."""
     sums: dict[str, tuple[int, int]] = {}
     groups: dict[str, tuple[int, int]] = {}
     for name, messages, carried in amounts:
@@ -351,13 +351,13 @@ def _grouped(amounts: Iterable[tuple[str, int, int]]) -> list[str]:
 
 
 def _prefix(name: str) -> str:
-    """The common prefix of similar names: ``worker/`` for worker/1 and worker/2."""
+    """Return the common prefix of similar names: ``worker/`` for worker/1."""
     folder, slash, _ = name.rpartition("/")
     return folder + slash if slash else re.sub(r"\d+$", "", name)
 
 
 def _durations(axis: Axis) -> None:
-    """Powers of ten of nanoseconds, in the units people use."""
+    """Label an axis in powers of ten of nanoseconds, in the usual units."""
     axis.set_major_locator(LogLocator(10, numticks=12))
     axis.set_minor_formatter(NullFormatter())
     axis.set_major_formatter(FuncFormatter(lambda ns, _: duration(ns)))

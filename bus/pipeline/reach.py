@@ -1,4 +1,4 @@
-"""Whether executors find the folders that the driver lists: journals and results.
+"""Checks that executors find the folders that the driver lists: journals and results.
 
 On a cluster a path may lead to a different folder on each machine. An executor that
 does not find a file would read nothing, and the missing records would make every

@@ -1,8 +1,8 @@
-"""The report: one HTML file, made of gold tables, needing nothing but itself.
+"""The report: one self-contained HTML file, made of gold tables.
 
-No Spark and no network, neither when it is written nor when it is read. Every name in
-it was chosen by somebody else: the template escapes all text, and only the figures,
-which escape their own, are put in as they are.
+It needs no Spark and no network, neither to write nor to read. The names in it come
+from recorded programs, so the template escapes all text; only the figures, which escape
+their own, are inserted unchanged.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _WAITS: Final = {
 
 
 def render(folder: OutFolder) -> str:
-    """The whole page, from the tables and verdicts of a run."""
+    """Return the whole page, from the tables and verdicts of a run."""
     result = read_verdicts(folder)
     journals = list(read_rows(folder, "journals"))
     violations = list(first_violations(folder, PER_RULE))
@@ -95,7 +95,7 @@ def render(folder: OutFolder) -> str:
 
 
 def _about(folder: OutFolder, journals: Sequence[Row]) -> Row:
-    """The facts about the recording and the run."""
+    """Return the facts about the recording and the run."""
     run: Row = {}
     with contextlib.suppress(OSError):  # results of an earlier version have none
         run = json.loads(folder.about.read_text(encoding="utf-8"))
@@ -121,7 +121,7 @@ def _about(folder: OutFolder, journals: Sequence[Row]) -> Row:
 
 
 def _as_typed(command: str) -> str:
-    """Return a command with its program's name in the place of its path."""
+    """Return a command with the name of its program in place of the path."""
     program, space, rest = command.partition(" ")
     return Path(program).name + space + rest
 
@@ -141,7 +141,7 @@ def _summary(journals: Sequence[Row]) -> Row:
 
 
 def _span(journals: Sequence[Row]) -> tuple[int, int]:
-    """The times of the first and the last record, 0 if there are none."""
+    """Return the times of the first and the last record, 0 if there are none."""
     starts = [row["first_wall_us"] for row in journals if row["records"]]
     ends = [row["last_wall_us"] for row in journals if row["records"]]
     return (min(starts), max(ends)) if starts else (0, 0)
@@ -150,7 +150,7 @@ def _span(journals: Sequence[Row]) -> tuple[int, int]:
 def _marks(
     folder: OutFolder, journals: Sequence[Row], violations: Sequence[Violation]
 ) -> list[Row]:
-    """The events in order of time: deaths, lost links, violations, drops."""
+    """Return the events in order of time: deaths, lost links, violations, drops."""
     clocks = {row["journal"]: row for row in journals if row["records"]}
     found = list(read_rows(folder, "marks"))
     for one in violations:
@@ -186,7 +186,7 @@ def _marks(
 def _drawn(
     folder: OutFolder, violations: Sequence[Violation]
 ) -> list[tuple[Violation, Markup]]:
-    """The first violations of each rule; each with its drawing, "" if it has none."""
+    """Return the first violations of each rule, each with its drawing or ""."""
     records: dict[int, list[Row]] = {}
     for row in read_rows(folder, "scenes"):
         records.setdefault(row["scene"], []).append(row)
@@ -246,7 +246,7 @@ def _pictures(folder: OutFolder, journals: Sequence[Row], marks: Sequence[Row]) 
 
 
 def _by_reason(dropped: Iterable[Row]) -> list[Row]:
-    """The number of messages by medium and reason, the greatest first."""
+    """Return the number of messages by medium and reason, the greatest first."""
     sums: dict[tuple[str, str], int] = {}
     for row in dropped:
         key = row["via"], row["reason"]

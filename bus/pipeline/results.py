@@ -1,8 +1,8 @@
-"""What a run leaves for people and programs beside the tables, and how to read it.
+"""The results of a run beside the tables, for people and programs, and their readers.
 
 `verdicts.json` and `violations.jsonl` are those of `bus.journal.results`. The readers
-of tables here take Parquet files as they lie, without Spark, for tables known to be
-small or a few rows of others.
+of tables here take Parquet files directly, without Spark, for tables known to be small
+or a few rows of others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
     "write_results",
 ]
 
-# A journal that is broken from end to end must not be written out a second time.
+# A journal that is broken throughout must not be written out a second time.
 LINES_PER_RULE_MAX: Final = 100_000
 SCENES_PER_RULE: Final = 2
 SCENES_MAX: Final = 6
@@ -48,10 +48,10 @@ def write_results(
     verdicts: tuple[RuleVerdict, ...],
     problems: Iterable[str],
 ) -> Result:
-    """Write verdicts and violations down, for programs and as a table.
+    """Write verdicts and violations, for programs and as a table.
 
-    The table of violations must be there; the first `LINES_PER_RULE_MAX` of each rule
-    are listed.
+    The table of violations must exist; the first `LINES_PER_RULE_MAX` of each rule are
+    listed.
     """
     violations = sum(each.violated + each.unknown for each in verdicts)
     first = tuple(first_violations(folder, FIRST_PER_RULE))
@@ -71,7 +71,7 @@ def write_results(
 
 
 def read_verdicts(folder: OutFolder) -> dict[str, Any]:
-    """What `write_results` wrote into `verdicts.json`."""
+    """Return the content of `verdicts.json`, as written by `write_results`."""
     fields: dict[str, Any] = json.loads(folder.verdicts.read_text(encoding="utf-8"))
     return fields
 
@@ -79,7 +79,7 @@ def read_verdicts(folder: OutFolder) -> dict[str, Any]:
 def read_rows(
     folder: OutFolder, table: str, columns: list[str] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a table, one by one, in the order in which they lie in its files."""
+    """Yield the rows of a table, one by one, in the order of its files."""
     for path in sorted(folder.table(table).glob("*.parquet")):
         with parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(columns=columns):
@@ -87,13 +87,13 @@ def read_rows(
 
 
 def first_violations(folder: OutFolder, per_rule: int) -> Iterator[Violation]:
-    """The first few violations of each rule, in the order of the rules."""
+    """Return the first ``per_rule`` violations of each rule, in the order of rules."""
     rows = read_rows(folder, "violations")
     return map(_violation, first_of_each(per_rule, rows, itemgetter("rule")))
 
 
 def drawn_violations(folder: OutFolder) -> list[Violation]:
-    """Those that are drawn: of each rule the first ones of messages."""
+    """Return the violations to draw: for each rule the first ones of messages."""
     of_messages = (one for one in first_violations(folder, SCENES_PER_RULE) if one.seq)
     return list(itertools.islice(of_messages, SCENES_MAX))
 

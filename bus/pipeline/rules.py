@@ -1,9 +1,9 @@
 """The promises as DataFrame expressions: tables -> would-be violations.
 
-What each rule means is written in `bus.journal.rules`, predicate by predicate; here
-is only how Spark decides it, and nothing of the other checker. A rule is one function
-of the tables that finds candidates and says, for each case of the rule, when it holds
-and with which facts. Filters, hashes and one window: every rule is linear, and none
+`bus.journal.rules` defines each rule, predicate by predicate; this module defines only
+how Spark decides it, and knows nothing of the other checker. A rule is one function of
+the tables that finds candidates and defines, for each case of the rule, its condition
+and its facts. It uses filters, hashes and one window: every rule is linear, and none
 brings rows to the driver.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 from pyspark.sql import Window
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
 from bus.journal.format import Kind
 from bus.journal.rules import RULES, Basis, Verdict
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CHUNK_RECORDS", "Tables", "overtaken", "violations"]
 
-# A window takes the receives of one flow in one task. Above so many it is cut into
-# pieces of the journal, which costs twice as much where no flow is that long.
+# A window takes the receives of one flow in one task. Above this many, it is cut into
+# pieces of the journal, which would double the cost for shorter flows.
 FLOW_RECEIVES_MAX: Final = 5_000_000
 CHUNK_RECORDS: Final = 262_144
 
@@ -43,7 +43,7 @@ _Cases = dict[str, tuple["Column", dict[str, "Column"]]]
 
 @attrs.frozen
 class Tables:
-    """What the rules read: bronze and silver.
+    """The tables that the rules read: bronze and silver.
 
     transfers, lines: None if no traffic of a bus was recorded.
     """
@@ -60,7 +60,7 @@ class Tables:
 def violations(
     tables: Tables, *, flow_receives_max: int = FLOW_RECEIVES_MAX
 ) -> DataFrame:
-    """Every would-be violation of every rule, with its verdict, FAIL or UNKNOWN.
+    """Return every would-be violation of every rule, with its verdict, FAIL or UNKNOWN.
 
     flow_receives_max: receives of one flow, or deliveries of one line of a bus, above
       which Q2 and B5 work piece by piece.
@@ -90,14 +90,14 @@ def overtaken(
     chunk_records: int | None = None,
     flow_columns: Sequence[str] = ("flow",),
 ) -> DataFrame:
-    """The receives that came after a later message of their flow.
+    """Return the receives that came after a later message of their flow.
 
     That message is `other_seq`, `other_n`: the one with the greatest number.
 
-    receives: journal, n, seq, ``flow_columns`` and anything else.
-    chunk_records: cut each flow into pieces of so many record numbers, and carry the
+    receives: journal, n, seq, ``flow_columns`` and any other columns.
+    chunk_records: cut each flow into pieces of this many record numbers, and carry the
       greatest number of all earlier pieces into each; None to take flows whole.
-    flow_columns: what tells a flow.
+    flow_columns: the columns that identify a flow.
     """
     flow = [*flow_columns, "journal"]
     if chunk_records is None:
@@ -119,7 +119,7 @@ def overtaken(
         .agg(top.alias("top"))
         .select(*flow, "piece", F.max("top").over(earlier_pieces).alias("carried"))
     )
-    # greatest() passes over nulls: a piece may have nothing before it.
+    # greatest() ignores nulls: a piece may have nothing before it.
     other = F.greatest("carried", top.over(in_piece))
     return (
         cut.join(carried, [*flow, "piece"])
@@ -182,7 +182,7 @@ def _q1(tables: Tables) -> DataFrame:
         "journal": F.coalesce("accept_journal", "connect_journal"),
         "mono": F.coalesce("accept_mono", "connect_mono", "first_mono"),
     }
-    # Killed between the two records.
+    # The process was killed between the two records.
     halves = F.col("died") & (F.col("accepts") + F.col("connects") == 1)
     return _found("Q1", tables.sessions.where(~halves), cases, place)
 
@@ -210,7 +210,7 @@ def _q4(tables: Tables) -> DataFrame:
         always: _Cases = {"foreign": (F.lit(True), {})}
         return _found("Q4", foreign, always, _first("received"))
     last_sent = F.coalesce("last_sent", F.lit(0))
-    # A sender that died may have been in one send, done and not yet recorded.
+    # A sender that died may have completed one send without recording it.
     under_way = _sender_died() & (F.col("seq") == last_sent + 1)
     rows = foreign.join(tables.flows.select("flow", "last_sent"), "flow", "left").join(
         _deaths(tables), "channel"
@@ -273,7 +273,7 @@ def _of_bus(tables: Tables, line_deliveries_max: int) -> dict[str, Candidates]:
     chunk_records = _chunk(tables.lines, "deliveries", line_deliveries_max)
     late = overtaken(deliveries(tables.events), chunk_records, LINE)
     candidates = {"B5": b5(late, tables.lines)}
-    # Usually there are none, and Spark need plan nothing.
+    # Usually there are none, and then Spark need not plan the rules.
     if not tables.transfers.where("suspect").isEmpty():
         chosen = suspects(tables.events, tables.transfers)
         candidates |= {"B1": b1(chosen), "B2": b2(chosen), "B3": b3(chosen)}
@@ -281,18 +281,18 @@ def _of_bus(tables: Tables, line_deliveries_max: int) -> dict[str, Candidates]:
 
 
 def _chunk(rows: DataFrame, counted: str, most: int) -> int | None:
-    """The length of a piece, None if no row of a table counts so many."""
+    """Return the length of a piece, None if no row counts more than ``most``."""
     busiest = rows.agg(F.max(counted)).collect()[0][0] or 0
     return CHUNK_RECORDS if busiest > most else None
 
 
 def _before(ordered: WindowSpec) -> WindowSpec:
-    """Everything before the row itself."""
+    """Return the window of all rows before the current one."""
     return ordered.rowsBetween(Window.unboundedPreceding, -1)
 
 
 def _receives(tables: Tables) -> DataFrame:
-    """The message records RECEIVE."""
+    """Return the message records RECEIVE."""
     which = is_kind(Kind.RECEIVE) & of_channel() & (F.col("seq") != 0)
     return tables.events.where(which).select("journal", "flow", "n", "seq", "mono")
 
@@ -304,14 +304,14 @@ def _found(
     place: Mapping[str, Column] | None = None,
     verdict: Column | None = None,
 ) -> DataFrame:
-    """The candidates to which one of the rule's cases applies, as violations.
+    """Return the candidates to which one of the rule's cases applies, as violations.
 
-    place: where the columns of a violation come from, if not from those of that name.
+    place: the sources of a violation's columns, if not the columns of that name.
     verdict: None if the rule's basis and the journals of the channel decide.
     """
     definition = RULES[rule]
     case, explanation = F.lit(None).cast("string"), F.lit(None).cast("string")
-    # Backwards, since the first case that holds must be asked first.
+    # Backwards, so that the first case that holds takes precedence.
     for name in reversed(list(definition.cases)):
         holds, facts = cases[name]
         case = F.when(holds, F.lit(name)).otherwise(case)
@@ -334,7 +334,7 @@ def _found(
 
 
 def _judged(found: DataFrame, sessions: DataFrame) -> DataFrame:
-    """Settle what rests on an absence by the journals of its channel; add names."""
+    """Decide violations by absence, from the journals of their channel; add names."""
     ends = sessions.select(
         "channel",
         "settled",
@@ -369,34 +369,34 @@ def _judged(found: DataFrame, sessions: DataFrame) -> DataFrame:
 
 
 def _deaths(tables: Tables) -> DataFrame:
-    """How the journals of each channel ended."""
+    """Return how the journals of each channel ended."""
     return tables.sessions.select("channel", "ended", "sender_died_0", "sender_died_1")
 
 
 def _sender_died() -> Column:
-    """Whether the sender of the row's flow did."""
+    """Return True if the sender of the row's flow died."""
     to_acceptor = F.col("flow").bitwiseAND(1) == 0
     return F.when(to_acceptor, F.col("sender_died_0")).otherwise(F.col("sender_died_1"))
 
 
 def _first(prefix: str) -> dict[str, Column]:
-    """The place of a message: where it was first sent, or first received."""
+    """Return the place of a message: its first send, or its first receive."""
     return {name: F.col(f"{prefix}_{name}") for name in ("journal", "n", "mono")}
 
 
 def _true(condition: Column) -> Column:
-    """Where what is compared is absent, the answer is no."""
+    """Return a condition that is false where a compared value is null."""
     return F.coalesce(condition, F.lit(False))
 
 
 def _differ(one: str, other: str) -> Column:
-    """Whether two names are both known and not the same."""
+    """Return True if two names are both known and differ."""
     known = _true(F.col(one) != "") & _true(F.col(other) != "")
     return known & (F.col(one) != F.col(other))
 
 
 def _text(template: str, facts: Mapping[str, Column]) -> Column:
-    """`str.format` as an expression."""
+    """Return `str.format` as an expression."""
     parts: list[Column] = []
     for literal, field, _, _ in string.Formatter().parse(template):
         parts.append(F.lit(literal))

@@ -1,9 +1,9 @@
-"""All of it: journals -> tables -> verdicts and violations -> report.
+"""A whole run: journals -> tables -> verdicts and violations -> report.
 
-`run_pipeline` is what `bus pipeline all` calls, and `run_in` what the demo does. Each
-stage writes its tables and the next reads them, so that nothing is computed twice and
-everything that is said can be looked up. Nothing here prints: the caller is told
-through `progress`, and finds in the `Result` what could not be read.
+`bus pipeline all` calls `run_pipeline`; the demo calls `run_in`. Each stage writes its
+tables and the next reads them, so that nothing is computed twice and every result can
+be traced. Nothing here prints: `progress` reports the stages, and the `Result` lists
+the read errors.
 """
 
 from __future__ import annotations
@@ -54,18 +54,19 @@ def run_pipeline(
     settings: Mapping[str, str] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Result:
-    """Read every journal below a folder, judge it, and leave all results in another.
+    """Read every journal below a folder, judge it, and write all results to another.
 
-    out: made if missing; must be empty or a folder of earlier results, which go.
-    report: draw it, too.
+    out: made if missing; must be empty, or a folder of earlier results, which are
+      deleted.
+    report: True to draw it, too.
     master, settings: as for `bus.pipeline.session.build_session`, if this process has
       no session yet.
-    progress: told in a few words what is being done.
+    progress: called with a few words at the beginning of each stage.
 
     Raises:
         JournalError: there is no journal, or a folder cannot be read.
-        PipelineError: Spark cannot run here, `out` cannot be used, another run is at
-          work there, or Spark failed.
+        PipelineError: Spark cannot run here, `out` cannot be used, another run is
+          active there, or Spark failed.
     """
     lack = missing(drawing=report)
     if lack is not None:
@@ -90,7 +91,7 @@ def run_in(
     settings: Mapping[str, str] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Result:
-    """As `run_pipeline`, in a folder that the caller has claimed."""
+    """Run as `run_pipeline` does, in a folder that the caller has claimed."""
     # Executors, and Spark itself, may run in another directory.
     journals = Path(journals).absolute()
     folder = OutFolder(folder.path.absolute())
@@ -123,8 +124,8 @@ def draw_report(out: str | os.PathLike[str]) -> Path:
     """Draw the report of an earlier run again, from its tables; needs no Spark.
 
     Raises:
-        PipelineError: something is not installed, no run has left its results there,
-          they cannot be read, or another run is at work there.
+        PipelineError: a package is missing, the folder holds no results, they cannot be
+          read, or another run is active there.
     """
     lack = missing_packages()
     if lack is not None:
@@ -133,7 +134,7 @@ def draw_report(out: str | os.PathLike[str]) -> Path:
     with folder.locked():
         try:
             page = _page(folder)
-        except (ValueError, OSError) as error:  # pyarrow's own are both
+        except (ValueError, OSError) as error:  # pyarrow's own errors are both
             msg = f"cannot read the results in {out}: run `bus pipeline all` again"
             raise PipelineError(msg) from error
         return _write(folder, page)
@@ -151,7 +152,7 @@ def _write(folder: OutFolder, page: str) -> Path:
 
 
 def _about(spark: SparkSession, journals: Path) -> dict[str, Any]:
-    """The report's facts about the run itself."""
+    """Return the report's facts about the run itself."""
     context = spark.sparkContext
     java = context._jvm.java.lang.System.getProperty("java.version")  # type: ignore[union-attr] # running
     found = {each.name: each.found for each in requirements("pipeline")}
@@ -172,7 +173,7 @@ def _about(spark: SparkSession, journals: Path) -> dict[str, Any]:
 
 
 def _estimate(journals: Path) -> int:
-    """An upper estimate of the number of records: segments are allocated whole.
+    """Return an upper estimate of the number of records: segments are allocated whole.
 
     Raises:
         JournalError: there is no journal, or a folder cannot be read.
@@ -226,7 +227,7 @@ def _judge(
     from bus.pipeline.rules import violations  # noqa: PLC0415 - needs Spark
     from bus.pipeline.verdicts import verdicts  # noqa: PLC0415 - needs Spark
 
-    # One file, in the order in which people read it: few rows, or all is broken.
+    # One file, in the order of reading: there are few rows, or all is broken.
     found = violations(tables).repartition(1)
     folder.write(found.sortWithinPartitions("rule", "journal", "n"), "violations")
     each = verdicts(tables, folder.read(spark, "violations"))
@@ -234,7 +235,7 @@ def _judge(
 
 
 def _summarize(folder: OutFolder, tables: Tables) -> None:
-    """Everything the report draws."""
+    """Write every table that the report draws."""
     from bus.pipeline import gold  # noqa: PLC0415 - needs Spark
     from bus.pipeline.results import drawn_violations  # noqa: PLC0415 - needs pyarrow
 
@@ -261,7 +262,7 @@ def _summarize(folder: OutFolder, tables: Tables) -> None:
 
 @contextlib.contextmanager
 def _told_in_one_line(folder: OutFolder) -> Iterator[None]:
-    """Whatever Spark raises in the block, as what a user can look up."""
+    """Turn an error that Spark raises in the block into one that a user can look up."""
     from py4j.protocol import (  # type: ignore[import-untyped]  # noqa: PLC0415 - no types; loaded where used
         Py4JError,
     )
@@ -287,7 +288,7 @@ _WORKERS_PYTHON: Final = (
 
 
 def _gist(error: Exception) -> str:
-    """The line of an error that says what is wrong, not who was called."""
+    """Return the line of an error that has the reason, not the call."""
     text = str(error).strip()
     lines = text.splitlines() or [type(error).__name__]
     for pattern in _LACKS:

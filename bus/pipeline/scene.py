@@ -1,9 +1,9 @@
 """A violation, drawn: the messages around it, from their sender to their receiver.
 
-Two lines, one for each side; records stand from the left to the right in the order in
-which they were recorded, not to scale, since a microsecond and a minute may lie side
-by side. An arrow joins the send of a message to each receive of it. What has no other
-end is drawn as that.
+The drawing has two lines, one for each side. Records are placed from left to right in
+the order of recording, not to scale, since a microsecond may be next to a minute. An
+arrow joins the send of a message to each receive of it. A record without a counterpart
+has an open arrow.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = ["draw_scene"]
 
 STEP_INCHES: Final = 0.42
 WIDTH_INCHES: Final = (4.0, 9.0)
-STUB: Final = 0.45  # how far an arrow without an end goes
+STUB: Final = 0.45  # the length of an arrow without an end
 
 Row = dict[str, Any]
 
 
 def draw_scene(name: str, violation: Violation, records: Sequence[Row]) -> str:
-    """The records of one scene around a violation; "" if there are none.
+    """Draw the records of one scene around a violation; "" if there are none.
 
     name: unique on the page.
     """
@@ -65,7 +65,7 @@ _LISTS: Final = {"send": "sends", "receive": "receives", "drop": "drops"}
 
 @attrs.define
 class _Message:
-    """Where the records of one message stand."""
+    """The places of the records of one message."""
 
     sends: list[int] = attrs.field(factory=list)
     receives: list[int] = attrs.field(factory=list)
@@ -82,7 +82,7 @@ class _Message:
         for place in self.receives:
             self._point(axes, place, 0, "o", colour)
             axes.text(place, -0.42, label, ha="center", weight=weight, color=svg.INK)
-            # From nowhere: it begins where an arrow would be half way.
+            # A receive without a send: the arrow begins half way.
             x, y = (place - STUB, 0.5) if start is None else (start, 1)
             _arrow(axes, (x, y), (place, 0), style)
             if start is None:

@@ -1,10 +1,10 @@
-"""The columns of what is read from journals: one table for Arrow and for Spark.
+"""The columns of tables read from journals: one definition for Arrow and for Spark.
 
-Spark compares the schema of the first Arrow batch with its own, exactly, and does not
-look at the later ones: each batch is made with `arrow_schema`, each DataFrame with
-`ddl`, both from one row here. Spark has no unsigned types: 64-bit numbers are stored
-as the signed number of the same bits (compare them only for equality, print them with
-`bus.journal.wording.hex64`), shorter ones in the next wider type. This module knows no
+Spark compares the schema of the first Arrow batch with its own, exactly, and ignores
+the later ones. So each batch is made with `arrow_schema` and each DataFrame with `ddl`,
+both from one row here. Spark has no unsigned types: 64-bit numbers are stored as the
+signed number of the same bits, shorter ones in the next wider type. Compare the former
+only for equality, and print them with `bus.journal.wording.hex64`. This module opens no
 file.
 """
 
@@ -38,7 +38,7 @@ _SPARK_TYPES: Final = {
 
 @attrs.frozen
 class Column:
-    """One column: its name, its type as Arrow spells it, what it means."""
+    """One column: its name, its type as Arrow spells it, its meaning."""
 
     name: str
     arrow: str
@@ -88,7 +88,7 @@ SEGMENTS: Final = (
 
 
 def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
-    """The columns as Arrow wants them."""
+    """Return the columns as an Arrow schema."""
     import pyarrow as pa  # noqa: PLC0415 - loaded where used
 
     types = {"bool": pa.bool_(), "string": pa.string()}
@@ -97,15 +97,15 @@ def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
 
 
 def ddl(columns: tuple[Column, ...]) -> str:
-    """The columns as Spark wants them."""
+    """Return the columns as a Spark schema."""
     return ", ".join(f"`{one.name}` {_SPARK_TYPES[one.arrow]}" for one in columns)
 
 
 def signed(number: int) -> int:
-    """The signed 64-bit number with the bits of an unsigned one."""
+    """Return the signed 64-bit number with the bits of an unsigned one."""
     return number - 2**64 if number >= 2**63 else number
 
 
 def unsigned(number: int) -> int:
-    """The unsigned 64-bit number with the bits of a signed one."""
+    """Return the unsigned 64-bit number with the bits of a signed one."""
     return number + 2**64 if number < 0 else number

@@ -1,11 +1,10 @@
-"""Spark itself: whether it can run here, and a session with our settings.
+"""Spark itself: a check that it can run here, and a session with our settings.
 
-The rule: nothing of Spark's chatter reaches the terminal. The JVM is started with its
-output in a log file, once a process, since Spark keeps it for every later session.
-What must be set before that (the Python of the workers, the memory, the address)
-stands here and nowhere else. The defaults here never replace a setting of the user,
-given to `build_session` or to ``spark-submit``. This module depends on no table and no
-journal.
+The rule: none of Spark's output reaches the terminal. The JVM is started with its
+output in a log file, once a process, since Spark keeps it for every later session. Only
+this module has the settings that must precede the start (the Python of the workers, the
+memory, the address). Its defaults never replace a setting that the user gave to
+`build_session` or to ``spark-submit``. This module depends on no table and no journal.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ PARTITION_RECORDS: Final = 500_000
 SHORT_RECORDS_MAX: Final = 10_000_000
 
 # Nearly half of the processor time of a short run went into optimizing code that was
-# about to end; the simple compiler does without. Long runs keep the other.
+# about to end; the simple compiler avoids that. Long runs keep the other one.
 _SHORT_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
 
 _EXTRA: Final = 'pip install "queuebroker[pipeline]"'
@@ -63,7 +62,7 @@ _SETTINGS: Final = {
     "spark.app.name": "queuebroker",
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
-    # An overflow or a bad cast is a mistake of ours: it must not become a null.
+    # An overflow or a bad cast is an error of ours: it must not become a null.
     "spark.sql.ansi.enabled": "true",
     "spark.sql.parquet.compression.codec": "zstd",
 }
@@ -90,20 +89,20 @@ _LOUD: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 _UNCLEAN: Final = "Unable to cleanly shutdown Spark JVM process"
 
-# Where py4j tells of an interrupt: that of the root, too, by mistake.
+# The loggers in which py4j reports an interrupt; it uses the root's by mistake.
 _PY4J: Final = ("root", "py4j.java_gateway", "py4j.clientserver")
 
 # The JVM of this process: Spark can start it only once, and each session uses it.
 _jvm: JavaGateway | None = None
 
-# The user's settings of the session that was built last.
+# The user's settings of the last session that was built.
 _given: dict[str, str] = {}
 
 
 def missing(*, drawing: bool = True) -> str | None:
-    """What to install before Spark can run here, in one line; None if all is there.
+    """Return which package or program Spark lacks, in one line; None if none.
 
-    drawing: whether the report is wanted too, which needs two more packages.
+    drawing: True if the report is needed too, which takes two more packages.
     """
     if lack := missing_packages(drawing=drawing):
         return lack
@@ -124,7 +123,7 @@ def missing(*, drawing: bool = True) -> str | None:
 
 
 def missing_packages(*, drawing: bool = True) -> str | None:
-    """As `missing`, of packages alone: who only draws a report needs no Java."""
+    """Check as `missing` does, but packages only: drawing a report needs no Java."""
     wanted = _PACKAGES + (_DRAWING if drawing else ())
     absent = [name for name in wanted if importlib.util.find_spec(name) is None]
     if absent:
@@ -134,7 +133,7 @@ def missing_packages(*, drawing: bool = True) -> str | None:
 
 
 def is_local(master: str) -> bool:
-    """Whether executors are threads of this process's JVM, with the same files."""
+    """Return True if executors are threads of this process's JVM, on the same files."""
     return re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
@@ -159,11 +158,11 @@ def build_session(
     log: file for Spark's own output; only the first call of a process decides.
     master: as Spark spells it; ``local[2]`` is two threads of this machine. If None,
       that of ``spark-submit`` or of its file of defaults, else `LOCAL_MASTER`.
-    records: about how many will be read; some defaults depend on it.
+    records: the approximate number of records to read; some defaults depend on it.
     settings: of Spark, by name; they override those of ``spark-submit``, which override
       the defaults here.
 
-    Raises `PipelineError` if something is not installed or Spark does not start.
+    Raises `PipelineError` if a program or package is missing or Spark does not start.
     """
     return _session_on(_context(log, master, records, settings or {}))
 
@@ -195,8 +194,8 @@ def _context(
         conf.set("spark.app.name", _SETTINGS["spark.app.name"])
     for name, value in _defaults(conf.get("spark.master", ""), records).items():
         conf.setIfMissing(name, value)
-    # Else the workers run whatever python3 stands first in PATH, which may have no
-    # pyarrow: the session starts, and its first query dies.
+    # Otherwise the workers run the first python3 in PATH, which may have no pyarrow:
+    # the session starts, and its first query fails.
     python = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     os.environ["PYSPARK_PYTHON"] = python or sys.executable
     try:
@@ -227,7 +226,7 @@ def _defaults(master: str, records: int) -> dict[str, str]:
     defaults["spark.sql.shuffle.partitions"] = str(_partitions(records))
     root = Path(__file__).parents[2]
     if not {"site-packages", "dist-packages"} & set(root.parts):
-        # The workers have to find us also where we are not installed.
+        # The workers must find this package even if it is not installed.
         defaults["spark.executorEnv.PYTHONPATH"] = str(root)
     return defaults
 
@@ -247,7 +246,7 @@ def _for_java(
         "java-options" in word or "JavaOptions" in word or "properties-file" in word
         for word in shlex.split(submit_arguments)
     )
-    # They are added to the user's options, and Java refuses a second collector.
+    # They are added to the user's options, and Java rejects a second collector.
     if records < SHORT_RECORDS_MAX and not is_chosen:
         variables["SPARK_SUBMIT_OPTS"] = _SHORT_JAVA
     return {k: v for k, v in variables.items() if k not in os.environ}
@@ -285,7 +284,7 @@ def session(
     records: int = 0,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """The running session of this process, else one for the length of the block."""
+    """Yield the running session of this process, else a new one for the block."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - loaded where used
 
     before = signal.getsignal(signal.SIGINT)
@@ -301,7 +300,7 @@ def session(
             yield spark
         finally:
             with warnings.catch_warnings():
-                # The interrupt may have struck while the JVM was asked something.
+                # The interrupt may have arrived during a call to the JVM.
                 warnings.filterwarnings("ignore", _UNCLEAN, RuntimeWarning)
                 spark.stop()
 
@@ -309,10 +308,10 @@ def session(
 def _interrupted_as(
     before: Callable[[int, FrameType | None], object] | int | None,
 ) -> None:
-    """Let an interrupt do again what it did before there was a Spark.
+    """Restore the effect that an interrupt had before Spark started.
 
-    Spark has it ask the JVM to cancel all jobs. If it strikes while the JVM is being
-    asked something, as is most likely, that fails; and to stop a session cancels them.
+    Spark's handler asks the JVM to cancel all jobs. This fails if the interrupt arrives
+    during another call to the JVM, as is most likely; stopping a session cancels them.
     """
     with contextlib.suppress(ValueError):  # not the main thread: nothing was changed
         if before is not None:
@@ -323,7 +322,7 @@ def _interrupted_as(
 def _interrupted_quietly() -> Iterator[None]:
     """In the block, keep py4j from printing tracebacks of an interrupt that it raises.
 
-    Whoever is interrupted is told in a line, and nothing is amiss.
+    The interrupted command reports it in one line, and there is no error.
     """
     loggers = [logging.getLogger(name) for name in _PY4J]
     for logger in loggers:
@@ -336,7 +335,7 @@ def _interrupted_quietly() -> Iterator[None]:
 
 
 def _worth_telling(record: logging.LogRecord) -> bool:
-    """Whether a record tells of anything but an interrupt, or what that led to."""
+    """Return True if a record reports anything but an interrupt or its consequence."""
     error = record.exc_info[1] if record.exc_info else None
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
@@ -367,9 +366,10 @@ def _gateway(log: Path, conf: SparkConf) -> JavaGateway:
 
 @contextlib.contextmanager
 def _interrupted_later() -> Iterator[None]:
-    """Keep an interrupt back until the end of the block; a second one strikes at once.
+    """Delay an interrupt until the end of the block; a second one acts at once.
 
-    A JVM whose start is interrupted finds nobody to tell its port, and lives on.
+    If its start is interrupted, a JVM finds no process to report its port to, and keeps
+    running.
     """
     kept: list[None] = []
 
@@ -381,7 +381,7 @@ def _interrupted_later() -> Iterator[None]:
     before = signal.getsignal(signal.SIGINT)
     try:
         signal.signal(signal.SIGINT, keep)
-    except ValueError:  # not the main thread: no interrupt strikes here
+    except ValueError:  # not the main thread: no interrupt arrives here
         yield
         return
     try:
@@ -393,25 +393,28 @@ def _interrupted_later() -> Iterator[None]:
 
 
 def _heap_gib() -> int:
-    """Half of the memory, at least 1 GiB: the workers and the page cache need some."""
+    """Return half of the memory in GiB: the workers and the page cache need the rest.
+
+    At least 1 GiB.
+    """
     pages, page_bytes = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     return max(1, min(HEAP_GIB_MAX, pages * page_bytes // 2**31))
 
 
 def _partitions(records: int) -> int:
-    """Pieces of a shuffle, each of a size that fits in memory; Spark merges small."""
+    """Return a number of shuffle pieces that fit in memory; Spark merges small ones."""
     return max(PARTITIONS_MIN, records // PARTITION_RECORDS)
 
 
 def _java() -> Path | None:
-    """The Java that Spark's own start script will take."""
+    """Return the Java that Spark's own start script will use."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin" if home else None)
     return Path(found).resolve() if found else None
 
 
 def _java_major(java: Path) -> int | None:
-    """Its version from the file beside it: asking Java itself costs a process."""
+    """Return its version from the file beside it: running Java costs a process."""
     try:
         release = (java.parent.parent / "release").read_text(errors="replace")
     except OSError:

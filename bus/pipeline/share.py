@@ -1,9 +1,9 @@
-"""`Share`: one segment of one journal, as a task is told to read it.
+"""`Share`: one segment of one journal, for a task to read.
 
-Shares are listed once, by the driver, and pickled to wherever they are read. By then a
-file may have been sealed under another name, deleted, or replaced: what can be read is
-read, and what cannot is told in the facts, never by an exception, so that one file in a
-million does not end the run.
+The driver lists the shares once, and pickles them to the executors. By then a file may
+have been sealed under another name, deleted, or replaced. A task reads all it can. It
+reports the rest in the facts, never by an exception: one file in a million must not end
+the run.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 __all__ = ["Share", "packed"]
 
 TASK_BYTES: Final = 32 << 20
-JOURNALS_KEPT: Final = 16  # shares of one journal are neighbours in a task
+JOURNALS_KEPT: Final = 16  # shares of one journal are adjacent in a task
 
 
 @attrs.frozen
 class Share:
     """One segment of one journal.
 
-    journal: the number of the journal. folder: where it is.
+    journal: the number of the journal. folder: its path.
     path: the file; None for a journal without segments.
     """
 
@@ -47,7 +47,7 @@ class Share:
 
     @classmethod
     def list_all(cls, directory: str | os.PathLike[str]) -> list[Share]:
-        """Every segment of every journal at or below a folder.
+        """Return every segment of every journal at or below a folder.
 
         Raises:
             JournalError: there is no journal, or a folder cannot be read.
@@ -63,7 +63,7 @@ class Share:
 
     @property
     def file_bytes(self) -> int:
-        """Size of the file, 0 if there is none."""
+        """The size of the file in bytes, 0 if there is none."""
         if self.path is None:
             return 0
         with contextlib.suppress(OSError):
@@ -71,7 +71,7 @@ class Share:
         return 0
 
     def events(self) -> Iterator[pa.RecordBatch]:
-        """Its valid records, as rows of `EVENTS`; none if it cannot be read."""
+        """Yield its valid records, as rows of `EVENTS`; none if it cannot be read."""
         if self.path is None:
             return
         try:
@@ -79,11 +79,11 @@ class Share:
             # After the segment: names are written before the records that use them.
             journal = _stored(self.folder)
         except (JournalError, OSError):
-            return  # `facts` tells
+            return  # `facts` reports it
         yield from event_batches(journal, segment)
 
     def facts(self) -> pa.RecordBatch:
-        """What it holds, or why it cannot be read: one row of `SEGMENTS`."""
+        """Return its content, or its read error, as one row of `SEGMENTS`."""
         row: dict[str, Any] = {
             "journal": signed(self.journal),
             "process": Path(self.folder).name,
@@ -100,10 +100,10 @@ class Share:
         if self.path is not None:
             found = self._contents(Path(self.path), contents)
         try:
-            # After the segment: the process may have closed it, and gone on, meanwhile.
+            # After the segment: the process may have closed it and continued.
             journal = _stored(self.folder)
         except JournalError as error:
-            # Not damage: when the folder was listed, it told whose journal it is.
+            # Not damage: when the folder was listed, a file named its journal.
             problems.append(str(error))
         else:
             row |= found
@@ -117,7 +117,7 @@ class Share:
         return pa.RecordBatch.from_pylist([row | texts], schema=arrow_schema(SEGMENTS))
 
     def _contents(self, path: Path, problems: list[str]) -> dict[str, Any]:
-        """The columns that only the file itself can tell; problems are added to."""
+        """Return the columns that come from the file itself; add to ``problems``."""
         try:
             segment = read_segment(path, self.journal)
         except (JournalError, OSError) as error:
@@ -136,10 +136,10 @@ class Share:
 
 
 def _stored(folder: str) -> StoredJournal:
-    """The journal in a folder; its side file is read once, unless it has changed.
+    """Return the journal in a folder; its side file is read again only if changed.
 
     Raises:
-        JournalError: no file shows whose journal it is.
+        JournalError: no file names the journal.
     """
     path = Path(folder)
     try:
@@ -155,7 +155,7 @@ def _stored_as(folder: str, *_state: int) -> StoredJournal:
 
 
 def packed(shares: Iterable[Share]) -> Iterator[list[Share]]:
-    """Neighbours together while they are small: a task costs more than a small file."""
+    """Group small neighbours into one task: a task costs more than a small file."""
     task: list[Share] = []
     room = TASK_BYTES
     for share in shares:

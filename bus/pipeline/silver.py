@@ -1,17 +1,17 @@
 """Silver: events -> journals, messages, sessions, flows.
 
-A message is one row made by one aggregation, not by joining its send to its receive:
-the key is the message, so that one busy flow is no burden on one task, and the
-aggregates are numbers only, so that Spark can hash instead of sort. Names and counts
-come from `tally`, the only other pass over all events. Clocks are subtracted, never
-added, and only if they tick together: one boot of one machine.
+One aggregation makes a message a row, without joining its send to its receive. The key
+is the message, so that a busy flow does not burden one task. The aggregates are numbers
+only, so that Spark can hash instead of sort. Names and counts come from `tally`, the
+only other pass over all events. Clocks are subtracted, never added, and only if they
+tick together: one boot of one machine.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
 from bus.events import BusReason
 from bus.journal.format import Kind
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["flows", "journals", "messages", "sessions", "tally"]
 
-# What `bus.journal.rules` calls channel records, by number.
+# The channel records of `bus.journal.rules`, by number.
 CHANNEL_KINDS: Final = (int(Kind.BIND), int(Kind.DROP))
 
-# And what tells of the bus, but for its links; of its messages.
+# The records of the bus, except those of its links; the records of its messages.
 BUS_KINDS: Final = (int(Kind.REGISTER), int(Kind.IN_DOUBT))
 MESSAGE_KINDS: Final = (int(Kind.COMMAND), int(Kind.IN_DOUBT))
 
@@ -36,18 +36,18 @@ _DIED: Final = reason_name(BusReason.DIED)
 
 
 def is_kind(*kinds: Kind) -> Column:
-    """Whether the record is of one of the kinds."""
+    """Return True if the record is of one of the kinds."""
     return F.col("code").isin([int(kind) for kind in kinds])
 
 
 def of_channel() -> Column:
-    """Whether it is a channel record."""
+    """Return True if the record is a channel record."""
     return F.col("code").between(*CHANNEL_KINDS) & (F.col("channel") != 0)
 
 
 def tally(events: DataFrame) -> DataFrame:
-    """Events counted by journal, flow, kind, names and port: small, and made once."""
-    # Messages of the bus have their number where others have a port.
+    """Count events by journal, flow, kind, names and port: small, and made once."""
+    # Records of the bus's messages have the message number in place of a port.
     of_bus = F.col("code").between(*MESSAGE_KINDS)
     port = F.when(~of_bus, F.col("port")).alias("port")
     return events.groupBy(
@@ -70,11 +70,11 @@ def tally(events: DataFrame) -> DataFrame:
 
 
 def journals(tallies: DataFrame, segments: DataFrame) -> DataFrame:
-    """One row for each journal: its content, its gaps, whether it is reliable.
+    """Return one row for each journal: its content, its gaps, its reliability.
 
     `died`, `complete` and `conclusive` are those of `bus.journal.rules`. `name`: of its
-    process on a bus, null of others; `tasks`: the first of its `tasks_total` tasks and
-    brokers. A journal of which no segment could be read is here too, without records.
+    process on a bus, null for others; `tasks`: the first of its `tasks_total` tasks and
+    brokers. A journal without a readable segment has a row too, without records.
     """
     records = tallies.groupBy("journal").agg(
         F.sum("records").alias("records"),
@@ -123,7 +123,7 @@ def journals(tallies: DataFrame, segments: DataFrame) -> DataFrame:
 
 
 def _process_name() -> Column:
-    """The name of a process, after which its inspector is called."""
+    """Return the name of a process, taken from that of its inspector."""
     is_inspector = F.startswith(F.col("task"), F.lit(INSPECTOR))
     return F.when(
         is_kind(Kind.REGISTER) & is_inspector,
@@ -132,16 +132,16 @@ def _process_name() -> Column:
 
 
 def _own_name() -> Column:
-    """The name of a task or broker of the journal's own process."""
+    """Return the name of a task or broker of the journal's own process."""
     own = is_kind(Kind.REGISTER) | of_channel()
     hidden = F.startswith(F.col("task"), F.lit("_"))
     return F.when(own & ~hidden, F.col("task"))
 
 
 def _with_deaths(joined: DataFrame, tallies: DataFrame) -> DataFrame:
-    """The journals, with `died`: whether another one tells of their process's death."""
+    """Add `died` to journals: another journal records the death of their process."""
     told = tallies.where(is_kind(Kind.LINK_DOWN)).where(F.col("reason") == _DIED)
-    if told.isEmpty():  # most often, and then nothing need be planned
+    if told.isEmpty():  # the usual case, and then nothing need be planned
         return joined.withColumn("died", F.lit(False))
     boots = joined.select(F.col("journal").alias("witness"), "boot")
     deaths = told.select(
@@ -168,10 +168,10 @@ def _with_deaths(joined: DataFrame, tallies: DataFrame) -> DataFrame:
 
 
 def messages(events: DataFrame, journals: DataFrame) -> DataFrame:
-    """One row for each (flow, seq): how often it was sent, received, dropped, and when.
+    """Return one row for each (flow, seq): its sends, receives, drops and their times.
 
     `latency_ns` is from the first send to the first receive, null where the two
-    clocks cannot be compared; `wall_us` is when the message was first met.
+    clocks cannot be compared; `wall_us` is the time of the message's first record.
     """
     sent, received = is_kind(Kind.SEND), is_kind(Kind.RECEIVE)
     dropped = is_kind(Kind.DROP)
@@ -187,8 +187,8 @@ def messages(events: DataFrame, journals: DataFrame) -> DataFrame:
     facts += [F.min("wall_us").alias("wall_us")]
     facts += [F.min(F.when(carried, F.col("size"))).alias("smallest")]
     facts += [F.max(F.when(carried, F.col("size"))).alias("largest")]
-    # Shuffled as they are: a message has two records, so adding up before the shuffle
-    # makes nothing smaller, and took twice as long.
+    # Shuffled without a partial sum: a message has two records, so it reduces little,
+    # and took twice as long.
     rows = (
         events.where(of_channel() & (F.col("seq") != 0) & (carried | dropped))
         .repartition("flow", "seq")
@@ -199,18 +199,18 @@ def messages(events: DataFrame, journals: DataFrame) -> DataFrame:
 
 
 def any_died(journals: DataFrame) -> bool:
-    """Whether any did; if not, much need not be planned."""
+    """Return True if any journal died; if not, much need not be planned."""
     return not journals.where("died").isEmpty()
 
 
 def sessions(tallies: DataFrame, events: DataFrame, journals: DataFrame) -> DataFrame:
-    """One row for each channel: both ends, when they met, who hung up, which journals.
+    """Return one row for each channel: its ends, their meeting, its close, journals.
 
-    `settled`: all its journals are conclusive, so that what is not there did not
-    happen. `ended`: all its journals have. `died`: one of them did; `sender_died_0` and
-    `sender_died_1`: one did that is not the receiver's of the flow to that side. The
-    facts of an end are meant only where exactly one accept and one connect ended on
-    the channel.
+    `settled`: all its journals are conclusive, so that a missing record proves that
+    nothing happened. `ended`: all its journals have. `died`: one of them did;
+    `sender_died_0` and `sender_died_1`: one did, other than the receiver's of the flow
+    to that side. The facts of an end are valid only if exactly one accept and one
+    connect ended on the channel.
     """
     ends = tallies.where(of_channel()).join(
         F.broadcast(journals.select("journal", "ended", "died", "conclusive")),
@@ -241,9 +241,10 @@ def sessions(tallies: DataFrame, events: DataFrame, journals: DataFrame) -> Data
 
 
 def flows(tallies: DataFrame) -> DataFrame:
-    """One row for each direction of each channel: from, to, how much, how deep.
+    """Return one row for each direction of each channel: its ends, amounts and depth.
 
-    Counts are of messages, amounts also of the bytes of a Channel, which has none.
+    Counts are of messages. Amounts include the bytes of a Channel, which has no
+    messages.
     """
     sent, received = is_kind(Kind.SEND), is_kind(Kind.RECEIVE)
     written, read = is_kind(Kind.WRITE), is_kind(Kind.READ)
@@ -300,7 +301,7 @@ def _outcome() -> Column:
 
 
 def _end_facts(prefix: str, kind: Kind) -> list[Column]:
-    """What one end brought to its channel: the fields of its ACCEPT_ or CONNECT_END."""
+    """Return the fields of one end: those of its ACCEPT_END or CONNECT_END."""
     is_end = is_kind(kind)
     count = F.coalesce(F.sum(F.when(is_end, F.col("records"))), F.lit(0))
     taken = {
@@ -323,7 +324,7 @@ def _end_facts(prefix: str, kind: Kind) -> list[Column]:
 
 
 def _hang_ups() -> list[Column]:
-    """When each side hung up and when it met the other's hanging up, first times."""
+    """Return when each side first closed, and when it first saw the other's close."""
     side = F.col("flow").bitwiseAND(1)
     return [
         F.min(F.when(is_kind(kind) & (side == number), F.col("first_mono"))).alias(
@@ -335,11 +336,11 @@ def _hang_ups() -> list[Column]:
 
 
 def _names_by_side() -> list[Column]:
-    """Who spoke on each side, for channels whose meeting is not in the journals."""
+    """Return the names on each side, for channels whose meeting is in no journal."""
     direction = F.col("flow").bitwiseAND(1)
-    # A send is told by the side that does not receive the flow, all else by the other.
+    # The side that does not receive the flow records a send; the other, all else.
     side = F.when(is_kind(Kind.SEND), 1 - direction).otherwise(direction)
-    spoke = ~is_kind(Kind.DROP)  # by either side
+    spoke = ~is_kind(Kind.DROP)  # either side may record a drop
     return [
         F.min(
             F.when(spoke & (side == number), F.col("task")).when(spoke, F.col("peer"))
@@ -353,7 +354,7 @@ def _no_dead_senders() -> list[Column]:
 
 
 def _dead_senders() -> list[Column]:
-    """Whether, for each flow, a journal died that is not its receiver's."""
+    """Return, for each flow, if a journal died other than its receiver's."""
     took = is_kind(Kind.RECEIVE) & (F.col("messages") > 0)
     received = took | is_kind(Kind.CLOSE_LOCAL)
     side = F.col("flow").bitwiseAND(1)
@@ -375,7 +376,7 @@ def _dead_senders() -> list[Column]:
 
 
 def _begins(events: DataFrame, kind: Kind, prefix: str) -> DataFrame:
-    """When the call of each ticket began to wait: recorded only if it had to."""
+    """Return when the call of each ticket began to wait: recorded only if it had to."""
     return (
         events.where(is_kind(kind) & (F.col("seq") != 0))
         .groupBy(

@@ -3,8 +3,8 @@
 One row is one record, with the columns of `bus.pipeline.schemas.EVENTS`. A partition is
 one large segment or some small ones, read where its task runs. Rows leave as Arrow
 batches: tuples take three times as long. The classes are pickled to the workers by
-name, and nothing is opened before `read`. A stream reader can stand beside the batch
-reader: it needs only another way to choose shares.
+name, and no file is opened before `read`. A stream reader could be added beside the
+batch reader: it needs only another way to choose shares.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FORMAT: Final = "queuebroker"
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to a session."""
+    """Register the format with a session."""
     spark.dataSource.register(JournalSource)
 
 
@@ -40,15 +40,15 @@ class JournalSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The word for `format`."""
+        """Return the name to give to `format`."""
         return FORMAT
 
     def schema(self) -> str:
-        """The columns."""
+        """Return the columns."""
         return ddl(EVENTS)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - theirs
-        """Read what is there now."""
+        """Return a reader of the current journals."""
         return _Reader(self.options["path"])
 
 

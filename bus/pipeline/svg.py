@@ -1,10 +1,10 @@
-"""Figures that belong to the page they stand on: matplotlib to inline SVG.
+"""Figures that match the page around them: matplotlib to inline SVG.
 
-matplotlib writes a document of its own, with its own fonts, colours and identifiers.
-Here a figure is drawn in stand-in colours, which become variables of the page's style
-(so that one drawing serves light and dark), in the page's font, with identifiers of
-its own (so that figures on one page do not share them), and without any address of
-another site. Text is never taken for markup or mathematics: names come from others.
+matplotlib writes a document with its own fonts, colours and identifiers. Here a figure
+is drawn in placeholder colours, which become variables of the page's style, so that one
+drawing serves light and dark. It uses the page's font, identifiers of its own, so that
+figures on one page do not share them, and no address of another site. Text is never
+parsed as markup or mathematics: names come from recorded programs.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ __all__ = [
 WIDE_INCHES: Final = 7.6
 NARROW_INCHES: Final = 4.3
 
-# Stand-ins, and the variables of the page that take their place.
+# Placeholders, and the variables of the page that replace them.
 INK: Final = "#010101"
 FAINT: Final = "#020202"
 SERIES: Final = ("#030301", "#030302", "#030303", "#030304", "#030305", "#030306")
-# Told apart without colour, too.
+# Distinguishable without colour, too.
 STROKES: Final = ("-", "--", ":", "-.", (0, (6, 1.5)), (0, (1, 1, 4, 1)))
 MARKERS: Final = ("o", "s", "^", "D", "v", "P")
 
@@ -52,7 +52,7 @@ _VARIABLES: Final = {INK: "--ink", FAINT: "--faint"} | {
 _UNWANTED: Final = (
     re.compile(r"<metadata>.*?</metadata>", re.DOTALL),
     re.compile(r"<!--.*?-->\s*", re.DOTALL),
-    # It would hold for the whole page.
+    # It would apply to the whole page.
     re.compile(r"<style[^>]*>.*?</style>", re.DOTALL),
 )
 _REPLACED: Final = (
@@ -96,10 +96,10 @@ def draw(
     width: float = WIDE_INCHES,
     height: float = 3.0,
 ) -> str:
-    """One figure as an ``<svg>`` element.
+    """Return one figure as an ``<svg>`` element.
 
     name: unique on the page; begins every identifier in the figure.
-    label: what there is to see, for those who do not see it.
+    label: the description of the figure for those who do not see it.
     paint: draws on the axes.
     width, height: in inches of 72 points.
     """
@@ -108,7 +108,7 @@ def draw(
         FigureCanvasSVG(figure)
         paint(figure.add_subplot())
         buffer = io.StringIO()
-        # No creator, date or format: those bring addresses and change each time.
+        # No creator, date or format: those contain addresses and change each time.
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
     return _adapt(buffer.getvalue(), name, label)
@@ -117,7 +117,7 @@ def draw(
 def draw_both(
     name: str, label: str, paint: Callable[[Axes], None], *, height: float = 3.0
 ) -> str:
-    """One figure for wide pages, one for telephones; the page shows one of them.
+    """Return one figure for wide pages, one for telephones; the page shows one of them.
 
     paint: draws on the axes; calls `is_narrow` where the width matters.
     """
@@ -127,26 +127,26 @@ def draw_both(
 
 
 def is_narrow(axes: Axes) -> bool:
-    """Whether the figure is for a telephone."""
+    """Return True if the figure is for a telephone."""
     return figure_of(axes).get_figwidth() <= NARROW_INCHES
 
 
 def figure_of(axes: Axes) -> Figure:
-    """The figure to which the axes belong."""
+    """Return the figure to which the axes belong."""
     figure = axes.get_figure(root=True)
     assert figure is not None
     return figure
 
 
 def _adapt(document: str, name: str, label: str) -> str:
-    """Make an element of the page out of a document."""
+    """Turn a document into an element of the page."""
     svg = document[document.index("<svg") :]
     for unwanted in _UNWANTED:
         svg = unwanted.sub("", svg)
     head, body = svg.split(">", 1)
     view = re.search(r'viewBox="[^"]*"', head)
     assert view is not None
-    # Only within tags: what stands between them is somebody's name.
+    # Only within tags: the text between them may be a recorded name.
     body = re.sub(r"<[^>]*>", lambda tag: _adapt_tag(tag[0], name), body)
     return f'<svg {view[0]} role="img" aria-label="{html.escape(label)}">{body.strip()}'
 

@@ -1,14 +1,14 @@
 """The verdict on each rule, and the counts on which it is based.
 
-The table that decides is at the head of `bus.journal.rules`. Only counts reach the
-driver: a few numbers a rule.
+The head of `bus.journal.rules` defines the decision. Only counts reach the driver: a
+few numbers for each rule.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the customary alias
 
 from bus.journal.rules import RULES, RuleVerdict, Verdict
 from bus.journal.wording import counted
@@ -23,7 +23,7 @@ __all__ = ["verdicts"]
 
 
 def verdicts(tables: Tables, violations: DataFrame) -> tuple[RuleVerdict, ...]:
-    """One verdict for each rule, in their order."""
+    """Return one verdict for each rule, in their order."""
     rows = violations.groupBy("rule", "verdict").agg(F.count("*").alias("found"))
     found = {(row["rule"], row["verdict"]): row["found"] for row in rows.collect()}
     checked = _checked(tables)
@@ -41,7 +41,7 @@ def verdicts(tables: Tables, violations: DataFrame) -> tuple[RuleVerdict, ...]:
 
 
 def _checked(tables: Tables) -> dict[str, int]:
-    """How many things each rule is held against."""
+    """Return the number of units checked by each rule."""
     sent, received = F.col("sends") > 0, F.col("receives") > 0
     messages = _only(
         tables.messages.agg(
@@ -105,5 +105,5 @@ def _verdict(
 
 
 def _only(summary: DataFrame) -> Row:
-    """The single row of an aggregate over everything."""
+    """Return the single row of an aggregate over everything."""
     return summary.collect()[0]

@@ -1,7 +1,7 @@
-"""How numbers, times and foreign names are said in the report.
+"""The texts for numbers, times and foreign names in the report.
 
-A name was chosen by whoever was recorded: whatever is in it, it is shown as one line
-of moderate length. (That it is not taken for markup is the matter of who writes it.)
+The recorded program chooses its names, so each is shown as one line of moderate length.
+(The writer of the page must escape it as markup.)
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ _COUNTS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def count(number: float) -> str:
-    """A number in three digits: 950, 1.5 k, 12 M."""
+    """Return a number in three digits: 950, 1.5 k, 12 M."""
     return _scaled(number, _COUNTS) or f"{number:.3g}"
 
 
 def size(number: float) -> str:
-    """A number of bytes in three digits."""
+    """Return a number of bytes in three digits."""
     return _scaled(number, _SIZES) or f"{number:.0f} B"
 
 
 def duration(ns: float) -> str:
-    """A length of time in three digits: 12 ns, 3.5 µs, 1 s."""
+    """Return a length of time in three digits: 12 ns, 3.5 µs, 1 s."""
     return _scaled(ns, _TIMES) or f"{ns:.3g} ns"
 
 
 def moment(wall_us: int) -> str:
-    """A wall clock in UTC, to the millisecond."""
+    """Return a wall clock in UTC, to the millisecond."""
     seconds, rest_us = divmod(wall_us, 10**6)
     at = dt.datetime.fromtimestamp(seconds, dt.UTC)
     return f"{at:%Y-%m-%d %H:%M:%S}.{rest_us // 1000:03d} UTC"
 
 
 def short(name: str, most: int = NAME_CHARACTERS_MAX) -> str:
-    """A name as one line of at most so many characters."""
+    """Return a name as one line of at most ``most`` characters."""
     seen = printable(name)
     if len(seen) <= most:
         return seen

@@ -1,19 +1,21 @@
-"""`Account`: how much of what one receiver may have unread is taken, and by what.
+"""`Account`: the counters of one receiver's unread messages, and its overflow policy.
 
-One for each task, of its commands, and one for each subscription. A message is on it
-from when it is accepted until it is extracted or dropped. The bound is exact, in
-messages and in bytes, for any number of senders; to send within a thread takes no lock.
+Each task has one for its commands, and each subscription has one. A message is on the
+account from its acceptance until it is extracted or dropped. The bound is exact, in
+messages and in bytes, for any number of senders. Sending within a thread takes no lock.
 
-Each number has one writer, so that none needs a lock to be right:
+Each counter has one writer at a time, so that no counter needs a lock to be correct:
 
-* ``_outside``, ``_dropped``: whoever holds the lock of the inbox of the thread that
-  hosts the receiver;
-* ``_inside``, ``extracted``, ``_reading``: that thread. Of commands that are read one
-  after the other it notes nothing for each: the run itself knows how many were read.
+* ``_outside``, ``_dropped``: the thread that holds the lock of the inbox of the host
+  thread;
+* ``_inside``, ``extracted``, ``_reading``: the thread that hosts the receiver. While it
+  reads a run of commands, it updates no counter per command: the run itself knows the
+  number of commands read.
 
-A sender first adds, then looks whether that was too much, and takes it back if so. Of
-two who add at once, one under the lock and one without, at least one sees both; the one
-without tries again under the lock, and only then believes that it is full.
+A sender first adds its message, then checks the bound, and subtracts the message again
+if it is exceeded. If two senders add concurrently, one under the lock and one without
+it, at least one of them sees both messages. The sender without the lock then retries
+under the lock, and only that result counts as full.
 """
 
 from __future__ import annotations
@@ -38,27 +40,28 @@ __all__ = ["Account", "Admission", "Overflow"]
 
 
 class Admission(enum.Enum):
-    """What became of a message at its receiver's account."""
+    """The outcome of an attempt to put a message on an account."""
 
     ACCEPTED = "accepted"
     DROPPED = "dropped"  # the receiver's policy is to drop the newest
     FULL = "full"
-    GONE = "gone"  # the receiver is not there any more: look again where it is
+    GONE = "gone"  # the receiver has moved or left: look up its host again
 
 
 class Account:
-    """What a receiver has unread, and what becomes of what does not fit.
+    """The bounded account of one receiver's unread messages.
 
     Args:
-        messages_max, bytes_max: the bound; one message always fits if nothing is there.
-        overflow: the policy.
+        messages_max, bytes_max: the bounds; an empty account accepts any one message.
+        overflow: the policy for a message that exceeds a bound.
 
     Attributes:
-        gap: messages dropped before the oldest that is unread; behind: dropped behind
-          all of these, 0 unless the policy is `drop-oldest`. No message that follows
-          them tells yet (BUS-FLOW-3).
-        extracted, extracted_bytes: what was taken off, but for what was read of a run
-          that is being read.
+        gap: the number of messages dropped before the oldest unread one. No accepted
+          message reports them yet (BUS-FLOW-3).
+        behind: the number dropped behind all unread ones, likewise unreported; 0 unless
+          the policy is `drop-oldest`.
+        extracted, extracted_bytes: the messages taken off, except those read from the
+          run that is being read.
     """
 
     __slots__ = (
@@ -89,64 +92,65 @@ class Account:
         self._messages_max: Final = messages_max
         self._bytes_max: Final = bytes_max
         self.overflow: Final = overflow
-        # Plain numbers, not pairs of them: they are counted for every message.
+        # Plain integers, not pairs of them: every message updates them.
         self._outside = self._outside_bytes = 0
         self._inside = self._inside_bytes = 0
         self.extracted = self.extracted_bytes = 0
-        # Of which more was read than is in these.
+        # The run being read, whose reads ``extracted`` does not yet include.
         self._reading: CommandRun | None = None
         self._dropped = self._dropped_bytes = 0
-        # Of those who drop the oldest: what is unread, oldest first, so that it is
-        # found. Guarded by the inbox's lock; None for all others.
+        # With policy `drop-oldest`, the unread messages, oldest first; else None.
+        # Guarded by the inbox's lock.
         self._unread: deque[Incoming] | None = (
             deque() if overflow == "drop-oldest" else None
         )
         self.gap: int = 0
         self.behind: int = 0
-        # Extracted, but too late, or to be sent elsewhere; written as ``extracted``.
+        # Extracted, but too late, or to be sent elsewhere; written by the same thread
+        # as ``extracted``.
         self.expired: int = 0
         self.returned: int = 0
-        # Never accepted; written under the lock.
+        # Never accepted; written under the inbox's lock.
         self.turned_away: int = 0
-        # Notifications dropped before they reached this process, by their gaps;
+        # Notifications dropped before they reached this process, as their gaps report;
         # written by the thread that handles the frames from links.
         self.missed: int = 0
 
     def error(self, what: str) -> BusFullError:
-        """Return what to raise when there is no room, ``what`` being whose this is."""
+        """Return the error to raise for a full account; ``what`` names its owner."""
         if self.unread >= self._messages_max:
             return BusFullError(what, self._messages_max)
         return BusFullError(what, self._bytes_max, "bytes")
 
-    # The books: accepted == delivered + dropped + expired + returned + unread.
+    # The balance: accepted == delivered + dropped + expired + returned + unread.
 
     @property
     def accepted(self) -> int:
-        """How many messages were ever accepted."""
+        """The number of messages accepted so far."""
         return self._outside + self._inside
 
     @property
     def delivered(self) -> int:
-        """How many were handed to a callback."""
+        """The number of messages handed to a callback."""
         return self._taken_off - self.expired - self.returned
 
     @property
     def dropped(self) -> int:
-        """How many were accepted, and dropped for newer ones."""
+        """The number of accepted messages that were dropped for newer ones."""
         return self._dropped
 
     @property
     def unread(self) -> int:
-        """How many messages are on it now."""
-        taken_off = self._taken_off  # first: what is read meanwhile counts as unread
+        """The number of messages on the account now."""
+        taken_off = self._taken_off  # first: one read meanwhile still counts as unread
         return self._outside + self._inside - taken_off - self._dropped
 
     @property
     def _taken_off(self) -> int:
-        """How many were extracted by now.
+        """The number of messages extracted so far; readable in any thread, no lock.
 
-        A look, from any thread: what was settled just between two of its steps would
-        count twice, or not at all, so then it looks anew.
+        A concurrent `settle` could make some reads count twice, or not at all. If this
+        detects one, it reads again.
         """
         while True:
             reading, extracted = self._reading, self.extracted
@@ -158,7 +162,7 @@ class Account:
 
     @property
     def unread_bytes(self) -> int:
-        """How many bytes these have."""
+        """The size of the unread messages in bytes."""
         taken_off = self._taken_off_bytes
         posted = self._outside_bytes + self._inside_bytes
         return posted - taken_off - self._dropped_bytes
@@ -174,9 +178,9 @@ class Account:
                 return extracted + size
 
     def admit_locked(self, message: Incoming, dropped: list[Incoming]) -> Admission:
-        """Put a message on the account; under the lock of the inbox.
+        """Put a message on the account; the caller holds the inbox's lock.
 
-        What was dropped for it joins ``dropped``.
+        Each message dropped for it is appended to ``dropped``.
         """
         self._outside += 1
         self._outside_bytes += message._size
@@ -204,12 +208,12 @@ class Account:
         return Admission.ACCEPTED
 
     def admit_run_locked(self, sizes: Lengths) -> int:
-        """Put on the account as many messages as may be at no cost to others.
+        """Put messages on the account, as many as fit without a drop.
 
-        Under the lock of the inbox. Returns how many, from the first; for the next one
-        there may be a way by `admit_locked`.
+        The caller holds the inbox's lock. Return the number accepted, from the first.
+        `admit_locked` may still accept the next one.
 
-        sizes: of each, in bytes.
+        sizes: the size of each message in bytes.
         """
         if self._unread is not None or self.gap:
             return 0
@@ -222,9 +226,9 @@ class Account:
         if size > room:
             count = some.fitting(room)
             if not count and not unread:
-                count = 1  # fits, however long, if nothing else is here
+                count = 1  # an empty account accepts a message of any length
             size = some.part(0, count).total
-        # First added, then looked at: another one may be added inside meanwhile.
+        # Add first, then check: the host thread may add one without the lock meanwhile.
         self._outside += count
         self._outside_bytes += size
         if self._over():
@@ -236,14 +240,21 @@ class Account:
     def admit_inside(
         self, message: Incoming, dropped: list[Incoming], lock: _thread.LockType
     ) -> Admission:
-        """Put a message on the account, in the thread that hosts the receiver."""
+        """Put a message on the account, in the thread that hosts the receiver.
+
+        lock: the inbox's lock, taken only if `admit_at_once` refuses.
+        """
         if self.admit_at_once(message):
             return Admission.ACCEPTED
         with lock:
             return self.admit_locked(message, dropped)
 
     def admit_at_once(self, message: Incoming) -> bool:
-        """Put a message on the account at no cost to others, likewise; no lock."""
+        """Put a message on the account without a lock or a drop; return False if full.
+
+        Only the thread that hosts the receiver may call this. It also returns False
+        under policy `drop-oldest`, or if a gap is to be reported.
+        """
         if self._unread is not None or self.gap:
             return False
         self._inside += 1
@@ -256,30 +267,30 @@ class Account:
 
     @property
     def roomy(self) -> bool:
-        """Whether at least half of the room is free; a look, with no lock."""
+        """True if at least half of the room is free; takes no lock."""
         return (
             2 * self.unread <= self._messages_max
             and 2 * self.unread_bytes <= self._bytes_max
         )
 
     def full(self, size: int) -> bool:
-        """Whether there is no room for so many bytes more; a look, with no lock."""
+        """Return True if a message of ``size`` bytes does not fit; takes no lock."""
         unread = self.unread
         return unread >= self._messages_max or (
             self.unread_bytes + size > self._bytes_max and unread > 0
         )
 
     def extract(self, message: Incoming, lock: _thread.LockType) -> bool:
-        """Take a message off, in the thread that hosts the receiver.
+        """Take a message off the account, in the thread that hosts the receiver.
 
-        False if it was dropped meanwhile: it is none any more.
+        Return False if it was dropped meanwhile, and so is off the account already.
         """
         if self._unread is not None:
             with lock:
                 if message._dropped:
                     return False
-                # Mostly the oldest; what is sent within the thread overtakes what is
-                # being posted by another one.
+                # Usually the oldest. But a message sent within the thread may overtake
+                # one that another thread is posting.
                 self._unread.remove(message)
                 self._tell_locked(message)
         self.extracted += 1
@@ -287,21 +298,21 @@ class Account:
         return True
 
     def begin(self, run: CommandRun, lock: _thread.LockType) -> None:
-        """Let what is read of a run from now on be off, in the thread that hosts it.
+        """Start to count the reads from a run, in the thread that hosts the receiver.
 
-        lock: of the inbox.
+        lock: the inbox's lock.
         """
-        if self._reading is not None:  # its reader was struck before it was settled
+        if self._reading is not None:  # an interrupt came before the last `settle`
             self.settle(lock)
         self._reading = run
 
     def settle(self, lock: _thread.LockType) -> None:
-        """Note what was read of that run; likewise."""
+        """Add the reads from the current run to the counters, in the same thread."""
         run = self._reading
         if run is None:
             return
         count, size = run.unsettled, run.unsettled_bytes
-        # One step: neither an interrupt nor who looks for room finds a part of it.
+        # One step: neither an interrupt nor a sender under the lock sees a part of it.
         with lock:
             self.extracted += count
             self.extracted_bytes += size
@@ -319,31 +330,34 @@ class Account:
     def _drop_oldest_locked(self) -> Incoming:
         assert self._unread
         oldest = self._unread.popleft()
-        whole = replace(oldest)  # for its sender
+        whole = replace(oldest)  # a copy with the payload, for the sender's error
         oldest._dropped = True
-        oldest.payload = None  # what is only passed over later shall hold no memory
+        oldest.payload = None  # frees the memory: the reader only skips this message
         self._dropped += 1
         self._dropped_bytes += oldest._size
         self._miss_oldest_locked(oldest)
         return whole
 
     def turn_away_locked(self, message: Incoming) -> None:
-        """Note that a message is dropped, and not accepted; under the inbox's lock."""
+        """Count a message that is dropped before acceptance; under the inbox's lock."""
         self.turned_away += 1
         self.miss_newest_locked(1 + message.gap)
 
     def miss_newest_locked(self, count: int) -> None:
-        """Let the next one that is accepted tell that so many are missing; likewise."""
+        """Count messages that the next accepted one reports as missing.
+
+        The caller holds the inbox's lock.
+        """
         if self._unread is not None:
             self.behind += count
         else:
             self.gap += count
 
     def _miss_oldest_locked(self, oldest: Incoming) -> None:
-        """Let the next one tell that this is missing, and what this would have told."""
+        """Add a dropped message, and its own gap, to the gap that the next reports."""
         self.gap += 1 + oldest.gap
 
     def _tell_locked(self, message: Incoming) -> None:
-        """Let a message tell what is missing before it (BUS-FLOW-3)."""
+        """Add the gap to a message, which reports it to the receiver (BUS-FLOW-3)."""
         message.gap += self.gap
         self.gap = 0

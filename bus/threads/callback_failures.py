@@ -1,4 +1,4 @@
-"""`CallbackFailures`: the exceptions of callbacks in the log, without flooding it.
+"""`CallbackFailures`: logs the exceptions of callbacks without flooding the log.
 
 A callback that fails for each message would log a traceback for each. So the log gets a
 few tracebacks per callback, type of exception and period, and then the number of
@@ -19,20 +19,22 @@ if TYPE_CHECKING:
 
 __all__ = ["CallbackFailures"]
 
-# A callback's name, the name of the exception, and the line of the callback.
+# The names of the callback and of the exception, and the location of the callback.
 _Key: TypeAlias = tuple[str, str, str]
 
 _log: Final = logging.getLogger("bus")
 
 TRACEBACKS_MAX: Final = 10  # per callback, type of exception and period
 PERIOD_S: Final = 60.0
-KINDS_MAX: Final = 256  # a callback without a name may look new each time
+KINDS_MAX: Final = 256  # without a name, one callback may have many keys
 
 
 class _Kind:
-    """One callback and one type of exception.
+    """The failures of one callback with one type of exception.
 
-    logged: tracebacks since the period began. suppressed: failures without one.
+    since: the start of the period, on the monotonic clock in seconds.
+    logged: the number of tracebacks logged in the period.
+    suppressed: the number of failures without a traceback.
     """
 
     __slots__ = ("logged", "since", "suppressed")
@@ -44,9 +46,9 @@ class _Kind:
 
 
 class CallbackFailures:
-    """The failed callbacks of one process on a bus; every method from any thread.
+    """The failed callbacks of one process on a bus; any thread may call the methods.
 
-    Lock: ``_lock`` guards the kinds; it is free while this logs, since a log handler
+    Lock: ``_lock`` guards the kinds. It is released before logging, since a log handler
     may call the bus.
     """
 
@@ -60,7 +62,8 @@ class CallbackFailures:
     def log(self, callback: str, where: str) -> None:
         """Log the exception that is being handled, or count it.
 
-        callback: its name for the log. where: the task or the thread that called it.
+        callback: the name of the callback for the log.
+        where: the task or the thread that called it.
         """
         kind, _, trace = sys.exc_info()
         assert kind is not None
@@ -97,9 +100,9 @@ class CallbackFailures:
 
 
 def _line_called(trace: TracebackType | None) -> str:
-    """Return where the function is defined that was called; empty if that is in C.
+    """Return the location of the called function; empty for a function in C.
 
-    Functions of one name may be many, above all lambdas.
+    The name alone is ambiguous, above all for lambdas.
     """
     called = None if trace is None else trace.tb_next
     if called is None:

@@ -1,6 +1,6 @@
-"""`Comm`: what an exchange wants of the thread that knows other processes.
+"""`Comm`: the interface of the comm thread, as the exchange uses it.
 
-A process that is alone on its bus has none.
+A process that is alone on its bus has no comm thread.
 """
 
 from __future__ import annotations
@@ -22,50 +22,50 @@ __all__ = ["Comm"]
 
 
 class Comm(Protocol):
-    """The comm thread of a process; every method from any thread.
+    """The comm thread of a process; any thread may call the methods.
 
-    tap: notes the frames of all links; None while nobody listens (OPEN-12).
+    tap: the frame monitor of all links; None while none is attached (OPEN-12).
     """
 
     tap: Tap | None
 
     @property
     def audience(self) -> Entry:
-        """What stands for all tasks of other processes that hear tasks of this one."""
+        """The entry that stands for all remote subscribers of tasks of this process."""
 
     @property
     def account(self) -> Account:
-        """What waits for that audience."""
+        """The account of the notifications queued for all remote subscribers."""
 
     def nudge(self) -> None:
-        """Let what was decided just now be said to others."""
+        """Request a flush of the control frames that the last decisions caused."""
 
     def do(self, action: Action) -> None:
-        """Do what concerns other processes, or came from them."""
+        """Execute an action that concerns other processes, or came from them."""
 
     def open(self, entry: Entry, messages: Sequence[Incoming]) -> None:
-        """Let a relay send; first what waited for its name."""
+        """Open a relay; it sends the messages parked for its name first."""
 
     def command(self, command: Incoming) -> bool:
-        """Send a command at once; False if it is to be posted as any other."""
+        """Try to send a command at once; return False if it must be posted instead."""
 
     def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
-        """Send the answer to what came from another process."""
+        """Send the answer to a message from another process."""
 
     def taken(self, message: Incoming) -> None:
-        """Note that a task took, or dropped, what came from another process."""
+        """Note that a task extracted or dropped a message from another process."""
 
     def reading(self, run: CommandRun) -> None:
-        """Note that a task reads, or has read, of what came from another process."""
+        """Note that a task reads, or has read, from a run of another process."""
 
     def decide(self, event: Callable[[], list[Action]]) -> None:
-        """Let something be decided after all that was posted before by this thread."""
+        """Pass an event to the manager, behind all earlier posts of this thread."""
 
     def left(self, entry: Entry) -> None:
-        """Note that a task has gone from its place."""
+        """Note that a task has left its host."""
 
     def report(self, text: str) -> None:
-        """Put an error into the log, soon: who calls this may hold a lock."""
+        """Log an error later, in the comm thread: the caller may hold a lock."""
 
     def holds(self, entry: Entry) -> bool:
-        """Whether anything is held back for a task that had no room for it."""
+        """Return True if messages are held back for a task that had no room."""

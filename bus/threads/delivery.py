@@ -1,7 +1,7 @@
-"""What goes into the FIFO of a task beside messages: answers, and news.
+"""The items in a task's mailbox besides messages: answers, news and returns.
 
 Only commands and notifications (`Incoming`) are on an account. An answer always finds
-room, since there is one for each question (BUS-FLOW-4); news are one for each event.
+room, since each question has only one (BUS-FLOW-4). Each event causes one news item.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ __all__ = ["Answer", "Delivery", "News", "Returned", "answer_of"]
 
 
 class Answer(msgspec.Struct, eq=False, kw_only=True):
-    """What came of a question, for who asked it.
+    """The outcome of a question, for the asker.
 
-    number: which of the asker's waits it belongs to.
-    responder: who answered, or was asked.
+    number: the number of the asker's question.
+    responder: the address of the answering task; None if no task answered.
+    payload, error: the answer, or the reason why there is none.
     final: False for one of several answers to a notification.
-    _trace: as that of a message.
+    _trace: the trace, as in a message.
     """
 
     _to: Any
@@ -41,7 +42,7 @@ class Answer(msgspec.Struct, eq=False, kw_only=True):
 
 
 class News(msgspec.Struct, eq=False, kw_only=True):
-    """That somebody who is watched appeared, or is gone."""
+    """A change of presence: a watched task has registered or deregistered."""
 
     _to: Any
     watch: Any
@@ -51,7 +52,7 @@ class News(msgspec.Struct, eq=False, kw_only=True):
 
 
 class Returned(msgspec.Struct, eq=False, kw_only=True):
-    """That what was sent without a question reaches nobody."""
+    """The return of an undeliverable command that requested no answer."""
 
     _to: Any
     undelivered: Undelivered
@@ -63,7 +64,7 @@ Delivery = Incoming | Answer | News | Returned
 
 
 def answer_of(reply: Reply) -> Answer:
-    """Return what a task here gets of an answer that came over a link."""
+    """Return the answer for a local task from a reply received over a link."""
     return Answer(
         _to=reply.entry,
         number=reply.number,

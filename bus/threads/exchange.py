@@ -1,10 +1,10 @@
-"""`Exchange`: one process's bus manager at work among its threads.
+"""`Exchange`: drives the process manager among the threads of one process.
 
-The manager decides under ``_lock``; what it decides is done here, after letting go of
-it. Messages find their way without that lock as long as there is a route.
+The manager decides under ``_lock`` and returns actions; the exchange executes them
+after it has released the lock. Routing a message to a known name takes no ``_lock``.
 
-Order of locks: none is ever taken under another one. The route is looked up, then the
-message is posted; if the task has left its place in between, it is looked up again.
+Lock order: no lock is ever taken under another one. The sender looks up the route, then
+posts the message; if the task has moved in between, the sender looks it up again.
 """
 
 from __future__ import annotations
@@ -55,10 +55,11 @@ T = TypeVar("T")
 
 
 class Slip(enum.Enum):
-    """What became of something that came outside of a round.
+    """The outcome of a frame that a thread of tasks receives on the fast path.
 
-    REFUSED: it is to be read as all else. WAITS: it waits for `Exchange.act`. DONE: it
-    is in the mailbox of its task.
+    REFUSED: the frame must be handled as part of a round of the comm thread.
+    WAITS: its action is queued for `Exchange.act`.
+    DONE: its message is in the mailbox of the addressee.
     """
 
     REFUSED = enum.auto()
@@ -67,24 +68,28 @@ class Slip(enum.Enum):
 
 
 class Slipping(Protocol):
-    """What a frame may come by outside of a round: see `bus.core.shortcut`."""
+    """The fast path of one link: see `bus.core.shortcut`."""
 
     def came(
         self, data: bytes, now: float, todo: deque[Action], *, answers_only: bool
     ) -> bool:
-        """Take a frame; what is to be done joins ``todo``. False if it may not."""
+        """Handle a frame and append its action to ``todo``; return False to refuse."""
 
 
 class Exchange:
-    """Registers tasks, finds who is addressed, and posts to where that is.
+    """The registrar and router of one process: finds addressees and posts to them.
 
-    Every method may be called in any thread, unless it says otherwise.
+    Any thread may call the methods, unless their docstrings say otherwise.
 
-    send_timeout_s: how long a sender waits for a receiver that holds it back.
-    may_wait: whether the calling thread may wait: it runs no callback.
-    witness: who is told what happens here; None if nothing is recorded.
-    comm: who speaks with other processes; None while this one is alone.
-    failures: logs the exceptions of callbacks.
+    Args:
+        send_timeout_s: the maximum time, in seconds, that a sender blocks on a full
+          receiver.
+        may_wait: returns True if the calling thread may block: it runs no callback.
+
+    Attributes:
+        witness: the trace sink; None if no journal records the bus.
+        comm: the comm thread; None while this process is alone on the bus.
+        failures: logs the exceptions of callbacks.
     """
 
     __slots__ = (
@@ -116,45 +121,48 @@ class Exchange:
         self.witness: Final = witness
         self.comm: Comm | None = None
         self.failures: Final = CallbackFailures()
-        # Guards the manager, but for its table's look-up, and what it wants done: that
-        # is done in the order in which it was decided, by one thread at a time.
+        # Guards the manager, except for look-ups in its table, and the queue of
+        # actions. One thread at a time executes these, in the order of the decisions.
         self._lock: Final[_thread.LockType] = _sync.Lock()
         self._todo: deque[Action] = deque()
         self._acting: bool = False
-        self._taken: Action | None = None  # out, and not begun
-        # When a thread will look at what is parked.
+        self._taken: Action | None = None  # off the queue, not yet begun
+        # The time of the next check of the parked list, if a timer is set.
         self._reminded: float | None = None
         self.find: Final = manager.table.find
 
     def decide(self, event: Callable[[], list[Action]]) -> None:
-        """Let the manager decide on an event, and see to what it wants done.
+        """Pass an event to the manager, and execute the resulting actions.
 
-        Another thread may be at it; then that one does this, too.
+        If another thread is executing actions, it executes these, too.
         """
         self._booked(lambda: self._todo.extend(event()))
         self.act()
         self._nudge()
 
     def look(self, event: Callable[[], Any]) -> Any:
-        """Ask the manager something that has no consequences."""
+        """Query the manager under the lock; ``event`` must not change it."""
         with self._lock:
             return event()
 
     def send_now(self, event: Callable[..., T | None], *about: object) -> T | None:
-        """Let something be sent that decides nothing, unless anything is to be done.
+        """Call a function that sends on the fast path, if no action is pending.
 
-        event: called with what follows it; returns what this returns.
+        event: called with the arguments ``about``, under the lock. It makes no decision
+          of the manager.
+
+        Return its result, or None if it was not called.
         """
         if self._lock.locked():
-            return None  # perhaps by this very thread, which runs a finalizer
+            return None  # perhaps this thread holds it, and runs a finalizer
         with self._lock:
             return None if self._todo or self._acting else event(*about)
 
     def slip_in(self, link: Slipping, frame: bytes, place: ThreadManager) -> Slip:
-        """Let a frame that came, and decides nothing, join what is to be done.
+        """Handle a frame on the fast path, and try to deliver its message now.
 
-        What is for a task of the calling thread, which is ``place``, is done at once if
-        nothing goes before it.
+        A message for a task of the calling thread, whose manager is ``place``, is
+        delivered at once if no action precedes it. Otherwise its action is queued.
         """
         with self._lock:
             todo = self._todo
@@ -162,8 +170,9 @@ class Exchange:
             if not link.came(frame, _sync.monotonic(), todo, answers_only=place.main):
                 return Slip.REFUSED
             if first and self._accepted_by(place, todo[0]):
-                # After an interrupt before this an answer is given twice, which does no
-                # harm; and only answers come where one may strike.
+                # If an interrupt precedes this line, the answer is delivered twice,
+                # which is harmless. Only the main thread can be interrupted, and it
+                # accepts nothing but answers here.
                 del todo[0]
                 return Slip.DONE
             return Slip.WAITS
@@ -181,18 +190,18 @@ class Exchange:
         return place.accept(message)
 
     def tell(self, event: Callable[[], Any]) -> None:
-        """Tell the manager something that has consequences nowhere but elsewhere."""
+        """Pass the manager an event that only affects other processes."""
         self._booked(event)
         self._nudge()
 
     def _booked(self, event: Callable[[], T]) -> T:
-        """Do something under the lock by which anything may be decided."""
+        """Call ``event`` under the lock, and count it as a decision."""
         with self._lock:
             self.manager.revision += 1
             return event()
 
     def unheard(self, entry: Entry) -> None:
-        """Count a notification without a subscriber, in a process without others."""
+        """Count a notification without subscribers, while this process is alone."""
         with self._lock:
             entry.unheard += 1
 
@@ -210,11 +219,11 @@ class Exchange:
         place: ThreadManager,
         client: Client,
     ) -> Entry:
-        """Let a task of a thread be found.
+        """Register a task in a thread.
 
         Raises:
             NameTakenError: see `ProcessManager.register`.
-            UnknownTaskError: that thread has ended.
+            UnknownTaskError: the thread has ended.
         """
         box = Mailbox(client)
 
@@ -224,7 +233,7 @@ class Exchange:
                 client.account.overflow,
             )
             if self.manager.awaits_verdict(entry):
-                client.asked()  # before anybody can answer
+                client.asked()  # under the lock, so before the master can answer
             if self.witness is not None:
                 self.witness.registered(entry.id.number, name)
             self._todo.extend(actions)
@@ -242,13 +251,13 @@ class Exchange:
         return entry
 
     def deregister(self, entry: Entry, *, final: bool) -> None:
-        """Let a task be found no more; its thread empties it between two callbacks."""
-        entry.box.client.release()  # in case that it was interrupted
+        """Deregister a task; its thread empties the mailbox between two callbacks."""
+        entry.box.client.release()  # an interrupted registration may still hold it
         self.decide(lambda: self.manager.leave(entry, final=final))
         self.at_home(entry, lambda: self._empty(entry, final=final))
 
     def move(self, entry: Entry, to: ThreadManager) -> None:
-        """Let a task go on in another thread, after the callback that runs."""
+        """Move a task to another thread, after the current callback."""
 
         def go() -> None:
             if entry.place is not None and entry.place is not to:
@@ -259,11 +268,11 @@ class Exchange:
         self.at_home(entry, go)
 
     def at_home(self, entry: Entry, act: Callable[[], None]) -> None:
-        """Do something in the thread that hosts a task, between two callbacks.
+        """Call ``act`` in the thread that hosts a task, between two callbacks.
 
-        At once if that is the calling thread, no callback runs, and it does not wait,
-        as it may while it does this for its process; not before the task may read what
-        was sent to it.
+        If the calling thread hosts the task and is between two callbacks, it calls
+        ``act`` at once. A thread that waits on the fast path is not: there it may act
+        for its whole process. The call never precedes the opening of the mailbox.
         """
 
         def here() -> None:
@@ -271,7 +280,7 @@ class Exchange:
             if place is None:
                 return
             if not place.owned():
-                place.ask(here)  # it has moved since
+                place.ask(here)  # the task has moved since
             elif entry.box.held:
                 entry.box.deferred.append(here)
             else:
@@ -286,7 +295,7 @@ class Exchange:
             place.ask(here)
 
     def tracer(self, entry: Entry) -> Tracer | None:
-        """Return what makes the traces of a task's messages; None if none are made."""
+        """Return the tracer for a task's messages; None if no journal records them."""
         if self.witness is None:
             return None
         return Tracer(self.witness, entry.id.number, itertools.count(1))
@@ -294,10 +303,10 @@ class Exchange:
     # Messages.
 
     def send(self, message: Incoming) -> None:
-        """Post a command to whoever has the name it is for, or let it wait for one.
+        """Post a command to the task that has its name, or park it.
 
         Raises:
-            BusFullError: there is no room (BUS-FLOW-2).
+            BusFullError: the receiver or the parked list has no room (BUS-FLOW-2).
         """
         name = message._name
         assert name is not None
@@ -307,7 +316,7 @@ class Exchange:
                 entry = self._booked(partial(self._park, name, message))
                 if entry is None:
                     message._source.order = object()
-                    self._nudge()  # who has it is searched for elsewhere
+                    self._nudge()  # the comm thread starts the search for the name
                     place = message._source.place
                     if place is not None:
                         self.look_after_parked(place)
@@ -316,7 +325,8 @@ class Exchange:
             message._account = entry.box.client.account
             if self.post(message):
                 return
-            # It has gone; where to, is being decided just now.
+            # The task has left its host. Wait for the thread that decides where it
+            # goes, which may hold the lock just now.
             with self._lock:
                 pass
 
@@ -327,13 +337,13 @@ class Exchange:
         return entry
 
     def waits_s(self) -> float:
-        """Return for how long the calling thread may wait for room; 0: not at all."""
+        """Return how many seconds the calling thread may block for room; 0 if none."""
         return self._send_timeout_s if self._may_wait() else 0.0
 
     def look_after_parked(self, place: ThreadManager, *, anew: bool = False) -> None:
-        """Let a thread give up in time what has waited too long (BUS-ROUTE-19).
+        """Set a timer in a thread that expires parked messages (BUS-ROUTE-19).
 
-        anew: the one that was to do so has ended.
+        anew: True if the thread that had the timer has ended.
         """
 
         def look() -> None:
@@ -352,10 +362,12 @@ class Exchange:
         place.remind(deadline, look)
 
     def post(self, message: Delivery) -> bool:
-        """Post to the task that ``_to`` names, wherever it is; False if it is gone.
+        """Post to the task that ``_to`` names; return False if it has deregistered.
+
+        The task may be a local one, or the relay of a task in another process.
 
         Raises:
-            BusFullError: there is no room for a message (BUS-FLOW-2).
+            BusFullError: the receiver has no room for the message (BUS-FLOW-2).
         """
         entry: Entry = message._to
         if not (entry.remote and isinstance(message, Incoming)):
@@ -377,7 +389,7 @@ class Exchange:
             admission = place.post(message)
             if admission is Admission.ACCEPTED:
                 return True
-            if isinstance(message, Incoming):  # nothing else is on an account
+            if isinstance(message, Incoming):  # other deliveries have no account
                 if admission is Admission.FULL:
                     admission = self._overflow(message, place)
                 if admission is Admission.DROPPED:
@@ -386,10 +398,11 @@ class Exchange:
                 return True
 
     def answered(self, answer: Answer) -> bool:
-        """Give an answer to who asked, behind all that was given to it; False if gone.
+        """Deliver an answer to the asker, behind all earlier deliveries.
 
-        Where somebody waits for it in a thread of its own, that of the task need not
-        be woken, only to wake that one.
+        Return False if the asker has deregistered. If the caller waits in a thread that
+        does not host the asker, it is woken directly: the host thread need not wake
+        only to wake the caller.
         """
         entry: Entry = answer._to
         place = entry.place
@@ -400,15 +413,21 @@ class Exchange:
         return self.post(answer)
 
     def answer(self, question: Incoming, payload: Payload, error: str | None) -> None:
-        """Send the answer to what came from another process."""
+        """Send the answer to a message from another process."""
         assert self.comm is not None
         self.comm.answer(question, payload, error)
 
     def _overflow(self, message: Incoming, place: ThreadManager) -> Admission:
-        """Do as the receiver's policy says; to drop something would have helped."""
+        """Apply the policy of a full receiver: block, disconnect or raise.
+
+        The account applies the two policies that drop.
+
+        Raises:
+            BusFullError: the receiver still has no room.
+        """
         overflow = message._account.overflow
         admission = Admission.FULL
-        # Nobody else can make room where the caller itself is who reads.
+        # If the caller hosts the receiver, waiting is futile: no other thread reads.
         if overflow == "block" and not place.owned() and self._may_wait():
             until = deadline_after(self._send_timeout_s)
             admission = place.inbox.offer_until(message, place, until)
@@ -418,22 +437,22 @@ class Exchange:
             raise _full(message)
         return admission
 
-    # What the manager wants.
+    # Actions of the manager.
 
     @property
     def unfinished(self) -> bool:
-        """Whether anything is to be done, and no thread is about it."""
+        """True if actions are pending and no thread executes them."""
         return bool(self._todo) and not self._acting
 
     def act(self, most: float = math.inf) -> None:
-        """Do what is to be done, unless another thread is about it.
+        """Execute the pending actions, unless another thread is doing so.
 
-        most: how much; whoever asks for less lets another thread go on.
+        most: the maximum number of actions; the remaining ones wait for the next call.
         """
         mine, done = False, 0
         try:
-            # What follows is one step for an interrupt: none strikes between two of the
-            # lines under the lock.
+            # For an interrupt, the lines under the lock are one step: none strikes
+            # between two of them.
             with self._lock:
                 if self._acting:
                     return
@@ -449,12 +468,13 @@ class Exchange:
                 self._do(action)
         except BaseException:
             with self._lock:
-                # And not begun; of a reply a second one does no harm.
+                # Not begun, so it goes back. A reply may have begun: a second delivery
+                # of it is harmless.
                 if self._taken is not None and mine:
                     self._todo.appendleft(self._taken)
                     self._taken = None
                 if mine:
-                    self._acting = False  # who comes next goes on
+                    self._acting = False  # the next caller continues
             raise
 
     def _do(self, action: Action) -> None:
@@ -480,34 +500,34 @@ class Exchange:
                 told = entry.box.client.evicted(entry, error)
                 self.deregister(entry, final=False)
                 if not told:
-                    assert self.comm is not None  # it has the word of another process
+                    assert self.comm is not None  # the master is another process
                     self.comm.report(f"task {entry.name!r} leaves: {error}")
             case _:
                 assert self.comm is not None
                 self.comm.do(action)
 
     def _open(self, entry: Entry, messages: Sequence[Incoming]) -> None:
-        """Let a task read; what waited for it and does not fit comes back full."""
+        """Open a task; fail each message that was parked for it and finds no room."""
         if entry.remote:
             self._taken = None
             assert self.comm is not None
             for message in messages:
-                message._to = entry  # it is known by now who is to have it
+                message._to = entry  # parked by name alone; the addressee is known now
                 if message._trace is not None:
                     message._trace.accepted(entry.id.number)
             self.comm.open(entry, messages)
             return
-        place: ThreadManager = entry.place  # it stays there until it is open
+        place: ThreadManager = entry.place  # the task cannot move until it is open
         box: Mailbox = entry.box
         fits: list[Incoming] = []
 
         def opens() -> None:
-            if box.held:  # an interrupted thread may ask for this again
+            if box.held:  # after an interrupt this may be called a second time
                 place.open(entry, fits)
 
         def opens_there() -> None:
-            # The thread leaves itself no request for later: it may never serve, and
-            # then its inbox would keep each task that registers and leaves.
+            # The thread posts no request to itself: it may never serve, and then its
+            # inbox would keep every task that registers and deregisters.
             if place.between_callbacks():
                 opens()
             else:
@@ -519,7 +539,7 @@ class Exchange:
             if not box.client.postponed(opens_there):
                 opens_there()
         except BaseException:
-            # After an interrupt, too: its thread does not end before.
+            # Open it after an interrupt, too: its thread cannot end before that.
             if not box.client.postponed(opens_there):
                 opens_there()
             raise
@@ -527,7 +547,10 @@ class Exchange:
     def _admit_first(
         self, entry: Entry, messages: Sequence[Incoming], fits: list[Incoming]
     ) -> None:
-        """Put on a task's account what waited for it; what has room joins ``fits``."""
+        """Charge parked messages to an account; append the accepted ones to ``fits``.
+
+        Each other message fails, and its sender gets the error.
+        """
         place, account = entry.place, entry.box.client.account
         dropped: list[Incoming] = []
         for message in messages:
@@ -544,7 +567,7 @@ class Exchange:
             message._source.box.client.was_dropped(message)
 
     def _empty(self, entry: Entry, *, final: bool) -> None:
-        """Take out a task that has left, in its own thread."""
+        """Empty the mailbox of a deregistered task, in the thread that hosts it."""
         place: ThreadManager = entry.place
         unread = []
         client: Client = entry.box.client
@@ -567,7 +590,8 @@ class Exchange:
         if self.comm is None:
             self.decide(left)
         else:
-            # Behind what it has sent, answered and taken, which others learn first.
+            # Queued behind the task's own messages, answers and acknowledgements, so
+            # that other processes receive these first.
             self.comm.decide(left)
             self.comm.left(entry)
         self.look_after_parked(place)

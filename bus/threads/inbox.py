@@ -1,11 +1,11 @@
-"""`Inbox`: the one FIFO of a bus thread that every other thread may post to.
+"""`Inbox`: the only FIFO of a bus thread to which other threads may post.
 
-Many put in, one takes out: all that is here at once (BUS-ENT-5). Who posts wakes the
-owner only if it sleeps, and it sleeps only having found nothing; both are one step
-under the lock, so that no wake-up is lost and none is for nothing (BUS-ROUTE-4).
+Many threads post; the owner removes all items at once (BUS-ENT-5). A poster wakes the
+owner only if it sleeps, and the owner sleeps only if the inbox is empty. Each of the
+two is one step under the lock, so no wake-up is lost or useless (BUS-ROUTE-4).
 
-What lies here is bounded by the accounts of those it is for; requests and answers are
-bounded by who is owed them.
+The accounts of the addressees bound the messages in the inbox. Requests and answers
+are bounded by the operations and questions that cause them.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ __all__ = ["Inbox"]
 
 
 class Inbox:
-    """The protected FIFO of one bus thread.
+    """The lock-protected FIFO of one bus thread.
 
-    Lock: ``lock`` guards everything below it, the part of accounts that says so, and
-    for each task that the thread hosts *where that is*: a move and a departure change
-    ``Entry.place`` under it. Nothing is called back and no other lock is taken while it
-    is held (rule 12 of the delicate mechanisms).
+    Lock: ``lock`` guards all attributes below it, and the parts of accounts that say
+    so. It also guards the host of each task of the thread: a move and a deregistration
+    change ``Entry.place`` under it. No callback runs and no other lock is taken while
+    it is held (rule 12 of the delicate mechanisms).
 
     Invariants, whenever ``lock`` is free:
-    I1. the owner sleeps un-woken only while ``items`` is empty.
-    I2. every message in ``items`` is for a task that its thread hosts.
+    I1. the owner sleeps without a pending wake-up only while ``items`` is empty.
+    I2. every message in ``items`` is for a task that the owner hosts.
     """
 
     __slots__ = ("_dropped", "arrived", "items", "lock", "room", "wakeups")
@@ -49,9 +49,9 @@ class Inbox:
     def __init__(self) -> None:
         self.lock: Final[_thread.LockType] = _sync.Lock()
         self.items: deque[Any] = deque()
-        # Notified when ``items`` was empty and is not; the owner waits here.
+        # The owner waits here; notified when ``items`` becomes non-empty.
         self.arrived: Final = WaitList()
-        # Notified when a message was extracted; senders under policy `block` wait here.
+        # Senders under policy `block` wait here; notified when a message is extracted.
         self.room: Final = WaitList()
         self.wakeups: int = 0
         self._dropped: int = 0
@@ -63,13 +63,13 @@ class Inbox:
         self.room.wake_all()
 
     def settle(self) -> None:
-        """Nothing is left undone here by those who hold the lock."""
+        """Do nothing: no holder of the lock leaves work to be completed."""
 
-    # For everybody.
+    # Called in any thread.
 
     @property
     def idle(self) -> bool:
-        """Whether the owner sleeps, having dealt with all that ever was here."""
+        """True if the owner sleeps and the inbox is empty."""
         with self.lock:
             return self.arrived.asleep and not self.items
 
@@ -79,9 +79,11 @@ class Inbox:
             self.append_locked(request)
 
     def offer(self, message: Delivery, place: object) -> Admission:
-        """Post something for a task that ``place``, whose inbox this is, hosts.
+        """Post an item for a task that ``place`` hosts.
 
-        GONE if the task is there no more; FULL if it has no room for it.
+        place: the thread manager that owns this inbox.
+
+        Return GONE if it does not host the task any more, FULL if the task has no room.
         """
         dropped: list[Incoming] = []
         with self.lock:
@@ -106,9 +108,10 @@ class Inbox:
     def offer_run(
         self, messages: Sequence[Incoming], account: Account, place: object
     ) -> int:
-        """Post messages for one task in one step, as many as there is room for.
+        """Post as many messages for one task as fit, in one step.
 
-        Returns how many, from the first. What becomes of the next one `offer` says.
+        Return the number posted, from the first. For the next one, `offer` returns the
+        reason.
         """
         with self.lock:
             if messages[0]._to.place is not place:
@@ -116,15 +119,15 @@ class Inbox:
             sizes = Lengths.of([each._size for each in messages])
             count = account.admit_run_locked(sizes)
             if count:
-                # They came by a link, where a journal was told of them.
+                # No traces here: messages from a link were recorded on arrival.
                 self.items += messages[:count]
                 self._rouse_locked()
             return count
 
     def offer_commands(self, run: CommandRun, account: Account, place: object) -> int:
-        """Post commands that are kept as one, as many as there is room for.
+        """Post as many commands of a run as fit.
 
-        Returns how many; they are taken out of ``run``.
+        Return the number posted; they are removed from ``run``.
         """
         with self.lock:
             if run._to.place is not place:
@@ -140,7 +143,7 @@ class Inbox:
     def offer_until(
         self, message: Incoming, place: object, deadline: float | None
     ) -> Admission:
-        """Post a message as soon as there is room for it; FULL if time is up."""
+        """Wait for room and post a message; return FULL at the deadline."""
 
         def attempt() -> Admission | Pending:
             if message._to.place is not place:
@@ -152,7 +155,7 @@ class Inbox:
             if message._trace is not None:
                 message._trace.accepted(message._to.id.number)
             self.append_locked(message)
-            self.room.wake_one()  # there may be room for one more
+            self.room.wake_one()  # room may remain for another sender
             return admission
 
         def ready() -> bool:
@@ -162,12 +165,12 @@ class Inbox:
         outcome = wait_for(self, self.room, attempt, ready, deadline)
         return Admission.FULL if outcome is PENDING else outcome
 
-    # For the owner.
+    # Called by the owner.
 
     def take(self, deadline: float | None) -> deque[Any]:
-        """Remove and return all that is here; wait for it until a deadline.
+        """Remove and return all items; wait for one until a deadline.
 
-        deadline: on the monotonic clock in seconds; None for ever.
+        deadline: on the monotonic clock in seconds; None for no limit.
         """
         with self.lock:
             if self.items:
@@ -176,18 +179,18 @@ class Inbox:
         return deque() if found is PENDING else found
 
     def take_now(self) -> deque[Any]:
-        """Remove and return all that is here."""
+        """Remove and return all items, without waiting."""
         with self.lock:
             return self.take_locked()
 
     def freed(self) -> None:
-        """Wake who waits for room, since a message was extracted."""
+        """Wake the senders that wait for room, after a message was extracted."""
         if self.room.asleep:
             with self.lock:
                 self.room.wake_all()
 
     def append_locked(self, item: object) -> None:
-        """Put something in, and wake the owner if it sleeps."""
+        """Append an item, and wake the owner if it sleeps."""
         self.items.append(item)
         self._rouse_locked()
 
@@ -197,7 +200,7 @@ class Inbox:
             self.arrived.wake_one()
 
     def take_locked(self) -> deque[Any]:
-        """Remove and return all that is here, in one step with what else is done."""
+        """Remove and return all items; the caller holds the lock."""
         taken, self.items = self.items, deque()
         self._dropped = 0
         return taken
@@ -209,7 +212,7 @@ class Inbox:
         return bool(self.items)
 
     def _forget_dropped_locked(self, count: int) -> None:
-        """Keep no more of what was dropped than of what was not, more or less."""
+        """Remove dropped messages once they are about half of the items."""
         self._dropped += count
         if self._dropped > max(DROPPED_MIN, len(self.items) // 2):
             self.items = without_dropped(self.items)

@@ -1,7 +1,7 @@
-"""`Mailbox`: the FIFO of one task, which only the thread that hosts it touches.
+"""`Mailbox`: the FIFO of one task, which only the thread that hosts it accesses.
 
-It has no lock and needs none (BUS-ENT-6); what comes from elsewhere comes through the
-`Inbox` of that thread. A task that moves gets a new one at its new place.
+It has no lock and needs none (BUS-ENT-6). Items from other threads pass through the
+`Inbox` of the host thread. A task that moves gets a new mailbox at its new host.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["DROPPED_MIN", "Client", "Mailbox", "without_dropped"]
 
 
-# From how many on it is worth to look for what was dropped.
+# The minimum number of dropped messages for which removing them is worth the scan.
 DROPPED_MIN: Final = 64
 
 
 def without_dropped(items: Iterable[Any]) -> deque[Any]:
-    """Return what was not dropped of a FIFO."""
+    """Return the items of a FIFO without the dropped messages."""
     return deque(item for item in items if not getattr(item, "_dropped", False))
 
 
@@ -38,89 +38,92 @@ class Client(Protocol):
 
     @property
     def account(self) -> Account:
-        """What it has unread of commands."""
+        """The account of its unread commands."""
 
     @property
     def name(self) -> str:
-        """The name of the task, for people."""
+        """The name of the task, for logs and errors."""
 
     @property
     def has_callback(self) -> bool:
-        """Whether commands go to a callback."""
+        """True if the task has a command callback."""
 
-    # In the thread that hosts it.
+    # Called in the thread that hosts the task.
 
     def handle(self, item: Any) -> None:
-        """Let the callback run that one item of the mailbox is for."""
+        """Run the callback for one item of the mailbox."""
 
     @property
     def commands_to(self) -> tuple[Callable[[Incoming], object], Any] | None:
-        """What is called with commands, and the reference they get; None if nothing."""
+        """The command callback and its reference; None if there is no callback."""
 
     def begins(self, run: CommandRun) -> None:
-        """Note that it reads commands of which none wants an answer."""
+        """Note that the task starts to read a run of commands without answers."""
 
     def has_read(self, run: CommandRun) -> None:
-        """Note that it has read some of them just now."""
+        """Note that the task has read a part of the run."""
 
     def raised(self, callback: object) -> None:
-        """Note that a callback raised what is being handled just now."""
+        """Record the exception of a callback; called in the exception handler."""
 
     def arrived(self, entry: Entry, place: ThreadManager) -> None:
-        """Note what it is registered as, and that it is at a new place."""
+        """Note the entry of the task and its new host."""
 
     def ended(self) -> None:
-        """Note that it has left."""
+        """Note that the task has deregistered."""
 
     def unclaimed(self) -> list[Incoming]:
-        """Take and return commands that it took in and gave to no callback yet."""
+        """Remove and return the commands that no callback has received yet."""
 
     def unheard(self, answer: Answer) -> None:
-        """Note an answer that was unread when it left."""
+        """Count an answer that was unread when the task deregistered."""
 
-    # In any thread.
+    # Called in any thread.
 
     def failed(
         self, message: Incoming, error: BusError, reason: BusReason | None = None
     ) -> None:
-        """Note that nobody gets what this task has sent; reason: for a journal."""
+        """Report that a message of this task is undeliverable.
+
+        reason: the reason for the journal, if the error does not determine it.
+        """
 
     def hears(self, answer: Answer) -> bool:
-        """Give an answer to who waits for it in a thread of its own; False if none."""
+        """Hand an answer to a caller in another thread; False if none waits for it."""
 
     def was_dropped(self, message: Incoming) -> None:
-        """Note that what this task has sent was dropped for something newer."""
+        """Report that the receiver's policy dropped a message of this task."""
 
     def overflowed(self, message: Incoming) -> None:
-        """Cut off this task, for which there was no room, as it asked."""
+        """Cut off this task, which has no room and the policy ``disconnect``."""
 
     def release(self) -> None:
-        """Be opened now, if it has postponed that."""
+        """Run the postponed openings."""
 
     def postponed(self, opening: Callable[[], object]) -> bool:
-        """Whether it sees to its being opened by itself, when it is ready to read."""
+        """Keep an opening for `release`; return False if the caller must open now."""
 
     def asked(self) -> None:
-        """Note that the master is to say whether it may have its name."""
+        """Note that the master must decide on the name of the task."""
 
     def confirmed(self) -> None:
-        """Note that it may."""
+        """Note that the master grants the name."""
 
     def evicted(self, entry: Entry, error: BusError) -> bool:
-        """Note that it leaves, since its name belongs to somebody else (OPEN-3).
+        """Note that the task is deregistered, since it may not have its name (OPEN-3).
 
-        True if anybody waits to be told.
+        Return True if a registering thread still waits for the decision.
         """
 
 
 class Mailbox:
-    """What one task has not read, in order, at one place.
+    """The unread items of one task at one host, in order.
 
-    items: None before the first, since most tasks of most programs are idle.
-    held: nothing is read from it yet: what was sent before is still on its way here,
-      and goes in front (BUS-MSG-15).
-    ready: whether it stands in its thread's queue of tasks that are to run.
-    deferred: what is to be done with the task once it may be read.
+    items: the items; None before the first, since most tasks of most programs are idle.
+    held: True until `open`. The task reads nothing before, since earlier items may
+      still arrive and go in front (BUS-MSG-15).
+    ready: True if the mailbox is in the run queue of its thread.
+    deferred: the functions to call once the mailbox is open.
     """
 
     __slots__ = ("_dropped", "client", "deferred", "held", "items", "ready")
@@ -134,21 +137,22 @@ class Mailbox:
         self.deferred: list[Callable[[], object]] = []
 
     def open(self, first: Iterable[Any]) -> None:
-        """Put in front what was sent before all that is here, and let it be read."""
+        """Put the items sent earlier in front, and allow reading."""
         items = self.items
         if waited := list(first):
             items = deque([*waited, *(items or ())])
-        # No call between the two: an interrupt finds it open with all, or held.
+        # No call between these two lines: an interrupt finds the mailbox held, or open
+        # with all items.
         self.items = items
         self.held = False
 
     def begin(self) -> deque[Any]:
-        """Have something to keep what comes in, since now something does."""
+        """Create and return ``items``, for the first item."""
         self.items = deque()
         return self.items
 
     def forget_dropped(self, count: int) -> None:
-        """Keep no more of what was dropped than of what was not, more or less."""
+        """Remove dropped messages once they are about half of the items."""
         self._dropped += count
         if self.items and self._dropped > max(DROPPED_MIN, len(self.items) // 2):
             self.items = without_dropped(self.items)

@@ -1,13 +1,12 @@
-"""`ThreadManager`: one thread of a bus, and the tasks that take turns in it.
+"""`ThreadManager`: the scheduler of the tasks of one thread of a bus.
 
-A task runs when something is in its FIFO, until its callback returns; tasks that have
-something to read stand in a queue, and each reads one item when its turn comes, so that
-none keeps another waiting for longer than one callback (BUS-ENT-7). Between two turns
-the manager takes in what other threads have posted, moves tasks away, and looks at the
-time.
+The tasks that have unread items stand in a run queue. At its turn a task reads one item
+and runs until its callback returns. So no task makes another wait for longer than one
+callback (BUS-ENT-7). Between two turns the manager drains the inbox, moves tasks to
+other threads, and runs due timers.
 
-Methods are for the thread itself, which is whoever calls `adopt`, unless they say
-otherwise.
+Only the thread itself, the one that called `adopt`, may call the methods, unless their
+docstrings say otherwise.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ __all__ = ["Request", "ThreadManager"]
 
 _COMMAND: Final = Kind.COMMAND
 
-_TURNS_MAX: Final = 64  # before a thread looks at its deadlines again
-# For how long a task reads what came together before the others are told of it.
+_TURNS_MAX: Final = 64  # turns before a thread runs the next full round of `_serve`
+# Maximum time, in seconds, that a task reads from one run before it reports its reads.
 _SLICE_S: Final = 0.001
 
 
 class Request:
-    """Something to be done by a thread, between two callbacks."""
+    """A function that a thread calls between two callbacks."""
 
     __slots__ = ("run",)
 
@@ -52,37 +51,44 @@ class Request:
 
 
 class Way(Protocol):
-    """Where else a thread may wait: see `bus.links.bypass`."""
+    """The fast path, where a thread may wait for a link: see `bus.links.bypass`."""
 
     def leave(self, place: ThreadManager) -> None:
-        """Let others see what comes there, unless ``place`` does not wait there."""
+        """Release the read lease of the link, if ``place`` holds it."""
 
     def wait(self, place: ThreadManager, deadline: float | None) -> bool:
-        """Wait there and for the inbox of the calling thread, which is ``place``.
+        """Wait for the link, and for the inbox of the calling thread, ``place``.
 
-        False if it is to be the inbox alone the next time.
+        Return False if the next wait must be for the inbox alone.
         """
 
 
 class ThreadManager:
-    """The tasks of one thread, their FIFOs, and whose turn it is.
+    """The tasks of one thread, their mailboxes, and the run queue.
 
-    name: of the thread, for people.
-    ident: the thread that runs it; None before one has adopted it.
-    main: whether that is the main one, the only one where an interrupt may strike.
-    running: the task whose callback runs, None between callbacks.
-    way: where it may wait as well as at its inbox, since what it speaks with is there;
-      None if nowhere.
-    waits_next: whether it is about to wait, unless there is anything for it to do.
-    leading: the way by which nobody else sees what comes now; None for none.
-    waiting: whether it waits there: then what it does is done for all of its process,
-      and not between two callbacks, so that nothing is done to its own tasks at once.
-    since: when it began with the callback that runs, or to look for one, on the
-      monotonic clock in seconds; None while it waits.
+    Attributes:
+        name: the name of the thread, for errors and logs.
+        ident: the ident of the thread; None before a thread has called `adopt`.
+        main: True if that is the main thread, the only one that can be interrupted.
+        running: the task whose callback runs; None between callbacks.
+        way: the fast path where the thread may wait, besides its inbox, for messages of
+          its peers; None for the inbox alone.
+        waits_next: True if the thread waits next, unless it finds work.
+        leading: the fast path whose read lease the thread holds, so that no other
+          thread reads the link; None if it holds none.
+        waiting: True while the thread waits on the fast path. Its actions then serve
+          the whole process and are not between two callbacks, so nothing is done to
+          its own tasks at once.
+        since: the start of the current callback, or of the search for one, on the
+          monotonic clock in seconds; None while the thread waits.
+        callbacks: the number of callbacks run.
+        driving: the lock that a thread holds while it serves. A thread that takes over
+          acquires it first.
+        ended: True if no thread serves the manager any more.
 
     Invariants, between two callbacks:
     I1. ``_ready`` holds, once each, the mailboxes that are not held and not empty.
-    I2. all mailboxes in it are of tasks that are here.
+    I2. all mailboxes in ``_ready`` belong to tasks that this manager hosts.
     """
 
     __slots__ = (
@@ -112,7 +118,6 @@ class ThreadManager:
         self.inbox: Final = Inbox()
         self.ident: int | None = None
         self.main: bool = False
-        # Held while the thread serves: who takes it over waits for that.
         self.driving: Final[_thread.LockType] = _sync.Lock()
         self.running: Client | None = None
         self.since: float | None = None
@@ -121,25 +126,25 @@ class ThreadManager:
         self.waits_next: bool = False
         self.leading: Way | None = None
         self.waiting: bool = False
-        # Under the lock of the inbox: tasks that will be opened here; whether nobody
-        # serves here any more.
+        # Both guarded by the inbox's lock. The mailboxes of tasks that will be opened
+        # here keep the thread from ending.
         self._expected: Final[set[Mailbox]] = set()
         self.ended: bool = False
         self._ready: deque[Mailbox] = deque()
         self._requests: deque[Request] = deque()
-        # Deadline, tie-breaker, what is due then.
+        # A heap of (deadline, tie-breaker, function).
         self._timers: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
         self._stop_at: float | None = None
 
-    # For any thread.
+    # Called in any thread.
 
     def owned(self) -> bool:
-        """Whether the calling thread is the one that runs this."""
+        """Return True if the calling thread has adopted this manager."""
         return self.ident == _sync.get_ident()
 
     def between_callbacks(self) -> bool:
-        """Whether the calling thread hosts this, runs no callback and does not wait."""
+        """Return True if the owner calls, between two callbacks and not in a wait."""
         return (
             self.ident == _sync.get_ident()
             and self.running is None
@@ -147,14 +152,14 @@ class ThreadManager:
         )
 
     def serving(self) -> bool:
-        """Whether the calling thread is serving: in a callback, or between two."""
+        """Return True if the calling thread serves: in a callback, or between two."""
         return self.ident == _sync.get_ident() and self.driving.locked()
 
     def expect(self, box: Mailbox) -> bool:
-        """Announce that a task will be opened here; False if the thread has ended.
+        """Announce that a task will be opened here; return False if this has ended.
 
-        After an interrupt nobody knows whether it was announced; so it is named by its
-        mailbox, and may be taken back or opened either way.
+        An interrupted caller does not learn whether the announcement was recorded. So
+        it is identified by its mailbox, and can be withdrawn or opened in either case.
         """
         with self.inbox.lock:
             if self.ended:
@@ -163,7 +168,7 @@ class ThreadManager:
             return True
 
     def expect_not(self, box: Mailbox) -> None:
-        """Take back what was announced, if it was."""
+        """Withdraw an announcement; does nothing if there is none."""
         with self.inbox.lock:
             if box not in self._expected:
                 return
@@ -172,19 +177,19 @@ class ThreadManager:
 
     @property
     def idle(self) -> bool:
-        """Whether its thread sleeps, having dealt with all that was for it.
+        """True if the thread sleeps and no item for it is unread.
 
-        One that reads a link in its sleep, so to speak, puts some of that in mailboxes
-        at once: what comes behind must not overtake it.
+        The mailboxes count, too: a thread that waits on the fast path delivers messages
+        to them directly, and later messages must not overtake these.
         """
         return not self.pending() and self.inbox.idle
 
     def post(self, message: Delivery) -> Admission:
-        """Post something for a task that is here; see `Inbox.offer`."""
-        # Behind what other threads have posted: it may be of the same sender, who has
-        # sent that first (BUS-MSG-15). Of what comes at the same time nobody knows.
-        # One that is recorded gets its number under the lock of the inbox, and has to
-        # lie there in that order (B5).
+        """Post an item for a task that this manager hosts; see `Inbox.offer`."""
+        # The direct path is for an empty inbox only: an item there may be an earlier
+        # one of the same sender (BUS-MSG-15). Concurrent items have no order. A
+        # recorded message always takes the inbox: it gets its number under the inbox's
+        # lock, and the numbers must follow the order of the inbox (B5).
         if (
             self.ident == _sync.get_ident()
             and not self.inbox.items
@@ -195,24 +200,24 @@ class ThreadManager:
         return self.inbox.offer(message, self)
 
     def ask(self, request: Callable[[], object]) -> None:
-        """Let this thread call something, between two callbacks of its tasks."""
+        """Request a call in this thread, between two callbacks of its tasks."""
         self.inbox.push(Request(request))
 
     def remind(self, deadline: float, due: Callable[[], object]) -> None:
-        """Call something at a point of the monotonic clock, or soon after."""
+        """Set a timer from any thread; see `call_at`."""
         if self.owned() and not self.waiting:
             self.call_at(deadline, due)
         else:
             self.ask(lambda: self.call_at(deadline, due))
 
     def stop(self, until: float) -> None:
-        """Let `run` return as soon as there is nothing to do, or time is up."""
+        """Make `run` return when nothing is left to do, at ``until`` at the latest."""
         self.ask(lambda: self._stop(until))
 
-    # For the thread itself.
+    # Called in the thread itself.
 
     def adopt(self) -> None:
-        """Run from now on in the calling thread; waits until no other serves."""
+        """Make the calling thread the owner; wait until no other thread serves."""
         with self.driving:
             self.main = _sync.may_be_struck()
             self.ident = _sync.get_ident()
@@ -229,10 +234,10 @@ class ThreadManager:
         self.leave_way()
 
     def poll(self, timeout: float | None) -> int:
-        """Serve what is here, waiting for it at most ``timeout`` seconds.
+        """Serve the items that are here, waiting at most ``timeout`` seconds for one.
 
-        None waits for ever. Returns how many callbacks have run. What they cause in
-        this thread is served by the next call.
+        None waits without limit. Return the number of callbacks run. The next call
+        serves the items that these callbacks cause in this thread.
         """
         with self.driving:
             assert self.owned()
@@ -243,18 +248,18 @@ class ThreadManager:
                 self.leave_way()
 
     def leave_way(self) -> None:
-        """Wait nowhere else any more, since something else is to be done."""
+        """Release the read lease of the fast path, since there is other work."""
         self.waits_next = False
         if self.leading is not None:
             self.leading.leave(self)
-            self.leading = None  # last: an interrupt before leaves it to the next call
+            self.leading = None  # last: after an interrupt the next call repeats this
 
     def pending(self) -> bool:
-        """Whether there is anything to do."""
+        """Return True if there is work: ready tasks, requests, or items."""
         return bool(self._ready or self._requests or self.inbox.items)
 
     def _serve(self, until: float | None) -> int:
-        """Give a turn to each task that has something to read; return how many."""
+        """Give one turn to each task that is ready; return the number of turns."""
         self._take_in(until)
         self.since = now = _sync.monotonic()
         while self._timers and self._timers[0][0] <= now:
@@ -268,9 +273,9 @@ class ThreadManager:
         return turns
 
     def _serve_on(self) -> None:
-        """Give more turns, as long as there is nothing else to look at, and not long.
+        """Give up to `_TURNS_MAX` more turns, until a timer is due or none is ready.
 
-        So what is done once a `_serve` is not done for each message of many.
+        This spreads the fixed costs of a `_serve` over many messages.
         """
         try:
             for _ in range(_TURNS_MAX):
@@ -282,32 +287,32 @@ class ThreadManager:
             self.running = self.since = None
 
     def end(self) -> bool:
-        """Take no more tasks; False if some are on their way, to be opened first."""
+        """Refuse further tasks; return False if some are announced or posted here."""
         with self.inbox.lock:
             self.ended = not (self._expected or self.inbox.items)
             return self.ended
 
     def call_at(self, deadline: float, due: Callable[[], object]) -> None:
-        """Call something at a point of the monotonic clock, or soon after."""
+        """Set a timer: call ``due`` at or soon after a time of the monotonic clock."""
         heapq.heappush(self._timers, (deadline, next(self._numbers), due))
 
     def open(self, entry: Entry, first: Iterable[Incoming]) -> None:
-        """Let a task that came here read, first what was sent before it came."""
+        """Open the mailbox of a task; put the items sent earlier in front."""
         box: Mailbox = entry.box
         with self.inbox.lock:
             self._expected.discard(box)
         box.client.arrived(entry, self)
         box.open(first)
         self._review(box)
-        # At once, not as a request: this is between two callbacks, and the thread may
-        # never serve again.
+        # Called directly, not as requests: this is between two callbacks, and the
+        # thread may never serve again.
         while box.deferred:
             box.deferred.pop(0)()
 
     def hand_over(self, entry: Entry, to: ThreadManager) -> None:
-        """Let a task go on in another thread, with all it has not read (BUS-MOVE-2).
+        """Move a task to another thread, with its unread items (BUS-MOVE-2).
 
-        It stays if that one has ended.
+        If that thread has ended, the task stays.
         """
         new = Mailbox(entry.box.client)
         unread: list[Any] = []
@@ -321,7 +326,7 @@ class ThreadManager:
                 unread.extend(self._let_go(entry, to, new))
                 to.ask(opens)
         except BaseException:
-            # An interrupt: that thread shall not wait for a task that does not come.
+            # An interrupt: the other thread must not wait for a task that never comes.
             if entry.place is to:
                 to.ask(opens)
             else:
@@ -329,16 +334,16 @@ class ThreadManager:
             raise
 
     def let_go(self, entry: Entry) -> list[Any]:
-        """Let a task end; return what it has not read, in order."""
+        """Remove a deregistered task; return its unread items, in order."""
         return self._let_go(entry, None, Mailbox(entry.box.client))
 
     def _let_go(
         self, entry: Entry, to: ThreadManager | None, new: Mailbox
     ) -> list[Any]:
-        """Take a task out, with what it has not read, and say where it is from now on.
+        """Remove a task, set its new host, and return its unread items.
 
-        What is in the inbox is taken out in the same step: whoever posts later finds
-        the task elsewhere, or nowhere: all that is returned was sent before that.
+        The inbox is drained in the same step. A later sender finds the task at its new
+        host, or nowhere. So every returned item was posted before the change.
         """
         assert self.owned()
         old: Mailbox = entry.box
@@ -346,8 +351,8 @@ class ThreadManager:
             items = self.inbox.take_locked()
             entry.box, entry.place = new, to
             if to is None:
-                entry.order = object()  # what it sends from now on is refused
-            self.inbox.room.wake_all()  # who waits for room looks where the task is
+                entry.order = object()  # ends its send batches: a later send raises
+            self.inbox.room.wake_all()  # blocked senders look up the new host
         strays = self._distribute(items)
         if old.ready:
             self._ready.remove(old)
@@ -357,7 +362,10 @@ class ThreadManager:
         return unread
 
     def _post_inside(self, message: Delivery) -> Admission:
-        """Post something in the thread itself: no lock, and nobody to wake."""
+        """Post an item in the thread itself, without the inbox's lock or a wake-up.
+
+        The account takes that lock if the message does not fit at once.
+        """
         entry = message._to
         if entry.place is not self:
             return Admission.GONE
@@ -376,9 +384,10 @@ class ThreadManager:
         return Admission.ACCEPTED
 
     def accept(self, message: Delivery) -> bool:
-        """Put something in a mailbox at once, with no lock, and nobody to be told.
+        """Put an item into a mailbox at once, without a lock or a wake-up.
 
-        False if anything is in the way, or might go first; then nothing has happened.
+        Return False and change nothing if the task has moved, or items are in the
+        inbox, or the account does not admit the message at once.
         """
         entry: Entry = message._to
         if entry.place is not self or self.inbox.items:
@@ -391,7 +400,7 @@ class ThreadManager:
         return True
 
     def _take_in(self, until: float | None) -> None:
-        """Take in what was posted; wait for it only if there is nothing else to do."""
+        """Drain the inbox and run the requests; wait only if there is no other work."""
         if not (self._ready or self._requests or self.inbox.items):
             if self._timers and (until is None or self._timers[0][0] < until):
                 until = self._timers[0][0]
@@ -407,7 +416,7 @@ class ThreadManager:
             self._requests.popleft().run()
 
     def _await(self, deadline: float | None) -> deque[Any]:
-        """Return what was posted, as soon as anything is, or time is up."""
+        """Wait for posted items and return them; return none at the deadline."""
         while (way := self.way) is not None:
             self.waiting = True
             try:
@@ -416,18 +425,18 @@ class ThreadManager:
                 self.waiting = False
             if not stays:
                 self.way = None
-            # Not only what was posted: what others decided may have been done here, and
-            # what came by that way may be in a mailbox.
+            # Check more than the inbox: this thread may have executed actions of other
+            # threads, and the fast path may have put messages into mailboxes.
             late = deadline is not None and deadline <= _sync.monotonic()
             if late or self._ready or self._requests or self.inbox.items:
                 return self.inbox.take_now() if self.inbox.items else deque()
         return self.inbox.take(deadline)
 
     def _distribute(self, items: Iterable[Any]) -> list[Any]:
-        """Put what came into the mailboxes; return what is for somebody else by now.
+        """Put items into the mailboxes; return those whose task has left.
 
-        That is asked a second time here (BUS-ROUTE-3); only a task that is just being
-        taken out can have left. Requests are done later, since they may move tasks.
+        This is the second check of the host (BUS-ROUTE-3). Only a task that `_let_go`
+        is removing can have left. Requests run later, since they may move tasks.
         """
         strays = []
         for item in items:
@@ -452,20 +461,19 @@ class ThreadManager:
             self._ready.append(box)
 
     def _turn(self, slice_s: float = 0.0) -> None:
-        """Let the task whose turn it is read one item.
+        """Give a turn to the next task: it reads one item.
 
-        slice_s: for how long it may go on if all it has is commands that came together,
-          and nobody waits for a turn.
+        slice_s: the maximum time, in seconds, that it reads on from a command run, if
+          no other task is ready.
         """
         ready = self._ready
         if not ready:
-            return  # it was taken out meanwhile
+            return  # the task was removed meanwhile
         box = ready[0]
-        # Anew: a callback before may have taken long.
+        # Read the clock again: an earlier callback may have taken long.
         self.since = now = _sync.monotonic()
-        # The box keeps its place, and then the next one, as long as it may have
-        # anything to read: an interrupt between two of these steps costs one more turn,
-        # in which there is nothing, and no task its turn for good.
+        # A mailbox stays in the queue as long as it may have items. So an interrupt
+        # between two of these steps costs one empty turn, and no task its later turns.
         item = self._next(box, now)
         if item is None:
             box.ready = False
@@ -490,9 +498,10 @@ class ThreadManager:
 
     @staticmethod
     def _next(box: Mailbox, now: float) -> Any:
-        """Return what a task reads next: taken out, or a run that it is to read from.
+        """Return the next item, removed, or the command run to read from, kept.
 
-        None if there is nothing. What is not read from a run is taken out of that.
+        Return None if the mailbox is empty. If the task cannot read from the run, the
+        remaining commands of the run become single items.
         """
         items = box.items
         while items:
@@ -510,10 +519,10 @@ class ThreadManager:
         return None
 
     def _read(self, box: Mailbox, run: CommandRun, until: float) -> None:
-        """Let a task read one command, and more until a point of the clock.
+        """Let a task read one command of a run, and more until a time.
 
-        It goes on only as long as there is nothing else to do in this thread. What
-        each counted as, and who is told that it was taken, is known of the run.
+        It stops as soon as this thread has other work. The accounting and the
+        acknowledgement cover the run as a whole, not each command.
         """
         client = box.client
         assert client.commands_to is not None
@@ -539,7 +548,7 @@ class ThreadManager:
                 if now >= until or len(ready) > 1 or inbox.items or requests:
                     self.since = now
                     break
-                self.since = now  # a statement before the jump: see `_sync.Lock`
+                self.since = now  # a plain statement before the jump: see `_sync.Lock`
         finally:
             self.callbacks += run.at - first
             account.settle(inbox.lock)

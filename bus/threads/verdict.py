@@ -1,4 +1,4 @@
-"""`Verdict`: what others say of something that a process, or a task, wants to be."""
+"""`Verdict`: the decision of another process on a join or on the name of a task."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ __all__ = ["Verdict"]
 
 
 class Verdict:
-    """Said once, by whoever is first; waited for by one who asked, once."""
+    """A decision that is settled once, by the first caller, and has one waiter."""
 
     __slots__ = ("_said", "_woken")
 
     def __init__(self) -> None:
-        # Empty, or what was said: put in by one step of the interpreter, so that no
-        # interrupt leaves it half said. That the other one is woken may be lost; then
-        # it wakes at its deadline.
+        # Empty, or the decision. `dict.setdefault` is one step of the interpreter, so
+        # no interrupt leaves it half settled. An interrupt may lose the wake-up; then
+        # the waiter wakes at its deadline.
         self._said: Final[dict[str, tuple[BusError | None]]] = {}
         self._woken: Final[_thread.LockType] = taken_lock()
 
     @property
     def settled(self) -> bool:
-        """Whether it is known."""
+        """True once the decision is known."""
         return bool(self._said)
 
     def settle(self, error: BusError | None = None) -> bool:
-        """Say that it may be so, or why not; False if that was said before."""
+        """Grant, or refuse with an error; return False if it is already settled."""
         word = (error,)
         if self._said.setdefault("it", word) is not word:
             return False
@@ -41,10 +41,10 @@ class Verdict:
         return True
 
     def wait(self, deadline: float) -> None:
-        """Wait until it is known, or time is up: then it counts as yes.
+        """Wait for the decision until a deadline; then settle it as granted.
 
         Raises:
-            BusError: it may not be so.
+            BusError: the decision is a refusal.
         """
         if not self.settled:
             _sync.park(self._woken, lambda: self.settled, deadline)

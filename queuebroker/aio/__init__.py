@@ -6,16 +6,17 @@
         async for queue in server.accept_iter(7):
             ...
 
-A face decides nothing. What a send, a receive, an accept does, and when, is said once,
-in the plain objects; here a coroutine sleeps where a thread would. So both faces of one
-end may be used at once, by several tasks, loops and threads.
+A face adds no rules. The plain objects define sends, receives and accepts; here a
+coroutine sleeps instead of a thread. So both faces of one end may be used at once, by
+several tasks, loops and threads.
 
-waker                  how a thread wakes a coroutine: one descriptor for each loop
+waker                  lets a thread wake a coroutine: one descriptor for each loop
 waiting                the loops of `queuebroker.parking` and `queuebroker.meeting`
 message_queue, queue_broker    the faces, and `wrap`
+socket_broker          the face of a broker that other processes can reach
 first                  the first message of several queues
 
-Not imported by ``import queuebroker``: only who uses asyncio pays for it.
+Not imported by ``import queuebroker``, so that only programs with asyncio load it.
 """
 
 from __future__ import annotations

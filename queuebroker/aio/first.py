@@ -1,6 +1,6 @@
 """`receive_any`: the first message of several queues, for coroutines (QB-WAIT-1).
 
-The twin of `queuebroker.waiting.receive_any`, which tells the races.
+The counterpart of `queuebroker.waiting.receive_any`, which describes the races.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ async def receive_any(
 ) -> tuple[MessageQueue, bytes]:
     """Receive one message from one of several queues; return both.
 
-    As `queuebroker.receive_any`; cancelled while it waits, it has taken nothing.
+    As `queuebroker.receive_any`; a call cancelled while it waits has taken nothing.
     """
     faces = check_queues(queues, MessageQueue)
     selection = Selection([face.queue for face in faces])
@@ -46,7 +46,7 @@ async def receive_any(
 async def _wait(
     selection: Selection, deadline: float | None
 ) -> tuple[plain.MessageQueue, bytes] | None:
-    """Sleep and take, until there is something or time is up."""
+    """Sleep and take, until there is a message or time is up."""
     taken = None
     expired = False
     while taken is None and not expired:
@@ -59,7 +59,7 @@ async def _wait(
 
 
 def _leave(selection: Selection, error: BaseException) -> None:
-    """Wait no more, since an exception struck; may be repeated."""
+    """Stop waiting after an exception; may be repeated."""
     if isinstance(error, GeneratorExit):
         selection.forget(handed_on)  # see `queuebroker.aio.waiting`
     selection.withdraw()

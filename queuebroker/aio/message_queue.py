@@ -1,7 +1,7 @@
 """`MessageQueue`: one end of a connection, for coroutines.
 
-Each call first tries what the plain end does with ``timeout=0``, which is all of it
-where nobody has to wait; only then it waits in `queuebroker.aio.waiting`.
+Each call first tries the operation of the plain end with ``timeout=0``. Only if that
+would block, the call waits in `queuebroker.aio.waiting`.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ T = TypeVar("T")
 class MessageQueue:
     """The face of a `queuebroker.MessageQueue` for coroutines.
 
-    Made by `queuebroker.aio.QueueBroker` and by `queuebroker.aio.wrap`.
+    Created by `queuebroker.aio.QueueBroker` and by `queuebroker.aio.wrap`.
 
-    As that, but ``send``, ``receive`` and their kin are awaited, and ``async for``
-    yields messages. What never waits is called as it is there. A call that need not
-    wait does not let other tasks run, as with `asyncio.Queue`.
+    Differs from the plain class as follows: ``send``, ``receive`` and the other calls
+    that may wait are awaited, and ``async for`` yields messages. Calls that never wait
+    stay plain functions. A call that need not wait does not let other tasks run, as
+    with `asyncio.Queue`.
 
-    A call that is cancelled while it waits has done nothing: no message is lost, and
-    none is sent; only `send_many` may have sent some. Any number of tasks, loops and
-    threads may use one end.
+    A call that is cancelled while it waits has no effect: no message is lost, and none
+    is sent. Only `send_many` may have sent some. Any number of tasks, loops and threads
+    may use one end.
 
     ``with`` and ``async with`` disconnect on leaving.
     """
@@ -62,7 +63,7 @@ class MessageQueue:
 
     @property
     def queue(self) -> plain.MessageQueue:
-        """The end itself, for threads."""
+        """The plain end, for threads."""
         return self._end
 
     def __repr__(self) -> str:
@@ -84,8 +85,8 @@ class MessageQueue:
     ) -> Coroutine[Any, Any, None]:
         """Send a message, waiting while the peer's buffer is full.
 
-        The bytes are taken, and wrong arguments raised, at the call and not when it is
-        awaited (QB-SEND-7). Otherwise as `queuebroker.MessageQueue.send`.
+        The call, not the await, copies the bytes and raises errors of arguments
+        (QB-SEND-7). Otherwise as `queuebroker.MessageQueue.send`.
         """
         message = snapshot(data, offset, length, self._end._connection.limit)
         return self._send(message, timeout, deadline_after(timeout))
@@ -110,8 +111,8 @@ class MessageQueue:
     ) -> Coroutine[Any, Any, int]:
         """Send messages in order; return how many of the sends were done.
 
-        They are taken at the call, and wrong arguments are raised there, as by `send`.
-        If it is cancelled, some may have been sent. Otherwise as
+        The call, not the await, copies them and raises errors of arguments, as `send`
+        does. If it is cancelled, some may have been sent. Otherwise as
         `queuebroker.MessageQueue.send_many`.
         """
         deadline = deadline_after(timeout)
@@ -128,7 +129,7 @@ class MessageQueue:
         while sent < len(sendable):
             try:
                 sent = end._send_from(sendable, sent, 0, None)
-            except SendTimeoutError:  # not even the first
+            except SendTimeoutError:  # not even the first was sent
                 if timeout == 0:
                     raise
             if timeout == 0 or sent == len(sendable):
@@ -176,7 +177,7 @@ class MessageQueue:
     async def receive_many(
         self, limit: int | None = None, *, timeout: float | None = None
     ) -> list[bytes]:
-        """Wait for one message, then take what is there, ``limit`` at most.
+        """Wait for one message, then take all that have arrived, ``limit`` at most.
 
         As `queuebroker.MessageQueue.receive_many`.
         """
@@ -214,8 +215,8 @@ class MessageQueue:
     def __aiter__(self) -> Self:
         """Yield messages until this end is disconnected (QB-PY-2).
 
-        An abnormal disconnect is raised, not taken for the end. A cancelled step loses
-        nothing, and the iteration may go on.
+        An abnormal disconnect raises instead of ending the iteration. A cancelled step
+        loses nothing, and the iteration may go on.
         """
         return self
 
@@ -227,7 +228,7 @@ class MessageQueue:
                 raise
         raise StopAsyncIteration
 
-    # What it is.
+    # State.
 
     @property
     def status(self) -> Status:
@@ -235,7 +236,7 @@ class MessageQueue:
         return self._end.status
 
     def disconnected(self) -> bool:
-        """Whether neither sending nor receiving can succeed again."""
+        """Return True if neither sending nor receiving can succeed again."""
         return self._end.disconnected()
 
     @property
@@ -245,12 +246,12 @@ class MessageQueue:
 
     @property
     def remote_disconnected(self) -> bool:
-        """Whether the peer has hung up, also while this end drains."""
+        """True once the peer has disconnected, even while this end drains."""
         return self._end.remote_disconnected
 
     @property
     def local_name(self) -> str:
-        """Name of the broker this end was made by."""
+        """Name of the broker that created this end."""
         return self._end.local_name
 
     @property
@@ -260,27 +261,27 @@ class MessageQueue:
 
     @property
     def port(self) -> int:
-        """Port of the rendez-vous that made this connection."""
+        """Port of the rendezvous that made this connection."""
         return self._end.port
 
     @property
     def capacity(self) -> int:
-        """Messages that fit in each direction."""
+        """Maximum number of messages in each direction."""
         return self._end.capacity
 
     @property
     def pending(self) -> int:
-        """Messages that arrived here and are not received yet, by either face."""
+        """Number of arrived messages that neither face has received yet."""
         return self._end.pending
 
     def stats(self) -> Stats:
-        """Return the books of this end."""
+        """Return the counters of this end."""
         return self._end.stats()
 
-    # Hanging up.
+    # Disconnecting.
 
     def disconnect(self, error: BaseException | None = None) -> None:
-        """Hang up, as `queuebroker.MessageQueue.disconnect`; it never waits."""
+        """Disconnect, as `queuebroker.MessageQueue.disconnect`; never waits."""
         self._end.disconnect(error)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""`QueueBroker`: a name at which others connect, for coroutines; `wrap`.
+"""`QueueBroker` for coroutines: a name that accepts and opens connections; `wrap`.
 
-The face of a `queuebroker.QueueBroker`: who meets whom, also a thread a coroutine, is
-decided by the broker beneath.
+The face of a `queuebroker.QueueBroker`. The underlying broker matches the calls, also
+those of a thread with those of a coroutine.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ __all__ = ["QueueBroker", "wrap"]
 class QueueBroker:
     """A named meeting point for `queuebroker.aio.MessageQueue`\\ s.
 
-    As a `queuebroker.QueueBroker`, but ``accept`` and ``connect`` are awaited. A call
-    that is cancelled while it waits was never there: nobody can meet it any more.
+    As `queuebroker.QueueBroker`, but ``accept`` and ``connect`` are awaited. A call
+    that is cancelled while it waits is withdrawn: no other call can match it any more.
 
     Args:
         name, manager, capacity, max_message_size, strict_half: as there.
@@ -66,7 +66,7 @@ class QueueBroker:
 
     @property
     def broker(self) -> plain.QueueBroker:
-        """The broker itself, for threads."""
+        """The plain broker, for threads."""
         return self._plain
 
     def __repr__(self) -> str:
@@ -76,7 +76,7 @@ class QueueBroker:
         msg = "cannot pickle or copy QueueBroker: it belongs to its process"
         raise TypeError(msg)
 
-    # Meeting.
+    # Accepting and connecting.
 
     async def accept(
         self,
@@ -143,40 +143,40 @@ class QueueBroker:
     def accept_iter(self, port: int) -> AsyncIterator[MessageQueue]:
         """Yield accepted queues until this broker is closed (QB-PY-9).
 
-        A cancelled step accepts nobody, and the iteration may go on.
+        A cancelled step accepts no connection, and the iteration may go on.
 
         Raises:
-            TypeError, ValueError: wrong port, found at the call.
+            TypeError, ValueError: wrong port, detected at the call.
         """
         return _Accepted(self, check_port(port))
 
-    # Looking.
+    # Inspection.
 
     @property
     def name(self) -> str:
-        """The name it has, or had until it was closed."""
+        """The name of the broker, also after it was closed."""
         return self._plain.name
 
     @property
     def manager(self) -> BrokerManager:
-        """The name space it belongs to."""
+        """The name space of the broker."""
         return self._plain.manager
 
     @property
     def closed(self) -> bool:
-        """Whether `close()` was called."""
+        """True once `close()` was called."""
         return self._plain.closed
 
     def waiting_accepts(self) -> dict[int, int]:
-        """Return how many accepts wait here, by port, of coroutines and threads."""
+        """Return the number of waiting accepts, by port, of coroutines and threads."""
         return self._plain.waiting_accepts()
 
     def waiting_connects(self) -> dict[int, int]:
-        """Return how many connects wait here, by port, of coroutines and threads."""
+        """Return the number of waiting connects, by port, of coroutines and threads."""
         return self._plain.waiting_connects()
 
     def outgoing(self) -> dict[tuple[str, int], int]:
-        """Return how many of its own connects wait, by name and port."""
+        """Return the number of its waiting connects, by name and port."""
         return self._plain.outgoing()
 
     @staticmethod
@@ -185,7 +185,7 @@ class QueueBroker:
         return plain.QueueBroker.get_broker()
 
     def as_current(self) -> AbstractContextManager[None]:
-        """Make the broker beneath the current one of this coroutine."""
+        """Make the underlying broker the current one of this coroutine."""
         return self._plain.as_current()
 
     # Closing.
@@ -250,10 +250,10 @@ def wrap(existing: object) -> MessageQueue | QueueBroker:
 
 
 class _Accepted:
-    """The queues that come to a port.
+    """An asynchronous iterator of the queues accepted at a port.
 
-    Not an asynchronous generator: that one ends when a step of it is cancelled, and two
-    tasks could not share it.
+    Not an asynchronous generator: a cancelled step would end it, and two tasks could
+    not share it.
     """
 
     def __init__(self, broker: QueueBroker, port: int) -> None:

@@ -1,8 +1,8 @@
 """`SocketQueueBroker`: a broker that other processes can reach, for coroutines.
 
-The face of a `queuebroker.sockets.SocketQueueBroker`, made by `queuebroker.aio.wrap`.
-The broker within this process serves accepts and connects by name, as for any other
-face; this class adds the connect to an address.
+The face of a `queuebroker.sockets.SocketQueueBroker`, created by
+`queuebroker.aio.wrap`. The broker within this process serves accepts and connects by
+name, as for any other face. This class adds the connect to an address.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SocketQueueBroker(QueueBroker):
 
     @property
     def broker(self) -> sockets.SocketQueueBroker:  # type: ignore[override]
-        """The broker itself, for threads; of its own kind, with the same methods."""
+        """The plain broker, for threads; of its own kind, with the same methods."""
         return self._far
 
     @property
@@ -61,7 +61,7 @@ class SocketQueueBroker(QueueBroker):
         exclusive: bool = False,
         strict_half: bool | None = None,
     ) -> MessageQueue:
-        """Wait for a connect, from here or elsewhere; see `QueueBroker.accept`."""
+        """Wait for a connect from any process; see `QueueBroker.accept`."""
         if capacity is not None:
             positive("capacity", capacity, NUMBER_MAX)
         return await super().accept(
@@ -104,7 +104,7 @@ class SocketQueueBroker(QueueBroker):
         """Wait for an accept of the broker at an address, or of a name in this process.
 
         As `queuebroker.sockets.SocketQueueBroker.connect`. A thread of the loop's
-        executor looks a host name up: that may take long, and cannot be interrupted.
+        executor looks up a host name: that may take long, and cannot be interrupted.
         """
         if not is_address(name):
             try:
@@ -151,7 +151,7 @@ async def _look_up(
     deadline: float | None,
     timeout: float | None,
 ) -> None:
-    """Look a host name up in the executor; wait no longer than the caller would."""
+    """Look up a host name in the executor, for as long as the caller would wait."""
     looking = asyncio.to_thread(_net.look_up, host, 0)
     try:
         found = await asyncio.wait_for(looking, remaining_s(deadline))

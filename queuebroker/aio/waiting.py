@@ -1,14 +1,14 @@
-"""How a coroutine waits: the twins of the loops by which a thread does.
+"""Wait loops for coroutines, the counterparts of the loops for threads.
 
-`act` stands for `End._act`, `meet` for `queuebroker.meeting.meet`. What is waited for,
-what an exception leaves to be done, and what is told to an observer is all theirs. The
-locks taken here are held for moments only, never while anybody sleeps.
+`act` corresponds to `End._act`, `meet` to `queuebroker.meeting.meet`. Those define the
+condition of the wait, the repair after an exception, and the calls of an observer. The
+locks taken here are held only for moments, never during a sleep.
 
 A coroutine may end where no thread can: it is closed (`GeneratorExit`) when it is
-collected, and that may be within any operation of the same thread, also one that holds
-the lock which it would need (QB-CONC-9). What is said on it below rests on this: a
-waiter that is listed holds its task, and so its coroutine; who is listed is collected
-only together with the lock, which nobody can hold then.
+collected. That may happen within any operation of the same thread, even one that holds
+the lock which the coroutine would need (QB-CONC-9). The comments below rely on this: a
+listed waiter holds its task, and so its coroutine. A listed coroutine is collected only
+together with the lock, which no thread can hold then.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def act(
     *,
     sends: bool,
 ) -> Verdict:
-    """Repeat an attempt that was told to wait, until it need not or time is up."""
+    """Repeat an attempt that returned WAIT, until it need not wait or time is up."""
     waiters, look, ready = end._waiting(attempt, sends=sends)
     make = running_waker().waiter
     wait = Wait(end._connection, waiters, look, ready, make)
@@ -54,20 +54,20 @@ async def act(
     end._connection.settle()
     if verdict is not PENDING:
         return verdict
-    # What still looks full or empty is settled with those under way (QB-TIME-8).
+    # Wait for operations in progress before WAIT is returned (QB-TIME-8).
     return end._act(attempt, 0, sends=sends)
 
 
 async def undone_if_struck(
     wait: Callable[[], Coroutine[Any, Any, T]], undo: Callable[[BaseException], object]
 ) -> T:
-    """Await what ``wait`` returns; if an exception ends it, undo it.
+    """Await the result of ``wait``; if an exception ends it, undo it.
 
-    A cancel is no rare thing, so an interrupt may strike what it leads to. Then it is
-    undone once more; so ``undo`` must be such as may be repeated.
+    A cancel is common, so an interrupt may come while ``undo`` runs. Then ``undo`` runs
+    once more, and so must be repeatable.
 
-    This stands around the wait because a function that is called once it was struck
-    would come too late: an interrupt can strike its entry, before any ``try`` in it.
+    This encloses the wait, because a function called only after the exception would
+    come too late: an interrupt can come at its entry, before any ``try`` in it.
     """
     try:
         return await wait()
@@ -81,7 +81,7 @@ async def undone_if_struck(
 
 
 async def _wait(wait: Wait[T, Waiter], deadline: float | None) -> T | Pending:
-    """See `queuebroker.parking.wait_for`."""
+    """Sleep and attempt again; see `queuebroker.parking.wait_for`."""
     expired = False
     while True:
         outcome = wait.look(last=expired)
@@ -92,18 +92,18 @@ async def _wait(wait: Wait[T, Waiter], deadline: float | None) -> T | Pending:
 
 
 def _leave(wait: Wait[Any, Waiter], waiters: WaitList, error: BaseException) -> None:
-    """Wait no more, since an exception struck; may be repeated."""
+    """Stop waiting after an exception; may be repeated."""
     if isinstance(error, GeneratorExit) and handed_on(waiters, wait.parker):
         return
     wait.withdraw()
 
 
 def handed_on(waiters: WaitList, waiter: Parker | None) -> bool:
-    """Leave a list, and wake the next in our place, if that needs no lock.
+    """Leave a list, and wake the next waiter instead, if that needs no lock.
 
-    For who is closed. Whoever wakes one of `Sleepers` takes it off, so it may be
-    collected while the lock is held. Any other list keeps who is woken: there is a lock
-    to be taken, and it is free.
+    For a coroutine that is closed. A waker of `Sleepers` removes the sleeper from the
+    list, so the coroutine may be collected while the lock is held. Any other list keeps
+    a woken waiter; then the lock has to be taken, and it is free.
     """
     if waiter is None or not isinstance(waiters, Sleepers):
         return False
@@ -120,9 +120,9 @@ async def meet(
 ) -> MessageQueue | Channel:
     """Wait until the call is matched; return its end, or raise as `meeting.meet`.
 
-    The caller gave ``rdv`` the maker of waiters of the running loop. ``timeout``, in
-    seconds, is the one from which ``deadline`` was made: for the text of an error.
-    ``enlist`` is for a call whose opposite is in another process.
+    The caller gave ``rdv`` the waiter factory of the running loop. ``timeout``, in
+    seconds, is the source of ``deadline``, for the text of an error. ``enlist`` is for
+    a call whose opposite is in another process.
     """
     return await undone_if_struck(
         partial(_meet, rdv, deadline, timeout, enlist), partial(_abandon, rdv)
@@ -141,14 +141,15 @@ async def _meet(
         if not await waiter.slept(deadline):
             expire(rdv)
         # Matched, withdrawn, or woken for no reason (QB-CONC-6). Before the state is
-        # looked at again: who changes it after that has to find it locked.
+        # read again: a thread that changes it later has to find the waiter locked.
         waiter.arm()
     return outcome(rdv, timeout)
 
 
 def _abandon(rdv: RdV, error: BaseException) -> None:
-    """Undo a call that an exception struck; may be repeated."""
+    """Undo a call after an exception; may be repeated."""
     if rdv.waiting or not isinstance(error, GeneratorExit):
         abandon(rdv)
-    # Else who is matched is not listed, so a lock may be taken. Nobody holds the end
-    # now, and it disconnects (QB-RDV-12).
+    # Otherwise the call is matched and no longer listed, so this thread may already
+    # hold the lock. No reference to the end remains, so the end disconnects
+    # (QB-RDV-12).

@@ -1,10 +1,11 @@
-"""`Waker`: how any thread wakes a coroutine; one descriptor for each event loop.
+"""`Waker`: lets any thread wake a coroutine; one descriptor for each event loop.
 
-Whoever makes a condition true releases a parker, in one call into C that no interrupt
-can tear (`queuebroker.parking`): else a sleeper could be taken off its list and never
-be woken. asyncio's ``call_soon_threadsafe`` is Python code in the waker's thread, can
-be torn, and raises once the loop is closed. So the call notes who is woken, writes to
-an eventfd, and leaves the rest to the loop, which reads it.
+A thread that makes a condition true releases a parker in one call into C, which no
+interrupt can break off (`queuebroker.parking`). Otherwise a sleeper could be removed
+from its list and never be woken. asyncio's ``call_soon_threadsafe`` is Python code in
+the waker's thread, so an interrupt can break it off. It also raises once the loop is
+closed. So the release only records the sleeper and writes to an eventfd; the loop reads
+that and does the rest.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ __all__ = ["Waiter", "Waker", "running_waker"]
 
 
 class Waker:
-    """An eventfd that one loop reads, and who was woken since it did.
+    """An eventfd read by one loop, and the sleepers released since the last read.
 
     The loop holds it, by its reader, until the loop is closed; so does every waiter.
     The descriptor is closed with the last of them: a late release must not write to
-    what has got the same number meanwhile.
+    another file that has got the same number.
 
     Raises:
         NotImplementedError: the loop cannot read descriptors.
@@ -45,7 +46,7 @@ class Waker:
     def __init__(self, loop: AbstractEventLoop) -> None:
         self.loop: Final = loop
         self._rung: Final[deque[list[Future[None]]]] = deque()
-        # One call in C: an interrupt cannot fall between opening and keeping it.
+        # One call in C: no interrupt can come between opening and storing it.
         self._opened: Final[list[int]] = []
         self._opened.extend(map(os.eventfd, (0,), (os.EFD_CLOEXEC | os.EFD_NONBLOCK,)))
         try:
@@ -61,15 +62,15 @@ class Waker:
     def release_of(
         self, sleeping: list[Future[None]]
     ) -> tuple[Callable[[], object], object]:
-        """Return how to wake who sleeps, once, in one call; and what is left till then.
+        """Return a call that wakes a sleeper once, and the items left until then.
 
-        The first call takes the only item of an iterator, the steps, and does them;
-        every other, also one that comes meanwhile, finds nothing there. It holds this
-        waker, and so its descriptor, until it is forgotten.
+        The first call takes the only item of an iterator, the steps, and runs them. Any
+        other call, also a simultaneous one, finds no item. The call holds this waker,
+        and so its descriptor, as long as the call exists.
         """
-        # deque(steps, 0) does the steps and keeps nothing of them, in C. `self` is what
-        # a call that finds nothing returns; as an argument it is held as long as that
-        # call can be made.
+        # deque(steps, 0) runs the steps in C and keeps none of their results. A call
+        # that finds no item returns `self`; as an argument it is held as long as that
+        # call exists.
         steps = chain(
             map(self._rung.append, (sleeping,)),
             map(os.eventfd_write, self._opened, (1,)),
@@ -78,10 +79,10 @@ class Waker:
         return partial(next, map(deque, gate, (0,)), self), gate
 
     def _answer(self) -> None:
-        """Wake who was rung for; called by the loop.
+        """Wake the sleepers that were released; called by the loop.
 
-        First the descriptor is read: who rings after that is heard next time. If an
-        interrupt strikes, this is next time's business too.
+        Reads the descriptor first: a later release makes it readable again. After an
+        interrupt, this writes to it, so that the loop calls this again.
         """
         try:
             with contextlib.suppress(BlockingIOError):
@@ -97,46 +98,47 @@ class Waker:
             self._rung.popleft()
 
     def __del__(self) -> None:
-        # None if there was none to be had; not even a list if an interrupt struck.
+        # Empty if no descriptor was available; missing if an interrupt came first.
         for fd in getattr(self, "_opened", ()):
             os.close(fd)
 
 
 class Waiter:
-    """A parker for a coroutine: `slept` is to it what `_sync.park` is to a lock.
+    """A parker for a coroutine: `slept` corresponds to `_sync.park` on a lock.
 
-    locked: whether it was not released since it was armed.
-    release: wake who sleeps on it; from any thread, with or without a lock held, once
-        or often, and also when the loop is closed: then nobody is left to be woken.
+    locked: True if it was not released since it was armed.
+    release: wake the sleeper; from any thread, with or without a lock held, once or
+      often. If the loop is closed, no sleeper is left, and the call does nothing.
     """
 
     __slots__ = ("_sleeping", "_task", "_waker", "locked", "release")
 
     def __init__(self, waker: Waker) -> None:
         self._waker: Final = waker
-        # While it sleeps: so who holds the waiter holds the coroutine. A task woken in
-        # a loop that is closed before it runs would be collected else, while it is
-        # still listed. Afterwards it would be a cycle, by an exception's traceback.
+        # Set while it sleeps, so that the holder of the waiter holds the coroutine.
+        # Otherwise a task woken in a loop that is closed before it runs would be
+        # collected while it is still listed. If kept longer, an exception's traceback
+        # would make it a cycle.
         self._task: Task[object] | None = None
-        # The future last slept on, if any. To release it takes this and not the waiter:
-        # else one that is never released would hold itself.
+        # The future last slept on, if any. `release` holds this list and not the
+        # waiter: otherwise a waiter that is never released would hold itself.
         self._sleeping: Final[list[Future[None]]] = []
         self.locked: Callable[[], bool]
         self.release: Callable[[], object]
         self.arm()
 
     def arm(self) -> None:
-        """Be as new, after a release; as who has slept on a lock has it again."""
+        """Reset it after a release, as a thread takes its lock again after a sleep."""
         release, gate = self._waker.release_of(self._sleeping)
-        # In this order: who finds it locked must not find the release of before.
+        # In this order: a thread that finds it locked must not find the old release.
         self.release = release
         self.locked = cast("Callable[[], bool]", partial(length_hint, gate))  # 1 or 0
 
     async def slept(self, deadline: float | None) -> bool:
-        """Sleep until it is released; False if the deadline passed first.
+        """Sleep until it is released; return False if the deadline passed first.
 
-        The deadline is a point on `_sync.monotonic` in seconds, None for never: a loop
-        may have another clock, and it may wake a hair early.
+        The deadline is a point on `_sync.monotonic` in seconds, None for never. The
+        loop may have another clock, and may wake slightly early.
         """
         while self.locked():
             rest_s = None if deadline is None else deadline - _sync.monotonic()
@@ -148,7 +150,7 @@ class Waiter:
             timer = None
             try:
                 # Before the timer: from 3.12 on this is a call into C, after which an
-                # interrupt can strike.
+                # interrupt can be raised.
                 self._task = asyncio.current_task(loop)
                 if rest_s is not None:
                     timer = loop.call_later(rest_s, _rouse, self._sleeping)
@@ -161,21 +163,21 @@ class Waiter:
 
 
 def _rouse(sleeping: list[Future[None]]) -> None:
-    """Let a coroutine go on, if it sleeps; in the thread of its loop."""
+    """Resume a coroutine, if it sleeps; in the thread of its loop."""
     for future in sleeping:
         if not future.done():
             future.set_result(None)
 
 
 # Weak on both sides: the loop itself holds its waker, by the reader, until it is
-# closed. Else a closed loop and its descriptor would live on in here.
+# closed. Otherwise a closed loop and its descriptor would live on in here.
 _wakers: Final[WeakKeyDictionary[AbstractEventLoop, ReferenceType[Waker]]] = (
     weakref.WeakKeyDictionary()
 )
 
 
 def running_waker() -> Waker:
-    """Return the waker of the running loop, made if there was none.
+    """Return the waker of the running loop, created if missing.
 
     Raises:
         RuntimeError: no loop is running in this thread.

@@ -1,16 +1,16 @@
 """The same channels between processes and machines (QB-SOCK).
 
-General layout, each on those before it:
+General layout; each module uses only those above it:
 
-errors                 what only a connection between processes can tell
+errors                 the errors that only a connection between processes can have
 frames                 bytes to values and back
-states, protocol       what may be said and heard when: no socket, no clock, no thread
-address, options, peer, tls   where, within which limits, with whom
-driver                 who waits for sockets: one thread a process, or its owner
-unsent                 what a socket did not take yet
+states, protocol       the order of frames, without a socket, a clock or a thread
+address, options, peer, tls   addresses, limits, identity and certificates of peers
+driver                 the event loop: one thread per process, or run by its owner
+unsent                 the output that a socket has not taken yet
 link                   a socket and its protocol, under one lock
-connection, queue      the state and the end of a `MessageQueue` whose peer is far away
-listener, departure    who comes to a broker; who goes to one
+connection, queue      the state and the end of a `MessageQueue` with a remote peer
+listener, departure    incoming connects; outgoing connects
 broker                 `SocketQueueBroker`
 """
 

@@ -1,4 +1,4 @@
-"""Where a broker listens: ``ipc:///path``, ``tcp://host:port``, ``tls://host:port``."""
+"""Addresses of brokers: ``ipc:///path``, ``tcp://host:port``, ``tls://host:port``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TCP: Final = re.compile(r"(?:\[(?P<six>[^\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>
 
 
 class Scheme(enum.Enum):
-    """By what a connection goes."""
+    """The transport of a connection."""
 
     IPC = "ipc"
     TCP = "tcp"
@@ -28,10 +28,10 @@ class Scheme(enum.Enum):
 
 @attrs.frozen(slots=True)
 class Address:
-    """One address; ``str`` of it is what `parse` takes.
+    """One address; `parse` accepts the ``str`` of it.
 
-    host: the path of an ``ipc`` address.
-    port: 0 for ``ipc``; elsewhere 0 lets a listener choose.
+    host: the path of an ``ipc`` address; else the host.
+    port: 0 for ``ipc``; otherwise 0 lets a listener choose.
     """
 
     scheme: Scheme
@@ -51,11 +51,11 @@ class Address:
 
     @classmethod
     def parse(cls, text: object) -> Address:
-        """Read an address.
+        """Parse an address.
 
         Raises:
-            TypeError: no str.
-            ValueError: no address, or one that the platform has no room for.
+            TypeError: ``text`` is no str.
+            ValueError: it is no address, or is too long for the platform.
         """
         if not isinstance(text, str):
             raise wrong_type("address", "a str", text)
@@ -68,7 +68,7 @@ class Address:
 
 
 def is_address(name: object) -> bool:
-    """Whether what to connect to is an address, not the name of a broker."""
+    """Return True if the target of a connect is an address, not a broker's name."""
     return isinstance(name, str) and "://" in name
 
 

@@ -1,7 +1,7 @@
-"""`SocketQueueBroker`: a `QueueBroker` that others reach from outside the process.
+"""`SocketQueueBroker`: a `QueueBroker` that other processes can reach.
 
 It adds an address to a broker of this process and decides nothing about the
-rendez-vous: who comes by the address waits in the same `RdVMap` as everybody else.
+rendez-vous: a caller from another process waits in the same `RdVMap` as local callers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SocketQueueBroker"]
 
-# What a connect that shall not wait gives the listener to answer, in seconds.
+# How long a connect with timeout 0 waits for the listener's answer, in seconds.
 ANSWER_S = 0.5
 
 
@@ -50,12 +50,13 @@ class SocketQueueBroker:
     """A named meeting point for `MessageQueue`\\ s, here and from other processes.
 
     Args:
-        name: a non-empty str, as for `QueueBroker`; the peers are told it.
+        name: a non-empty str, as for `QueueBroker`; it is sent to the peers.
         listen: the address to listen at, ``ipc:///path``, ``tcp://host:port`` or
-            ``tls://host:port``, port 0 for one that is free; None to connect only.
-        tls: for ``tls`` addresses: what this side shows and whom it believes.
-        driver: who serves the sockets; by default one thread for the whole process.
-            Whoever gives one has to `Driver.poll` it.
+            ``tls://host:port``, port 0 for a free port; None to connect only.
+        tls: for ``tls`` addresses: the certificate of this side and the authority it
+            trusts.
+        driver: the event loop for the sockets; by default one thread for the whole
+            process. A caller that passes one must run it with `Driver.poll`.
         options: limits and settings, see `SocketOptions`.
         manager, capacity, max_message_size, strict_half: as for `QueueBroker`.
 
@@ -186,7 +187,7 @@ class SocketQueueBroker:
                 driver.call(driver.release)
                 raise
         except BaseException:
-            # No driver serves it: neither the socket nor its file may stay.
+            # No driver serves it: remove both the socket and its file.
             socket.close()
             if file is not None:
                 _net.unlink_if(address.path, file)
@@ -194,7 +195,8 @@ class SocketQueueBroker:
         self._listener = listener
 
         def farewell() -> None:
-            # The file first: who finds none is told at once that nobody is there.
+            # The file first: without it a connect fails at once, as to an unknown
+            # broker.
             if file is not None:
                 _net.unlink_if(address.path, file)
             listener.close()
@@ -211,7 +213,7 @@ class SocketQueueBroker:
 
     @property
     def address(self) -> str | None:
-        """Where it listens, with the port that was chosen; None if it does not."""
+        """The address it listens at, with the actual port; None if it does not."""
         return None if self._address is None else str(self._address)
 
     # Meeting.
@@ -225,7 +227,7 @@ class SocketQueueBroker:
         exclusive: bool = False,
         strict_half: bool | None = None,
     ) -> MessageQueue:
-        """Wait for a connect, from here or elsewhere; see `QueueBroker.accept`."""
+        """Wait for a connect, from any process; see `QueueBroker.accept`."""
         if capacity is not None:
             positive("capacity", capacity, NUMBER_MAX)
         return self._broker.accept(
@@ -267,12 +269,12 @@ class SocketQueueBroker:
     ) -> MessageQueue | None:
         """Wait for an accept of the broker at an address, or of a name in this process.
 
-        An address where nothing listens is an unknown broker (QB-SOCK-2). The rest is
-        as `QueueBroker.connect`.
+        An address where nothing listens is an unknown broker (QB-SOCK-2). Otherwise
+        this is as `QueueBroker.connect`.
 
         Raises:
-            NotAdmittedError: the listener does not want this peer.
-            PermissionError: the system does not let this process go there.
+            NotAdmittedError: the listener does not admit this peer.
+            PermissionError: the system denies this process access to the address.
             ProtocolError: the service at that address is not a broker.
             OSError: this process cannot connect at present, such as for lack of
                 descriptors; or the host name does not resolve.
@@ -301,11 +303,11 @@ class SocketQueueBroker:
             raise
         finally:
             departure.cancel()
-        return end  # type: ignore[return-value]  # of kind QUEUE, as was asked for
+        return end  # type: ignore[return-value]  # of kind QUEUE, as requested
 
     @staticmethod
     def _unknown_name(error: UnknownBrokerError) -> UnknownBrokerError:
-        """Return the error for a name, which means a broker of this process only."""
+        """Return the error for a name, which denotes a broker of this process only."""
         return UnknownBrokerError(
             f"{error} in this process; give the address of a broker in another one,"
             " such as ipc:///path or tcp://host:port"
@@ -319,7 +321,7 @@ class SocketQueueBroker:
         strict_half: bool | None,
         make: Callable[[], Parker] = taken_lock,
     ) -> tuple[RdV, Departure, float | None]:
-        """Return a connect to an address, not yet begun, and its deadline.
+        """Return a connect to an address, not yet started, and its deadline.
 
         make: as for `RdV`.
         """
@@ -368,21 +370,21 @@ class SocketQueueBroker:
         """Yield accepted queues until this broker is closed; see `QueueBroker`."""
         return self._broker.accept_iter(port)
 
-    # Looking.
+    # Queries.
 
     @property
     def name(self) -> str:
-        """The name it has, or had until it was closed."""
+        """The name of this broker; it stays after `close`."""
         return self._broker.name
 
     @property
     def manager(self) -> BrokerManager:
-        """The name space it belongs to."""
+        """The manager of this broker: its name space."""
         return self._broker.manager
 
     @property
     def closed(self) -> bool:
-        """Whether `close()` was called."""
+        """True once `close()` was called."""
         return self._broker.closed
 
     def waiting_accepts(self) -> dict[int, int]:
@@ -394,7 +396,7 @@ class SocketQueueBroker:
         return self._broker.waiting_connects()
 
     def outgoing(self) -> dict[tuple[str, int], int]:
-        """Return how many of its own connects wait, by name or address and port."""
+        """Return how many of its own connects wait, by name or address, and port."""
         return self._broker.outgoing()
 
     def as_current(self) -> AbstractContextManager[None]:
@@ -404,15 +406,15 @@ class SocketQueueBroker:
     # Closing.
 
     def close(self) -> None:
-        """Free the name and the address; every wait here ends; see `Broker.close`.
+        """Free the name and the address, and end every wait here; see `Broker.close`.
 
-        Queues live on.
+        Queues remain open.
         """
         self._broker.close()
 
 
 def _check_length(name: object) -> None:
-    """A name that no frame has room for cannot be told to anybody."""
+    """Raise ValueError if a name does not fit in a frame, so cannot be sent."""
     if isinstance(name, str):
         size = len(name.encode("utf-8", "surrogatepass"))
         if size > TEXT_BYTES_MAX:

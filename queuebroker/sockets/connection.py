@@ -1,8 +1,8 @@
 """`SocketConnection`: the state of one connection, seen from one of its ends.
 
-It is a `QueueConnection` whose far side is played by the link: what this end sends goes
-into a buffer that is nothing but the count of what the peer has not received, and what
-the peer sends, or does, is done to the state as if it were here. So the tables of
+It is a `QueueConnection` in which the link acts for the far side. The outgoing buffer
+only counts the messages that the peer has not received. The messages and actions of the
+peer are applied to the state as if the peer were local. So the tables of
 `queuebroker.status` decide as they do between threads.
 """
 
@@ -37,12 +37,12 @@ __all__ = ["Inbox", "Outbound", "SocketConnection"]
 
 
 class Inbox(CircularBufferQueue[Message]):
-    """What has arrived here; its capacity is kept by the protocol."""
+    """The messages that arrived here; the protocol enforces its capacity."""
 
     __slots__ = ()
 
     def extend_locked(self, messages: Sequence[Message]) -> None:
-        """Store messages that came together, and wake one who waits for them."""
+        """Store messages that arrived together, and wake one waiting receiver."""
         self._messages.extend(messages)
         if self.arrived:
             self.arrived.wake_one()
@@ -60,11 +60,11 @@ class Inbox(CircularBufferQueue[Message]):
 
 
 class Outbound(CircularBufferQueue[Message]):
-    """The peer's buffer as far as it is known here: how much is unread in it.
+    """The peer's buffer as known here: the number of unread messages in it.
 
-    Nothing is kept in it: what is pushed goes to the protocol at once.
+    It stores nothing: a pushed message goes to the protocol at once.
 
-    lost: messages of which nobody knows whether the peer received them.
+    lost: messages that the peer may or may not have received.
     """
 
     __slots__ = ("_link", "_protocol", "lost")
@@ -101,7 +101,7 @@ class Outbound(CircularBufferQueue[Message]):
         return True
 
     def pull_locked(self) -> None:
-        """Nothing: it is the peer that receives."""
+        """Do nothing: the peer receives these messages."""
 
     def wake_locked(self) -> None:
         if self.room and not self.full():
@@ -117,12 +117,12 @@ class Outbound(CircularBufferQueue[Message]):
         self.discarded += len(self)
 
     def lose_locked(self) -> None:
-        """Count what is unread as lost."""
+        """Count the unread messages as lost."""
         self.lost += len(self)
 
 
 class SocketConnection(QueueConnection):
-    """One end's view; ``side`` is this end, the other one is far away.
+    """One end's view of a connection; ``side`` is this end, the other one is remote.
 
     Lock: that of its link, which also guards the socket and the protocol.
     """
@@ -174,18 +174,18 @@ class SocketConnection(QueueConnection):
 
     @property
     def inbox(self) -> Inbox:
-        """What has arrived here."""
+        """The messages that arrived here."""
         return self._inbox
 
     @property
     def outbound(self) -> Outbound:
-        """What the peer has not received."""
+        """The messages that the peer has not received."""
         return self._outbound
 
-    # What the peer does.
+    # Actions of the peer.
 
     def hear_locked(self, event: Event) -> None:
-        """Do to the state what happened far away."""
+        """Apply an event of the peer to the state."""
         far = self.peer_of(self.side)
         match event:
             case Messages():
@@ -205,7 +205,7 @@ class SocketConnection(QueueConnection):
                 self.ponged = event.number
                 self.pongs.wake_all()
             case _:
-                raise AssertionError(event)  # the protocol lets no other through
+                raise AssertionError(event)  # the protocol passes no other event
 
     def _arrive_locked(self, event: Messages) -> None:
         messages = event.messages
@@ -227,7 +227,7 @@ class SocketConnection(QueueConnection):
         self.close_locked(far, error, reason)
         self.pongs.wake_all()
 
-    # What this end does.
+    # Actions of this end.
 
     def close_locked(
         self, side: Side, error: BaseException | None, reason: Reason
@@ -242,13 +242,13 @@ class SocketConnection(QueueConnection):
         self.critical(lambda: self.close_locked(self.side, None, Reason.BROKER_CLOSED))
 
     def _leave_if_done_locked(self) -> None:
-        """Say good-bye too once the peer has, and nothing of its is left to receive."""
+        """Send our good-bye once the peer has left and its messages are received."""
         if self.status(self.side) is Status.DISCONNECTED:
             self._leave_locked(None)
 
     def _leave_locked(self, error: BaseException | None) -> None:
         self.link.leave_locked(error)
-        self.pongs.wake_all()  # none may come any more
+        self.pongs.wake_all()  # no pong may arrive any more
 
     def _store_locked(self, peer: Side, message: bytes, waited_ns: int) -> bool:
         stored = super()._store_locked(peer, message, waited_ns)
@@ -257,7 +257,7 @@ class SocketConnection(QueueConnection):
         return stored
 
     def post_locked(self, message: bytes) -> bool:
-        """Send a message if nothing stands in the way; False: ask the tables."""
+        """Send a message if nothing prevents it; return False to use the tables."""
         link = self.link
         if (
             link.protocol.unreceived >= self._outbound.capacity
@@ -269,13 +269,13 @@ class SocketConnection(QueueConnection):
         return True
 
     def grab_locked(self) -> bytes | None:
-        """Receive a message if one is here; None: ask the tables."""
+        """Receive a message if one is here; return None to use the tables."""
         inbox = self._inbox
         messages = inbox._messages
         if not messages or self.watch is not None:
             return None
         message = messages[0]
-        # Three changes, and no call by which an interrupt could part them.
+        # Three changes without a call between them: no interrupt can separate them.
         del messages[0]
         inbox._pulled += 1
         self.link.protocol.taken += 1
@@ -288,7 +288,7 @@ class SocketConnection(QueueConnection):
         return message
 
     def grab_run_locked(self, most: int) -> list[bytes] | None:
-        """Receive what is here, ``most`` messages at most; None: ask the tables."""
+        """Receive up to ``most`` messages that are here; None: use the tables."""
         inbox = self._inbox
         if not inbox._messages or self.watch is not None:
             return None
@@ -302,7 +302,7 @@ class SocketConnection(QueueConnection):
         return [bytes(one) for one in taken if isinstance(one, bytes)]
 
     def read_one_locked(self) -> bytes | None:
-        """Read the socket and receive one message; None: ask the tables."""
+        """Read the socket and receive one message; return None to use the tables."""
         link, inbox = self.link, self._inbox
         if inbox._messages or self.watch is not None or link.closed:
             if not link.closed:
@@ -316,7 +316,7 @@ class SocketConnection(QueueConnection):
         return message
 
     def _give_credit_locked(self) -> None:
-        """Let the peer know what was received, if it is time to."""
+        """Send the credit for received messages, if it is due."""
         protocol = self.link.protocol
         if (
             2 * protocol.taken >= protocol.capacity
@@ -326,7 +326,7 @@ class SocketConnection(QueueConnection):
             self.took_locked(0)
 
     def store_run_locked(self, messages: list[bytes]) -> None:
-        """Send several messages that there is room for, unobserved."""
+        """Send several messages, unobserved; the peer must have room for them."""
         self.link.turn.spoke = True
         self.link.protocol.send_run(messages)
         self.link.flush_locked()
@@ -341,7 +341,7 @@ class SocketConnection(QueueConnection):
         return message
 
     def took_locked(self, count: int) -> None:
-        """Let the peer know what was received, when it is time to."""
+        """Record ``count`` received messages; send the credit when it is due."""
         self.link.protocol.credit(count)
         if self.closed[1 - self.side]:
             self._leave_if_done_locked()
@@ -349,13 +349,13 @@ class SocketConnection(QueueConnection):
             self.link.flush_locked()
 
     def lead_locked(self, *, owned: bool = False) -> bool:
-        """Let this thread read in the driver's place, if that may help."""
+        """Take the read lease for this thread; False if refused or of no use."""
         return self.closed == _OPEN and self.link.lead_locked(owned=owned)
 
     def awaited_locked(self) -> bool:
-        """Whether anybody waits for what the driver would read."""
+        """True if a thread waits for input that the driver would read."""
         return bool(
-            # Their lists, not how many are in them: asked for after every receive.
+            # The lists, not their lengths: this runs after every receive.
             self._inbox.arrived._parkers
             or self._outbound.room._parkers
             or self.pongs._parkers
@@ -366,26 +366,27 @@ class SocketConnection(QueueConnection):
         link = self.link
         protocol = link.protocol
         if not (link.torn or self.closed[0] or self.closed[1]):
-            # A message that was received and not noted as such: the peer would have
-            # one slot less for ever.
+            # Credit a message that was received but not recorded as such: else the peer
+            # would have one slot less forever.
             protocol.taken = protocol.owed - len(self._inbox)
             protocol.credit(0)
         link.recover_locked()
         far = self.peer_of(self.side)
         if protocol.ended and not self.hung_up[far]:
-            # What was struck had taken the end out of the protocol, and told nobody.
+            # The interrupted call took the final event from the protocol and did not
+            # deliver it.
             self.hear_locked(Lost(PeerLostError("interrupted as the peer went")))
         super().recover_locked()
 
     def note(
         self, operation: Operation, actor: Side, receiver: Side, **told: Any
     ) -> None:
-        # What is done far away is told there.
+        # The observer in the peer's process gets the peer's operations.
         if actor == self.side:
             super().note(operation, actor, receiver, **told)
 
     def forsake(self, lock: _thread.RLock) -> None:
-        """Lose the peer, because the driver is gone; ``lock`` is a new one."""
+        """Lose the peer, because the driver is closed; ``lock`` is a new lock."""
         self.lock = lock
         self.inbox.lock = self.outbound.lock = lock
         far = self.peer_of(self.side)

@@ -1,7 +1,7 @@
-"""`Departure`: one connect to an address, from the dialling to the welcome or refusal.
+"""`Departure`: one connect to an address, from the dial to the welcome or refusal.
 
-To its own broker it is a caller of ``connect`` like any other, an `RdV` that waits
-elsewhere; so the broker's close and the caller's timeout end it as they end the others.
+To its own broker it is a caller of ``connect`` like any other: an `RdV` that waits
+elsewhere. So the broker's close and the caller's timeout end it as they end the others.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Departure"]
 
-# The platform's errors for an address where nothing listens, or to which there is no
-# route: both may change later. Every other error concerns this process or machine.
+# The platform's errors for an address where nothing listens, or without a route: both
+# may change later. Every other error concerns this process or machine.
 _NOBODY: Final = frozenset(
     (
         *(errno.ECONNREFUSED, errno.ENOENT, errno.ENOTDIR),
@@ -49,7 +49,7 @@ _NOBODY: Final = frozenset(
 )
 # The errors of a connection that the peer has ended.
 _ENDED: Final = frozenset((errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED))
-# The kernel has no room for one more connect: how long until it is asked again.
+# How long to wait before the next dial if the listener's backlog is full, in seconds.
 RETRY_S: Final = 0.002
 
 _REASONS: Final = {
@@ -60,7 +60,7 @@ _REASONS: Final = {
 
 
 class FarBroker:
-    """What stands for the broker at an address; see `RdV.target`."""
+    """A stand-in for the broker at an address; see `RdV.target`."""
 
     __slots__ = ("closed", "name", "waiting")
 
@@ -71,9 +71,9 @@ class FarBroker:
 
 
 class Departure:
-    """The host of a link until it is welcome.
+    """An outgoing connect: the host of its link until the welcome arrives.
 
-    error: why there is no connection, if no `RdV.reason` fits.
+    error: the reason there is no connection, if no `RdV.reason` fits.
     cause: the system's error if nothing listens there, or the peer hung up.
     """
 
@@ -106,7 +106,7 @@ class Departure:
     # In the caller's thread.
 
     def begin(self, rdv: RdV) -> None:
-        """Enlist the call and dial; see `queuebroker.meeting.begin`."""
+        """Register the call and dial; see `queuebroker.meeting.begin`."""
         self._manager.check_not_within("connect")
         with self._manager.lock:
             if rdv.caller.closed:
@@ -121,7 +121,7 @@ class Departure:
         self._dial()
 
     def cancel(self) -> None:
-        """Give up, if it is not welcome: nobody shall accept it any more."""
+        """Abort the connect if no welcome arrived: no broker shall accept it later."""
         link = self._link
         if link is None:
             return
@@ -136,17 +136,17 @@ class Departure:
             self._link.driver.call(self.cancel, self)
 
     def needs_name(self) -> str | None:
-        """Return the host name that needs a look-up, which may take long, or None."""
+        """Return the host name to look up, which may take long, or None."""
         if self._address.scheme is Scheme.IPC or _net.is_numeric(self._address.host):
             return None
         return self._address.host
 
     def go_to(self, host: str) -> None:
-        """Use this numeric host, the result of the look-up, to dial."""
+        """Set the numeric host to dial, the result of the look-up."""
         self._host = host
 
     def _dial(self) -> None:
-        """Connect the socket, or begin to."""
+        """Connect the socket, or start to."""
         if not self._rdv.waiting:
             return
         address = self._address
@@ -195,7 +195,7 @@ class Departure:
             driver.release()
 
     def fail(self, error: BaseException) -> None:
-        """End the call with an error of this process, which it raises unchanged."""
+        """End the call with an error of this process; the call raises it unchanged."""
         self.error = self.error or error.with_traceback(None)
         self._withdraw(Reason.BROKER_CLOSED)
 
@@ -204,7 +204,7 @@ class Departure:
     # In the driver's thread.
 
     def _arrived(self, socket: Socket) -> int:
-        """See how the connect went; then what comes before the first byte of ours."""
+        """Check the result of the connect, then continue the TLS handshake, if any."""
         link = self._link
         assert link is not None
         if not link.secured:
@@ -219,13 +219,13 @@ class Departure:
         return _net.shake_hands(socket)
 
     def heard(self, link: Link, events: list[Event]) -> None:
-        """Deal with the answer, and with what came right behind it."""
+        """Handle the answer and the events that arrived with it."""
         answer = events[0]
         if isinstance(answer, Welcome):
             try:
                 self._welcomed(link, answer, events[1:])
             except BaseException as error:
-                self.fail(error)  # the link may have forgotten this by now
+                self.fail(error)  # the link may have dropped this host already
                 raise
         elif isinstance(answer, Refused):
             self._refused(answer)
@@ -248,7 +248,7 @@ class Departure:
             connection.peer = peer_of(link.socket, welcome.name)
             link.connection = connection
             link.host = None
-            # Before anybody else can read the socket: they come first.
+            # Deliver these before another thread can read the socket: they are older.
             link.deal_locked(rest)
         end = SocketMessageQueue(connection, 1)
         with self._manager.lock:

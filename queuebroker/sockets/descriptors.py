@@ -1,4 +1,4 @@
-"""Descriptors on their way with a message: whoever holds them last closes them."""
+"""Descriptors that travel with a message: their last holder closes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Described", "close_all", "duplicates"]
 
 
 class Described(bytes):
-    """A message with the descriptors that came along, closed unless they are taken."""
+    """A message with its descriptors, which are closed unless they are taken."""
 
     _fds: tuple[int, ...] = ()
 
@@ -24,7 +24,7 @@ class Described(bytes):
         return made
 
     def take(self) -> tuple[int, ...]:
-        """Return the descriptors; they are the caller's from now on."""
+        """Return the descriptors; the caller owns them from now on."""
         fds, self._fds = self._fds, ()
         return fds
 
@@ -33,7 +33,7 @@ class Described(bytes):
 
 
 def duplicates(fds: Sequence[int]) -> list[int]:
-    """Return descriptors of our own for the same files: the caller may close its.
+    """Return duplicates of descriptors, so that the caller may close its own.
 
     Raises:
         OSError: one is no descriptor, or there are too many; nothing is left open.
@@ -41,7 +41,7 @@ def duplicates(fds: Sequence[int]) -> list[int]:
     """
     made: list[int] = []
     try:
-        made.extend(map(os.dup, fds))  # closed on exec, as all that Python opens
+        made.extend(map(os.dup, fds))  # closed on exec, Python's default
     except BaseException:
         close_all(made)
         raise

@@ -1,8 +1,8 @@
-"""`Driver`: who waits for sockets, one for a process by default.
+"""`Driver`: the event loop for sockets, by default one per process.
 
-It knows of descriptors and of whom to call when they are ready, and nothing of what
-comes over them. By default a daemon thread turns it, begun with the first socket and
-ended with the last one; a driver that somebody made is turned by its owner, by `poll`.
+It maps descriptors to the handlers to call when they are ready, and does not interpret
+the bytes. By default a daemon thread runs it: the thread starts with the first socket
+and ends with the last one. If the user creates a driver, the user runs it with `poll`.
 
 An error of one connection ends that connection and nothing else (QB-SOCK-10). The
 driver makes each call on behalf of one object, a `Served`. If the call raises, the
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Driver", "Handler", "Served", "default_driver"]
 
 EVENTS_MAX = 256
-# How often a driver that ends checks for connections that began meanwhile, in seconds.
+# Interval at which a driver that ends checks for connections begun since, in seconds.
 _REVIEW_S: Final = 0.05
 
 _log: Final = logging.getLogger("queuebroker.sockets")
@@ -47,16 +47,16 @@ class Served(Protocol):
 
 
 class Handler(Served, Protocol):
-    """Whose descriptor it is."""
+    """The owner of a descriptor."""
 
     def abort(self, error: BaseException) -> None:
         """End all waits for a connection that has not begun."""
 
     def ready(self, mask: int) -> None:
-        """Do what can be done without waiting."""
+        """Read and write without blocking."""
 
     def forsake(self) -> None:
-        """Let go of everything: the driver is closed, or this is a fork's child."""
+        """Abandon the descriptor: the driver is closed, or this is a fork's child."""
 
 
 class _Unowned:
@@ -67,15 +67,17 @@ class _Unowned:
 
 
 class Driver:
-    """Calls handlers whose descriptors are ready; `call` works from any thread.
+    """An event loop that calls the handlers of ready descriptors.
 
-    Lock: ``_lock`` guards how many hold it, and whether it has stopped. Nothing is
-    called under it. What a finalizer needs (`call`, `watch`) takes no lock at all.
+    `call` works from any thread.
+
+    Lock: ``_lock`` guards the number of holders and the stopped flag. Nothing is
+    called under it. The methods that a finalizer needs (`call`, `watch`) take no lock.
 
     Attributes:
-        background: whether a thread of ours turns it.
-        failures: how many errors of this process have ended a `Served`.
-        failed: whether an error ended this driver itself; it refuses new holders.
+        background: True if a thread of this library runs it.
+        failures: number of errors of this process that have ended a `Served`.
+        failed: True if an error ended this driver itself; it refuses new holders.
     """
 
     def __init__(self) -> None:
@@ -85,17 +87,17 @@ class Driver:
         self._timers: list[tuple[float, int, _Call]] = []
         self._numbers = itertools.count()
         self._holders = 0
-        # For receivers that wait in its place, while they do not.
+        # Free sleepers, for receivers that wait in its place.
         self._sleepers: list[_net.Sleeper] = []
         self._stopped = False
-        self._ended = False  # and let go of what it waits with
-        self._turning = 0  # the thread that calls handlers just now
+        self._ended = False  # stopped, and its poller is closed
+        self._turning = 0  # the thread that is calling handlers
         self.background: bool = False
         self.failures: int = 0
         self.failed: bool = False
         self._poller = _net.Poller()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        # The bell again, until it is closed; and an item for each thread that rings it.
+        # The bell again, until it is closed; and one item per thread that rings it.
         self._bells = [self._bell]
         self._ringing: list[None] = []
         self._poller.register(self._bell, _net.READ)
@@ -109,12 +111,12 @@ class Driver:
 
     @property
     def sockets(self) -> int:
-        """How many sockets it serves just now."""
+        """Number of sockets it serves."""
         return len(self._handlers)
 
     @property
     def stopped(self) -> bool:
-        """Whether it serves nothing any more."""
+        """True once it has stopped serving."""
         return self._stopped
 
     def fileno(self) -> int:
@@ -124,8 +126,8 @@ class Driver:
     def poll(self, timeout: float | None = None) -> int:
         """Wait for sockets, ``timeout`` seconds at most; return how many were ready.
 
-        A timeout of weeks may end early, at the longest that the system accepts. An
-        error of one connection ends that connection and is not raised here.
+        A timeout of weeks may end early, at the system's maximum. An error of one
+        connection ends that connection and is not raised here.
 
         Raises:
             BrokerClosedError: this driver is closed.
@@ -147,7 +149,7 @@ class Driver:
         return len(ready)
 
     def _deal(self, ready: list[tuple[int, int]]) -> None:
-        """Call whom it concerns, and whatever is to be called now."""
+        """Call the handlers of ready descriptors, then the calls and timers due."""
         handlers = self._handlers
         for descriptor, mask in ready:
             if descriptor == self._bell:
@@ -198,7 +200,7 @@ class Driver:
             _log.exception("cannot end a connection in order: it is left as it is")
 
     def close(self) -> None:
-        """Close every socket it serves; their peers see a process that vanished."""
+        """Close every socket it serves; to their peers this process has vanished."""
         with self._lock:
             if self._stopped:
                 return
@@ -210,7 +212,7 @@ class Driver:
         self._close_descriptors()
 
     def _wait_s(self, timeout: float | None) -> float | None:
-        """Return the time to wait, at most the longest that the system accepts."""
+        """Return the time to wait, at most the system's maximum."""
         if self._calls:
             return 0
         if self._timers:
@@ -221,14 +223,14 @@ class Driver:
     # For handlers.
 
     def hold(self) -> bool:
-        """Say that it is needed; False if it has stopped already, or failed."""
+        """Add a holder; return False if the driver has stopped or failed."""
         with self._lock:
             serves = not (self._stopped or self.failed)
             self._holders += serves
             return serves
 
     def release(self) -> None:
-        """Say that it is not needed any more; called by whoever turns it."""
+        """Remove a holder; called in the thread that runs the driver."""
         with self._lock:
             self._holders -= 1
             if self.background and not self._holders and not self.failed:
@@ -248,7 +250,7 @@ class Driver:
             raise
 
     def watch(self, descriptor: int, mask: int) -> None:
-        """Wait for something else of a registered descriptor."""
+        """Change the events awaited on a registered descriptor."""
         self._poller.modify(descriptor, mask)
 
     def unregister(self, descriptor: int) -> None:
@@ -264,16 +266,16 @@ class Driver:
     def call(
         self, function: Callable[[], object], served: Served | None = None
     ) -> None:
-        """Call something soon, in the thread that turns this.
+        """Schedule a call in the thread that runs this driver.
 
         served: the object to fail if the function raises; without one `poll` raises.
         """
         self._calls.append((function, served))
         if self._turning == _sync.get_ident():
-            return  # who turns it comes to that anyway
-        # That call may have been the last one, and have stopped this by now.
+            return  # this thread makes the call when its handlers return
+        # That call may have been the last one, and may have stopped this driver.
         try:
-            self._ringing.append(None)  # no interrupt strikes before this is done
+            self._ringing.append(None)  # no interrupt is raised before this is done
             if not self._stopped:
                 os.eventfd_write(self._bell, 1)
         finally:
@@ -283,10 +285,11 @@ class Driver:
                 self._calls.clear()  # no thread makes them, and each keeps an object
 
     def _close_bell(self) -> None:
-        """Close the bell if this has ended and nobody rings it; without a lock.
+        """Close the bell if the driver has ended and no thread rings it; lock-free.
 
-        Who rings says so before it looks whether this has stopped, and who ends it
-        does so before it looks whether anybody rings: the last of them closes.
+        A ringing thread enters itself in ``_ringing`` before it checks ``_stopped``.
+        The ending thread sets ``_ended`` before it checks ``_ringing``. So the last of
+        them closes the bell.
         """
         if self._ended and not self._ringing:
             with suppress(IndexError):
@@ -298,7 +301,7 @@ class Driver:
         function: Callable[[], object],
         served: Served | None = None,
     ) -> None:
-        """Call something at a point on the monotonic clock; never sooner.
+        """Schedule a call at a point on the monotonic clock; never sooner.
 
         served: as for `call`.
         """
@@ -310,14 +313,14 @@ class Driver:
         self.call(enter, served)
 
     def lend_sleeper(self) -> _net.Sleeper:
-        """Return what to sleep on at a socket; `return_sleeper` it."""
+        """Lend a sleeper for one socket; give it back with `return_sleeper`."""
         try:
             return self._sleepers.pop()
         except IndexError:
             return _net.Sleeper()
 
     def return_sleeper(self, sleeper: _net.Sleeper) -> None:
-        """Take back what was lent, for the next one."""
+        """Take back a lent sleeper, for the next receiver."""
         if self._stopped:
             sleeper.close()
         else:
@@ -335,7 +338,7 @@ class Driver:
     # For the thread of the default one.
 
     def begin(self) -> None:
-        """Turn it in a thread of its own until nobody holds it."""
+        """Run the driver in a thread of its own until it has no holder."""
         self.background = True
         _sync.Thread(target=self._turn, name="queuebroker sockets", daemon=True).start()
 
@@ -343,17 +346,17 @@ class Driver:
         try:
             while not self._stopped:
                 self.poll()
-        except BaseException as error:  # noqa: BLE001 # all that waits would hang
+        except BaseException as error:  # noqa: BLE001 # else every waiter would hang
             self._end_by(error)
         self._close_descriptors()
 
     def _end_by(self, error: BaseException) -> None:
-        """End all that this serves, with an error as the cause; for its own thread.
+        """End every handler, with an error as the cause; for its own thread.
 
-        From now on it refuses new holders, and the next call of the process starts
-        another driver. This thread remains until every holder has released it, since
-        only this thread may close their sockets. It does not use the epoll, which may
-        have failed.
+        From now on the driver refuses new holders, and the next call of the process
+        starts another driver. This thread remains until every holder has released the
+        driver, since only this thread may close their sockets. It does not use the
+        epoll, which may have failed.
         """
         with self._lock:
             self.failed = True
@@ -383,25 +386,25 @@ class Driver:
         self._stopped = True
 
     def forget_fork(self) -> None:
-        """Let go of what belongs to the parent; no thread of its is here."""
+        """Abandon the parent's sockets in a fork's child, which lacks its thread."""
         self._lock = _sync.Lock()
         self._stopped = True
         for handler in list(self._handlers.values()):
             handler.forsake()
         self._handlers.clear()
         self._ringing.clear()
-        # Closed, not emptied: what the parent waits for is the same object.
+        # Close the epoll, do not empty it: the parent waits on the same kernel object.
         self._close_descriptors()
 
 
 _drivers: weakref.WeakSet[Driver] = weakref.WeakSet()
 
-# One entry, "default", as for brokers.
+# A single entry, "default", as for brokers.
 _defaults: dict[str, Driver] = {}
 
 
 def default_driver() -> Driver:
-    """Return the one of this process, held once for the caller."""
+    """Return the driver of this process, held once for the caller."""
     while True:
         driver = _defaults.get("default")
         if driver is not None and driver.hold():
@@ -415,12 +418,13 @@ def default_driver() -> Driver:
             made.close()
             raise
         except BaseException:
-            made.call(made.release)  # struck when its thread may run already
+            made.call(made.release)  # interrupted when its thread may run already
             raise
         try:
             if driver is not None and _defaults.get("default") is driver:
-                # Of two threads here at once, one may remove the driver of the other:
-                # then there are two drivers, each of which ends with its last socket.
+                # If two threads are here at once, one may remove the driver of the
+                # other. Then there are two drivers, each of which ends with its last
+                # socket.
                 _defaults.pop("default", None)
             if _defaults.setdefault("default", made) is made:
                 return made

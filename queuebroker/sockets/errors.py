@@ -1,7 +1,7 @@
-"""What only a queue between processes can tell its user.
+"""The errors that only a queue between processes can have.
 
-They are causes: `DisconnectedQueueError` and `BrokerClosedError` stay what is caught,
-and these say why (QB-RECV-9, QB-SOCK-4).
+They are causes: user code still catches `DisconnectedQueueError` and
+`BrokerClosedError`, and these give the reason (QB-RECV-9, QB-SOCK-4).
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ class PeerLostError(QueueBrokerError, ConnectionError):
     Also raised if an error of this process, such as a lack of memory, ended the
     connection; that error is then its cause.
 
-    What had arrived is received before this is told. What was sent and not yet
-    received there may be lost: `Stats.peer_lost` counts it.
+    Messages that had arrived are received before this error is raised. Messages sent
+    but not yet received by the peer may be lost: `Stats.peer_lost` counts them.
     """
 
 
 class ProtocolError(QueueBrokerError, ConnectionError):
-    """What came over the connection breaks the protocol; that connection is ended."""
+    """A received frame violates the protocol, which ends the connection."""
 
 
 class RemoteError(QueueBrokerError):
-    """The error with which the peer disconnected, as its text and its kind.
+    """The error with which the peer disconnected: its text and its kind.
 
-    kind: the name of the exception's class over there.
+    kind: the name of the exception's class in the peer's process.
     """
 
     def __init__(self, message: str = "", *, kind: str = "") -> None:

@@ -1,9 +1,9 @@
 """The frames of a connection between processes: bytes to values and back.
 
-A frame is a byte that says its kind, its length, and so many bytes of body; numbers
-are in network order. A body is read from its first byte to its last in one go, and
-must end where its length says. This knows what a frame looks like, and nothing of
-which may follow which; a length is judged before a byte of the body is kept.
+A frame consists of one byte for its kind, the length of its body, and the body. Numbers
+are in network order. A decoder reads a body in one pass, and the body must end where
+its length says. This module defines the format of frames, not their order. The protocol
+checks a length before it keeps a byte of the body.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ __all__ = [
 ]
 
 MAGIC: Final = b"QUEUEBRK"
-VERSIONS: Final = (1, 1)  # the lowest and the highest that is spoken here
+VERSIONS: Final = (1, 1)  # the lowest and the highest supported version
 
 HEAD: Final = struct.Struct(">BI")  # kind, bytes of the body
 NUMBER_MAX: Final = 2**32 - 1  # of lengths and capacities
 BODY_BYTES_MAX: Final = NUMBER_MAX
-TEXT_BYTES_MAX: Final = 4096  # of a reason that travels; longer ones are cut
-# What a body has beside its messages: a number, a count, a length for each.
+TEXT_BYTES_MAX: Final = 4096  # of a text in a frame; a longer one is truncated
+# Bytes of a body besides its messages: a number, a count, a length for each.
 OVERHEAD_BYTES: Final = 64
 MESSAGE_BYTES_MAX: Final = BODY_BYTES_MAX - OVERHEAD_BYTES
 
@@ -70,7 +70,7 @@ _FDS: Final = struct.Struct(">QB")
 
 
 class Frame(enum.IntEnum):
-    """The kinds of frame. The numbers are the protocol's."""
+    """The kinds of frame. The numbers are part of the protocol."""
 
     HELLO = 1
     WELCOME = 2
@@ -84,12 +84,12 @@ class Frame(enum.IntEnum):
     MESSAGE_WITH_FDS = 10
 
 
-# As ints: what is looked up for every message must not be looked up in an Enum.
+# As an int: an Enum lookup for every message would be slow.
 _MESSAGE_KIND: Final = int(Frame.MESSAGE)
 
 
 class Refusal(enum.IntEnum):
-    """Why a connect was refused. The numbers are the protocol's."""
+    """The reason a connect was refused. The numbers are part of the protocol."""
 
     TIMED_OUT = 1
     BROKER_CLOSED = 2
@@ -101,11 +101,11 @@ class Refusal(enum.IntEnum):
 
 @attrs.frozen(slots=True)
 class Hello:
-    """A connect: who it is, where it wants to go, what it can take.
+    """A connect: the name of the caller, the port it wants, the limits it accepts.
 
-    limit: bytes of the longest message it takes.
-    descriptors: most descriptors with one message it takes, 0 for none.
-    waits: whether it stays if nobody accepts at once.
+    limit: bytes of the longest message it accepts.
+    descriptors: maximum descriptors per message it accepts, 0 for none.
+    waits: True if the caller waits when no accept matches at once.
     """
 
     name: str
@@ -118,9 +118,9 @@ class Hello:
 
 @attrs.frozen(slots=True)
 class Welcome:
-    """An accept: who it is, and what both keep to from now on.
+    """An accept: the name of the acceptor, and the agreed limits.
 
-    capacity: messages each direction holds.
+    capacity: messages that each direction holds.
     limit, descriptors: as in `Hello`, for both directions.
     """
 
@@ -133,7 +133,7 @@ class Welcome:
 
 @attrs.frozen(slots=True)
 class Refused:
-    """No connection, and why."""
+    """A refused connect, with the reason."""
 
     reason: Refusal
     text: str = ""
@@ -143,7 +143,7 @@ class Refused:
 class Messages:
     """Messages in order; ``first`` is the number of the first, from 1.
 
-    descriptors: how many came with the only one there is.
+    descriptors: number of descriptors that arrived with the only message.
     """
 
     first: int
@@ -153,16 +153,16 @@ class Messages:
 
 @attrs.frozen(slots=True)
 class Credit:
-    """So many more messages were received."""
+    """A report that ``count`` more messages were received."""
 
     count: int
 
 
 @attrs.frozen(slots=True)
 class Goodbye:
-    """An end was disconnected; it had received so many messages in all.
+    """A disconnect; the end had received ``received`` messages in total.
 
-    kind, text: class and text of the error that caused it, if any did.
+    kind, text: class and text of the error that caused it, if any.
     """
 
     received: int
@@ -173,7 +173,7 @@ class Goodbye:
 
 @attrs.frozen(slots=True)
 class Ping:
-    """To be answered with the same number."""
+    """A request for a `Pong` with the same number."""
 
     number: int
 
@@ -188,11 +188,11 @@ class Pong:
 Value = Hello | Welcome | Refused | Messages | Credit | Goodbye | Ping | Pong
 
 
-# To bytes.
+# Encoding.
 
 
 def encode(value: Hello | Welcome | Refused | Credit | Goodbye | Ping | Pong) -> bytes:
-    """Return the frame of anything but messages."""
+    """Return the frame of any value except messages."""
     kind, body = _body_of(value)
     return _framed(kind, body)
 
@@ -224,7 +224,7 @@ def _body_of(
 
 
 def head_of_message(number: int, size: int) -> bytes:
-    """Return what stands before a message of so many bytes."""
+    """Return the bytes that precede a message of ``size`` bytes in its frame."""
     return MESSAGE_HEAD.pack(_MESSAGE_KIND, 8 + size, number)
 
 
@@ -256,21 +256,21 @@ def _framed(kind: Frame, body: bytes) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    # A name may hold what is no character by itself; it travels all the same.
+    # A name may contain lone surrogates; they are sent as they are.
     data = text.encode("utf-8", "surrogatepass")
     if len(data) > TEXT_BYTES_MAX:
         data = data[:TEXT_BYTES_MAX].decode("utf-8", "ignore").encode()
     return _TEXT.pack(len(data)) + data
 
 
-# From bytes.
+# Decoding.
 
 
 def decode(kind: int, body: bytes) -> Value:
-    """Return what a frame says.
+    """Return the value of a frame.
 
     Raises:
-        ProtocolError: it is no frame, or its body is not what its kind has.
+        ProtocolError: the kind is unknown, or the body does not have its format.
     """
     decoder = _DECODERS.get(kind)
     if decoder is None:
@@ -358,7 +358,7 @@ _DECODERS: Final[Mapping[int, Callable[[bytes], Value]]] = {
 
 
 def _last_text(kind: Frame, body: bytes, start: int) -> str:
-    """Return the text from there to the end of the body."""
+    """Return the text from ``start`` to the end of the body."""
     text, end = _text_at(body, start)
     if end != len(body):
         raise _broken(kind, f"has {len(body) - end} bytes too many")
@@ -366,7 +366,7 @@ def _last_text(kind: Frame, body: bytes, start: int) -> str:
 
 
 def _text_at(body: bytes, start: int) -> tuple[str, int]:
-    """Return the text that begins there, and where it ends."""
+    """Return the text at ``start`` and the offset of its end."""
     (size,) = _TEXT.unpack_from(body, start)
     begin = start + _TEXT.size
     end = begin + size

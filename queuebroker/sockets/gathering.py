@@ -1,9 +1,9 @@
-"""`Gathering`: a long message on its way in.
+"""`Gathering`: the buffer of a long incoming message.
 
-It is put where it stays: the bytes are set aside when the length is known, the socket
-writes into them, and at the end they are the message. Rejected: pieces joined at the
-end (a copy), and a buffer used again (a copy as well, and somebody who lends it); a
-fresh bytearray costs several times what the reading does.
+The message is read into its final place. The buffer is allocated when the length is
+known, the socket writes into it, and at the end its bytes are the message. Rejected:
+pieces joined at the end (a copy), and a reused buffer (also a copy, and a pool to
+manage). A fresh bytearray costs several times as much as the read itself.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = ["Gathering"]
 
 
 class _Bytes(BytesIO):
-    """One that its finalizer does not close.
+    """A `BytesIO` that its finalizer does not close.
 
-    It cannot while the view is there, as in the garbage of a connection that was lost
-    amid a message; CPython 3.15 reports that.
+    The finalizer cannot close it while a view of it exists, as in the garbage of a
+    connection that was lost amid a message. CPython 3.15 reports that failure.
     """
 
     __slots__ = ()
@@ -28,26 +28,26 @@ class _Bytes(BytesIO):
 
 
 class Gathering:
-    """Bytes of a known length that come in pieces."""
+    """A buffer of known length that is filled in pieces."""
 
     __slots__ = ("_bytes", "_view", "wanted")
 
     def __init__(self, begun: bytes, wanted: int) -> None:
-        """Begin with what has come; ``wanted``: how many bytes it lacks."""
+        """Start with the bytes in ``begun``; ``wanted``: how many are still missing."""
         keep_memory()
         self.wanted: int = wanted
-        # What only a BytesIO holds it lets be written to, and gives away as it is;
-        # zeros that nobody has written to are not there at all.
+        # A BytesIO with the only reference to its bytes lets them be written, and
+        # returns them without a copy. Zero pages without a write take no memory.
         self._bytes = _Bytes(bytes(len(begun) + wanted))
         self._view = self._bytes.getbuffer()
         self._view[: len(begun)] = begun
 
     @property
     def room(self) -> memoryview:
-        """Where the rest is to be put; to be released before `message` is asked for."""
+        """The space for the rest; release it before the call of `message`."""
         return self._view[len(self._view) - self.wanted :]
 
     def message(self) -> bytes:
-        """Return it whole; called once, at the end."""
+        """Return the complete message; called once, at the end."""
         self._view.release()
         return self._bytes.getvalue()

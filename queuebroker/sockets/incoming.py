@@ -1,7 +1,8 @@
-"""`Incoming`: how what a socket has gets into a protocol.
+"""`Incoming`: reads from a socket into a protocol.
 
-A long message is put where it stays, see `Gathering`; all else is read as it comes. The
-counterpart of `Unsent`: it knows nothing of what the bytes say, and does not wait.
+A long message is read into its final buffer, see `Gathering`; everything else is read
+as it arrives. The counterpart of `Unsent`: it does not interpret the bytes and does not
+block.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ if TYPE_CHECKING:
 
 __all__ = ["READ_BYTES", "Incoming"]
 
-# Read at once: enough for many small messages; more while a long one is under way.
+# Bytes per read: enough for many small messages; more while a long one is incomplete.
 READ_BYTES: Final = 1 << 16
 READ_BYTES_MAX: Final = 1 << 18
-# For a longer message no memory is set aside on the word of its sender.
+# For a longer message no memory is allocated just because its sender announces it.
 GATHERED_BYTES_MAX: Final = 1 << 24
 # Descriptors that the kernel passes at once.
 FDS_MAX: Final = 253
 
 
 class Incoming:
-    """One read after the other, and the descriptors that came; guarded by the link.
+    """The read side of a socket, with received descriptors; guarded by the link's lock.
 
-    Where ``described``, descriptors may come with the bytes, and each read asks for
+    If ``described``, descriptors may arrive with the bytes, and each read requests
     them.
     """
 
@@ -37,7 +38,7 @@ class Incoming:
 
     def __init__(self, *, described: bool) -> None:
         self.described: bool = described
-        # That came and whose message did not, oldest first.
+        # Descriptors that arrived before their message, oldest first.
         self._fds: list[int] = []
 
     def read(
@@ -47,12 +48,13 @@ class Incoming:
         flags: int,
         data: bytes | None = None,
     ) -> bool:
-        """Read once; return whether there may be more.
+        """Read once; return True if there may be more.
 
-        flags: `_net.AT_ONCE` for a plain socket, none for TLS. data: what was read.
+        flags: `_net.AT_ONCE` for a plain socket, none for TLS.
+        data: bytes that were read already.
 
         Raises:
-            OSError: the socket is gone, or has nothing (`_net.WOULD_BLOCK`).
+            OSError: the socket has failed, or has no data (`_net.WOULD_BLOCK`).
         """
         secured = not flags
         gathering = protocol.gathering
@@ -82,7 +84,7 @@ class Incoming:
         return data
 
     def take_fds(self, count: int) -> list[int] | None:
-        """Return the oldest descriptors that came; None if there are not so many."""
+        """Return the oldest ``count`` descriptors; None if fewer have arrived."""
         if len(self._fds) < count:
             return None
         taken = self._fds[:count]
@@ -90,6 +92,6 @@ class Incoming:
         return taken
 
     def close_fds(self) -> None:
-        """Close the descriptors of what will not be received."""
+        """Close the descriptors of messages that will not be received."""
         close_all(self._fds)
         self._fds.clear()

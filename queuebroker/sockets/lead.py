@@ -1,8 +1,9 @@
-"""`Lead`: a thread that waits for something else, too, reads a queue for its owner.
+"""`Lead`: the read lease of a queue, for a thread that also waits for something else.
 
-The owner turns the driver, and is woken by it for what comes; so another thread, for
-which that is, gets it by two wake-ups. A thread that takes the lead sleeps at the
-socket itself, as a receiver does (QB-SOCK-8), and also where it is woken anyway.
+The owner runs the driver, which wakes it for each message. If the message is for
+another thread, that thread receives it only after two wake-ups. A thread that takes the
+read lease sleeps at the socket itself, as a receiver does (QB-SOCK-8), and also at its
+other wait list.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ __all__ = ["Elsewhere", "Lead"]
 
 
 class Elsewhere(Protocol):
-    """Where a thread is woken for something else."""
+    """The other place at which a thread is woken."""
 
     @property
     def lock(self) -> _thread.LockType:
-        """Guards the list, and is not taken under that of a queue."""
+        """The lock of the wait list; it is not taken under the lock of a queue."""
 
     @property
     def arrived(self) -> WaitList:
-        """Where who waits is listed."""
+        """The wait list of the threads that wait here."""
 
 
 class Lead:
@@ -37,11 +38,12 @@ class Lead:
 
     `take` it, `sleep`, `read`, and in any case `leave`.
 
-    early: whether to take it before what is answered by this link is sent: with one
-      processor the answer may come meanwhile, and the driver would be woken for it.
+    early: True if a thread should take it before it sends a request that is answered
+      over this link. With one processor the answer may arrive meanwhile, and would
+      wake the driver.
 
-    Invariant: ``_owner`` is where the thread is woken that has it; guarded by the lock
-    of the connection.
+    Invariant: ``_owner`` is the other place at which the thread that has the read lease
+    is woken; guarded by the lock of the connection.
     """
 
     __slots__ = ("_connection", "_owner", "early")
@@ -52,7 +54,7 @@ class Lead:
         self.early: Final = _net.processors() == 1
 
     def take(self, elsewhere: Elsewhere) -> bool:
-        """Read from now on; False if another does, or something is to be received."""
+        """Take the read lease; False if another has it or the inbox is not empty."""
         connection = self._connection
         inbox = connection.inbox
         try:
@@ -62,7 +64,8 @@ class Lead:
                         return False
                     if not connection.lead_locked(owned=True):
                         return False
-                    # No call before: an interrupt would leave a lead that nobody has.
+                    # No call before this: an interrupt would leave a lease without an
+                    # owner.
                     self._owner = elsewhere
                     sleeper = connection.link.turn.sleeper.renew()
                     inbox.arrived.enlist(sleeper)  # released if the driver ends
@@ -77,13 +80,14 @@ class Lead:
         return True
 
     def sleep(self, deadline: float | None) -> None:
-        """Sleep until something may be here, there, or time is up."""
+        """Sleep until there may be input here or elsewhere, or the deadline passes."""
         self._connection.link.sleep(deadline, alone=False)
 
     def read(self) -> list[bytes]:
-        """Receive what is here: the messages that came; none if that is to be seen to.
+        """Receive the messages that have arrived; an empty list needs another check.
 
-        So it is if the peer is gone, or only a part of a message came: see `lacks`.
+        Either the peer has left or is lost (`ended`), or only a part of a message has
+        arrived (`lacks`).
         """
         connection = self._connection
         with connection.lock:
@@ -102,18 +106,18 @@ class Lead:
 
     @property
     def lacks(self) -> int:
-        """How many bytes are to come of a message that has begun, 0 if none has."""
+        """Bytes still missing from an incomplete message, 0 if there is none."""
         return self._connection.link.protocol.wanted
 
     @property
     def ended(self) -> bool:
-        """Whether the peer is gone, which the owner is to see."""
+        """True if the peer has left or is lost, which the owner must handle."""
         return self._connection.closed[1 - self._connection.side]
 
     def leave(self, elsewhere: Elsewhere) -> None:
-        """Let the owner read again; nothing if the thread woken there has not the lead.
+        """Return the read lease to the owner; do nothing if ``elsewhere`` lacks it.
 
-        So an interrupted thread may repeat it: another may have the lead by then.
+        So an interrupted thread may repeat the call: another may have the lease by now.
         """
         connection = self._connection
         if self._owner is not elsewhere:

@@ -1,8 +1,8 @@
 """`Link`: one socket with its protocol, under one lock.
 
-What arrives goes into the protocol and from there to whoever the link belongs to; what
-the protocol has to say goes out, by whoever made it say that, as far as the socket
-takes it, and the rest by the driver. It decides nothing.
+Bytes that arrive go into the protocol. Its events go on to the connection, or to the
+host while there is no connection. The caller that makes the protocol produce output
+writes as much as the socket takes; the driver writes the rest. A link decides nothing.
 """
 
 from __future__ import annotations
@@ -31,46 +31,47 @@ if TYPE_CHECKING:
 
 __all__ = ["Host", "Link"]
 
-# How often in the length of a lease it is looked at.
+# How often the lease is checked within its length.
 TICKS: Final = 8
-# Reads of one link before others have their turn; and of one that nothing can be
-# written to any more, before it is given up.
+# Reads of one link before other links have their turn; and reads of a link that can
+# no longer be written to, before it is ended.
 READS_MAX: Final = 16
 LAST_READS_MAX: Final = 1024
-# For how long who was cut off, or is gone, may still take what is written, in seconds,
-# where no option says so.
+# How long a peer may still take the unsent bytes after the protocol has ended, in
+# seconds, if no option sets it.
 LAST_S: Final = 20.0
 
 
 class Host(Seam):
-    """Whose link it is until there is a connection."""
+    """The owner of a link until there is a connection."""
 
     def heard(self, link: Link, events: list[Event]) -> None:
-        """Deal with what came; called by the driver, without the lock."""
+        """Handle the events that arrived; called by the driver, without the lock."""
 
     def abort(self, error: BaseException) -> None:
         """End all waits: an error of this process ended the link."""
 
 
 class Link:
-    """A socket, its protocol, and once there is one the connection they carry.
+    """A socket, its protocol, and the connection they carry once there is one.
 
     Lock: ``lock`` guards everything below; it is the connection's lock too. It is taken
-    under a manager's lock, never the other way round; nothing is waited for under it.
+    under a manager's lock, never the other way round. No thread blocks while it holds
+    this lock.
 
     Invariants, true whenever ``lock`` is free; all but I3 only once ``_opening`` is
     over, and until ``closed``:
     I1. the driver waits for the socket to be writable, ``turn.blocked``, exactly while
         ``_unsent`` has pieces.
-    I2. nothing that the protocol has to say is kept back while nothing is unsent.
-    I3. ``torn`` is false. It is true from the moment at which bytes are in no hand but
-        the caller's until they are in the protocol, or the socket, and dealt with: if
-        an interrupt strikes in between, nobody knows how far the stream has come, and
-        `recover_locked` ends it (QB-ERR-9).
-    I4. once the protocol has ended, the driver has nothing left to write, or a timer by
-        which that is given up (``_leaving``): who is there may read nothing.
-    I5. once a write has failed (``_deaf``) nothing is kept that is to be written, and
-        the driver is about to read what had come before it ends the connection.
+    I2. while nothing is unsent, the protocol has no output left to write.
+    I3. ``torn`` is false. It is true while only the caller holds some bytes: until
+        they are in the protocol, or the socket, and handled. If an interrupt is raised
+        in between, the position in the stream is unknown, and `recover_locked` ends
+        the connection (QB-ERR-9).
+    I4. once the protocol has ended, the driver has nothing left to write, or a timer
+        that drops it (``_leaving``): the peer may read nothing.
+    I5. once a write has failed (``_deaf``), no output is kept. The driver is about to
+        read the bytes that had arrived, and then ends the connection.
     """
 
     __slots__ = (
@@ -116,20 +117,20 @@ class Link:
         self.closed: bool = False
         self.torn: bool = False
         self.turn: Turn = Turn(socket.fileno(), driver, self.lock)
-        self.turn.idle = opening is not None  # nobody reads what is not open
+        self.turn.idle = opening is not None  # no thread reads before it is open
         self._finished = False
-        # Whether there is a timer by which this is closed, whatever its peer does.
+        # True if a timer closes this link, regardless of its peer.
         self._leaving = False
         self._opening = opening
         self._incoming = Incoming(described=takes_fds)
         self._unsent = Unsent()
-        # How long the good-bye of a peer is waited for; None for however long.
+        # How long this end waits for the peer's good-bye; None: without a limit.
         self._farewell_s = farewell_s
-        # Why the peer hears nothing any more, once that is so.
+        # The error of the write that failed: nothing reaches the peer after it.
         self._deaf: OSError | None = None
 
     def begin(self) -> None:
-        """Let the driver, which was held for this, serve it from now on."""
+        """Start service by the driver, which the caller has already held."""
         with self.lock:
             wanted = _net.READ if self._opening is None else _net.WRITE
             self.driver.register(self.socket.fileno(), self, wanted)
@@ -141,7 +142,7 @@ class Link:
             self._tick(lease_s / TICKS)
 
     def _tick(self, interval_s: float) -> None:
-        """Let the protocol know what time it is, now and again."""
+        """Pass the time to the protocol, at regular intervals."""
         now = _sync.monotonic()
         with self.lock:
             if self.closed:
@@ -155,7 +156,7 @@ class Link:
     # For the driver.
 
     def ready(self, mask: int) -> None:
-        """Read and write what can be, and tell whom it concerns."""
+        """Read and write without blocking, and deliver the events."""
         events: list[Event] = []
         with self.lock:
             try:
@@ -174,7 +175,7 @@ class Link:
         self._tell(events)
 
     def _tell(self, events: list[Event]) -> None:
-        """Tell whom it concerns what no connection has dealt with; without the lock."""
+        """Deliver to the host the events no connection handled; without the lock."""
         if events and self.host is not None:
             self.host.heard(self, events)
         self.settle()
@@ -182,7 +183,7 @@ class Link:
     def fail(self, error: BaseException) -> None:
         """End the connection because of an error of this process (QB-SOCK-10).
 
-        The peer loses it, too, and this end gets the error as the cause.
+        The peer loses it too. This end gets the error as the cause.
         """
         with self.lock:
             self._break_off_locked(failed(error))
@@ -195,7 +196,7 @@ class Link:
             self.host.abort(error)
 
     def forsake(self) -> None:
-        """Let go of the socket without a word: nobody turns the driver any more."""
+        """Close the socket without a good-bye: no thread runs the driver any more."""
         self.lock = _sync.RLock()
         self.closed = True
         self.socket.close()
@@ -205,12 +206,12 @@ class Link:
             self.connection.forsake(self.lock)
 
     def settle(self) -> None:
-        """Do what has to be done without the lock."""
+        """Run the deferred work, which must run without the lock."""
         if self.connection is not None:
             self.connection.settle()
 
     def _open_locked(self) -> None:
-        """Go on with what comes before the first byte of ours."""
+        """Continue the set-up that precedes our first byte."""
         assert self._opening is not None
         try:
             wanted = self._opening(self.socket)
@@ -226,7 +227,7 @@ class Link:
         self.flush_locked()
 
     def secure_locked(self, secured: Socket) -> None:
-        """Go on over TLS, on the same descriptor."""
+        """Continue over TLS, on the same descriptor."""
         self.socket = secured
         self.secured = True
         self._flags = 0
@@ -236,13 +237,13 @@ class Link:
     def read_locked(
         self, first: bytes | None = None, most: int = READS_MAX
     ) -> list[Event]:
-        """Take in what is there; return what no connection has dealt with.
+        """Read the available bytes; return the events that no connection handled.
 
-        first: what was read already. most: how often to read.
+        first: bytes that were read already. most: the maximum number of reads.
         """
         protocol = self.protocol
         self.torn = True
-        # All that TLS has deciphered must be read: nobody tells of it again.
+        # Read every byte that TLS has deciphered: the kernel does not report it again.
         for _ in itertools.count() if self.secured else range(most):
             try:
                 whole = self._incoming.read(self.socket, protocol, self._flags, first)
@@ -263,9 +264,10 @@ class Link:
         return events
 
     def read_one_locked(self) -> bytes | None:
-        """Take in what is there; return the message if it is one, received at once.
+        """Read the available bytes; return them if they are exactly one message.
 
-        Else whoever the link belongs to has dealt with it.
+        That message counts as received. Anything else goes to the connection, and the
+        result is None.
         """
         if self.closed:
             return None
@@ -293,17 +295,17 @@ class Link:
         return message
 
     def take_fds_locked(self, count: int) -> list[int] | None:
-        """Return the oldest descriptors that came; None if there are not so many."""
+        """Return the oldest ``count`` descriptors; None if fewer have arrived."""
         return self._incoming.take_fds(count)
 
     def fail_locked(self, error: ProtocolError) -> None:
-        """Take in a violation that the protocol cannot see."""
+        """End the link for a violation that the protocol cannot detect."""
         self.protocol.fail(error)
         self.deal_locked(self.protocol.events())
         self.flush_locked()
 
     def deal_locked(self, events: list[Event]) -> list[Event]:
-        """Hand events to the connection; return them if there is none yet."""
+        """Hand events to the connection; return them if there is no connection yet."""
         if self.connection is None:
             return events
         for event in events:
@@ -311,7 +313,7 @@ class Link:
         return []
 
     def lose_locked(self, error: OSError) -> None:
-        """Take in that the socket failed."""
+        """End the protocol because the socket failed."""
         self._end_locked(lost(error))
         self.flush_locked()
 
@@ -325,7 +327,7 @@ class Link:
     # Writing.
 
     def flush_locked(self) -> None:
-        """Write what there is to write, as far as the socket takes it."""
+        """Write the pending output, as far as the socket takes it."""
         protocol = self.protocol
         if self._deaf is not None:
             self._unsent.pieces.clear()
@@ -339,7 +341,7 @@ class Link:
             return
         if self.closed or self._opening is not None:
             return
-        torn = self.torn  # also called by who reads
+        torn = self.torn  # a read that is under way also calls this
         self.torn = True
         try:
             self._write_all_locked()
@@ -375,7 +377,7 @@ class Link:
                 return
 
     def post_locked(self, message: bytes) -> None:
-        """Send one message, which there is room for."""
+        """Send one message; the peer must have room for it."""
         self.turn.spoke = True
         protocol = self.protocol
         if self._unsent.pieces or protocol.outgoing or len(message) > JOIN_BYTES_MAX:
@@ -398,7 +400,7 @@ class Link:
         self.torn = False
 
     def post_fds_locked(self, message: bytes, fds: list[int]) -> None:
-        """Send one message, which there is room for, and close its descriptors then."""
+        """Send one message, then close its descriptors; the peer must have room."""
         self.torn = True
         before = self.protocol.data_to_send()
         if before:
@@ -408,18 +410,19 @@ class Link:
         self.flush_locked()
 
     def _read_out_soon_locked(self, error: OSError) -> None:
-        """Take in that nothing can be written any more, since the peer is gone.
+        """Drop all output after a failed write: the peer has closed or is lost.
 
-        What it had sent before lies in the socket, and is received first (QB-SOCK-4).
-        By the driver, since whoever writes may be in the middle of what was read.
+        The bytes it had sent before are still in the socket, and are received first
+        (QB-SOCK-4).
         """
         self.protocol.data_to_send()
         if self._deaf is None:
             self._deaf = error
+            # By the driver: the writer may be in the middle of handling a read.
             self.driver.call(self._read_out, self)
 
     def _read_out(self) -> None:
-        """Read all that the peer had sent; then it is lost, if it has not said so."""
+        """Read the rest from the peer; then it is lost, unless it sent a good-bye."""
         events: list[Event] = []
         with self.lock:
             if self.closed or self._deaf is None:
@@ -433,12 +436,12 @@ class Link:
                 raise
         self._tell(events)
 
-    # A receiver that waits may read in the driver's place: see `Turn`.
+    # A waiting receiver may read in the driver's place: see `Turn`.
 
     def lead_locked(self, *, owned: bool = False) -> bool:
-        """Take the reading over, until `yield_locked`; False if that may not be.
+        """Take the read lease, until `yield_locked`; return False if refused.
 
-        owned: as of `Turn.lead_locked`.
+        owned: as for `Turn.lead_locked`.
         """
         if (
             self.closed
@@ -449,9 +452,9 @@ class Link:
         return self.turn.lead_locked(self.socket, owned=owned)
 
     def sleep(self, deadline: float | None, *, alone: bool = True) -> None:
-        """Sleep as who reads: until there is something, or the sleeper is released.
+        """Sleep as the reader: until the socket is readable or the sleeper is released.
 
-        alone: as of `Sleeper.sleep`.
+        alone: as for `Sleeper.sleep`.
         """
         try:
             self.turn.sleep(deadline, alone=alone)
@@ -460,13 +463,13 @@ class Link:
                 self.lose_locked(failure.error)
 
     def yield_locked(self, *, wanted: bool) -> None:
-        """Give the reading back: at once if ``wanted``, else soon."""
+        """Return the read lease: at once if ``wanted``, else soon."""
         self.turn.yield_locked(wanted=wanted)
         if self.closed:
             self.driver.call(self._finish, self)
 
     def recover_locked(self) -> None:
-        """Put right what an exception left half done, or end what cannot be."""
+        """Complete a step that an exception interrupted, or end the connection."""
         if self.torn:
             self.torn = False
             error = PeerLostError("interrupted in the middle of a read or a write")
@@ -474,11 +477,12 @@ class Link:
             self._break_off_locked(error)
             return
         if self._opening is not None:
-            return  # that goes on when the driver finds it ready again
+            return  # the driver continues the set-up when the socket is ready again
         self.flush_locked()
         self.turn.rearm_locked()
         if not self.turn.led:
-            self.turn.detach_locked()  # who was struck may have been about to attach it
+            # The interrupted thread may have been about to attach the sleeper.
+            self.turn.detach_locked()
 
     # Ending.
 
@@ -490,7 +494,7 @@ class Link:
         self._finish_soon_locked()
 
     def leave_locked(self, error: BaseException | None) -> None:
-        """Say good-bye, if that is still to be said."""
+        """Send the good-bye, unless it was sent before."""
         leaves = (self.protocol.state, Act.SAY_GOODBYE) in TRANSITIONS
         if leaves:
             self.protocol.disconnect(error)
@@ -504,7 +508,7 @@ class Link:
             self.driver.at(_sync.monotonic() + rest_s, self._give_up, self)
 
     def _give_up(self) -> None:
-        """Wait no longer for a peer to take what is written, or to say good-bye."""
+        """Stop waiting for the peer to take the output, or to send its good-bye."""
         with self.lock:
             if not self.closed:
                 self._unsent.pieces.clear()
@@ -516,7 +520,7 @@ class Link:
         self._end_locked(PeerLostError("its good-bye was not waited for"))
 
     def _finish_soon_locked(self) -> None:
-        # By the driver: a finalizer may have brought us here, on any thread.
+        # By the driver: a finalizer may call this, on any thread.
         if not self.closed:
             self.closed = self.turn.over = True
             self.driver.call(self._finish, self)
@@ -524,20 +528,20 @@ class Link:
     def _finish(self) -> None:
         with self.lock:
             if self.turn.led or self._finished:
-                return  # who sleeps at the socket was woken, and calls again on leaving
+                return  # the reader was woken, and calls this again on its way out
             self._finished = True
         try:
             with self.lock:
                 self.turn.detach_locked()
                 self._close_fds_locked()
         finally:
-            # Whatever has failed, a link that is over must not hold the driver.
+            # Even after a failure, a finished link must not hold the driver.
             try:
                 self.driver.unregister(self.socket.fileno())
                 self.socket.close()
             finally:
-                # The host gets no further events; drop it, so that no cycle is left to
-                # the garbage collector.
+                # The host gets no further events. Drop it, so that no cycle is left
+                # for the garbage collector.
                 self.host = None
                 self.connection = None
                 self.driver.release()
@@ -547,6 +551,6 @@ class Link:
         self._unsent.close_fds()
 
     def drop(self) -> None:
-        """Close the socket whatever was to be sent; nobody is told."""
+        """Close the socket and drop any unsent output, without notice to the peer."""
         with self.lock:
             self._finish_soon_locked()

@@ -1,9 +1,9 @@
-"""`Listener`: the socket at a broker's address, and who has come to it.
+"""`Listener`: the socket at a broker's address, and the peers that connected to it.
 
-Who connects says first who it is and what it wants. From then on it is a caller of
-``connect`` like any other: an `RdV` in the broker's `RdVMap`, whose caller is far away.
-Until it has said so it is nobody, of whom there are a limited number for a limited
-time.
+A peer that connects first sends a `Hello` with its name and the port it wants. From
+then on it is a caller of ``connect`` like any other: an `RdV` in the broker's `RdVMap`
+with a remote caller. Until its `Hello` arrives the peer is unknown; the number of
+unknown peers and their time are limited.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ __all__ = ["Listener"]
 
 _log: Final = logging.getLogger("queuebroker.sockets")
 
-# How many connects are taken in before others have their turn.
+# How many connects are accepted before other descriptors have their turn.
 _ACCEPTS_MAX: Final = 64
-# For how long nobody is taken in once no descriptor is left, in seconds.
+# How long the listener accepts no peer once no descriptor is left, in seconds.
 _PAUSE_S: Final = 0.1
 # If a listener's driver ends within this time, in seconds, it gets no other driver.
 _MOVES_S: Final = 1.0
@@ -56,7 +56,7 @@ _REFUSALS: Final = {
 
 
 class FarCaller:
-    """What stands for the broker of a caller in another process; see `RdV.caller`."""
+    """A stand-in for the broker of a caller in another process; see `RdV.caller`."""
 
     __slots__ = ("closed", "departing", "manager", "name")
 
@@ -68,7 +68,7 @@ class FarCaller:
 
 
 class Bell:
-    """A parker: instead of a thread it wakes the driver."""
+    """A parker that wakes the driver instead of a thread."""
 
     __slots__ = ("_driver", "_function", "_rung", "_served")
 
@@ -81,20 +81,20 @@ class Bell:
         self._rung = False
 
     def locked(self) -> bool:
-        """Whether it was not rung yet."""
+        """True until it is rung."""
         return not self._rung
 
     def release(self) -> None:
-        """Let the driver look; twice does no harm."""
+        """Schedule the driver's check; a second call is harmless."""
         self._rung = True
         self._driver.call(self._function, self._served)
 
 
 class Listener:
-    """Listens for one broker until that is closed.
+    """The listening socket of one broker, until the broker closes.
 
-    Only the driver calls it, but for `close`; what both touch are containers whose
-    single operations are atomic.
+    Only the driver calls it, except for `close`. The state that both use consists of
+    containers whose single operations are atomic.
     """
 
     def __init__(
@@ -114,14 +114,14 @@ class Listener:
         self._farewell_s: float | None = farewell_s
         self._secure = secure
         self._listening = [socket]
-        # Who has not said yet what it wants, and who waits to be accepted.
+        # Peers that have not sent a `Hello` yet, and peers that wait to be accepted.
         self.unknown: dict[Arrival, None] = {}
         self.waiting: dict[Arrival, None] = {}
         self._moved_at = -_MOVES_S
         driver.register(socket.fileno(), self, _net.READ)
 
-    def ready(self, mask: int) -> None:  # noqa: ARG002  # a handler is told
-        """Take in who has connected."""
+    def ready(self, mask: int) -> None:  # noqa: ARG002  # part of `Handler`
+        """Accept the peers that have connected."""
         for _ in range(_ACCEPTS_MAX):
             try:
                 made = _net.accept(self._listening[0])
@@ -138,9 +138,10 @@ class Listener:
             self._admit(made)
 
     def _pause(self) -> None:
-        """Look away for a while: no descriptor is left for who comes, who waits.
+        """Stop watching the socket for `_PAUSE_S`: no descriptor is left for a peer.
 
-        The socket stays readable meanwhile, and would be told of again and again.
+        New peers wait. The socket stays readable meanwhile, and the driver would
+        report it again and again.
         """
         with suppress(IndexError, OSError):  # it may be closed just now
             # First the timer: without it the driver would never resume this listener.
@@ -148,9 +149,9 @@ class Listener:
             self.driver.watch(self._listening[0].fileno(), _net.ONCE)
 
     def fail(self, error: BaseException) -> None:  # noqa: ARG002  # the driver logs it
-        """Go on listening, with another driver if the present one ends.
+        """Continue to listen, with another driver if the present one ends.
 
-        The error of a peer ends the way of that peer (`Arrival`). An error that comes
+        The error of one peer ends that peer's connect (`Arrival`). An error reported
         here concerns the listener itself, such as a lack of memory, and may pass.
         """
         if self.driver.failed:
@@ -159,16 +160,16 @@ class Listener:
             self._pause()
 
     def abort(self, error: BaseException) -> None:
-        """Do nothing: the owner closed the driver and has to close the broker."""
+        """Do nothing: the owner closed the driver and must close the broker."""
 
     def _move(self) -> None:
         """Move to the driver of the next call; close the broker if there is none.
 
-        Otherwise its accepts would wait for ever.
+        Otherwise its accepts would wait forever.
         """
         former, now = self.driver, _sync.monotonic()
         if not self._listening:
-            return  # closed just now: `_part` lets go of the driver
+            return  # closed just now: `_part` releases the driver
         try:
             if now < self._moved_at + _MOVES_S:
                 msg = "the previous driver has ended, too"
@@ -196,7 +197,7 @@ class Listener:
             self.driver.watch(self._listening[0].fileno(), _net.READ)
 
     def _admit(self, made: Socket) -> None:
-        """Begin with one peer; an error here ends that peer and no other."""
+        """Set up the link of one peer; an error here ends that peer and no other."""
         arrival = Arrival(self)
         held = False
         try:
@@ -254,7 +255,10 @@ class Listener:
             socket.close()
 
     def close(self) -> None:
-        """Listen no more. Who waits is told by its broker, who is unknown is not."""
+        """Stop listening.
+
+        The broker refuses the waiting peers; unknown peers are dropped without notice.
+        """
         try:
             socket = self._listening.pop()
         except IndexError:
@@ -271,7 +275,7 @@ class Listener:
 
 
 class Arrival:
-    """One peer on its way to an accept: the host of its link until there is one."""
+    """An incoming connect: the host of the peer's link until an accept takes it."""
 
     link: Link
 
@@ -282,7 +286,7 @@ class Arrival:
         self.peer: Peer | None = None
 
     def fail(self, error: BaseException) -> None:
-        """End the way of this peer, because of an error of this process."""
+        """End the connect of this peer, because of an error of this process."""
         link: Link | None = getattr(self, "link", None)
         if link is None:
             return  # it has been accepted
@@ -293,7 +297,7 @@ class Arrival:
         self._withdraw()
 
     def expire_unknown(self) -> None:
-        """Have no more patience with who has not said what it wants."""
+        """End a peer that has not sent its `Hello` in time."""
         if self in self._listener.unknown:
             self._end()
 
@@ -303,7 +307,7 @@ class Arrival:
         self.link.drop()
 
     def heard(self, link: Link, events: list[Event]) -> None:
-        """Begin with a hello; anything else ends it."""
+        """Handle the events of the link; anything other than a `Hello` ends it."""
         for event in events:
             if isinstance(event, Hello):
                 self._listener.unknown.pop(self, None)
@@ -312,7 +316,7 @@ class Arrival:
                 self._leave(link, event)
 
     def _ask(self, hello: Hello) -> None:
-        """Let it wait for an accept like any other caller."""
+        """Enter the peer as a caller that waits for an accept, like any other."""
         listener = self._listener
         self._hello = hello
         refusal = self._refusal(hello)
@@ -347,12 +351,12 @@ class Arrival:
             return None
         try:
             reason = options.admit(self.peer)
-        except Exception as error:  # noqa: BLE001 # a user's: whatever it is, it is no
+        except Exception as error:  # noqa: BLE001 # a user's callback: errors refuse
             reason = f"{type(error).__name__}: {error}"
         return None if reason is None else (Refusal.NOT_ADMITTED, str(reason))
 
     def _look(self) -> None:
-        """See what became of the call; in the driver's thread."""
+        """Act on the outcome of the call; in the driver's thread."""
         rdv = self._rdv
         if rdv is None:
             return
@@ -361,11 +365,11 @@ class Arrival:
             self._rdv = None
             self._refuse(_REFUSALS.get(reason, Refusal.BROKER_CLOSED), "")
         elif state is RdVState.MATCHED:
-            # The end belongs to who accepted, and is collected when that forgets it.
+            # The acceptor owns the end: it is collected once the acceptor drops it.
             self._rdv = None
             self._listener.waiting.pop(self, None)
             self.link.host = None
-            del self.link  # the clock of the handshake still holds this for a while
+            del self.link  # the handshake timer still refers to this for a while
 
     def _refuse(self, reason: Refusal, text: str) -> None:
         self._listener.waiting.pop(self, None)
@@ -375,7 +379,10 @@ class Arrival:
                 self.link.flush_locked()
 
     def _leave(self, link: Link, event: Event) -> None:
-        """It is gone, or gives up; if it was accepted just now, its peer is told."""
+        """Withdraw a peer that left or was lost.
+
+        If it was accepted just now, the acceptor's end gets the event.
+        """
         self._withdraw()
         with link.lock:
             if link.connection is not None:
@@ -399,10 +406,11 @@ class Arrival:
     def _join(
         self, acceptor: RdV, watch: Watch | None
     ) -> tuple[SocketConnection, SocketMessageQueue]:
-        """Make the acceptor's end; under the manager's lock, in the accepting thread.
+        """Create the acceptor's end; under the manager's lock, in the accepting thread.
 
-        The connection's lock is taken under it, which is done nowhere else: nobody but
-        the driver knows the link yet, and that never takes the manager's lock under it.
+        Only here is the connection's lock taken under the manager's lock. Only the
+        driver uses the link so far, and the driver never takes the manager's lock under
+        the connection's lock.
         """
         hello, listener, link = self._hello, self._listener, self.link
         assert hello is not None
@@ -436,7 +444,7 @@ class Arrival:
                 )
                 link.flush_locked()
             else:
-                # It left between the match and now: what it said is ordinary.
+                # The peer left between the match and now: an ordinary disconnect.
                 connection.close_locked(1, None, Reason.NONE)
         return connection, SocketMessageQueue(connection, 0)
 

@@ -1,10 +1,10 @@
-"""`keep_memory`: what a long message leaves behind is kept for the next one.
+"""`keep_memory`: keep the memory of a long message for the next one.
 
-glibc gives what is free at the end of its heap back to the system as soon as that is
-more than a few of those messages, and then every message is read into pages that the
-kernel has to find and to clear first: that was a third of all that a receiver of 1 MiB
-messages did. From what is freed it learns how long things are that come and go, and
-keeps more of it (mallopt(3), `M_MMAP_THRESHOLD`). So it is shown something long, once.
+glibc returns the free memory at the end of its heap to the system as soon as it exceeds
+a few long messages. Then every message is read into pages that the kernel must first
+find and clear: that took a third of the time of a receiver of 1 MiB messages. From the
+sizes of freed blocks glibc learns to keep more (mallopt(3), `M_MMAP_THRESHOLD`). So
+this module frees one long block, once.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Final
 
 __all__ = ["KEPT_BYTES", "keep_memory"]
 
-# Twice as much is kept at most; of what is longer nothing.
+# glibc keeps at most twice as much, and nothing of longer blocks.
 KEPT_BYTES: Final = 1 << 24
 
 
 @cache
 def keep_memory() -> None:
-    """Let the allocator keep what is freed, up to 32 MiB; once in a process is enough.
+    """Make the allocator keep freed memory, up to 32 MiB; once per process suffices.
 
-    It takes no memory: what nobody writes to is not there. Where there is another
-    allocator, or its user has told it what to do, nothing changes.
+    It takes no memory: pages without a write are not allocated. With another allocator,
+    or if the user has configured it, nothing changes.
     """
     bytes(KEPT_BYTES)

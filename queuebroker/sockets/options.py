@@ -1,4 +1,4 @@
-"""`SocketOptions`: what a broker lets others do to it, each limit with its default."""
+"""`SocketOptions`: the limits that a broker sets for its peers, with their defaults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Admit", "SocketOptions"]
 
-# Told who asks; None admits, a text is the reason not to.
+# Receives the peer; returns None to admit it, or the reason to reject it.
 Admit = Callable[["Peer"], str | None]
 
 
@@ -83,30 +83,31 @@ def _callable(_: object, attribute: attrs.Attribute[Any], value: object) -> None
 class SocketOptions:
     """Limits and settings of the connections of one broker.
 
-    A number of seconds may have any size; ``math.inf`` means for ever.
+    A number of seconds may have any size; ``math.inf`` means no limit.
 
     mode: permissions of the socket file (``ipc``).
-    backlog: connects that the kernel keeps while they are not looked at.
-    message_bytes_max: bytes of the longest message, also where ``max_message_size``
-        says nothing: nobody shall make us allocate more.
-    first_frame_bytes_max: bytes of the frame a peer begins with.
-    unanswered_bytes_max: bytes of the longest message, or frame of messages, of a peer
-        that has connected here and was sent nothing yet: for where who is there
-        introduces itself first. None: as long as any other.
+    backlog: connects that the kernel queues until they are accepted.
+    message_bytes_max: bytes of the longest message, even if ``max_message_size`` sets
+        no limit: it bounds the memory that a peer can make this process allocate.
+    first_frame_bytes_max: bytes of the first frame of a peer.
+    unanswered_bytes_max: bytes of the longest message, or frame of messages, from a
+        peer that has connected here and was sent no message yet. Use it for protocols
+        in which the peer first introduces itself. None: as for any other message.
     farewell_s: seconds that a connection which this end has left may stay open. It is
-        closed as soon as all is written, though the peer has not said good-bye, and
-        after so long at the latest (``ipc``: what was written can be read after that).
-        None: it stays until the peer has received all, and says so.
-    handshake_s: seconds a peer has to say who it is and what it wants.
-    unknown_peers_max: peers at a time that have not said so yet.
+        closed as soon as all output is written, without a good-bye of the peer, and
+        after this time at the latest (``ipc``: the peer can read the written bytes even
+        after that). None: it stays open until the peer has received all messages and
+        acknowledged them.
+    handshake_s: seconds within which a peer must send its name and the port it wants.
+    unknown_peers_max: peers at a time that have not sent those yet.
     waiting_peers_max: peers at a time that wait to be accepted.
-    ports: to which peers may connect; where nobody ever accepts, they would wait for as
-        long as they like. None: to any.
+    ports: ports that peers may connect to; at a port without an accept they would wait
+        without a limit. None: any port.
     lease_s: seconds of silence after which a peer is lost (``tcp``, ``tls``).
-    descriptors_max: descriptors a message may bring along (``ipc``); both sides have
-        to allow them.
-    admit: asked about each peer that connects here, in the driver's thread: it must
-        not wait. What it raises refuses the peer.
+    descriptors_max: descriptors that a message may carry (``ipc``); both sides must
+        allow them.
+    admit: called for each peer that connects here, in the driver's thread: it must
+        not block. If it raises, the peer is rejected.
     """
 
     mode: int = attrs.field(default=0o600, validator=_mode)

@@ -1,4 +1,4 @@
-"""`Peer`: who is at the other end, as far as anybody but itself vouches for it."""
+"""`Peer`: the identity of the other end, from the kernel or from its certificate."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["Peer", "peer_of"]
 
 @attrs.frozen(slots=True)
 class Peer:
-    """Who is there.
+    """The identity of a peer.
 
-    name: the name of its broker; it says so itself.
+    name: the name of its broker, as the peer itself claims.
     pid, uid, gid: of the process, as the kernel reports (``ipc``), else None. The pid
       is also None if the process is in a pid namespace that hides it.
     certificate: the common name of its certificate (``tls``), None if it showed none.
@@ -32,7 +32,7 @@ class Peer:
 
 
 def peer_of(socket: Socket, name: str) -> Peer:
-    """Ask the kernel, or the certificate, who is there."""
+    """Return the peer's identity from the kernel, or from its certificate."""
     if isinstance(socket, _net.TlsSocket):
         return Peer(name, certificate=_net.common_name(socket))
     credentials = _net.credentials_of(socket)

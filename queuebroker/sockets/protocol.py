@@ -1,9 +1,9 @@
 """The protocol of one connection, without a socket: bytes in, bytes and events out.
 
-What may be said and heard in which state stands in the table of
-`queuebroker.sockets.states`; whatever is not there is a violation, which ends this
-connection with one error. Nothing here waits, looks at a clock or knows of threads:
-time comes in as an argument.
+The table of `queuebroker.sockets.states` lists the frames that may be sent and received
+in each state. A received frame that the table does not allow is a violation, which ends
+this connection with one error. Nothing here blocks, reads a clock or uses threads: the
+time is an argument.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Event", "Lost", "Protocol"]
 
-# Until a connection is agreed on, and for all that is no message ever after, a frame's
-# body has at most so many bytes.
+# Maximum bytes in the body of a frame: of every frame until the connection is agreed
+# on, and of every frame other than messages after that.
 FIRST_FRAME_BYTES_MAX: Final = 16384
 
-# Who sends several messages at once keeps the body of a frame below this, in bytes.
+# A sender of several messages at once keeps the body of a frame below this, in bytes.
 RUN_BYTES_MAX: Final = 1 << 18
 
-# Pings that may come before the answers to them could be sent.
+# Maximum pings that may arrive before their answers could be sent.
 PINGS_MAX: Final = 64
 
 
@@ -69,7 +69,7 @@ _HEAR_MESSAGES: Final = Act.HEAR_MESSAGES
 
 @attrs.frozen(slots=True)
 class Lost:
-    """The connection ended without a good-bye, and why; nothing comes after it."""
+    """The last event of a connection that ended without a good-bye, with the error."""
 
     error: PeerLostError | ProtocolError
 
@@ -80,25 +80,26 @@ Event = Hello | Welcome | Refused | Messages | Credit | Goodbye | Pong | Lost
 class Protocol:
     """One side of one connection. Not for several threads at once.
 
-    What its caller has to do:
+    The caller must:
 
-    1. make it with `listening` or `asking`;
-    2. hand it all that arrives by `receive_data`, `receive_eof` or `tick`, and then
-       deal with every one of its `events`, in order;
-    3. after each call of anything, send what `data_to_send` gives, but do not ask for
-       more before that was sent: what nobody reads must not pile up;
+    1. create it with `listening` or `asking`;
+    2. pass in all input by `receive_data`, `receive_eof` or `tick`, and then handle
+       every one of its `events`, in order;
+    3. after each call, send the bytes that `data_to_send` returns. It must not take
+       more before those are sent: bytes that the peer does not read must not pile up;
     4. once it is ``ended`` and all was sent, close the connection.
 
-    state: where it stands.
-    capacity, limit: what was agreed on, once it is open.
+    state: the state of the connection.
+    capacity, limit: the agreed values, once the connection is open.
     unreceived: messages sent that the peer has not received, as far as is known.
-    owed: messages that arrived, and for which no credit was given back.
+    owed: messages that arrived, and for which no credit was returned.
     taken: of those, messages that were received.
-    outgoing: what is to be sent; `data_to_send` takes it.
-    gathering: where the rest of a long message is to be put, None if none has begun.
+    outgoing: the bytes to send; `data_to_send` takes them.
+    gathering: the buffer for the rest of a long message, None if none has begun.
 
-    An exception that strikes while something is said leaves it said, or not (QB-ERR-9);
-    one that strikes while something is heard leaves nothing to go on with.
+    An exception that interrupts a send leaves the frame queued or not queued
+    (QB-ERR-9). After an exception that interrupts a receive, the protocol cannot
+    continue.
     """
 
     __slots__ = (
@@ -146,25 +147,25 @@ class Protocol:
         self.taken: int = 0
         self.outgoing: list[bytes] = []
         self.first_max: int = first_max
-        # Whether so much is the most that may come at once, since nothing was sent yet.
+        # True while that bound applies: this side has sent no message yet.
         self._unanswered = unanswered_max is not None
         self._unanswered_max = unanswered_max or 0
         self.lease_s: float | None = lease_s
         self._number = 0  # of the last message sent
-        self._arrived = 0  # of the last message that came
-        self._received = 0  # how many the peer says it received
+        self._arrived = 0  # of the last message that arrived
+        self._received = 0  # messages received by the peer, as it reports
         self._events: list[Event] = []
-        # What came of a frame that is not whole: its beginning, or, of a long one, its
-        # pieces and how many bytes they lack.
+        # The part of an incomplete frame: its beginning or, of a long one, its pieces
+        # and the number of bytes still missing.
         self._rest = b""
         self._parts: list[bytes] = []
         self._wanted = 0
-        self._large: int | None = None  # the number of the message that is not whole
+        self._large: int | None = None  # the number of the incomplete message
         self.gathering: Gathering | None = None
         self._heard = True
         self._heard_at: float | None = None
         self._pinged = False
-        self._pongs = 0  # among what is to be sent
+        self._pongs = 0  # in `outgoing`
 
     @classmethod
     def listening(
@@ -187,37 +188,38 @@ class Protocol:
 
     @classmethod
     def asking(cls, hello: Hello, *, lease_s: float | None = None) -> Protocol:
-        """Return the side that says `Hello`."""
+        """Return the side that sends `Hello`."""
         made = cls(State.ASKING, lease_s=lease_s)
         made.outgoing.append(frames.encode(hello))
         return made
 
-    # Saying. What the state does not allow is the caller's fault: ValueError. A frame
-    # is made before anything is changed, and between two changes nothing is called.
+    # Sending. A frame that the state does not allow is the caller's fault: ValueError.
+    # Each method builds its frame before it changes anything. Except in `welcome` and
+    # `credit` it makes no call between two changes: no interrupt can separate them.
 
     def welcome(self, welcome: Welcome) -> None:
-        """Open the connection that was asked for."""
+        """Accept the requested connection."""
         self._say(Act.SAY_WELCOME, frames.encode(welcome))
         self._agree(welcome)
 
     def refuse(self, reason: Refusal, text: str = "") -> None:
-        """Let who asked know that there is no connection."""
+        """Reject the requested connection."""
         self._say(Act.SAY_REFUSED, frames.encode(Refused(reason, text)))
 
     def send_message(self, message: bytes) -> None:
-        """Send one message, which there must be room for."""
+        """Send one message; the peer must have room for it."""
         head = frames.head_of_message(self._number + 1, len(message))
-        # Apart: a long message need not be copied to be sent.
+        # Two parts, so that a long message is not copied.
         self._say(_SAY_MESSAGES, head, message)
         self._unanswered = False
         self._number += 1
         self.unreceived += 1
 
     def frame_of(self, message: bytes, descriptors: int = 0) -> bytes:
-        """Return the frame of one message, for which there must be room, to be sent.
+        """Return the frame of one message; the peer must have room for it.
 
-        For who sends it itself: nothing may wait to be sent before it. The descriptors
-        have to go with its first byte.
+        The caller sends the frame itself, so no output may be pending before it. The
+        descriptors must go with its first byte.
         """
         if (self.state, _SAY_MESSAGES) not in TRANSITIONS:
             self._say(_SAY_MESSAGES)
@@ -232,7 +234,7 @@ class Protocol:
         return frame
 
     def send_run(self, messages: Sequence[bytes]) -> None:
-        """Send several messages, which there must be room for."""
+        """Send several messages; the peer must have room for them."""
         count = len(messages)
         self._say(_SAY_MESSAGES, frames.encode_run(self._number + 1, messages))
         self._unanswered = False
@@ -240,16 +242,16 @@ class Protocol:
         self.unreceived += count
 
     def credit(self, count: int) -> None:
-        """Note that so many messages were received here.
+        """Record that ``count`` messages were received here.
 
-        The peer is told when half of the capacity has come together, and at once if
-        it may have no room left (QB-SOCK-3).
+        The credit is sent once it amounts to half of the capacity, and at once if the
+        peer may have no room left (QB-SOCK-3).
         """
         self.taken += count
         self._give_back()
 
     def disconnect(self, error: BaseException | None = None) -> None:
-        """Say good-bye; nothing may be sent after it."""
+        """Send the good-bye; no message may follow it."""
         received = self._arrived - self.owed + self.taken
         if error is None:
             goodbye = Goodbye(received)
@@ -260,20 +262,20 @@ class Protocol:
         self._say(Act.SAY_GOODBYE, frames.encode(goodbye))
 
     def ping(self, number: int) -> None:
-        """Ask for an answer; the `Pong` comes after all that was on its way."""
+        """Send a ping; the `Pong` arrives after everything already in transit."""
         self._say(Act.SAY_PING, frames.encode(Ping(number)))
 
     def data_to_send(self) -> list[bytes]:
-        """Return what to write, in order; it is not kept."""
+        """Return the bytes to write, in order; the protocol does not keep them."""
         out, self.outgoing, self._pongs = self.outgoing, [], 0
         return out
 
-    # Hearing.
+    # Receiving.
 
     def receive_data(self, data: bytes) -> None:
-        """Take in what arrived, however it was cut into pieces.
+        """Process bytes that arrived, in pieces of any size.
 
-        While a message is gathered, what comes belongs there.
+        Not while a message is gathered: its bytes go through `receive_gathered`.
         """
         assert self.gathering is None
         self._heard = True
@@ -285,11 +287,12 @@ class Protocol:
             self._break(error)
 
     def receive_whole(self, data: bytes) -> bytes | None:
-        """Take in what is exactly one message, and received at once; return it.
+        """Process ``data`` if it is exactly one message; return that message.
 
-        None if that is not so: `receive_data` it then. Nearly all that comes to one
-        who waits is just that, and needs none of the steps in between. The caller
-        has to look whether it is time for `credit`, as of 0 more.
+        The message counts as received. Otherwise return None; the caller then passes
+        the data to `receive_data`. Nearly every read of a waiting receiver is one
+        message, which needs none of the steps in between. The caller must then check
+        whether credit is due, as ``credit(0)`` does.
         """
         if (
             self._rest
@@ -315,18 +318,18 @@ class Protocol:
         return data[MESSAGE_HEAD.size :]
 
     def long_bytes(self) -> int:
-        """Return the length of the message that has begun, 0 if no `gather` helps."""
+        """Return the length of the incomplete message, 0 if `gather` does not apply."""
         if self._large is None or self.gathering is not None:
             return 0
         return self._wanted + sum(map(len, self._parts))
 
     def gather(self) -> None:
-        """Set memory aside for the message that has begun; the rest goes there."""
+        """Allocate memory for the incomplete message; the rest is read into it."""
         self.gathering = Gathering(b"".join(self._parts), self._wanted)
         self._parts.clear()
 
     def receive_gathered(self, count: int) -> None:
-        """Take in that so many bytes were put into its room; none means the end."""
+        """Record that ``count`` bytes were read into the gathering; 0 means the end."""
         gathering = self.gathering
         if not count or gathering is None:
             self.receive_eof()
@@ -342,25 +345,25 @@ class Protocol:
             self._break(error)
 
     def receive_eof(self, error: PeerLostError | None = None) -> None:
-        """Take in that nothing more will arrive."""
+        """End the connection: no more bytes will arrive."""
         if self.state is not State.ENDED:
             self._lose(error or PeerLostError("peer closed without a good-bye"))
 
     def fail(self, error: ProtocolError) -> None:
-        """Take in a violation that only the caller could see."""
+        """End the connection for a violation that only the caller could detect."""
         if self.state is not State.ENDED:
             self._break(error)
 
     def abort(self, error: PeerLostError) -> None:
-        """Note that this side cannot go on; the good-bye names the cause."""
+        """End the connection: this side cannot continue. The good-bye has the cause."""
         if self.state is not State.ENDED:
             self._break(error)
 
     def tick(self, now: float) -> None:
-        """Take in that it is ``now``, in seconds on a clock that never goes back.
+        """Advance the time to ``now``, in seconds on a monotonic clock.
 
-        With a lease: whoever is silent for its length is lost; a ping goes out when
-        half of it has passed. To be called a few times in the length of a lease.
+        With a lease: a peer that is silent for its length is lost. The protocol sends a
+        ping when half of it has passed. Call this several times within a lease.
         """
         if self.lease_s is None or self.state in (State.ENDED, State.LISTENING):
             return
@@ -381,17 +384,17 @@ class Protocol:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more can be said or heard."""
+        """True if no frame can be sent or received any more."""
         return self.state is State.ENDED
 
     @property
     def received(self) -> int:
-        """How many of the messages sent the peer has received, as far as is known."""
+        """Messages sent that the peer has received, as far as is known."""
         return self._received
 
     @property
     def wanted(self) -> int:
-        """How many bytes the frame that has begun still lacks, 0 if that is unknown."""
+        """Bytes still missing from the incomplete frame, 0 if that is unknown."""
         return self._wanted
 
     def _take_in(self, data: bytes) -> None:
@@ -418,12 +421,12 @@ class Protocol:
             if end > size:
                 self._wanted = end - size
                 if kind == _MESSAGE and size - body >= 8:
-                    # Its body by itself, so that it need not be cut out again.
+                    # Keep only the body, so that it is not copied out later.
                     (self._large,) = number_at(data, body)
                     begin = body + 8
                 self._parts.append(data[begin:])
                 break
-            # Most frames by far are messages: those in a row go on together.
+            # By far most frames are messages: successive ones form one event.
             if (
                 kind == _MESSAGE
                 and 8 <= length <= self.limit + 8
@@ -443,7 +446,10 @@ class Protocol:
         self._hear_run(run)
 
     def _go_on(self, data: bytes) -> bytes | None:
-        """Add to the frame that is not whole; return what to go on with, if it is."""
+        """Add to the incomplete frame; return the data to process once it is complete.
+
+        Return None while it is incomplete.
+        """
         excess = data[self._wanted :]
         self._parts.append(data[: self._wanted] if excess else data)
         self._wanted = max(0, self._wanted - len(data))
@@ -457,7 +463,7 @@ class Protocol:
         return excess
 
     def _hear_long(self, message: bytes) -> None:
-        """Take in a message that came in several pieces."""
+        """Process a message that arrived in several pieces."""
         number, self._large = self._large, None
         assert number is not None
         if (self.state, _HEAR_MESSAGES) not in TRANSITIONS:
@@ -470,12 +476,12 @@ class Protocol:
             self._hear_messages(Messages(self._arrived + 1, run))
 
     def _judge(self, kind: int, length: int) -> None:
-        """Refuse a frame for its length, before any of its body is kept."""
+        """Reject a frame that is too long, before any of its body is kept."""
         longest = self._longest()
         if kind == _MESSAGE:
             most = longest + OVERHEAD_BYTES
         elif kind == _RUN:
-            # A run holds what there is room for, and its sender keeps it short.
+            # A run fits the free slots, and its sender keeps it short.
             most = longest if self._unanswered else max(longest, RUN_BYTES_MAX)
             most += OVERHEAD_BYTES
         else:
@@ -485,7 +491,7 @@ class Protocol:
             raise ProtocolError(msg + " before an answer" * self._unanswered)
 
     def _longest(self) -> int:
-        """Return of how many bytes a message may be that comes now."""
+        """Return the maximum bytes of a message that arrives now."""
         if self._unanswered:
             return min(self._unanswered_max, self.limit)
         return self.limit
@@ -552,7 +558,7 @@ class Protocol:
         self._say(Act.SAY_PONG, frames.encode(Pong(ping.number)))
 
     def _hear_received(self, received: int, what: str) -> None:
-        """Note how many messages the peer has received in all."""
+        """Record how many messages the peer has received in total."""
         if not self._received <= received <= self._number:
             msg = f"{what} {received} messages, {self._number} were sent"
             raise ProtocolError(msg)
@@ -582,7 +588,7 @@ class Protocol:
         self.outgoing += parts
 
     def _break(self, error: PeerLostError | ProtocolError) -> None:
-        """End this connection, and tell the peer why, if there is a way to say it."""
+        """End this connection; send the peer the reason if the state allows it."""
         unmet = self.state in _UNMET
         if (self.state, Act.SAY_REFUSED) in TRANSITIONS:
             self.refuse(Refusal.PROTOCOL, str(error))

@@ -1,8 +1,8 @@
 """`SocketMessageQueue`: an end whose peer is in another process.
 
-The kind of end that takes the lock for everything, over a `SocketConnection`. What it
-adds is made of two things: a message that need not wait is sent and received in one
-step, and who waits for a message does so at the socket itself where it can.
+This is the kind of end that takes the lock for every operation, over a
+`SocketConnection`. It adds two things. A message that need not wait is sent or received
+in one step. A receiver that must wait sleeps at the socket itself if possible.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SocketMessageQueue"]
 
-# A run of messages is cut into frames of so many messages, and so many bytes.
+# A run of messages is split into frames of at most this many messages and bytes.
 RUN_MESSAGES_MAX = 4096
 RUN_BYTES_MAX = 1 << 16
 
@@ -38,24 +38,24 @@ RUN_BYTES_MAX = 1 << 16
 class SocketMessageQueue(LockedMessageQueue):
     """One end of a connection between processes; see `MessageQueue`.
 
-    Everything is as between threads but for what QB-SOCK-1 lists: what the peer does is
-    seen when its notice has arrived.
+    It behaves as between threads, except for the differences that QB-SOCK-1 lists: an
+    action of the peer takes effect here when its frame has arrived.
     """
 
     __slots__ = ("_far",)
 
     def __init__(self, connection: SocketConnection, side: Side) -> None:
         super().__init__(connection, side)
-        self._far: SocketConnection = connection  # as what it is
+        self._far: SocketConnection = connection  # with its exact type
 
     @property
     def peer(self) -> Peer:
-        """Who is at the other end (QB-SOCK-9)."""
+        """The peer at the other end (QB-SOCK-9)."""
         peer = self._far.peer
         assert peer is not None  # known before there is an end
         return peer
 
-    # What need not wait, in one step; the rest as the kind that takes the lock.
+    # Operations that need not wait, in one step; the base class does the rest.
 
     def send(
         self,
@@ -68,8 +68,9 @@ class SocketMessageQueue(LockedMessageQueue):
     ) -> None:
         """Send a message; see `MessageQueue.send`.
 
-        fds: descriptors to go with it, over UNIX sockets and if both sides allow so
-            many (`SocketOptions`); they stay the caller's, to close when it likes.
+        fds: descriptors to send with it, over UNIX sockets and if both sides allow so
+            many (`SocketOptions`). The caller keeps its own and may close them at any
+            time.
 
         Raises:
             ValueError: more descriptors than this connection takes.
@@ -80,7 +81,7 @@ class SocketMessageQueue(LockedMessageQueue):
         if whole and type(data) is bytes and not fds:
             message = data
             if len(message) > connection.link.protocol.limit:
-                snapshot(data, 0, None, connection.limit)  # which says so
+                snapshot(data, 0, None, connection.limit)  # raises the error
         else:
             message = snapshot(data, offset, length, connection.limit)
             if fds:
@@ -119,10 +120,10 @@ class SocketMessageQueue(LockedMessageQueue):
     def receive_fds(
         self, *, timeout: float | None = None
     ) -> tuple[bytes, tuple[int, ...]]:
-        """Receive a message with the descriptors that came with it, if any did.
+        """Receive a message with the descriptors that arrived with it, if any.
 
-        They are the caller's to close, and closed on exec. Who receives such a message
-        in another way does not get them: they are closed.
+        The caller owns them and must close them; they are closed on exec. Other
+        receive methods drop the descriptors of such a message, and close them.
 
         Raises:
             DisconnectedQueueError, ReceiveTimeoutError: as `receive`.
@@ -137,7 +138,7 @@ class SocketMessageQueue(LockedMessageQueue):
         return message if type(message) is bytes else bytes(message)
 
     def _take(self, timeout: float | None) -> bytes:
-        """Receive a message as it is kept: perhaps with descriptors."""
+        """Receive a message as stored: it may carry descriptors."""
         connection = self._far
         link = connection.link
         deadline = None if timeout is None else deadline_after(timeout)
@@ -148,8 +149,8 @@ class SocketMessageQueue(LockedMessageQueue):
             with connection.lock:
                 try:
                     message = connection.grab_locked()
-                    # A message that is here is for the tables, where all is observed:
-                    # nobody would wake who waits for another one.
+                    # With an observer, a message that is here goes through the tables.
+                    # Then this receiver must not sleep: nothing would wake it.
                     if (
                         message is None
                         and timeout != 0
@@ -162,8 +163,7 @@ class SocketMessageQueue(LockedMessageQueue):
                     connection.recover_locked()
                     raise
             if leads:
-                # One round of `_lead` without its ceremony: nearly always one is
-                # enough.
+                # One inlined round of `_lead`: nearly always one is enough.
                 link.sleep(deadline)
                 with connection.lock:
                     try:
@@ -176,7 +176,7 @@ class SocketMessageQueue(LockedMessageQueue):
                     finally:
                         leads = False
         except BaseException:
-            # Whatever strikes: nobody else reads while this thread is said to.
+            # After any exception: no other thread reads while this one has the lease.
             if leads:
                 with connection.lock:
                     self._give_up_lead_locked()
@@ -194,7 +194,7 @@ class SocketMessageQueue(LockedMessageQueue):
     def receive_many(
         self, limit: int | None = None, *, timeout: float | None = None
     ) -> list[bytes]:
-        # What is here already needs no wait and no verdict.
+        # Messages that are here already need no wait and no verdict.
         if timeout == 0 and type(limit) is int and limit > 0:
             connection = self._far
             connection.check_not_within("receive")
@@ -204,7 +204,7 @@ class SocketMessageQueue(LockedMessageQueue):
         return super().receive_many(limit, timeout=timeout)
 
     def _give_up_lead_locked(self) -> None:
-        """Let the driver read at once, after an exception."""
+        """Return the read lease to the driver at once, after an exception."""
         connection = self._far
         link = connection.link
         connection.inbox.arrived.leave(link.turn.sleeper)
@@ -214,9 +214,9 @@ class SocketMessageQueue(LockedMessageQueue):
     def _wait(
         self, attempt: Callable[[int], Verdict], deadline: float | None, *, sends: bool
     ) -> Verdict:
-        """Sleep and attempt again; at the socket itself, if nobody reads that yet.
+        """Sleep and attempt again; at the socket itself, if no other receiver reads it.
 
-        To be woken by the driver would take two threads for each message.
+        A wake-up by the driver would involve two threads for each message.
         """
         connection = self._far
         leads = False
@@ -246,7 +246,7 @@ class SocketMessageQueue(LockedMessageQueue):
     def _lead(
         self, attempt: Callable[[int], Verdict], deadline: float | None, *, sends: bool
     ) -> Verdict:
-        """Read the socket until this call is done, or its time is up."""
+        """Read the socket until this call is done, or its deadline passes."""
         connection = self._far
         link = connection.link
         waiters, look, ready = self._waiting(attempt, sends=sends)
@@ -324,9 +324,9 @@ class SocketMessageQueue(LockedMessageQueue):
         )
 
     def ping(self, timeout_s: float | None = None) -> bool:
-        """Wait until all that this end did so far has been seen by the peer.
+        """Wait until the peer has processed every earlier action of this end.
 
-        True also if there is no peer any more; False if the time passed first.
+        Return True also if there is no peer any more; return False on timeout.
         """
         connection = self._far
         connection.check_not_within("ping")
@@ -348,7 +348,7 @@ class SocketMessageQueue(LockedMessageQueue):
         return outcome is not PENDING
 
     def _ask_locked(self) -> int:
-        """Send a ping; return its number, 0 if there is nobody to answer."""
+        """Send a ping; return its number, 0 if there is no peer to answer."""
         connection = self._far
         link = connection.link
         if link.protocol.ended or link.closed:
@@ -361,7 +361,7 @@ class SocketMessageQueue(LockedMessageQueue):
 
 
 def _short_run(messages: list[bytes], begin: int, most: int) -> list[bytes]:
-    """Return messages from ``begin`` on that go into one frame, at least one."""
+    """Return the messages from ``begin`` on that fit in one frame, at least one."""
     run = messages[begin : begin + most]
     if sum(map(len, run)) <= RUN_BYTES_MAX:
         return run

@@ -1,7 +1,7 @@
-"""What may be said and heard on a connection, and when: the table.
+"""The table of the frames that may be sent and received in each state of a connection.
 
-Every transition lives here. What is not in the table is a violation if it is heard, and
-a mistake of ours if it is said; the state stays as it is.
+It holds every transition. A received frame that the table lacks is a violation; a sent
+one is a bug of ours. The state stays unchanged.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ __all__ = ["TRANSITIONS", "Act", "State"]
 
 
 class State(enum.Enum):
-    """Where a connection stands, seen from one of its sides."""
+    """The state of a connection, seen from one of its sides."""
 
     LISTENING = "listening"  # for a HELLO
-    ASKED = "asked"  # a HELLO came; nobody accepted yet
+    ASKED = "asked"  # a HELLO arrived; no accept yet
     ASKING = "asking"  # a HELLO was sent
     OPEN = "open"
-    LEFT = "left"  # we said good-bye, the peer did not yet
-    DESERTED = "deserted"  # the peer said good-bye, we did not yet
+    LEFT = "left"  # this side has sent its GOODBYE, the peer has not yet
+    DESERTED = "deserted"  # the peer has sent its GOODBYE, this side has not yet
     ENDED = "ended"
 
 
 class Act(enum.Enum):
-    """What is said or heard."""
+    """A frame sent (SAY) or received (HEAR)."""
 
     SAY_WELCOME = enum.auto()
     SAY_REFUSED = enum.auto()
@@ -56,7 +56,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Act], State]] = {
     (State.LISTENING, Act.SAY_REFUSED): State.ENDED,
     (State.ASKED, Act.SAY_WELCOME): State.OPEN,
     (State.ASKED, Act.SAY_REFUSED): State.ENDED,
-    (State.ASKED, Act.HEAR_GOODBYE): State.ENDED,  # who asked waits no longer
+    (State.ASKED, Act.HEAR_GOODBYE): State.ENDED,  # the caller stopped waiting
     (State.ASKING, Act.HEAR_WELCOME): State.OPEN,
     (State.ASKING, Act.HEAR_REFUSED): State.ENDED,
     (State.ASKING, Act.SAY_GOODBYE): State.ENDED,
@@ -66,7 +66,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Act], State]] = {
     (State.OPEN, Act.HEAR_CREDIT): State.OPEN,
     (State.OPEN, Act.SAY_GOODBYE): State.LEFT,
     (State.OPEN, Act.HEAR_GOODBYE): State.DESERTED,
-    (State.LEFT, Act.HEAR_MESSAGES): State.LEFT,  # sent before it heard of us
+    (State.LEFT, Act.HEAR_MESSAGES): State.LEFT,  # sent before our GOODBYE arrived
     (State.LEFT, Act.HEAR_CREDIT): State.LEFT,
     (State.LEFT, Act.HEAR_GOODBYE): State.ENDED,
     (State.DESERTED, Act.SAY_CREDIT): State.DESERTED,

@@ -1,4 +1,4 @@
-"""`Tls`: what one side of ``tls`` addresses shows, and whom it believes."""
+"""`Tls`: the certificate and the trusted authority of one side of ``tls`` addresses."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ StrPath = str | os.PathLike[str]
 class Tls:
     """Files in PEM for TLS 1.3, for listening and for connecting.
 
-    certificate, key: what this side shows; needed to listen.
-    authority: whose certificates it believes. Who listens then lets in only peers that
-        show one; who connects believes, without it, those that the system does. The
-        name in the address must be in the listener's certificate.
+    certificate, key: the certificate that this side presents; required to listen.
+    authority: the authority whose certificates this side trusts. With it, a listener
+        admits only peers that present such a certificate. Without it, a connecting side
+        trusts the authorities of the system. The name in the address must be in the
+        listener's certificate.
     """
 
     certificate: StrPath | None = None
@@ -35,8 +36,8 @@ class Tls:
         """Return the context of one role.
 
         Raises:
-            OSError: a file is not there, or does not hold what it should.
-            ValueError: to listen without a certificate.
+            OSError: a file does not exist, or has the wrong content.
+            ValueError: ``server`` is true and there is no certificate.
         """
         if server and self.certificate is None:
             msg = "cannot listen with TLS: no certificate was given"

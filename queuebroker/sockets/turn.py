@@ -1,16 +1,17 @@
-"""`Turn`: whose turn it is to read a socket.
+"""`Turn`: the read owner of one socket: the driver, a receiver, or none.
 
-The driver's, unless a receiver waits: that takes the reading over and sleeps at the
-socket itself, since to be woken by the driver would take two threads for each message.
-Afterwards it is nobody's for a moment: who has just received will often wait for the
-next message before long, and to change what the driver waits for costs more than to
-read.
+The driver reads unless a receiver waits. A waiting receiver takes the read lease and
+sleeps at the socket itself: a wake-up by the driver would involve two threads for each
+message. After the receive, no thread reads for a moment: the receiver will often wait
+for the next message soon, and changing the events the driver waits for costs more than
+a read.
 
-    led    idle   who reads       left by
+    led    idle   reader          next reader, by
     -----  -----  --------------  ----------------------------------------------
-    no     no     the driver      `lead_locked`: a receiver
-    yes    no     a receiver      `yield_locked`: nobody, or the driver if wanted
-    no     yes    nobody          `lead_locked`, `rearm_locked`, or `IDLE_S`: the driver
+    no     no     the driver      a receiver, by `lead_locked`
+    yes    no     a receiver      none, by `yield_locked`; the driver if wanted
+    no     yes    none            a receiver, by `lead_locked`; the driver, by
+                                  `rearm_locked` or after `IDLE_S`
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Turn"]
 
-# For how long nobody reads after a receive, in seconds.
+# How long no thread reads after a receive, in seconds.
 IDLE_S: Final = 2e-3
 
 
 class Turn:
-    """Who reads one socket, and so what the driver waits for there.
+    """The read owner of one socket, and so the events the driver waits for there.
 
     Lock: that of the link, which guards everything here.
 
     Invariants, true whenever the lock is free, once the link is open and until `over`:
-    T1. the driver waits for something to read exactly while neither ``led`` nor
-        ``idle``.
+    T1. the driver waits for the socket to be readable exactly while neither ``led``
+        nor ``idle``.
     T2. it waits for the socket to be writable exactly while ``blocked``.
 
-    The order of the lines matters: after an interrupt between any two of them, the
-    link's `recover_locked` gives the reading to the driver, unless who was struck has
-    it.
+    The order of the lines matters. After an interrupt between any two of them, the
+    link's `recover_locked` returns the read lease to the driver, unless the interrupted
+    thread holds it.
     """
 
     __slots__ = (
@@ -65,28 +66,28 @@ class Turn:
         self._descriptor = descriptor
         self._driver = driver
         self._lock = lock
-        # Whether a receiver waits for the socket in the driver's place.
+        # True while a receiver waits for the socket in the driver's place.
         self.led: bool = False
-        # Whether nobody does for a moment, the driver neither.
+        # True while neither a receiver nor the driver waits for it.
         self.idle: bool = False
-        # Whether something is unsent until the socket takes more.
+        # True while unsent bytes wait for the socket to be writable.
         self.blocked: bool = False
-        # Whether the link is closed: its descriptor may soon be another's.
+        # True once the link is closed: its descriptor may soon belong to another file.
         self.over: bool = False
-        # Whether a message was sent since somebody last slept here: what comes next may
-        # be its answer. A guess, by whoever is at it.
+        # True if a message was sent since a receiver last slept here: the next message
+        # may be its answer. A hint: `sleep` reads and clears it without the lock.
         self.spoke: bool = False
-        # What a receiver sleeps on that reads, while it is attached to a socket.
+        # The sleeper of the reading receiver, while attached to a socket.
         self.sleeper: _net.Sleeper
         self._at: Socket | None = None
         self._rearming = False
         self._yielded_s = 0.0
 
     def lead_locked(self, socket: Socket, *, owned: bool) -> bool:
-        """Take the reading over, until `yield_locked`; False if another has it.
+        """Take the read lease, until `yield_locked`; return False if refused.
 
-        owned: also from an owner that turns the driver, to whom it is to be yielded at
-          once: nobody else turns that for the timer by which it is done later.
+        owned: take it even if the user runs the driver. The lease must then be
+          returned at once: no other thread runs the timer that returns it later.
         """
         if self.led:
             return False
@@ -96,7 +97,7 @@ class Turn:
             try:
                 self.sleeper = self._driver.lend_sleeper()
             except OSError:
-                return False  # no descriptor is left for it: the driver reads as ever
+                return False  # no descriptor is left for it: the driver still reads
             self._at = socket
             self.sleeper.attach(socket)
         if not self.idle:
@@ -107,9 +108,9 @@ class Turn:
         return True
 
     def sleep(self, deadline: float | None, *, alone: bool) -> None:
-        """Sleep as who reads: until there is something, or the sleeper is released.
+        """Sleep as the reader: until the socket is readable or the sleeper is released.
 
-        alone: as of `Sleeper.sleep`.
+        alone: as for `Sleeper.sleep`.
 
         Raises:
             SocketFailure: the socket has failed.
@@ -118,14 +119,14 @@ class Turn:
         self.sleeper.sleep(deadline, alone=alone, answered=spoke)
 
     def yield_locked(self, *, wanted: bool) -> None:
-        """Give the reading back: at once if ``wanted``, else soon.
+        """Return the read lease: at once if ``wanted``, else soon.
 
-        One timer serves all who come and go within its time: see `_rearm`.
+        One timer serves all receivers that yield before it expires: see `_rearm`.
         """
         self.idle = True
         self.led = False
         if self.over:
-            if self._driver.stopped:  # nobody calls anything there
+            if self._driver.stopped:  # it makes no more calls
                 self.close()
         elif wanted:
             self.rearm_locked()
@@ -136,13 +137,13 @@ class Turn:
                 self._rearming = True
 
     def rearm_locked(self) -> None:
-        """Let the driver read, if nobody does."""
+        """Let the driver read, if no thread does."""
         if self.idle and not self.led:
             self._watch_locked(reads=True, writes=self.blocked)
             self.idle = False
 
     def block_locked(self, blocked: bool) -> None:
-        """Let the driver wait for the socket to be writable, or not any more."""
+        """Start or stop the driver's wait for the socket to be writable."""
         self._watch_locked(reads=not (self.led or self.idle), writes=blocked)
         self.blocked = blocked
 
@@ -156,7 +157,8 @@ class Turn:
         with self._lock:
             soon_s = self._yielded_s + IDLE_S
             if _sync.monotonic() < soon_s and not self.over:
-                # Somebody has read since: not yet, and without a new timer of theirs.
+                # A receiver has read since: postpone, with this timer instead of one
+                # per receiver.
                 self._driver.at(soon_s, self._rearm, self)
                 return
             self._rearming = False
@@ -165,27 +167,28 @@ class Turn:
                 self.detach_locked()
 
     def fail(self, error: BaseException) -> None:
-        """End the connection, which it looks up: a reference would be a cycle."""
+        """End the connection."""
+        # Looked up in the driver: a reference to the link would be a cycle.
         handler = self._driver.handler_of(self._descriptor)
         if handler is not None and not self.over:
             handler.fail(error)
 
     def detach_locked(self) -> None:
-        """Give back what receivers sleep on; nobody does."""
+        """Return the sleeper to the driver; no receiver may be asleep on it."""
         if self._at is not None:
             at, self._at = self._at, None
             self.sleeper.detach(at)
             self._driver.return_sleeper(self.sleeper)
 
     def forsake(self, lock: _thread.RLock) -> None:
-        """End, since nobody turns the driver any more; ``lock`` is a new one."""
+        """End, since no thread runs the driver any more; ``lock`` is a new lock."""
         self._lock = lock
         self.over = True
-        if not self.led:  # else who sleeps here is to be woken yet
+        if not self.led:  # else a receiver sleeps on it and must still be woken
             self.close()
 
     def close(self) -> None:
-        """Close what receivers sleep on; nobody does, or will."""
+        """Close the sleeper; no receiver sleeps on it, now or later."""
         if self._at is not None:
             self._at = None
             self.sleeper.close()

@@ -1,8 +1,8 @@
-"""`Unsent`: what a socket was to be given and did not take yet.
+"""`Unsent`: the output that a socket has not taken yet.
 
-Frames in order, in pieces; a long message is a piece by itself and never copied. This
-knows nothing of what they say, and does not wait: who has it tries again when the
-socket is writable.
+It holds frames in order, in pieces; a long message is a piece by itself and never
+copied. It does not interpret the frames and does not block: the link tries again when
+the socket is writable.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 __all__ = ["JOIN_BYTES_MAX", "Unsent"]
 
-# Below this it is quicker to copy what is written into one piece.
+# Below this it is faster to copy the output into one piece.
 JOIN_BYTES_MAX: Final = 1 << 16
-# Written with one call.
+# Maximum pieces written with one call.
 PIECES_MAX: Final = 64
 
 
 class Unsent:
     """The pieces, oldest first; guarded by the lock of its link.
 
-    All that writes raises `OSError` if the socket is gone.
+    Each method that writes raises `OSError` if the socket has failed.
     """
 
     __slots__ = ("_fds", "pieces")
@@ -40,19 +40,19 @@ class Unsent:
         self._fds: dict[int, list[int]] = {}
 
     def keep_described(self, frame: bytes, fds: list[int]) -> None:
-        """Append a frame and the descriptors to be sent with it, and closed then."""
+        """Append a frame and the descriptors to send with it and then close."""
         piece = memoryview(frame)
         self._fds[id(piece)] = fds
         self.pieces.append(piece)
 
     def write_new(self, socket: Socket, parts: list[bytes], flags: int) -> bool:
-        """Write parts; keep what the socket does not take, and return False then.
+        """Write parts; if the socket does not take all, keep the rest, return False.
 
         flags: `_net.AT_ONCE` for a plain socket, none for TLS.
         """
         if len(parts) > 1 and sum(map(len, parts)) > JOIN_BYTES_MAX:
-            # Long ones are not copied: their heads go with them by themselves.
-            keep_memory()  # for the one who has made them
+            # Long messages are not copied: each head is a piece of its own.
+            keep_memory()  # for the sender, which allocated these messages
             self.pieces.extend(map(memoryview, filter(None, parts)))
             return True
         data = parts[0] if len(parts) == 1 else b"".join(parts)
@@ -66,9 +66,9 @@ class Unsent:
         return False
 
     def write(self, socket: Socket, flags: int) -> bool:
-        """Write some of what was kept; False if the socket takes no more.
+        """Write some of the pieces; return False if the socket takes no more.
 
-        flags: as in `write_new`; TLS takes one piece with a call.
+        flags: as in `write_new`; TLS takes one piece per call.
         """
         head = self.pieces[0]
         try:
@@ -104,6 +104,6 @@ class Unsent:
         return sent
 
     def close_fds(self) -> None:
-        """Close the descriptors of what will not be sent."""
+        """Close the descriptors of messages that will not be sent."""
         while self._fds:
             close_all(self._fds.popitem()[1])

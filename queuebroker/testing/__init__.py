@@ -1,26 +1,26 @@
 """Every schedule of real threaded code, under a virtual clock.
 
-Layout, each on top of those before it:
+Layout; each group uses only those above it:
 
-- ``failure``, ``strategy``, ``task``, ``trouble``: words that the others share
-- ``unwinding``, ``ending``: how a run is brought to its end, well or badly
-- ``quiescence``, ``scheduler``: what it means that nobody can go on; whose turn it is
+- ``failure``, ``strategy``, ``task``, ``trouble``: types that the others share
+- ``unwinding``, ``ending``: the end of a run, with or without a failure
+- ``quiescence``, ``scheduler``: runs in which no task can go on; selection of tasks
 - ``instructions``, ``named_code``, ``tracing``, ``monitoring``, ``bytecode``: switch
   points inside of lines
 - ``primitives``, ``threads``: locks, sleeping, parking, threads, as tasks see them
-- ``refusals``, ``stand_ins``, ``renewal``, ``substitute``: what is exchanged, put back
+- ``refusals``, ``stand_ins``, ``renewal``, ``substitute``: the replaced objects
 - ``places``, ``notices``, ``recorder``, ``story``: a failed run in words
 - ``run``, ``program``, ``search``, ``priorities``, ``supervise``, ``experiment``: one
   run, under one strategy
-- ``shorten``, ``diagnosis``: from a failing run to one worth reading
+- ``shorten``, ``diagnosis``: from a failing run to a readable one
 - ``housekeeping``, ``report``, ``survey``, ``explore``: many runs, one verdict
-- ``history``, ``linearizability``: what operations came to, and whether that can be
-- ``strategies``: schedules that Hypothesis draws; what only this needs
-- ``stress``: real threads, for what cannot be controlled
+- ``history``, ``linearizability``: outcomes of operations, and their explanation
+- ``strategies``: schedules that Hypothesis draws; used by no other module
+- ``stress``: real threads, for programs that cannot be controlled
 - ``program_file``, ``command``, ``plugin``: from a shell, and from pytest
 
-All of it is loaded when it is first asked for: ``plugin`` lies here, and every pytest
-of whoever has the package installed imports that.
+Each module is loaded on first use: with this package installed, every pytest imports
+``plugin``, which is part of it.
 """
 
 from __future__ import annotations
@@ -105,13 +105,13 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """This package: `explore` is its function, also once the module is loaded.
+    """This package: `explore` stays its function after the module is loaded.
 
-    So is `stress`.
+    So does `stress`.
     """
 
     def __setattr__(self, name: str, value: object) -> None:
-        # The import system puts each module of a package into it, under its name.
+        # The import system sets each module of a package as its attribute.
         if name not in _HOMES or not isinstance(value, ModuleType):
             super().__setattr__(name, value)
 

@@ -1,8 +1,8 @@
-"""Switch points inside of lines, for the code that a test names: `Bytecode`.
+"""`Bytecode`: switch points inside of lines, for the code that a test names.
 
-Before each instruction of that code which others could notice, and where the
-interpreter looks for interrupts in it, `Scheduler.reach` is called on the thread of the
-task. How that comes about depends on the interpreter.
+`Scheduler.reach` is called on the thread of the task: before each instruction of that
+code which others could notice, and where the interpreter checks for interrupts in it.
+The mechanism depends on the version of the interpreter.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ __all__ = ["Bytecode"]
 
 
 class Bytecode:
-    """Some code, and what makes its instructions switch points.
+    """Named code, with the mechanism that makes its instructions switch points.
 
-    names: what a test has named, as one would write it.
+    names: the names of the named objects, as written in source.
     """
 
     def __init__(self, named: Iterable[object]) -> None:
         """Find the code.
 
         Raises:
-            TypeError: what is named is something else, or has no code in Python.
+            TypeError: an object is of another kind, or has no code in Python.
         """
         code = NamedCode(named)
         self.names: list[str] = code.names
@@ -44,13 +44,13 @@ class Bytecode:
             self._way = Tracing(code)
 
     def installed(self) -> AbstractContextManager[None]:
-        """Be called back within a block.
+        """Enable the switch points within a block.
 
         Raises:
-            RuntimeError: another tool is in the way.
+            RuntimeError: another tool prevents it.
         """
         return self._way.installed()
 
     def begin(self, scheduler: Scheduler) -> None:
-        """Called on the thread of each task, before its code."""
+        """Start on the thread of a task; called before the task's code."""
         self._way.begin(scheduler)

@@ -1,8 +1,8 @@
 """``python -m queuebroker.testing FILE[:program]``: explore a program from a shell.
 
-It is explored twice: with the switch points that locks and threads give, which is fast
-and finds what is wrong among guarded steps; then with each instruction of the file as
-one, which finds what nobody guards.
+The command explores the program twice. The first pass has switch points only at locks
+and threads: it is fast and finds faults among guarded steps. In the second pass each
+instruction of the file is a switch point, too: it finds unguarded accesses.
 
 Exit codes: 0 all schedules held, 1 one did not, 2 wrong usage.
 """
@@ -36,7 +36,7 @@ _BYTECODE: Final = "bytecode:"  # before the choices of a schedule of the second
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line asks for; return the exit code."""
+    """Run the command line; return the exit code."""
     try:
         options = _parsed(arguments)
         path, name = _place(options.program)
@@ -50,11 +50,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _UsageError(Exception):
-    """The command line makes no sense; the text is what to print."""
+    """An invalid command line; the text is the message to print."""
 
 
 class _TracedError(Exception):
-    """A debugger or the like is at work, and the explorer cannot be besides."""
+    """A debugger or the like is active, and the explorer cannot run beside it."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -122,7 +122,7 @@ def _seed(text: str) -> str:
 
 
 def _choices(text: str) -> tuple[list[int], bool]:
-    """The numbers, and whether they are of a schedule within lines."""
+    """Return the choices, and True if their schedule switches within lines."""
     numbers = text.removeprefix(_BYTECODE)
     if not re.fullmatch(r"\[?(\d+(, ?\d+)*)?\]?", numbers):
         msg = f"{text!r} are no numbers with commas between"
@@ -131,7 +131,7 @@ def _choices(text: str) -> tuple[list[int], bool]:
 
 
 def _place(text: str) -> tuple[Path, str]:
-    """Take FILE:program apart; a file may have a colon in its name."""
+    """Split FILE:program; a file may have a colon in its name."""
     path, colon, name = text.rpartition(":")
     if not colon or Path(text).exists():
         return Path(text), _DEFAULT_NAME
@@ -146,7 +146,7 @@ def _explore(program: ProgramFile, options: argparse.Namespace) -> int:
     try:
         if options.replay is not None:
             choices, within = options.replay
-            # With its output: whoever replays wants to see it at work.
+            # With its output: a replay is for watching the program run.
             replay(program, choices, **_points(program, within=within))
             print(f"{options.program} held under this schedule")
             return 0
@@ -169,13 +169,13 @@ def _explore(program: ProgramFile, options: argparse.Namespace) -> int:
 
 
 def _points(program: ProgramFile, *, within: bool) -> dict[str, Any]:
-    """Where tasks are switched."""
+    """Return the options that set the switch points."""
     bytecode = program.with_code if within else []
     return {"modules": program.modules, "bytecode": bytecode}
 
 
 def _amounts(options: argparse.Namespace, *, within: bool) -> dict[str, Any]:
-    """How much is tried: what the command line says, then our defaults."""
+    """Return the amounts to explore: from the command line, else our defaults."""
     amounts: dict[str, Any] = {"seed": options.seed}
     if within:
         amounts["bound"] = _INSTRUCTIONS_BOUND
@@ -189,7 +189,7 @@ def _amounts(options: argparse.Namespace, *, within: bool) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Let nobody see a thousand times what the program prints."""
+    """Suppress the program's output, which would appear a thousand times."""
     with (
         open(os.devnull, "w", encoding="utf-8") as nowhere,
         contextlib.redirect_stdout(nowhere),
@@ -198,7 +198,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _with_command(failure: Failure, program: str, *, within: bool) -> str:
-    """The story, with a hint for shells in the place of that for Python."""
+    """Return the story, with the replay hint for shells instead of Python."""
     choices = ",".join(map(str, failure.schedule)) or "0"
     if within:
         choices = f"{_BYTECODE}{choices}"
@@ -210,7 +210,7 @@ def _with_command(failure: Failure, program: str, *, within: bool) -> str:
 
 
 def _extent(report: Report) -> str:
-    """How far it was explored."""
+    """Return the extent of an exploration in words."""
     extent = _counted(report.schedules, "schedule")
     exhausted = [each.bound for each in report.rounds if each.exhausted]
     if exhausted:

@@ -1,7 +1,7 @@
-"""From a run that failed to a `Failure` worth reading: `diagnose`.
+"""`diagnose`: make a readable `Failure` from a run that failed.
 
-The schedule is written down so that `replay` understands it, made shorter as far as a
-few tries can, and run once more with everything recorded, to tell the story.
+The schedule is translated for `replay`, shortened within a limited number of tries, and
+run once more with a recorder, for the story.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = ["diagnose", "failure_of", "translate"]
 
 
 def translate(experiment: Experiment, choices: Sequence[int]) -> list[int]:
-    """Write a schedule of an exhaustive search as `replay` takes it.
+    """Translate a schedule of an exhaustive search into one for `replay`.
 
-    That search has no switch points after releases; all other runs do.
+    That search has no switch points after releases; all other runs have them.
     """
     strategy = Reduced(choices)
     experiment.run(strategy)
@@ -39,7 +39,7 @@ def diagnose(
 ) -> Failure:
     """Return the failure to raise for a schedule that ended in ``trouble``."""
     if trouble.hung or trouble.kind is FailureKind.NONDETERMINISTIC:
-        # Another run would hang again, or be another one.
+        # Another run would hang again, or take another course.
         return failure_of(experiment, trouble, None, schedule, seed)
     short = list(schedule)
     if trouble.kind is not FailureKind.UNCONTROLLED:
@@ -47,7 +47,7 @@ def diagnose(
     recorder = Recorder()
     outcome = experiment.run(Forced(short), recorder=recorder)
     if trouble.kind is FailureKind.UNCONTROLLED and outcome.trouble is None:
-        # What the explorer does not control may do as it likes.
+        # An object that the explorer does not control may behave differently each time.
         return failure_of(experiment, trouble, None, short, seed)
     if outcome.trouble is None or outcome.trouble.kind is not trouble.kind:
         again = f"in {outcome.trouble.kind}" if outcome.trouble else "well"
@@ -68,7 +68,7 @@ def failure_of(
     schedule: Sequence[int],
     seed: str,
 ) -> Failure:
-    """Return a failure with its story, the exception behind it as its cause."""
+    """Return a failure with its story, and with the original exception as its cause."""
     schedule = trimmed(schedule)
     if trouble.kind is FailureKind.DEADLOCK and recorder is not None:
         trouble = _looked_into(experiment, trouble, recorder, schedule)
@@ -96,7 +96,7 @@ def _looked_into(
     recorder: Recorder,
     schedule: Sequence[int],
 ) -> Trouble:
-    """Say that a deadlock is a lost wake-up, if all ends well with that wake-up."""
+    """Classify a deadlock as a lost wake-up, if the run succeeds with that wake-up."""
     if not recorder.missed:
         return trouble
     keeping = Recorder(Notices(keeping=True))

@@ -1,8 +1,9 @@
-"""How a run ends, well or badly: its tasks are unwound, one after another.
+"""The end of a run, with or without a failure: its tasks are unwound one by one.
 
-Whoever finds that something is wrong calls `fail`, `refuse` or `give_up`; the first
-trouble stays. From then on nobody has control: each task gets the baton once more, to
-end. All of it is done with the baton, or by the supervisor while no task comes back.
+The code that finds a failure calls `fail`, `refuse` or `give_up`; the first trouble is
+kept. From then on the run is out of control: each task gets the baton once more, to
+end. The holder of the baton does all of this, or the supervisor while no task returns
+it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def fail(
 
 
 def refuse(scheduler: Scheduler, what: str) -> NoReturn:
-    """End the run because the calling task uses what cannot be controlled."""
+    """End the run because the calling task uses an object that cannot be controlled."""
     task = scheduler.running
     error = UncontrolledError(story=what)
     give_up(scheduler, Trouble(FailureKind.UNCONTROLLED, what, task, error))
@@ -55,7 +56,7 @@ def refuse(scheduler: Scheduler, what: str) -> NoReturn:
 
 
 def give_up(scheduler: Scheduler, trouble: Trouble) -> None:
-    """Note what is wrong, if nothing was, and let all tasks be unwound."""
+    """Record the trouble, unless there is one already, and unwind all tasks."""
     if scheduler.trouble is None:
         scheduler.trouble = trouble
         if scheduler.recorder is not None:
@@ -64,9 +65,9 @@ def give_up(scheduler: Scheduler, trouble: Trouble) -> None:
 
 
 def lose_control(scheduler: Scheduler) -> None:
-    """From now on every task that is still there is unwound."""
+    """Start the unwinding of every task that is still alive."""
     if scheduler.alive and not scheduler.unwinding:
-        # What is left open because its task was cut short is nobody's mistake.
+        # A resource left open by an unwound task is no fault of the program.
         scheduler.quiet.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", ResourceWarning)
     scheduler.unwinding = True
@@ -74,7 +75,7 @@ def lose_control(scheduler: Scheduler) -> None:
 
 
 def unwind_next(scheduler: Scheduler) -> None:
-    """Let the oldest task that is still there unwind, or release ``over``."""
+    """Let the oldest task that is still alive unwind, or release ``over``."""
     while scheduler.alive:
         task = scheduler.alive[0]
         if task.ident:
@@ -87,10 +88,10 @@ def unwind_next(scheduler: Scheduler) -> None:
 
 
 def pass_by(scheduler: Scheduler, task: Task) -> None:
-    """What a primitive does instead of blocking, for a task out of control.
+    """Handle a primitive that must not block, for a task out of control.
 
-    For a predicate under inspection nothing. For a task that is being unwound nothing
-    either, so that its ``finally`` blocks work; yet not for ever.
+    For a predicate under inspection do nothing. For a task that is being unwound do
+    nothing either, so that its ``finally`` blocks work; after `PASSES_MAX` calls raise.
     """
     if not scheduler.unwinding:
         return
@@ -105,7 +106,7 @@ def pass_by(scheduler: Scheduler, task: Task) -> None:
 
 
 def _freeze(scheduler: Scheduler, task: Task) -> NoReturn:
-    """Go on without a task that nothing can end: its thread waits for ever."""
+    """Drop a task that cannot be ended: its thread waits forever."""
     let_go(scheduler, task)
     unwind_next(scheduler)
     while True:
@@ -113,7 +114,7 @@ def _freeze(scheduler: Scheduler, task: Task) -> NoReturn:
 
 
 def let_go(scheduler: Scheduler, task: Task) -> None:
-    """Count a task as ended whose thread is not."""
+    """Count a task as ended although its thread has not ended."""
     type(scheduler).lost += 1
     if task in scheduler.alive:
         scheduler.alive.remove(task)
@@ -121,7 +122,7 @@ def let_go(scheduler: Scheduler, task: Task) -> None:
 
 
 def dispose(scheduler: Scheduler) -> None:
-    """Let all that the run has made be freed now, not at some collection."""
+    """Free the objects of the run now, not at a later garbage collection."""
     for task in scheduler.by_thread.values():
         task.thread = None
     scheduler.by_thread.clear()

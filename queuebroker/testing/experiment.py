@@ -27,9 +27,9 @@ __all__ = ["Experiment", "Outcome"]
 
 @attrs.frozen
 class Outcome:
-    """What came of one run.
+    """The outcome of one run.
 
-    fingerprint: equal for runs of one class; of no meaning if there was trouble.
+    fingerprint: equal for runs of one class; undefined if there was trouble.
     """
 
     trouble: Trouble | None
@@ -39,7 +39,7 @@ class Outcome:
 
 
 class Experiment:
-    """A program, and the conditions that are the same in all its runs."""
+    """A program, with the settings that are the same in all its runs."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class Experiment:
         """Run the program once, from the beginning to the end of its last task.
 
         Raises:
-            NotPlainError: it returned a coroutine or a generator, of which nothing has
-                run. That is no fault of a schedule.
+            NotPlainError: the program returned a coroutine or a generator, whose code
+                has not run. That is no failure of a schedule.
         """
         scheduler = Scheduler(
             strategy,

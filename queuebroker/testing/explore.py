@@ -1,8 +1,8 @@
 """`explore` a program's schedules, or `replay` one of them.
 
-A program is a function that is called afresh for every schedule, as the main task of a
-run. It makes all it needs itself: what it kept from one call to the next would make the
-next another program.
+A program is a function that is called anew for every schedule, as the main task of a
+run. It must create all its objects itself: with state kept from an earlier call, the
+next call would be a different program.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["explore", "replay"]
 
-# Stand-ins are one set for the whole process.
+# The whole process shares one set of stand-ins.
 _exploring = _thread.allocate_lock()
 
 
@@ -46,40 +46,42 @@ def explore(
     modules: Iterable[ModuleType] = (),
     bytecode: Iterable[object] = (),
 ) -> Report:
-    """Run ``program(run)`` under many schedules, and raise what is wrong with one.
+    """Run ``program(run)`` under many schedules, and raise the first failure.
 
-    First all schedules with no preemption, then all with one, and so on to ``bound``,
-    ``limit`` of them at most; then ``random`` ones, which also switch where a lock was
-    just released; then ``pct`` ones by random priorities. A run lasts until ``program``
-    has returned and every task that is no daemon has ended.
+    First run all schedules with no preemption, then all with one, and so on to
+    ``bound``, at most ``limit`` of them. Then run ``random`` schedules, which also
+    switch after the release of a lock. Then run ``pct`` schedules by random priorities.
+    A run lasts until ``program`` has returned and every non-daemon task has ended.
 
-    bound: preemptions, that is switches away from a task that could have gone on. An
-      early deadline (a slow machine) and a spurious wake-up count as one.
+    bound: maximum preemptions, that is switches away from a task that could have gone
+      on. An early deadline (a slow machine) and a spurious wake-up count as one.
     seed: makes the random parts repeatable; "seed:index", or with the same ``depth``
       "seed:pct:index", runs just that one schedule.
-    pct: schedules by random priorities (probabilistic concurrency testing). With n
-      tasks and k steps in a run, each finds a fault that takes ``depth`` steps in a
-      certain order with a probability of at least 1 / (n * k**(depth - 1)), however
-      rare it is among all schedules; k is that of one run, and a deadline that can
-      pass early counts as a task. Most faults take 1 to 3. Good where a random walk,
-      which switches all the time, would have to leave one task alone for long.
-    spurious: how often in a run, at most, a sleeper wakes though nobody woke it.
-    modules: where names of the standard library are held on to, as by ``from threading
-      import Lock``: they are exchanged there, too. Locks, conditions and queues that
-      such a module made when it was imported are new in every run.
-    bytecode: functions, classes and modules in whose code each instruction is a switch
-      point that others could notice. What they call is not, unless it is named too: a
-      base class by itself, a module with all that it defines.
+    pct: schedules by random priorities (probabilistic concurrency testing). Suppose a
+      fault needs ``depth`` steps in a certain order, and a run has n tasks and k steps.
+      Then each schedule finds it with a probability of at least
+      1 / (n * k**(depth - 1)), however rare it is among all schedules. k is that of one
+      run, and a deadline that can pass early counts as a task. Most faults need 1 to 3
+      steps. Use it for faults that need one task not to run for a long time: a random
+      walk switches at every step.
+    spurious: maximum spurious wake-ups in a run.
+    modules: modules that hold names of the standard library, as by ``from threading
+      import Lock``: they are replaced there, too. Locks, conditions and queues that
+      such a module created on import are new in every run.
+    bytecode: functions, classes and modules. In their code each instruction that other
+      threads could notice is a switch point. Code that they call must be named itself:
+      a base class separately; a module stands for everything it defines.
 
     Raises:
-        Failure: a schedule goes wrong; its text tells how.
-        UncontrolledError: the program uses what cannot be controlled.
+        Failure: a schedule fails; the text is its story.
+        UncontrolledError: the program uses an object that cannot be controlled.
         TypeError: ``program`` does not take the run, or is a coroutine function or a
-          generator, so that calling it runs nothing of it; ``modules`` has something
-          else in it; or what ``bytecode`` names has no code in Python.
-        ValueError: a number is negative, the seed is none, or no schedule is asked for.
+          generator, so that a call runs none of its code; ``modules`` contains
+          something else; or an object in ``bytecode`` has no code in Python.
+        ValueError: a number is negative, the seed is invalid, or no schedule is
+          requested.
         RuntimeError: another exploration is under way in this process; or, with
-          ``bytecode``, threads are traced already, as by a debugger.
+          ``bytecode``, threads are already traced, as by a debugger.
     """
     for name, number in (
         ("bound", bound),
@@ -119,13 +121,14 @@ def replay(
     modules: Iterable[ModuleType] = (),
     bytecode: Iterable[object] = (),
 ) -> Report:
-    """Run ``program(run)`` once, under a schedule that a `Failure` has told.
+    """Run ``program(run)`` once, under the schedule of a `Failure`.
 
-    Or under one that a property test has drawn: see `strategies.schedules`.
+    The schedule may also be one that a property test has drawn: see
+    `strategies.schedules`.
 
     Raises:
-        Failure: what it raised then; or, if the program has other choices by now, that
-          it is not deterministic.
+        Failure: the run fails again; or the program now has other choices and is
+          reported as not deterministic.
         TypeError: as from `explore`.
         RuntimeError: another exploration is under way in this process.
     """
@@ -142,7 +145,7 @@ def _laboratory(
     modules: Iterable[ModuleType],
     bytecode: Iterable[object],
 ) -> Iterator[Experiment]:
-    """Prepare the process for runs, and put all back afterwards."""
+    """Prepare the process for runs, and restore it afterwards."""
     check_program(program)
     named = _modules(modules)
     _check_iterable("bytecode", bytecode, "functions, classes and modules")
@@ -179,14 +182,14 @@ def _modules(modules: Iterable[object]) -> list[ModuleType]:
 
 
 def _check_iterable(name: str, value: object, items: str) -> None:
-    """Name the argument, where one thing was given for a list of one."""
+    """Raise TypeError, with the argument's name, for an object instead of a list."""
     if not isinstance(value, Iterable):
         msg = f"{name} must be an iterable of {items}, got {type(value).__name__}"
         raise TypeError(msg)
 
 
 def _parsed(seed: int | str | None) -> tuple[int, str, int | None]:
-    """Take "seed:index" or "seed:pct:index" apart; draw a seed if there is none."""
+    """Parse "seed:index" or "seed:pct:index"; draw a seed if there is none."""
     if seed is None:
         return int.from_bytes(os.urandom(4), "big"), "", None
     base, _, rest = str(seed).partition(":")

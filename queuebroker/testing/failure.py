@@ -1,6 +1,6 @@
-"""What the explorer raises: `Failure`, and its special case `UncontrolledError`.
+"""The exceptions of the explorer: `Failure`, and its subclass `UncontrolledError`.
 
-A failure is an `AssertionError` whose text is the story of the schedule that failed, so
+A failure is an `AssertionError` with the story of the failed schedule as its text, so
 that any test runner shows it; `replay` takes its ``schedule``.
 """
 
@@ -16,24 +16,24 @@ __all__ = ["Failure", "FailureKind", "UncontrolledError"]
 
 
 class FailureKind(enum.StrEnum):
-    """What can be wrong with a schedule."""
+    """The kinds of failure of a schedule."""
 
-    DEADLOCK = "deadlock"  # nobody can go on, no deadline is left
-    LOST_WAKEUP = "lost wake-up"  # all sleep, and what one sleeps for is true
-    EXCEPTION = "exception"  # one escaped, and nobody looked at it
-    LIVELOCK = "livelock"  # it goes on and on
-    UNCONTROLLED = "uncontrolled"  # the program uses what the explorer cannot drive
-    NONDETERMINISTIC = "nondeterministic"  # the same choices, another run
+    DEADLOCK = "deadlock"  # no task can go on, no deadline is left
+    LOST_WAKEUP = "lost wake-up"  # all tasks sleep, and the predicate of one is true
+    EXCEPTION = "exception"  # one escaped, and the test has not read it
+    LIVELOCK = "livelock"  # the run does not end
+    UNCONTROLLED = "uncontrolled"  # the program uses an uncontrollable object
+    NONDETERMINISTIC = "nondeterministic"  # the same choices gave another run
 
 
-class Failure(AssertionError):  # noqa: N818 # it is no error of the program's making
-    """One schedule of a program went wrong. The exception that did it is the cause.
+class Failure(AssertionError):  # noqa: N818 # the program does not raise it
+    """One schedule of a program failed. An exception behind it is the cause.
 
     kind: a `FailureKind`, equal to its text.
-    story: what happened, step by step; also the text of this exception.
+    story: the steps of the run; also the text of this exception.
     schedule: the choices that lead here; `replay` takes them.
-    seed: what the search began with; `explore(seed=...)` takes it. For a failure of
-      the random part "seed:index", which repeats that one run.
+    seed: the seed of the search; `explore(seed=...)` takes it. For a failure of the
+      random part it is "seed:index", which repeats that one run.
     """
 
     def __init__(
@@ -54,10 +54,11 @@ class Failure(AssertionError):  # noqa: N818 # it is no error of the program's m
 
 
 class UncontrolledError(Failure):
-    """The program waits, or could wait, in something the explorer cannot drive.
+    """The program waits, or could wait, on an object that the explorer cannot control.
 
-    Raised in the task that makes or calls such a thing, and by `explore` itself, also
-    if the task has swallowed it: what such a program does depends on chance.
+    It is raised in the task that creates or calls such an object. `explore` also raises
+    it, even if the task has suppressed it: the result of such a program depends on
+    chance.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
-"""What operations were made, when each began and ended, and what came of it: `History`.
+"""`History`: a record of operations, with their beginnings, ends and outcomes.
 
 Events are numbered in the order in which they happen. Under the explorer that order is
-exact, since one task runs at a time; between real threads an operation's number is
-drawn before it begins and after it has ended, so that of two operations of which the
-numbers say that one came first, it did.
+exact, since one task runs at a time. Between real threads an operation's numbers are
+drawn before it begins and after it has ended. So if the numbers order two operations,
+that order is the real one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PENDING", "Call", "History"]
 
-PENDING: Final = math.inf  # the end of an operation that has not come back
+PENDING: Final = math.inf  # the end of an operation that has not returned
 
 T = TypeVar("T")
 
@@ -31,11 +31,11 @@ class Call:
     """One call, from its beginning to its end.
 
     thread: the name of the thread that made it.
-    name, args: what was called.
-    began, ended: numbers of these events; `PENDING` if it has not come back: then it
-      may or may not have had its effect.
-    result: what it returned, if it did. error: what it raised, if it did.
-    at_s: when it began, on the (virtual) monotonic clock.
+    name, args: the operation and its arguments.
+    began, ended: numbers of these events; ``ended`` is `PENDING` if the call has not
+      returned: then it may or may not have had its effect.
+    result: the value it returned, if any. error: the exception it raised, if any.
+    at_s: the time of its beginning, on the (virtual) monotonic clock.
     """
 
     thread: str
@@ -49,7 +49,7 @@ class Call:
 
     @property
     def pending(self) -> bool:
-        """Whether it has not come back."""
+        """True if it has not returned."""
         return self.ended == PENDING
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class Call:
 
 
 class History:
-    """Operations on one object, as the threads that make them see them.
+    """Operations on one object, as seen by the threads that make them.
 
     ::
 
@@ -79,10 +79,11 @@ class History:
         self._ended: list[Call] = []
 
     def call(self, name: str, function: Callable[..., T], *args: Any) -> T:
-        """Call ``function(*args)``, and note it as the operation ``name(*args)``.
+        """Call ``function(*args)``, and record it as the operation ``name(*args)``.
 
-        What it returns is returned; what it raises is raised. An exception that is no
-        `Exception` leaves the operation pending: it was cut short, nobody knows where.
+        The result is returned, and an exception is raised again. An exception that is
+        no `Exception` leaves the operation pending: it was interrupted at an unknown
+        point.
         """
         operation = Call(
             thread=_sync.current_thread().name,

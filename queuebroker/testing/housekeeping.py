@@ -1,6 +1,6 @@
-"""What the interpreter is asked for while schedules are explored: `housekeeping`.
+"""`housekeeping`: the settings of the process during an exploration.
 
-All of it is about the process, none about a run, and all is undone at the end.
+They concern the process, not a single run, and are restored at the end.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _real_monotonic = time.monotonic
 
 
 class Housekeeper:
-    """Collects garbage between runs."""
+    """The garbage collection between runs."""
 
     def __init__(self) -> None:
         self._runs = 0
 
     def tidy(self) -> None:
-        """Call after each run."""
+        """Collect garbage if it is due; called after each run."""
         self._runs += 1
         if self._runs % _RUNS_PER_FULL_COLLECTION == 0:
             gc.collect()
@@ -44,7 +44,7 @@ class Housekeeper:
 
 @contextmanager
 def housekeeping() -> Iterator[Housekeeper]:
-    """Let garbage, processors and threads be the explorer's business in the block."""
+    """Control garbage collection, processors and threads within the block."""
     with ExitStack() as stack:
         stack.enter_context(_threads_ended())
         stack.enter_context(_one_processor())
@@ -54,12 +54,12 @@ def housekeeping() -> Iterator[Housekeeper]:
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Keep the collector out of the runs.
+    """Disable automatic garbage collection during the runs.
 
-    It starts when enough objects have been made, which depends on all the process has
-    done so far, and would run finalizers, which take locks, at a point of its choice:
-    the same schedule would then not be the same run. What exists already is frozen, so
-    that a program that calls `gc.collect` itself, as some must, does it in no time.
+    A collection starts when enough objects were created, which depends on the whole
+    past of the process. It would run finalizers, which take locks, at an arbitrary
+    point: the same schedule would not be the same run. Existing objects are frozen, so
+    that a `gc.collect` by the program itself, which some programs need, is fast.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -75,17 +75,17 @@ def _no_collector() -> Iterator[None]:
 
 @contextmanager
 def _one_processor() -> Iterator[None]:
-    """Keep this thread, and those it starts, on one processor.
+    """Bind this thread, and those it starts, to one processor.
 
-    Only one of them ever runs. On two processors the one that is given the baton wakes
-    at once, finds the interpreter's lock still held by the giver, and sleeps again: a
-    run takes up to seven times as long. Other threads are not affected.
+    Only one of them runs at a time. On two processors the thread that receives the
+    baton wakes at once, finds the interpreter's lock still held by the sender, and
+    sleeps again: a run takes up to seven times as long. Other threads are not affected.
     """
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
     before = os.sched_getaffinity(0)
-    # Several processes that explore should not all choose the same one.
+    # Several exploring processes should not all choose the same processor.
     chosen = sorted(before)[os.getpid() % len(before)]
     with suppress(OSError):
         os.sched_setaffinity(0, {chosen})
@@ -98,7 +98,7 @@ def _one_processor() -> Iterator[None]:
 
 @contextmanager
 def _threads_ended() -> Iterator[None]:
-    """Wait at the end until the threads of the last run are gone, not just done."""
+    """Wait at the end until the real threads of the last run have exited."""
     before = _thread._count() - Scheduler.lost
     yield
     deadline = _real_monotonic() + _THREADS_END_S

@@ -1,8 +1,8 @@
-"""Which instructions of a function other threads could notice: `points_of`.
+"""`points_of`: the instructions of a function that other threads could notice.
 
-Between two threads only those instructions need an order that touch what both can
-reach. The tables name the others; what is in none of them is taken to touch anything,
-so that an interpreter with new instructions is searched more slowly, never less well.
+Between two threads, an order matters only for instructions that touch data that both
+can reach. The tables list all other instructions. An instruction in no table counts as
+touching anything: with new instructions a search becomes slower, never less complete.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Instruction", "looks_of", "nested", "points_of"]
 
-# Reason not to be a switch point -> the instructions, of CPython 3.11 to 3.15. A value
-# that one of them drops may be finalized; a finalizer in Python is a function of its
-# own, with switch points if it is named.
+# Reason not to be a switch point -> the instructions, of CPython 3.11 to 3.15. An
+# instruction that drops a value may finalize it. A finalizer in Python is a function of
+# its own, with switch points if it is named.
 _LOCAL: Final[Mapping[str, str]] = {
     "marks a place, and does nothing": (
         "CACHE NOP RESUME PRECALL KW_NAMES EXTENDED_ARG JUMP_FORWARD JUMP_BACKWARD"
@@ -56,8 +56,8 @@ _LOCAL: Final[Mapping[str, str]] = {
 }
 _LOCAL_NAMES: Final = frozenset(" ".join(_LOCAL.values()).split())
 
-# They ask a value whether it is true, which can be a look at what it holds, before
-# 3.13 that is. After these others it is a bool, or the result of a comparison.
+# These test the truth of a value. Before 3.13 that may read the contents of the value.
+# After the instructions in `_ANSWERS` the value is a bool or a comparison's result.
 _ASKS: Final = frozenset(
     {
         "UNARY_NOT",
@@ -83,7 +83,7 @@ _ANSWERS: Final = frozenset(
 )
 _ASKS_BOOLS_ONLY: Final = sys.version_info >= (3, 13)
 
-# Instructions that touch one variable, which their argument names -> its kind.
+# Instructions that touch the one variable named by their argument -> its kind.
 _VARIABLES: Final[Mapping[str, str]] = {
     "ATTR": "attribute",
     "METHOD": "attribute",
@@ -92,9 +92,9 @@ _VARIABLES: Final[Mapping[str, str]] = {
     "DEREF": "cell",
 }
 
-# After these the interpreter looks whether there is an interrupt: when what was called
-# is not written in Python, and when the jump is made. It looks at the beginning of each
-# function too, and nowhere else.
+# After these the interpreter checks for interrupts: after a call of a function that is
+# not written in Python, and after a jump that is taken. It also checks at the beginning
+# of each function, and nowhere else.
 _CALLS: Final = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 _JUMPS_BACK: Final = frozenset(
     {
@@ -106,17 +106,17 @@ _JUMPS_BACK: Final = frozenset(
     }
 )
 
-# With tracing the prefix is seen instead of the instruction, with monitoring both.
+# Tracing reports the prefix instead of the instruction, monitoring reports both.
 _PREFIX_IS_SEEN: Final = sys.version_info < (3, 12)
 
 
 @attrs.frozen
 class Instruction:
-    """One that others could notice, or that could notice others.
+    """An instruction that other threads could notice, or that could notice them.
 
-    text: what it is, as `dis` writes it.
+    text: the instruction as `dis` writes it.
     variable: the one variable that it touches; "" if it may touch anything.
-    writes: whether it may change that.
+    writes: True if it may change that variable.
     """
 
     text: str
@@ -125,9 +125,9 @@ class Instruction:
 
 
 def points_of(code: CodeType) -> dict[int, Instruction]:
-    """The instructions of ``code`` that others could notice, by their offsets."""
+    """Return the instructions that other threads could notice, by their offsets."""
     points = {}
-    before = ""  # the instruction that always comes before this one
+    before = ""  # the instruction that always precedes this one
     prefixed_at: int | None = None
     for each in dis.get_instructions(code):
         name = each.opname
@@ -146,7 +146,7 @@ def points_of(code: CodeType) -> dict[int, Instruction]:
 
 
 def looks_of(code: CodeType) -> dict[int, int]:
-    """After which instructions interrupts are looked for: offset -> the next one's."""
+    """Return the checks for interrupts: an instruction's offset -> the next one's."""
     looks = {}
     called_at = prefixed_at = None
     for each in dis.get_instructions(code):
@@ -166,7 +166,7 @@ def looks_of(code: CodeType) -> dict[int, int]:
 
 
 def nested(codes: Iterable[CodeType]) -> list[CodeType]:
-    """These and all that is written inside of them: lambdas, comprehensions."""
+    """Return the code objects and all those nested in them: lambdas, comprehensions."""
     found: list[CodeType] = []
     todo = list(codes)
     while todo:

@@ -1,10 +1,10 @@
-"""Whether a history can be explained one operation at a time: `check_linearizable`.
+"""`check_linearizable`: a search for a sequential explanation of a history.
 
-The method of Wing and Gong with the memory of Lowe: choose, among the operations that
-began before any other ended, one that the model allows next; go back where none is;
-never try the same set of done operations with the same state twice.
+It uses the method of Wing and Gong with the memory of Lowe. Among the operations that
+began before any other ended, choose one that the model allows next. If there is none,
+backtrack. Never try the same set of done operations with the same state twice.
 
-A model says what one operation may do to a state. It knows of no threads and no time.
+A model defines the effects of one operation on a state, without threads or time.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ State = TypeVar("State", bound="Hashable")
 
 
 class Model(Protocol[State]):
-    """A sequential object, as states that never change."""
+    """A sequential object, with immutable states."""
 
     def initial(self) -> State:
-        """The state before the first operation."""
+        """Return the state before the first operation."""
 
     def step(self, state: State, operation: Call) -> Iterable[State]:
-        """All states this operation, with the outcome it had, may lead to.
+        """Return all states that this operation may lead to, with its outcome.
 
-        None if it cannot happen in this state, or not with this outcome; several if
-        more than one thing may happen. A pending operation has no outcome: any will do.
+        Return no state if it cannot happen in this state with this outcome; return
+        several if it may have several effects. A pending operation has no outcome: any
+        outcome is allowed.
         """
 
 
 class NotLinearizableError(AssertionError):
-    """No order of the operations explains what came of them.
+    """No order of the operations explains their outcomes.
 
-    explained: the longest beginning that can be explained, in an order that does.
-    stuck: the operations of which one had to come next, and none could.
+    explained: the longest beginning with an explanation, in the order that explains it.
+    stuck: the operations of which one had to be next, although the model allows none.
     """
 
     def __init__(
@@ -57,8 +58,8 @@ class NotLinearizableError(AssertionError):
 def check_linearizable(history: Iterable[Call], model: Model[State]) -> list[Call]:
     """Return the operations in an order that explains them all.
 
-    The order respects time: an operation that ended before another began comes first.
-    Pending operations are in it if they must have had their effect.
+    The order respects time: an operation that ended before another began precedes it.
+    It contains the pending operations that must have had their effect.
 
     Raises:
         NotLinearizableError: there is no such order.
@@ -93,9 +94,9 @@ def check_linearizable(history: Iterable[Call], model: Model[State]) -> list[Cal
 
 
 class _Node(Generic[State]):
-    """A beginning of an order: the operations done, and the state they have led to.
+    """A beginning of an order: the operations done, and the state after them.
 
-    number: the operation done last. moves: what has not been tried from here.
+    number: the operation done last. moves: the steps not tried from here yet.
     """
 
     __slots__ = ("done", "moves", "number", "state")
@@ -119,7 +120,7 @@ class _Node(Generic[State]):
 
 
 def _candidates(operations: Sequence[Call], done: int) -> list[int]:
-    """Number the operations that may come next: none of the others came before."""
+    """Return the numbers of the operations that no other remaining one must precede."""
     left = [number for number in range(len(operations)) if not done >> number & 1]
     horizon = min((operations[number].ended for number in left), default=0)
     return [number for number in left if operations[number].began < horizon]

@@ -1,7 +1,7 @@
-"""Calls back before each instruction of named code by `sys.monitoring`: `Monitoring`.
+"""`Monitoring`: callbacks before instructions of named code, by `sys.monitoring`.
 
-For CPython 3.12 and newer. Nothing is asked of other code, nor of instructions that
-neither are switch points nor tell whether the interpreter looks for interrupts.
+For CPython 3.12 and newer. Other code has no callbacks. Nor have instructions that are
+no switch points and give no information on the interpreter's checks for interrupts.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 __all__ = ["Monitoring"]
 
 _TOOL: Final = "queuebroker.testing"
-_TOOL_NUMBERS: Final = (4, 3)  # those that are for no certain kind of tool
+_TOOL_NUMBERS: Final = (4, 3)  # the numbers not reserved for a kind of tool
 
 _get_ident = _thread.get_ident
 _sys: Any = sys
 
 
 class Monitoring:
-    """Has named code monitored."""
+    """The monitoring of named code."""
 
     def __init__(self, named: NamedCode) -> None:
         self._named = named
         self._scheduler: Scheduler | None = None
-        # By the number of a thread: where the interpreter will have looked for
-        # interrupts, if that is what it executes next.
+        # By the number of a thread: the instruction before which the interpreter will
+        # have checked for interrupts, if it is the next one executed.
         self._next: dict[int, tuple[int, int]] = {}
-        # Where nothing has to be known.
+        # The offsets of instructions that need no callback.
         self._dull = {
             key: set(range(0, len(code.co_code), 2))
             - {*named.points[key], *named.looks[key], *named.looks[key].values()}
@@ -48,10 +48,10 @@ class Monitoring:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Be called back within the block.
+        """Enable the callbacks within the block.
 
         Raises:
-            RuntimeError: too many others are.
+            RuntimeError: too many other tools monitor the interpreter.
         """
         monitoring = _sys.monitoring
         events = monitoring.events
@@ -66,7 +66,7 @@ class Monitoring:
         try:
             for event, callback in callbacks.items():
                 monitoring.register_callback(tool, event, callback)
-            monitoring.restart_events()  # dull places may be others than the last time
+            monitoring.restart_events()  # the dull offsets may have changed since
             for code in self._named.codes.values():
                 monitoring.set_local_events(tool, code, sum(callbacks))
             yield
@@ -78,18 +78,18 @@ class Monitoring:
             monitoring.free_tool_id(tool)
 
     def begin(self, scheduler: Scheduler) -> None:
-        """Know which run is on."""
+        """Set the run that the callbacks belong to."""
         self._scheduler = scheduler
         self._next.pop(_get_ident(), None)
 
     def _enter(self, _code: CodeType, _offset: int) -> None:
-        """A function begins, or a generator goes on."""
+        """Handle the start of a function, or the resumption of a generator."""
         scheduler = self._scheduler
         if scheduler is not None and _get_ident() == scheduler.holder:
             scheduler.reach(None, looked=True)
 
     def _reach(self, code: CodeType, offset: int) -> object:
-        """An instruction is about to be executed."""
+        """Handle an instruction that is about to be executed."""
         key = id(code)
         if offset in self._dull[key]:
             return _sys.monitoring.DISABLE
@@ -107,9 +107,11 @@ class Monitoring:
     def _call(
         self, _code: CodeType, _offset: int, called: object, _arg: object
     ) -> None:
-        """Something is called; if in Python, interrupts are looked for where it begins.
+        """Handle a call.
 
-        And not where it ends. What is the explorer's own stands for something in C.
+        For a function in Python, the interpreter checks for interrupts at its
+        beginning, not at its end. The explorer's own functions replace functions in C
+        and count as such.
         """
         if isinstance(called, MethodType):
             called = called.__func__

@@ -1,4 +1,4 @@
-"""The code that a test names, to have switch points inside of lines: `NamedCode`."""
+"""`NamedCode`: the code that a test names to get switch points inside of lines."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["NamedCode"]
 class NamedCode:
     """All code objects of some functions, classes and modules.
 
-    names: what was named, as one would write it.
-    codes: the code objects. Tables go by their identities, because a code object's
-      hash is computed afresh from all that it holds, every time.
-    points: of each, the instructions that are switch points, by their offsets.
-    looks: of each, after which instructions the interpreter looks for interrupts.
+    names: the names of the named objects, as written in source.
+    codes: the code objects. The keys are their identities, because the hash of a code
+      object is computed anew from its whole contents every time.
+    points: for each, the instructions that are switch points, by their offsets.
+    looks: for each, the instructions after which the interpreter checks for interrupts.
     """
 
     def __init__(self, named: Iterable[object]) -> None:
         """Find the code.
 
         Raises:
-            TypeError: one of them is something else, or has no code in Python.
+            TypeError: an object is of another kind, or has no code in Python.
         """
         self.names: list[str] = []
         codes: list[CodeType] = []
@@ -54,7 +54,7 @@ class NamedCode:
 
 
 def _codes_of(named: object) -> Iterator[CodeType]:
-    """The code of a function, of all methods of a class, of all in a module."""
+    """Yield the code of a function, of all methods of a class, or of a whole module."""
     if isinstance(named, ModuleType):
         for value in list(vars(named).values()):
             if getattr(value, "__module__", None) == named.__name__:
@@ -79,7 +79,7 @@ def _codes_of_function(named: object) -> Iterator[CodeType]:
 
 
 def _within(named: Any) -> Iterator[object]:
-    """What a function is wrapped in may be named, or stand in a class, for it."""
+    """Yield the functions inside a wrapper, which may be named in their place."""
     if isinstance(named, property):
         yield from (named.fget, named.fset, named.fdel)
     elif isinstance(named, (staticmethod, classmethod, MethodType)):

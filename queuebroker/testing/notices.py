@@ -1,9 +1,9 @@
-"""Whom each `Condition.notify` of a run reached, and which came too early: `Notices`.
+"""`Notices`: each `Condition.notify` of a run, and the ones that came too early.
 
-A bare ``wait()`` does not say what it waits for. When it never ends, and its condition
-was notified while nobody slept there, that may be why, or it may be what happens with
-every loop around a wait. The run can tell: it is done once more, and this time the
-notify is kept for the next who comes. If all ends well then, the wake-up was lost.
+A bare ``wait()`` has no predicate. Suppose it never ends, and its condition was
+notified while no task slept there. That may be the cause, or it may be normal, as in
+every loop around a wait. A second run decides: it keeps the notify for the next task
+that waits. If that run succeeds, the wake-up was lost.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ __all__ = ["Notice", "Notices"]
 
 @attrs.frozen
 class Notice:
-    """That a condition was notified, and by whom.
+    """One notify of a condition, with the task that made it.
 
-    waiters: those that the condition has at any time. in_vain: nobody slept there.
+    waiters: the condition's own collection of waiters. in_vain: True if no task slept
+      there.
     """
 
     waiters: Collection[object]
@@ -37,8 +38,8 @@ class Notice:
 class Notices:
     """The notifies of one run.
 
-    keeping: one that reached nobody is kept for the next bare wait of a user's, which
-    ends at once. Nothing in production does so.
+    keeping: if True, a notify without a sleeper is kept for the next bare wait in the
+    user's code, which then ends at once. A real condition never does this.
     """
 
     def __init__(self, *, keeping: bool = False) -> None:
@@ -46,16 +47,16 @@ class Notices:
         self._all: list[Notice] = []
 
     def add(self, notice: Notice) -> None:
-        """A condition is notified."""
+        """Record the notify of a condition."""
         self._all.append(notice)
 
     def last(self, sleeper: Task) -> Notice | None:
-        """The last one of the condition at which a task sleeps."""
+        """Return the last notify of the condition at which a task sleeps."""
         mine = (n for n in reversed(self._all) if sleeper.obstacle in n.waiters)
         return next(mine, None)
 
     def take(self, waiters: Collection[object]) -> bool:
-        """Whether one is kept for who is about to wait; it is so once."""
+        """Take the notify kept for a task about to wait; False if there is none."""
         if not self._keeping:
             return False
         for notice in self._all:

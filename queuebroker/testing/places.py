@@ -1,8 +1,8 @@
-"""Where in the source something happens, as its author would look for it: `Place`.
+"""`Place`: a line of source as shown to the author of the program.
 
 A frame is *own* (the explorer's), *library* (the standard library, ``queuebroker``), or
-a user's. A user is shown his own line and told which library function it calls; only
-a task that has no line of his is shown the library's.
+the user's. A story shows the user's line and the library function that it calls. Only
+for a task without such a line it shows the library's line.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _STDLIB: Final = sysconfig.get_paths()["stdlib"] + os.sep
 _INSTALLED: Final = sysconfig.get_paths()["purelib"] + os.sep
 _THREADING: Final = threading.__file__
 
-# What a value is assigned to: ``self.lock: Lock = ...`` gives ``lock``.
+# The target of an assignment: ``self.lock: Lock = ...`` gives ``lock``.
 _TARGET: Final = re.compile(r"\s*(?:self\.|cls\.)?([\w.\[\]]+)\s*(?::[^=]+)?=[^=]")
 
 
 @attrs.frozen
 class Place:
-    """A line of source, and the library function that is called there.
+    """A line of source, and the library function that it calls.
 
-    call: its qualified name, "" if none was.
+    call: the qualified name of that function, "" if there is none.
     """
 
     path: str
@@ -49,14 +49,14 @@ class Place:
 
     @property
     def source(self) -> str:
-        """The text of the line, cut short if it is long, "" if it cannot be had."""
+        """The text of the line, truncated if it is long, "" if it is not available."""
         text = linecache.getline(self.path, self.line).strip()
         return text if len(text) <= _SOURCE_MAX else f"{text[: _SOURCE_MAX - 3]}..."
 
     def __str__(self) -> str:
         path = os.path.relpath(self.path)
         if self.path.startswith(_PACKAGE):
-            # The same wherever the package lies: in a tree or among installed ones.
+            # The same for a source tree and for an installed package.
             path = f"queuebroker/{self.path.removeprefix(_PACKAGE)}"
         elif path.startswith(os.pardir):
             path = os.path.basename(self.path)
@@ -64,7 +64,7 @@ class Place:
 
 
 def place_of(frame: FrameType | None) -> Place | None:
-    """Where a thread is that is in ``frame``; None if only in code of our own."""
+    """Return the place of a thread in ``frame``; None if it has only own frames."""
     library: FrameType | None = None
     for outer in _outwards(frame):
         if not _is_library(outer.f_code.co_filename):
@@ -80,21 +80,21 @@ def place_of(frame: FrameType | None) -> Place | None:
 
 
 def place_in(frame: FrameType | None) -> Place | None:
-    """The very line that a thread is at, whoever wrote it, but not one of our own."""
+    """Return the exact line of a thread, also of library code; skip own frames."""
     for outer in _outwards(frame):
         return Place(outer.f_code.co_filename, outer.f_lineno)
     return None
 
 
 def place_of_code(code: CodeType) -> Place:
-    """Where a function is defined."""
+    """Return the place where a function is defined."""
     return Place(code.co_filename, code.co_firstlineno)
 
 
 def assigned_name(frame: FrameType | None) -> str:
-    """The name that what is being made will have, as far as the lines tell.
+    """Return the name to which a new object is assigned, as far as the lines show it.
 
-    That in the library's line comes after that in the user's: ``q.mutex``.
+    The name in the library's line follows the name in the user's: ``q.mutex``.
     """
     names: list[str] = []
     for outer in _outwards(frame):
@@ -111,12 +111,12 @@ def assigned_name(frame: FrameType | None) -> str:
 
 
 def is_own(path: str) -> bool:
-    """Whether a file belongs to the explorer."""
+    """Return True if a file belongs to the explorer."""
     return path.startswith(_OWN)
 
 
 def _target(frame: FrameType) -> str:
-    """What the value that a frame is about to get is assigned to, "" if to nothing."""
+    """Return the target of the value that a frame is about to get, "" if none."""
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
     if found := _TARGET.match(line):
         return found[1]
@@ -124,7 +124,7 @@ def _target(frame: FrameType) -> str:
         return ""
     try:
         (statement,) = ast.parse(line.strip()).body
-    except (SyntaxError, ValueError):  # it is but a part of one
+    except (SyntaxError, ValueError):  # the line is only a part of a statement
         return ""
     match statement:
         case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
@@ -136,14 +136,14 @@ def _target(frame: FrameType) -> str:
 
 
 def _column(frame: FrameType) -> int:
-    """Where in its line the expression begins that a frame is about to evaluate."""
-    at = frame.f_lasti // 2  # two bytes an instruction
+    """Return the column of the expression that a frame is about to evaluate."""
+    at = frame.f_lasti // 2  # two bytes per instruction
     position = next(itertools.islice(frame.f_code.co_positions(), at, None), None)
     return -1 if position is None or position[2] is None else position[2]
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    """The frames of a thread, innermost first, but not our own."""
+    """Yield the frames of a thread, innermost first, own frames excluded."""
     while frame is not None:
         if not is_own(frame.f_code.co_filename):
             yield frame

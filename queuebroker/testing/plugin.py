@@ -1,9 +1,8 @@
 """The pytest11 entry point: ``--conformance``, and the fixture `explore`.
 
-It is loaded with every pytest of whoever has the package installed, so it must stay
-this small, import the explorer only when a test asks for it, and do nothing where none
-does. The suite that ``--conformance`` is for lies in ``specs/conformance``; without a
-path on the command line it is what runs.
+Every pytest loads it if the package is installed. So it must stay small, import the
+explorer only when a test requests the fixture, and otherwise do nothing. The suite for
+``--conformance`` is in ``specs/conformance``; it runs if the command line has no path.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["explore", "pytest_addoption", "pytest_load_initial_conftests"]
 
-# Both packages are of one distribution, so one lies beside the other. Asking the
-# import system instead could find somebody else's ``specs``.
+# Both packages are in one distribution, side by side. The import system could find a
+# ``specs`` of another distribution.
 _SUITE = Path(__file__).parents[2] / "specs" / "conformance"
 
 
@@ -60,7 +59,7 @@ def _positive(text: str) -> int:
 
 
 def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
-    """With the option and without a path, the suite is what to run."""
+    """Select the conformance suite if the option is given without a path."""
     known = early_config.known_args_namespace
     if known.conformance is not None and not known.file_or_dir:
         args.append(str(_SUITE))
@@ -70,9 +69,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
 def explore(request: pytest.FixtureRequest) -> Callable[..., Report]:
     """`queuebroker.testing.explore`, with the options of the command line.
 
-    These win over what the test says. Should the test fail, its report tells the seed.
+    The options override those of the test. If the test fails, its report has the seed.
     """
-    from queuebroker import testing  # noqa: PLC0415 # not for those who do not explore
+    from queuebroker import testing  # noqa: PLC0415 # only for tests that explore
 
     schedules = request.config.getoption("explore_schedules")
     given: dict[str, Any] = {}
@@ -91,7 +90,7 @@ def explore(request: pytest.FixtureRequest) -> Callable[..., Report]:
         try:
             return testing.explore(program, **chosen)
         except testing.Failure as failure:
-            # What the explorer did to find it is of no interest to the test's author.
+            # The explorer's own frames do not help the author of the test.
             raise failure.with_traceback(None) from failure.__cause__
 
     return explored

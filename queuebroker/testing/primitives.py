@@ -1,12 +1,12 @@
-"""What tasks block on in a run: locks that are simulated, sleeping, parking.
+"""The primitives on which tasks block in a run: simulated locks, sleeping, parking.
 
-Every primitive begins by asking whether the thread that calls has the baton. If so the
-call is a switch point. If not it is a stray, and does nothing that could block: a
-thread that is no task of the run or a finalizer after it, for whom a lock is a plain
-flag; a predicate under inspection; a task that is being unwound.
+Every primitive first checks whether the calling thread holds the baton. If so, the call
+is a switch point. If not, the call is a stray, which must not block. Strays come from
+threads that are no task of the run and from finalizers after it, for which a lock is a
+plain flag; from a predicate under inspection; and from a task that is being unwound.
 
-Methods whose names begin with an underscore, other than ``_stray``, are those by which
-the standard library's own `Condition` talks to its lock.
+Methods whose names begin with an underscore, other than ``_stray``, are those that the
+standard library's own `Condition` calls on its lock.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ __all__ = [
 _get_ident = _thread.get_ident
 _real_lock = _thread.allocate_lock()
 
-# In the order of acquisitions, from which classes are made: a wait that ended without.
+# Marks, in the order of acquisitions, a wait that ended without the lock.
 _IN_VAIN: Final = 0
 
 
 class SimulatedLock:
-    """Stands for `threading.Lock` in one run.
+    """A simulated `threading.Lock` of one run.
 
-    taken: all its state. owner: who took it; it may be let go by anybody.
-    maker, serial: by whom it was made, and as that task's how-manieth: together the
-      same in every schedule.
-    label: what a story calls it.
+    taken: its whole state. owner: the task that took it; any task may release it.
+    maker, serial: the task that created it, and its number among that task's locks:
+      together the same in every schedule.
+    label: its name in a story.
     """
 
     __slots__ = (
@@ -80,27 +80,27 @@ class SimulatedLock:
 
     @property
     def key(self) -> int:
-        """A number that is the same in every schedule."""
+        """A key that is the same in every schedule."""
         return self.maker.key << 32 | self.serial
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody but its maker can know of it.
+        """True if no other task can have a reference to it.
 
-        Nothing was acquired or released since it was made, so no other task can have
-        come to it: its acquisition need be no switch point.
+        No lock was acquired or released since its creation, so no other task can have
+        reached it. Its acquisition need not be a switch point.
         """
         return self._born == self.scheduler.steps
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take it once it is free, as `threading.Lock` does."""
+        """Acquire the lock once it is free, as `threading.Lock` does."""
         scheduler = self.scheduler
         if _get_ident() != scheduler.holder:
             return self._stray_acquire(blocking)
         me = scheduler.running
         patient = blocking and timeout == -1
         if not patient:
-            # A real lock that is free knows what is wrong with the arguments.
+            # A real, free lock raises the right errors for wrong arguments.
             _real_lock.acquire(blocking, timeout)
             _real_lock.release()
         if self.taken or not self.is_private:
@@ -122,7 +122,7 @@ class SimulatedLock:
     __enter__ = acquire
 
     def _comes_free(self, blocking: bool, timeout: float) -> bool:
-        """Wait for a while, or not at all; tell whether it can be taken now."""
+        """Wait up to the timeout, or not at all; return True if the lock is free."""
         scheduler = self.scheduler
         if blocking:
             wait_for(scheduler, self, scheduler.now + timeout)
@@ -131,7 +131,7 @@ class SimulatedLock:
         return not self.taken
 
     def release(self) -> None:
-        """Let it go; any task may."""
+        """Release the lock; any task may do so."""
         scheduler = self.scheduler
         if _get_ident() != scheduler.holder:
             if scheduler.here() is None:
@@ -157,12 +157,12 @@ class SimulatedLock:
         self.release()
 
     def locked(self) -> bool:
-        """Whether somebody has it."""
+        """True if the lock is taken."""
         return self.taken
 
     def _is_owned(self) -> bool:
-        # `Condition` would find out by trying, which would be a switch point. As in
-        # its way, it is true whoever has the lock.
+        # `Condition` would test by an acquire, which would be a switch point. As in its
+        # own test, the result is True whichever task holds the lock.
         return self.taken or _get_ident() != self.scheduler.holder
 
     def _stray_acquire(self, blocking: bool) -> bool:
@@ -174,7 +174,7 @@ class SimulatedLock:
         now = Scheduler.active
         task = None if now is None or now is scheduler else now.here()
         if now is not None and task is not None:
-            # The program has kept it from an earlier run; it begins this one free.
+            # The program kept this lock from an earlier run; it starts this run free.
             self._join(now, task)
             return self.acquire(blocking)
         was_taken, self.taken = self.taken, True
@@ -182,12 +182,12 @@ class SimulatedLock:
 
 
 class SimulatedWaiter(SimulatedLock):
-    """The lock by which a `Condition` lets one caller wait: who blocks on it sleeps."""
+    """The waiter lock of a `Condition`: a task that blocks on it is asleep."""
 
     __slots__ = ()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take it; if it is taken, the caller is asleep until then."""
+        """Acquire the lock; while it is taken, the caller is asleep."""
         if not self.taken or _get_ident() != self.scheduler.holder:
             return super().acquire(blocking, timeout)
         me = self.scheduler.running
@@ -201,7 +201,7 @@ class SimulatedWaiter(SimulatedLock):
 
 
 class SimulatedRLock(SimulatedLock):
-    """Stands for `threading.RLock` in one run."""
+    """A simulated `threading.RLock` of one run."""
 
     __slots__ = ("_count",)
 
@@ -210,7 +210,7 @@ class SimulatedRLock(SimulatedLock):
         self._count = 0
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take it once it is free, or once more if the caller has it."""
+        """Acquire the lock once it is free, or again if the caller holds it."""
         scheduler = self.scheduler
         if _get_ident() != scheduler.holder:
             return self._stray_acquire(blocking)
@@ -225,7 +225,7 @@ class SimulatedRLock(SimulatedLock):
     __enter__ = acquire
 
     def release(self) -> None:
-        """Let it go once; the last time frees it."""
+        """Release the lock once; the last release frees it."""
         scheduler = self.scheduler
         if _get_ident() == scheduler.holder:
             if self.owner is not scheduler.running:
@@ -253,7 +253,7 @@ class SimulatedRLock(SimulatedLock):
 
 
 def wait_for(scheduler: Scheduler, obstacle: Obstacle, deadline: float) -> None:
-    """Let the running task wait until nothing is in its way, or until a deadline."""
+    """Block the running task until its obstacle is free, or until a deadline."""
     me = scheduler.running
     me.obstacle = obstacle
     if deadline == NEVER:
@@ -269,7 +269,7 @@ def wait_for(scheduler: Scheduler, obstacle: Obstacle, deadline: float) -> None:
 
 
 def sleep(scheduler: Scheduler, me: Task, seconds: float) -> None:
-    """Let a task sleep; for no time, let others go first."""
+    """Make a task sleep; for 0 seconds, let other tasks run first."""
     if not scheduler.holder:
         pass_by(scheduler, me)
     elif seconds > 0:
@@ -285,7 +285,7 @@ def sleep(scheduler: Scheduler, me: Task, seconds: float) -> None:
 def park(
     lock: SimulatedLock, predicate: Callable[[], bool], deadline: float | None
 ) -> bool:
-    """Stands for `queuebroker._sync.park`: sleep until ``lock`` is released."""
+    """Replace `queuebroker._sync.park`: sleep until ``lock`` is released."""
     scheduler = lock.scheduler
     if _get_ident() != scheduler.holder:
         return lock.acquire()

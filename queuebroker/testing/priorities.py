@@ -1,9 +1,9 @@
-"""Random priorities, changed a few times: `PriorityWalk`.
+"""`PriorityWalk`: a schedule by random priorities, changed a few times.
 
 Probabilistic concurrency testing, after S. Burckhardt, P. Kothari, M. Musuvathi and
 S. Nagarakatte, "A randomized scheduler with probabilistic guarantees of finding bugs",
-ASPLOS 2010. Where a random walk stops everybody again and again, this lets the first in
-rank run for as long as it can, and strikes few times, but anywhere.
+ASPLOS 2010. A random walk stops every task again and again. This walk lets the task of
+highest priority run as long as it can, and preempts it only a few times, at any point.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["PriorityWalk"]
 
 
 class PriorityWalk:
-    """One schedule: the one with that seed and index, always the same.
+    """One schedule; the same seed and index always give the same schedule.
 
-    Each task has a priority, drawn when it is first seen; who has the highest runs. At
-    ``depth - 1`` of the first ``length`` choices, drawn as well, the one that would run
-    gets a priority below all of these; among those so lowered the order is drawn, too.
-    A deadline that can come early and a sleeper that can wake spuriously have
-    priorities like a task.
+    Each task has a priority, drawn when the task is first an option; the highest runs.
+    At ``depth - 1`` of the first ``length`` choices, also drawn, the selected task gets
+    a priority below all of these. Among the tasks lowered in this way the order is
+    drawn, too. A deadline that can pass early and a sleeper that can wake spuriously
+    have priorities like a task.
     """
 
     __slots__ = ("_changes", "_draw", "_lowest", "_priorities", "choices")
@@ -50,7 +50,7 @@ class PriorityWalk:
         for turn, task in zip(turns, options, strict=True):
             if turn not in self._priorities:
                 self._priorities[turn] = self._draw()
-            if task.yields:  # else who waits for others in a loop would run for ever
+            if task.yields:  # else a task that polls in a loop would run forever
                 self._lowest -= 1
                 self._priorities[turn] = self._lowest
         first = self._first(turns)

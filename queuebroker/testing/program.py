@@ -1,7 +1,7 @@
-"""What can be a program: `check_program` before any run, `ran_nothing` after each.
+"""The checks of a program: `check_program` before any run, `ran_nothing` after each.
 
-Calling some functions only makes an object, of which nothing has run yet: a coroutine,
-a generator. As a program such a function would hold under every schedule.
+A call of some functions only creates an object and runs none of its code: a coroutine,
+a generator. As a program such a function would pass under every schedule.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ NOT_PLAIN: Final = (
 
 
 class NotPlainError(TypeError):
-    """Calling the program has run nothing of it, or would run nothing of it."""
+    """A call of the program ran, or would run, none of its code."""
 
     def __init__(self) -> None:
         super().__init__(f"program {NOT_PLAIN}")
 
 
 def check_program(program: Callable[[Run], object]) -> None:
-    """Find before any run what would be told as the fault of a schedule, or never.
+    """Check a program before any run.
+
+    Otherwise these errors would be reported as failures of a schedule, or never.
 
     Raises:
-        NotPlainError: it is not `is_plain`.
+        NotPlainError: the program is not `is_plain`.
         TypeError: it does not take the run.
     """
     if not is_plain(program):
@@ -50,10 +52,10 @@ def check_program(program: Callable[[Run], object]) -> None:
 
 
 def is_plain(program: object) -> bool:
-    """Whether nothing shows that calling it would only make an object.
+    """Return False if it is known that a call would only create an object.
 
-    A lambda, or a decorator that calls such a function, shows it when it has returned:
-    see `ran_nothing`.
+    For a lambda or a decorator that calls such a function, only its return value shows
+    this: see `ran_nothing`.
     """
     function = _function_of(program)
     return not (
@@ -64,11 +66,12 @@ def is_plain(program: object) -> bool:
 
 
 def ran_nothing(returned: Any) -> bool:
-    """Whether what a program returned is all that its call has made.
+    """Return True if a program only returned an object whose code has not run.
 
-    A coroutine is closed, or the interpreter would warn that nobody awaited it.
+    A coroutine is closed; otherwise the interpreter would warn that it was never
+    awaited.
     """
-    # Its type is asked, because an instance may answer with code of its own.
+    # By its type: a test of the instance could run code of its own.
     kind = type(returned)
     if issubclass(kind, Coroutine):
         returned.close()
@@ -77,10 +80,10 @@ def ran_nothing(returned: Any) -> bool:
 
 
 def _function_of(program: Any) -> Any:
-    """What is called in the end, by a `partial`, a bound method, an instance.
+    """Return the function that a `partial`, a bound method or an instance calls.
 
-    Not ``__wrapped__``, as `inspect.unwrap` would: a decorator may well make a plain
-    function of a coroutine function, by driving it to its end.
+    Do not follow ``__wrapped__``, as `inspect.unwrap` does: a decorator may turn a
+    coroutine function into a plain function, by running the coroutine to its end.
     """
     while True:
         if isinstance(program, functools.partial):
@@ -90,7 +93,7 @@ def _function_of(program: Any) -> Any:
         elif inspect.isroutine(program) or isinstance(program, type):
             return program
         else:
-            # A call looks into the class. That of a class written in C ends it.
+            # A call uses the class's `__call__`; one written in C ends the search.
             call = type(program).__call__
             if not inspect.isfunction(call):
                 return program

@@ -1,8 +1,8 @@
-"""A program in a file of its own, as students write them: `ProgramFile`.
+"""`ProgramFile`: a program in a file of its own, as students write them.
 
-The file is executed afresh for every run, as part of it: what it keeps in global
-variables, and what it makes at its top level, is new each time. What it imports is
-imported once; modules that lie beside it are treated as `explore` treats ``modules``.
+The file is executed anew for every run, as part of the run: its global variables and
+the objects of its top level are new each time. Its imports are executed once; modules
+in the same folder are treated as `explore` treats ``modules``.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
 
 __all__ = ["ProgramFile", "ProgramFileError"]
 
-# Not the file's own name, which may well be that of a module of the library.
+# Not the file's own name, which may be the name of a library module.
 _MODULE: Final = "__explored__"
 
 
 class ProgramFileError(Exception):
-    """There is no such program; the text says what is wrong, in one line."""
+    """The file has no such program; the text gives the reason, in one line."""
 
 
 class ProgramFile:
-    """A function of a file, to be called as the program of a run.
+    """A function of a file, called as the program of a run.
 
-    modules: those that the file has imported from its own folder.
-    with_code: these and the file itself, as far as they have functions.
+    modules: the modules that the file has imported from its own folder.
+    with_code: these and the file itself, if they have functions.
     """
 
     def __init__(self, path: Path, name: str) -> None:
-        """Execute the file once, to see what is there.
+        """Execute the file once, to find the function and the modules.
 
         Raises:
-            ProgramFileError: it cannot be read or executed, or there is no such
-                function, or calling it runs nothing of it, or it wants other arguments
-                than none or a ``run``.
+            ProgramFileError: the file cannot be read or executed; it has no such
+                function; a call of the function runs none of its code; or the function
+                takes other arguments than none or a ``run``.
         """
         self._name = name
         self._loader = _CompilesOnce(_MODULE, str(path))
@@ -68,7 +68,7 @@ class ProgramFile:
             if key not in known
             and key != _MODULE
             and _lies_in(other, path.parent)
-            # A module may have put anything there in its own place.
+            # A module may have replaced itself in `sys.modules` by any object.
             and isinstance(other, ModuleType)
         ]
         self.with_code: list[ModuleType] = [
@@ -83,7 +83,7 @@ class ProgramFile:
     @classmethod
     @contextmanager
     def opened(cls, path: Path, name: str) -> Iterator[ProgramFile]:
-        """Let the file import what lies beside it, as a script does."""
+        """Open a file in which imports from its own folder work, as in a script."""
         folder = str(path.resolve().parent)
         known = set(sys.modules)
         sys.path.insert(0, folder)
@@ -100,13 +100,13 @@ class ProgramFile:
         spec = ModuleSpec(_MODULE, self._loader, origin=self._loader.path)
         spec.has_location = True
         module = importlib.util.module_from_spec(spec)
-        sys.modules[_MODULE] = module  # as dataclasses, for one, expect it
+        sys.modules[_MODULE] = module  # dataclasses, for one, look it up there
         self._loader.exec_module(module)
         return module
 
 
 class _CompilesOnce(SourceFileLoader):
-    """Its code is one object for all runs, and no compiled file is left behind."""
+    """A loader with one code object for all runs, which leaves no compiled file."""
 
     _code: CodeType | None = None
 
@@ -118,7 +118,12 @@ class _CompilesOnce(SourceFileLoader):
 
 
 def _takes_run(program: Any, where: str) -> bool:
-    """Whether a function wants to be given the run."""
+    """Return True if a function takes the run as its argument.
+
+    Raises:
+        ProgramFileError: it is no plain function, or takes other arguments than none or
+            the run.
+    """
     if not callable(program):
         what = "is no function" if program is not None else "does not exist"
         raise ProgramFileError(f"{where} {what}")

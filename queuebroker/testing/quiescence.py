@@ -1,7 +1,7 @@
-"""What it means that no task can go on: time passes, or something is wrong.
+"""The handling of a run in which no task can go on: time advances, or the run fails.
 
-`who_goes_on` is the one place where deadlocks and lost wake-ups are told apart. It is
-called with the baton, while every task is at a switch point.
+Only `who_goes_on` distinguishes deadlocks from lost wake-ups. The holder of the baton
+calls it, while every task is at a switch point.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["blame_errors", "who_goes_on"]
 
 
 def who_goes_on(scheduler: Scheduler) -> list[Task]:
-    """Return who can go on although none is free; fail if there is nobody.
+    """Return the tasks that can go on although none is free; fail if there is none.
 
-    A sleeper for whom all is as he wants it has been forgotten, also if a deadline or
-    a test that has settled would carry on: the wake-up is lost, whatever masks it.
+    If the predicate of a sleeper is true, its wake-up is lost. This holds even if a
+    deadline or a settling test would go on and mask the loss.
     """
     for task in scheduler.alive:
         if task.asleep and task.predicate is not None and _is_true(scheduler, task):
@@ -46,7 +46,7 @@ def who_goes_on(scheduler: Scheduler) -> list[Task]:
 
 
 def blame_errors(scheduler: Scheduler) -> None:
-    """Fail if an exception escaped from a task and nobody has looked at it."""
+    """Fail if an exception escaped from a task and the test has not read it."""
     for task in scheduler.ended_badly:
         error = task.error
         if error is None or task.error_known or error is task.awaited:
@@ -58,13 +58,13 @@ def blame_errors(scheduler: Scheduler) -> None:
 
 
 def _is_true(scheduler: Scheduler, sleeper: Task) -> bool:
-    """Evaluate what a task sleeps for; it can pass through all locks meanwhile."""
+    """Evaluate the predicate of a sleeper; meanwhile no lock blocks it."""
     assert sleeper.predicate is not None
     holder, scheduler.holder = scheduler.holder, 0
     scheduler.inspected = sleeper
     flaw = None
     try:
-        # In a copy: the sleeper's thread is inside its context, and stays there.
+        # In a copy: the sleeper's thread has entered its context and remains in it.
         is_true = bool(sleeper.context.copy().run(sleeper.predicate))
     except BaseException as error:  # noqa: BLE001 # a user's code, it is reported
         flaw = error

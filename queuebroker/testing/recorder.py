@@ -1,7 +1,7 @@
-"""Writes down what the tasks of one run do, in words: `Recorder`.
+"""`Recorder`: the record of the actions of all tasks of one run, in words.
 
-A run is recorded only to tell its story, after the search has found that it fails; so
-this may be slow, and everything else asks first whether there is a recorder.
+A run is recorded only for its story, after the search has found that it fails. So
+recording may be slow, and all other code first checks whether there is a recorder.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 __all__ = ["RUNS", "Recorder", "Remark", "Step"]
 
-RUNS: Final = "runs"  # a line of which there is nothing else to tell
+RUNS: Final = "runs"  # the text of a line without any other action
 
 
 @attrs.frozen
 class Step:
-    """What one task did, and where; ``place`` is None if not in anybody's source."""
+    """An action of one task, with its place; None if it has no line of source."""
 
     task: str
     text: str
@@ -47,16 +47,16 @@ class Step:
 
 @attrs.frozen
 class Remark:
-    """What befell the run as a whole."""
+    """An event of the run as a whole."""
 
     text: str
 
 
 class Recorder:
-    """The record of one run: ``events`` in order, and at the end who stands where.
+    """The record of one run: ``events`` in order, and the final state of each task.
 
-    endings: the last words on every task that is still there when the run fails.
-    missed: who sleeps then in a bare wait, and the notify that came too early for it.
+    endings: the final state of every task that is alive when the run fails.
+    missed: tasks that then sleep in a bare wait, with the notify that came too early.
     """
 
     def __init__(self, notices: Notices | None = None) -> None:
@@ -70,14 +70,14 @@ class Recorder:
         self._reached: Instruction | None = None
         self._notices = notices or Notices()
 
-    # Told by primitives and the scheduler, on the thread of the task they are about.
+    # Called by the primitives and the scheduler, on the thread of the task concerned.
 
     def note(self, task: Task, text: str) -> None:
-        """A task does something."""
+        """Record an action of a task."""
         self.events.append(Step(task.name, text, place_of(sys._getframe(1))))
 
     def label(self, lock: SimulatedLock) -> str:
-        """Name a lock after what it is assigned to."""
+        """Return a name for a lock, after the variable it is assigned to."""
         if isinstance(lock, SimulatedWaiter):
             return ""
         name = assigned_name(sys._getframe(1)) or "a lock"
@@ -85,12 +85,12 @@ class Recorder:
         return name if count == 1 else f"{name} ({count})"
 
     def arrives(self, task: Task) -> None:
-        """A task comes to a switch point; perhaps it cannot go on."""
+        """Record a task at a switch point, if it cannot go on."""
         if task.obstacle.taken and task.deadline > task.scheduler.now:
             self.note(task, _obstruction(task))
 
     def takes(self, task: Task, lock: SimulatedLock) -> None:
-        """A task has taken a lock, or was woken by its release."""
+        """Record that a task has taken a lock, or was woken by its release."""
         if task.asleep:
             self.note(task, "wakes up")
         elif isinstance(lock, SimulatedWaiter):
@@ -102,12 +102,12 @@ class Recorder:
             self.note(task, f"takes {lock.label}")
 
     def goes_without(self, task: Task, lock: SimulatedLock, *, tried: bool) -> None:
-        """A task could not take a lock, or was not woken in time."""
+        """Record that a task could not take a lock, or was not woken in time."""
         self._given_up.add(lock)
         self.note(task, f"finds {lock.label} taken" if tried else "is out of time")
 
     def releases(self, task: Task, lock: SimulatedLock) -> None:
-        """A task lets go of a lock."""
+        """Record the release of a lock by a task."""
         sleepers = [t for t in task.scheduler.alive if t.obstacle is lock and t.asleep]
         if any(t.deadline > task.scheduler.now for t in sleepers):
             self.note(task, f"wakes {sleepers[0].name}")
@@ -115,31 +115,34 @@ class Recorder:
             now = "is out of time" if lock in self._given_up else "is about to sleep"
             self.note(task, f"notifies {lock.maker.name}, which {now}")
         elif lock in self._private:
-            self._private.remove(lock)  # nobody was told that it was taken either
+            self._private.remove(lock)  # its acquisition was not recorded either
         else:
             self.note(task, f"lets go of {lock.label}")
 
     def notifies(self, task: Task, waiters: Collection[object]) -> None:
-        """A task notifies a condition, perhaps while nobody sleeps there."""
+        """Record the notify of a condition, perhaps while no task sleeps there."""
         place = place_of(sys._getframe(1))
         notice = Notice(waiters, task.name, place, in_vain=not waiters)
         self._notices.add(notice)
-        # In `Event.set` and the like that is what happens most of the time.
+        # In `Event.set` and the like a notify without a sleeper is the normal case.
         by_user = place is not None and place.call in {"", "Condition.notify_all"}
         if notice.in_vain and by_user:
             self.events.append(Step(task.name, "notifies nobody", place))
 
     def need_not_wait(self, waiters: Collection[object]) -> bool:
-        """Whether a notify was kept for a task that is about to wait."""
+        """Return True if a notify was kept for a task that is about to wait."""
         place = place_of(sys._getframe(1))
         return place is not None and not place.call and self._notices.take(waiters)
 
     def reaches(self, instruction: Instruction) -> None:
-        """A task is about to execute an instruction that is a switch point."""
+        """Record that a task is about to execute an instruction: a switch point."""
         self._reached = instruction
 
     def executes(self, task: Task, instruction: Instruction) -> None:
-        """It does so; what a line does is told once, unless it was stopped there."""
+        """Record that a task executes the instruction.
+
+        Each line is recorded once, unless the task was stopped there.
+        """
         place = place_in(sys._getframe(1))
         stopped, self._reached = self._reached is None, None
         if stopped:
@@ -150,7 +153,7 @@ class Recorder:
             self.events.append(Step(task.name, RUNS, place))
 
     def preempted(self, task: Task, chosen: Task) -> None:
-        """A task that could go on has to wait for another."""
+        """Record that a task that could go on must wait for another."""
         reached, self._reached = self._reached, None
         if reached is not None:
             place = place_in(sys._getframe(1))
@@ -160,27 +163,27 @@ class Recorder:
         )
 
     def clock(self, now_s: float, *, early: bool) -> None:
-        """Virtual time has moved."""
+        """Record an advance of the virtual time."""
         why = "though not everybody waits: a slow machine" if early else "all wait"
         self.events.append(Remark(f"the clock goes to {now_s:g} s ({why})"))
 
     def spurious_wake(self, task: Task) -> None:
-        """A sleeper wakes though nobody has woken it."""
+        """Record a spurious wake-up."""
         self.events.append(Remark(f"{task.name} wakes up though nobody has woken it"))
 
     def ends(self, task: Task) -> None:
-        """A task has returned or raised."""
+        """Record that a task has returned or raised."""
         error = task.error
         text = f"ends with {type(error).__name__}" if error is not None else "ends"
         self.events.append(Step(task.name, text, None))
 
     def stopped(self, scheduler: Scheduler) -> None:
-        """The run has failed: see where everybody stands."""
+        """Record the state of every task when the run has failed."""
         self.ended_at_s = scheduler.now
         frames = sys._current_frames()
         for task in scheduler.alive:
             self._see_ending(scheduler, task, frames.get(task.ident))
-        # Our own frame is among them: a cycle that would keep all they hold.
+        # Our own frame is among them: a cycle that would keep all their objects.
         frames.clear()
 
     def _see_ending(
@@ -203,7 +206,7 @@ class Recorder:
             self._see_notices(task)
 
     def _see_notices(self, sleeper: Task) -> None:
-        """Tell of a bare wait, of which nobody knows what for, who notified it when."""
+        """Record the last notify of a bare wait, which has no known predicate."""
         last = self._notices.last(sleeper)
         if last is None:
             self.endings.append(Step("", "nobody has ever notified it", None))
@@ -214,7 +217,7 @@ class Recorder:
 
 
 def _verdict(trouble: Trouble | None, sleeper: Task) -> str:
-    """Whether what a task sleeps for is so, if that was looked at."""
+    """Return the value of a sleeper's predicate in words, "" if not evaluated."""
     if trouble is None:
         return ""
     if trouble.kind is FailureKind.LOST_WAKEUP and trouble.task is sleeper:
@@ -223,7 +226,7 @@ def _verdict(trouble: Trouble | None, sleeper: Task) -> str:
 
 
 def _obstruction(task: Task) -> str:
-    """What a task waits for, in words."""
+    """Return the obstacle of a task in words."""
     obstacle = task.obstacle
     if obstacle is TIME:
         return f"sleeps until {task.deadline:g} s"

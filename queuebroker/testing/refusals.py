@@ -1,7 +1,7 @@
-"""What the explorer cannot control, and refuses to tasks by name: `REFUSALS`.
+"""`REFUSALS`: objects that the explorer cannot control, and so refuses to tasks.
 
-All of it waits, or lets others wait, where no Python code looks: in C, in the kernel,
-in another process. Threads that are no tasks of a run may use it as ever.
+Each of them waits, or makes others wait, outside Python code: in C, in the kernel, in
+another process. Threads that are no tasks of a run may still use them.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = ["REFUSALS", "Imitation", "refusals"]
 
 
 class Imitation(type):
-    """A class that stands for real ones, and makes what ``make`` returns.
+    """A stand-in for real classes; calling it returns the result of ``make``.
 
-    ``isinstance`` works with it, and so does all that is asked of the class itself.
+    ``isinstance`` works with it, and so does access to attributes of the class.
     """
 
     def __new__(
@@ -59,7 +59,7 @@ class Imitation(type):
         return types.GenericAlias(cls, item)
 
 
-# Owner, attribute, what it is called in the error. A method means the whole class.
+# Owner, attribute, name in the error. A method stands for the whole class.
 REFUSALS: Final[list[tuple[Any, str, str]]] = [
     (queue, "SimpleQueue", "queue.SimpleQueue (ThreadPoolExecutor waits in one, too)"),
     (socket.socket, "__init__", "socket.socket"),
@@ -74,7 +74,7 @@ REFUSALS: Final[list[tuple[Any, str, str]]] = [
     (_thread, "start_joinable_thread", "_thread.start_joinable_thread"),
 ]
 
-# The same, looked at only if the program may use it: module, class or "", attribute.
+# The same, only if multiprocessing is loaded: module, class or "", attribute, name.
 _OF_PROCESSES: Final[list[tuple[str, str, str, str]]] = [
     ("process", "BaseProcess", "start", "multiprocessing.Process"),
     ("synchronize", "SemLock", "__init__", "a lock of multiprocessing"),
@@ -83,7 +83,7 @@ _OF_PROCESSES: Final[list[tuple[str, str, str, str]]] = [
 
 
 def refusals() -> Iterator[tuple[Any, str, Any]]:
-    """Yield owner, attribute and stand-in of all that is here to be refused."""
+    """Yield owner, attribute and stand-in of every refused object that exists here."""
     table = list(REFUSALS)
     if "multiprocessing" in sys.modules:
         for path, kind, attribute, what in _OF_PROCESSES:

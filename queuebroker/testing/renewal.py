@@ -1,10 +1,9 @@
-"""What a module made when it was imported, made anew for every run: `renew`.
+"""`renew`: new locks, conditions and queues for a module, in every run.
 
-A lock that lies in a module's namespace, or in that of one of its classes, is older
-than any run: it is real, and what it kept from one run would be there in the next.
-In the modules that a user has named it is exchanged for a new one at the beginning of
-every run, by the main task, so that it is one the explorer controls. Other data is left
-alone: what a module keeps besides locks is for the program to set.
+A lock in a module's namespace, or in that of one of its classes, is older than any run.
+It is real, and its state would pass from one run to the next. In the modules that a
+user has named, the main task replaces it with a new one at the start of every run.
+The explorer controls the new one. Other data is left alone: the program must reset it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["renew", "renewable"]
 
-_Renewed = dict[int, Any]  # by the identity of the old one: two may share a lock
+_Renewed = dict[int, Any]  # by identity of the old object: two may share a lock
 
 
 def _lock(old: Any, _renewed: _Renewed) -> Any:
@@ -59,7 +58,7 @@ def _barrier(old: Any, _renewed: _Renewed) -> threading.Barrier:
     return threading.Barrier(old._parties, old._action, old._timeout)
 
 
-# Exactly these: of a class of a user's own nobody knows how it is made.
+# Only these types: the constructor of a user's own class is unknown.
 _MAKERS: Final[dict[type, Callable[[Any, _Renewed], Any]]] = {
     _thread.LockType: _lock,
     type(threading.RLock()): lambda _old, _renewed: threading.RLock(),
@@ -75,7 +74,7 @@ _MAKERS: Final[dict[type, Callable[[Any, _Renewed], Any]]] = {
 
 
 def renewable(modules: Iterable[ModuleType]) -> list[tuple[Any, str, Any]]:
-    """Return owner, name and value of all that `renew` would exchange."""
+    """Return owner, name and value of every object that `renew` replaces."""
     return [
         (owner, name, value)
         for module in modules
@@ -86,7 +85,7 @@ def renewable(modules: Iterable[ModuleType]) -> list[tuple[Any, str, Any]]:
 
 
 def renew(old: Iterable[tuple[Any, str, Any]]) -> None:
-    """Put new ones in the places of old ones. To be called by a task of the run."""
+    """Replace old objects with new ones; called by a task of the run."""
     renewed: _Renewed = {}
     for owner, name, value in old:
         new = _new(value, renewed)
@@ -109,7 +108,7 @@ def _new(old: Any, renewed: _Renewed) -> Any:
 
 
 def _label(new: Any, name: str) -> None:
-    """Let a story call a lock what its module calls it."""
+    """Set the label of a lock in stories to its name in the module."""
     lock = new
     for part in ("_cond", "mutex", "_lock"):
         lock = getattr(lock, part, lock)

@@ -1,4 +1,4 @@
-"""What an exploration has covered: `Report`."""
+"""`Report`: the coverage of an exploration."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["Mode", "Report", "Round"]
 class Round:
     """The exhaustive search at one number of preemptions.
 
-    schedules: how many with exactly ``bound`` preemptions were run.
-    exhausted: whether these are all there are.
+    schedules: number of schedules run with exactly ``bound`` preemptions.
+    exhausted: True if these are all such schedules.
     """
 
     bound: int
@@ -22,11 +22,11 @@ class Round:
 
 @attrs.frozen
 class Mode:
-    """What one way of searching has shown, by itself.
+    """The results of one search mode by itself.
 
     name: "exhaustive", "random", "pct" or "replay".
-    classes: how many it saw; ``last_new`` is the number of its schedule, counted from
-      1, that showed the last of them.
+    classes: number of classes it found; ``last_new`` is the number of its schedule,
+      counted from 1, that found the last of them.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Mode:
 
     @property
     def saturated(self) -> bool:
-        """Whether the second half of its schedules showed it no new class."""
+        """True if the second half of its schedules found no new class."""
         return self.last_new <= self.schedules // 2
 
     def __str__(self) -> str:
@@ -49,20 +49,20 @@ class Mode:
 
 @attrs.frozen
 class Report:
-    """How far a program was explored, without a failure.
+    """The extent of an exploration without a failure.
 
-    A class is a set of schedules in which every lock was taken by the same tasks in
-    the same order: to code that guards with locks what it shares, they are one.
+    A class is a set of schedules in which every lock was taken by the same tasks in the
+    same order: code that guards its shared data with locks cannot distinguish them.
 
-    schedules: how many were run in all; ``random``: how many of them at random;
-      ``pct``: how many by random priorities.
-    classes: how many classes were seen; ``last_new`` is the number of the schedule,
-      counted from 1, that showed the last new one.
-    modes: the same for each way of searching by itself, in order.
-    saturated: whether the second half of the random schedules showed no class that
-      was new to all of them; None without random schedules.
-    seed: what repeats the random parts.
-    steps: switch points passed. preemptions: the most in one schedule.
+    schedules: number of all schedules run; ``random``: number of random ones;
+      ``pct``: number of those by random priorities.
+    classes: number of classes found; ``last_new`` is the number of the schedule,
+      counted from 1, that found the last new one.
+    modes: the same for each search mode by itself, in order.
+    saturated: True if the second half of the random schedules found no class that no
+      earlier schedule of any mode had found; None without random schedules.
+    seed: the seed that repeats the random parts.
+    steps: switch points passed. preemptions: maximum in one schedule.
     seconds: real time.
     """
 
@@ -81,7 +81,7 @@ class Report:
 
     @property
     def exhausted(self) -> bool:
-        """Whether every schedule up to the bound was run."""
+        """True if every schedule up to the bound was run."""
         return bool(self.rounds) and all(round_.exhausted for round_ in self.rounds)
 
     def __str__(self) -> str:

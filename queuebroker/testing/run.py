@@ -1,4 +1,4 @@
-"""What a program is given: `Run`, to spawn tasks and steer them, and `Spawned`."""
+"""The arguments of a program: `Run`, to spawn and control tasks, and `Spawned`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class Spawned(Generic[T]):
-    """A function that runs as a task, and what came of it."""
+    """A function that runs as a task, with its result."""
 
     __slots__ = ("_result", "_task")
 
@@ -41,12 +41,12 @@ class Spawned(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether the function has returned or raised."""
+        """True once the function has returned or raised."""
         return not self._task.taken
 
     @property
     def result(self) -> T:
-        """What the function returned; what it raised is raised here.
+        """The return value of the function; an exception it raised is raised here.
 
         Raises:
             RuntimeError: it is not done.
@@ -58,7 +58,7 @@ class Spawned(Generic[T]):
 
     @property
     def error(self) -> BaseException | None:
-        """What the function raised, None if it returned.
+        """The exception that the function raised, None if it returned.
 
         Raises:
             RuntimeError: it is not done.
@@ -70,9 +70,9 @@ class Spawned(Generic[T]):
         return self._task.error
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until it is done; False if ``timeout`` virtual seconds pass first.
+        """Wait until it is done; return False after ``timeout`` virtual seconds.
 
-        It raises nothing: `result` does.
+        An exception of the function is not raised here, but by `result`.
         """
         scheduler = _control(self._task.scheduler, "join")
         if scheduler.holder:
@@ -82,7 +82,7 @@ class Spawned(Generic[T]):
 
 
 class Run:
-    """One run of a program, under one schedule. Its methods are for its tasks only."""
+    """One run of a program, under one schedule. Only its tasks may call its methods."""
 
     __slots__ = ("_scheduler", "_spawned")
 
@@ -101,9 +101,9 @@ class Run:
         *args: *Ts,
         name: str | None = None,
     ) -> Spawned[T]:
-        """Begin ``function(*args)`` as a task of its own, which may run at once.
+        """Start ``function(*args)`` as a task of its own, which may run at once.
 
-        ``name`` is what stories call it, by default the function's name.
+        ``name`` is the task's name in stories, by default the function's name.
         """
         scheduler = _control(self._scheduler, "spawn")
         spawned: Spawned[T] = Spawned()
@@ -121,15 +121,15 @@ class Run:
         return spawned
 
     def join(self) -> None:
-        """Wait until all that was spawned is done. It raises nothing: results do."""
+        """Wait until all spawned tasks are done; their errors are not raised here."""
         scheduler = _control(self._scheduler, "join")
         if scheduler.holder:
             primitives.wait_for(scheduler, _All(self._spawned), NEVER)
 
     def settle(self) -> None:
-        """Wait until nobody else can go on, unless by a deadline.
+        """Wait until no other task can go on, except after a deadline.
 
-        What has not happened by then does not happen by itself: a test says
+        A task that is not done by then cannot finish by itself: a test writes
         ``run.settle(); assert not receiver.done``. No deadline passes meanwhile.
         """
         scheduler = _control(self._scheduler, "settle")
@@ -141,18 +141,19 @@ class Run:
             scheduler.settling -= 1
 
     def sleep(self, seconds: float) -> None:
-        """Let virtual time pass for the caller, as `time.sleep` does."""
+        """Sleep for some virtual time, as `time.sleep` does."""
         scheduler = _control(self._scheduler, "sleep")
         primitives.sleep(scheduler, scheduler.running, seconds)
 
     def interrupt(
         self, spawned: Spawned[Any], error: BaseException | type[BaseException]
     ) -> bool:
-        """Raise ``error`` in a task, where it waits now or came last.
+        """Raise ``error`` in a task, at its present or last switch point.
 
-        In code that is named to be split at each bytecode it strikes at the next place
-        where the interpreter looks for interrupts; where none comes, not at all. That
-        it escapes from the task is no failure. False if the task is done.
+        In code named as ``bytecode`` it is raised at the next place where the
+        interpreter checks for interrupts; if there is no such place, not at all. If the
+        error escapes from the task, that is no failure. Return False if the task is
+        done.
         """
         _control(self._scheduler, "interrupt")
         task = spawned._task
@@ -169,14 +170,14 @@ class Run:
         return True
 
     def _distinct(self, name: str) -> str:
-        """The name, with a number if another spawned task has it already."""
+        """Return the name, with a number if another spawned task already has it."""
         taken = {spawned.name for spawned in self._spawned} | {"main"}
         numbered = (f"{name}-{number}" for number in itertools.count(2))
         return next(n for n in itertools.chain([name], numbered) if n not in taken)
 
 
 class _All:
-    """An obstacle: any of several tasks that is not done."""
+    """An obstacle that is taken while any of several tasks is not done."""
 
     __slots__ = ("_spawned",)
 
@@ -194,7 +195,7 @@ def _name_of(function: object) -> str:
 
 
 def _control(scheduler: Scheduler, what: str) -> Scheduler:
-    """Refuse callers that are no task of the run."""
+    """Return the scheduler; raise RuntimeError if the caller is no task of the run."""
     me = caller()
     if me is None or me.scheduler is not scheduler:
         raise RuntimeError(f"cannot {what}: the caller is no task of this run")

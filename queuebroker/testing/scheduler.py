@@ -1,11 +1,11 @@
-"""The scheduler of one run: whose turn it is, and what time it is.
+"""The scheduler of one run: it decides which task runs, and keeps the virtual time.
 
-Tasks are real threads that hand one baton on: exactly one runs, all others wait at
-their gates. Whoever gives the baton away decides here, on its own thread, who gets it.
-Every decision is made in `_pick`; every way to be wrong ends in `ending.fail`.
+Tasks are real threads that pass one baton: exactly one task runs, all others wait at
+their gates. The task that passes the baton selects its successor here, on its own
+thread. Every decision is made in `_pick`; every failure ends in `ending.fail`.
 
-This knows nothing of locks or conditions (only of obstacles and deadlines), nor of how
-schedules are searched (only of a ``choose`` that answers with a number).
+The scheduler handles obstacles and deadlines, not locks or conditions. It does not
+search schedules: a ``choose`` function returns the number of the option to take.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ __all__ = ["Scheduler", "caller"]
 
 STEPS_MAX: Final = 20_000  # switch points in a run before it counts as a livelock
 SMALL_STEPS_MAX: Final = 200_000  # the same if instructions are some of them
-READS_MAX: Final = 100_000  # looks at the clock before the same
+READS_MAX: Final = 100_000  # reads of the clock before the same
 
-# Taken when this module is loaded: the explorer exchanges the public names.
+# Bound when this module is loaded: the explorer replaces the public names.
 _get_ident = _thread.get_ident
 _start_new_thread = _thread.start_new_thread
 
@@ -49,50 +49,51 @@ _start_new_thread = _thread.start_new_thread
 class Scheduler:
     """One run of a program.
 
-    Guarded by the baton: only the thread that has it reads or writes anything here,
-    the supervisor apart, which looks on and steps in when a task never comes back.
-    Any module of the explorer may read; who writes is said of each group. In the end
-    ``ending.dispose`` empties it.
+    Guarded by the baton: only the thread that holds it reads or writes anything here.
+    The supervisor is the exception: it watches, and intervenes if a task never returns
+    the baton. Any module of the explorer may read; the writers are named per group. At
+    the end ``ending.dispose`` empties the scheduler.
 
-    Settings, never written again:
+    Settings, written once:
 
-    release_points: whether a release is a switch point.
-    bytecode: whose instructions are switch points.
-    recorder: who writes the run down, None while it is only searched.
+    release_points: True if a release is a switch point.
+    bytecode: the code whose instructions are switch points.
+    recorder: the recorder of the run, None during a search.
 
-    Written by the scheduler alone:
+    Written only by the scheduler:
 
     now: virtual time in seconds.
-    preemptions: how many there were so far.
-    spurious_left: spurious wake-ups that may still come.
+    preemptions: number of preemptions so far.
+    spurious_left: number of spurious wake-ups that may still occur.
     ended_badly: tasks that ended with an exception, in order.
-    by_ident: tasks by the numbers of their real threads, while these are there.
+    by_ident: tasks by the numbers of their real threads, while these exist.
 
     The baton, written by the scheduler and by ``ending``:
 
-    main: the task that runs the program. running: the one that has the baton.
+    main: the task that runs the program. running: the task that holds the baton.
     alive: tasks that have not ended, oldest first.
-    holder: the real thread that has the baton and runs a user's code under control;
-      0 while nobody does: the run is over or being unwound, or, which these set and
-      undo, a predicate is inspected (``quiescence``) or a thread made to look as if it
-      had begun (``threads``). Primitives compare it first of all.
+    holder: the real thread that holds the baton and runs a user's code under control;
+      0 while there is none: the run is over or being unwound. Two modules also set it
+      to 0 and restore it: ``quiescence`` during the inspection of a predicate, and
+      ``threads`` while it marks a thread as started. Primitives compare it first.
 
-    Written by those that the tasks call:
+    Written by the modules that the tasks call:
 
-    steps: switch points passed; ``primitives`` count a release that is none.
-    timed: tasks that wait with a deadline (``primitives``).
+    steps: switch points passed; ``primitives`` add a release that is no switch point.
+    timed: number of tasks that wait with a deadline (``primitives``).
     order: (lock, task key) of each acquisition, and (instruction, task key) of each
-      that is a switch point: what a happens-before class is made of (``primitives``).
-    settling: tasks that wait for all others (``run``).
+      instruction that is a switch point: the data of a happens-before class
+      (``primitives``).
+    settling: number of tasks that wait for all others (``run``).
     by_thread: tasks by the identity of their `Thread`s (``threads``).
     inspected: the sleeper whose predicate is being evaluated (``quiescence``).
 
-    How it ends, written by ``ending`` alone:
+    The end of the run, written only by ``ending``:
 
-    trouble: what went wrong first. unwinding: whether control is lost.
+    trouble: the first failure. unwinding: True once control is lost.
     over: released when the last task has ended.
-    quiet: what is silenced while tasks are cut short.
-    lost: threads of any run that will not end.
+    quiet: suppresses warnings while tasks are unwound.
+    lost: number of threads of any run that will not end.
     """
 
     active: ClassVar[Scheduler | None] = None  # written by the supervisor
@@ -121,8 +122,8 @@ class Scheduler:
         self._steps_max = STEPS_MAX if bytecode is None else SMALL_STEPS_MAX
         self._created = 0
         self._unfinished = 0  # tasks that the run waits for
-        self._reads = 0  # looks at the clock
-        self._early = 0  # of the last options, those that are a deadline come early
+        self._reads = 0  # of the clock
+        self._early = 0  # number of early deadlines among the last options
 
         self.main: Task
         self.running: Task
@@ -142,20 +143,20 @@ class Scheduler:
         self.over.acquire()
         self.quiet: contextlib.ExitStack = contextlib.ExitStack()
 
-    # Who is calling.
+    # The calling task.
 
     def here(self) -> Task | None:
-        """The task that calls: None for a thread that is not of this run."""
+        """Return the calling task, None for a thread that is not of this run."""
         task = self.by_ident.get(_get_ident())
         return task if task is None or self.inspected is None else self.inspected
 
-    # Switch points, called by the task that has the baton.
+    # Switch points, called by the task that holds the baton.
 
     def switch(self, choose: Choose | None = None) -> None:
-        """Let the strategy decide who runs; return when it is the caller's turn.
+        """Let the strategy select the next task; return when it selects the caller.
 
-        The caller has said in its fields what it waits for. It is its turn when that
-        is not taken, or its deadline has come: the caller looks which.
+        The caller has set its obstacle and deadline. It can be selected when its
+        obstacle is not taken or its deadline has passed; the caller must check which.
         """
         me = self.running
         self._wait_for_turn(me, choose or self._choose)
@@ -173,7 +174,7 @@ class Scheduler:
             raise Unwind
 
     def _strike(self, me: Task) -> NoReturn:
-        """Raise what was thrown into a task."""
+        """Raise the exception that was thrown into a task."""
         error, me.thrown = me.thrown, None
         assert error is not None
         if self.recorder is not None:
@@ -181,25 +182,25 @@ class Scheduler:
         raise error
 
     def switch_freely(self) -> None:
-        """A switch point of a task that waits for nothing."""
+        """Pass a switch point at which the task waits for nothing."""
         self.running.obstacle = FREE
         self.switch()
 
     def switch_after_release(self) -> None:
-        """The switch point that an exhaustive search can do without.
+        """Pass a switch point that an exhaustive search can omit.
 
-        Where all that is shared is guarded by locks, other orders of what happens
-        between a release and the next acquire make no difference.
+        If locks guard all shared data, the order of the steps between a release and the
+        next acquire makes no difference.
         """
         self.running.obstacle = FREE
         self.switch(self._choose_after_release)
 
     def reach(self, instruction: Instruction | None, *, looked: bool) -> None:
-        """The task is about to execute an instruction of named code.
+        """Handle the next instruction of named code, before the task executes it.
 
         instruction: None if it is no switch point.
-        looked: whether the interpreter has just looked for interrupts. Only there an
-          interrupt strikes; a task may be stopped anywhere.
+        looked: True if the interpreter has just checked for interrupts. An interrupt
+          can be raised only there; a task may be stopped anywhere.
         """
         me = self.running
         if looked and me.thrown is not None:
@@ -218,7 +219,7 @@ class Scheduler:
         self.order.append((instruction, me.key))
 
     def read_clock(self) -> float:
-        """Return the virtual time. No switch point, but not for ever either."""
+        """Return the virtual time. It is no switch point; too many reads fail."""
         self._reads += 1
         if self._reads > READS_MAX and self.holder:
             fail(
@@ -230,7 +231,7 @@ class Scheduler:
         return self.now
 
     def _pick(self, me: Task | None, choose: Choose) -> Task:
-        """Decide who runs next; ``me`` had the baton, None if it has ended."""
+        """Select the next task; ``me`` held the baton, None if it has ended."""
         self.steps += 1
         if self.steps > self._steps_max:
             fail(self, FailureKind.LIVELOCK, f"no end after {self._steps_max:,} steps")
@@ -268,7 +269,7 @@ class Scheduler:
         return chosen
 
     def _odd(self, options: list[Task]) -> list[Task]:
-        """Who else could run, but only on a slow or odd machine."""
+        """Return the tasks that could run only on a slow or odd machine."""
         odd = []
         if self.timed and not self.settling:
             earliest = min(t.deadline for t in self.alive)
@@ -281,7 +282,7 @@ class Scheduler:
         return odd
 
     def _be_odd(self, task: Task, *, early: bool) -> None:
-        """Let time go to a task's deadline early, or wake it spuriously."""
+        """Advance time to a task's deadline early, or wake the task spuriously."""
         if early:
             self.go_to(task.deadline, early=True)
         else:
@@ -292,7 +293,7 @@ class Scheduler:
                 self.recorder.spurious_wake(task)
 
     def go_to(self, time_s: float, *, early: bool) -> None:
-        """Let virtual time pass."""
+        """Advance the virtual time."""
         self.now = time_s
         if self.recorder is not None:
             self.recorder.clock(time_s, early=early)
@@ -302,7 +303,7 @@ class Scheduler:
     def create(
         self, name: str, body: Callable[[], object], *, daemon: bool = False
     ) -> Task:
-        """Make a task that is ready to run, a child of the one that runs."""
+        """Create a task that is ready to run, as a child of the running task."""
         key = 1
         if self._created:
             parent = self.running
@@ -315,7 +316,7 @@ class Scheduler:
         return task
 
     def begin(self, body: Callable[[], object]) -> None:
-        """Start the main task; `over` is released when all is over."""
+        """Start the main task; `over` is released when the last task has ended."""
         self.main = self.create("main", body)
         try:
             self._hand_to(self.main)
@@ -323,7 +324,7 @@ class Scheduler:
             unwind_next(self)
 
     def _hand_to(self, task: Task) -> None:
-        """Give the baton away. The caller then waits at its gate, or ends."""
+        """Pass the baton to a task. The caller then waits at its gate, or ends."""
         self.running = task
         self.holder = 0 if self.unwinding else task.ident
         if task.ident:
@@ -336,11 +337,11 @@ class Scheduler:
             fail(self, FailureKind.UNCONTROLLED, what, task, error)
 
     def _live(self, task: Task) -> None:
-        """What the real thread of a task does."""
+        """Run the task; the body of its real thread."""
         task.ident = _get_ident()
         self.by_ident[task.ident] = task
         body, task.body = task.body, None
-        # As `Thread` does: debuggers and coverage tools see these threads too.
+        # As `Thread` does, so that debuggers and coverage tools trace these threads.
         if (trace := threading.gettrace()) is not None:
             sys.settrace(trace)
         if (profile := threading.getprofile()) is not None:
@@ -362,16 +363,16 @@ class Scheduler:
             self._end(task)
 
     def _end(self, task: Task) -> None:
-        """The last act of a task: give the baton on, or tell that all is over."""
+        """End a task: pass the baton on, or release `over` after the last task."""
         successor = None
-        if task in self.alive:  # else it was given up long ago
+        if task in self.alive:  # else the supervisor dropped it before
             self.alive.remove(task)
             task.taken = False
-            # It raises when a failure is found; then the rest is unwound.
+            # `_after` raises if it finds a failure; then the other tasks are unwound.
             with contextlib.suppress(Unwind):
                 if not self.unwinding:
                     successor = self._after(task)
-            # Before the baton goes: a thread started next may get the same number.
+            # Before the baton is passed: the next thread may get the same number.
             del self.by_ident[task.ident]
             with contextlib.suppress(Unwind):
                 if successor is not None:
@@ -380,7 +381,7 @@ class Scheduler:
             unwind_next(self)
 
     def _after(self, task: Task) -> Task | None:
-        """Judge how a task ended; return who goes on, None if the run is complete."""
+        """Check how a task ended; return its successor, None if the run is complete."""
         if self.recorder is not None:
             self.recorder.ends(task)
         if task.error is not None:
@@ -396,6 +397,6 @@ class Scheduler:
 
 
 def caller() -> Task | None:
-    """The task that calls, None for every thread that is not of the run."""
+    """Return the calling task, None for every thread that is not of the run."""
     scheduler = Scheduler.active
     return None if scheduler is None else scheduler.here()

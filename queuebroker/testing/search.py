@@ -1,11 +1,11 @@
-"""How schedules are searched: all of them up to a bound, at random, or one again.
+"""Searches of schedules: all of them up to a bound, random ones, or one again.
 
-A schedule is the list of choices made where there was one; what is not in the list is
-0, the first option: the task that runs goes on. A search never sees the program, only
-how many options there are.
+A schedule is the list of choices made at the points that had several options. A choice
+beyond the list is 0, the first option: the running task goes on. A search never uses
+the program, only the options.
 
-`Exhaustive` keeps no states and visits no schedule twice. A schedule with n preemptions
-is found while those with n - 1 are tried, and kept for the next round.
+`Exhaustive` keeps no states and visits no schedule twice. It finds a schedule with n
+preemptions while it tries those with n - 1, and keeps it for the next round.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from queuebroker.testing.task import Task
 
-    # The key of the task that runs; whether its deadline came early, or it woke
+    # The key of the task that runs; True if its deadline came early or it woke
     # spuriously.
     Turn = tuple[int, bool]
 
@@ -37,17 +37,17 @@ __all__ = [
 
 
 class Schedule(list[int]):
-    """Choices that come from nowhere: one that a program does not have is 0."""
+    """Generated choices: one that is no option of the program counts as 0."""
 
     __slots__ = ()
 
 
 class Forced:
-    """Follows given choices, then always takes the first option.
+    """A strategy that follows given choices, then always takes the first option.
 
-    choices: those made, one for each point that had options. turns: who ran then.
-    lenient: a choice that is not there any more becomes the first option; else the
-      program is not what it was when the choices were made, an error.
+    choices: those made, one for each point that had options. turns: the tasks that ran.
+    lenient: if True, a choice that is no option any more becomes the first option.
+      Otherwise it is an error: the program has changed since the choices were made.
     """
 
     __slots__ = ("_given", "_lenient", "choices", "turns")
@@ -83,7 +83,7 @@ class Forced:
 
 
 class Followed(Forced):
-    """Lets given tasks run in turn, whatever the options' numbers are by then."""
+    """A strategy that runs given tasks in turn, at any option numbers they now have."""
 
     __slots__ = ("_next", "_wanted")
 
@@ -95,7 +95,7 @@ class Followed(Forced):
     def choose(
         self, options: Sequence[Task], _preempts_from: int, odd_from: int
     ) -> int:
-        """Take the option that was wanted next; pass over what cannot be."""
+        """Take the next wanted turn that is an option; skip those that are not."""
         there = [(task.key, at >= odd_from) for at, task in enumerate(options)]
         while self._next < len(self._wanted):
             turn = self._wanted[self._next]
@@ -108,7 +108,7 @@ class Followed(Forced):
 
 
 class Reduced(Forced):
-    """Follows choices that were made without switch points after releases."""
+    """A strategy for choices that were made without switch points after releases."""
 
     __slots__ = ("_used",)
 
@@ -133,16 +133,16 @@ class Reduced(Forced):
     def choose_after_release(
         self, options: Sequence[Task], _preempts_from: int, odd_from: int
     ) -> int:
-        """Go on."""
+        """Take the first option: the running task goes on."""
         return self._made(options, odd_from, 0)
 
 
 class Branch:
-    """One schedule of an exhaustive search; also the way to its neighbours.
+    """One schedule of an exhaustive search, and the source of its neighbours.
 
-    Follows the choices of ``parent`` up to ``point``, there takes ``turn``, then always
-    the first option. After the run ``choices``, ``options`` and ``preempts_from`` tell
-    of each point what was done and what else could have been.
+    It follows the choices of ``parent`` up to ``point``, takes ``turn`` there, then
+    always the first option. After the run ``choices``, ``options`` and
+    ``preempts_from`` hold, for each point, the choice made and the alternatives.
     """
 
     __slots__ = ("_given", "_known", "choices", "given", "options", "preempts_from")
@@ -162,7 +162,7 @@ class Branch:
     def choose(
         self, options: Sequence[Task], preempts_from: int, _odd_from: int
     ) -> int:
-        """Take the next choice of the way here, then the first option."""
+        """Take the next choice of the prefix, and the first option after it."""
         count = len(options)
         at = len(self.choices)
         choice = 0
@@ -183,7 +183,7 @@ class Branch:
     choose_after_release = choose
 
     def pack(self) -> None:
-        """Make it small: many wait for their neighbours' turn."""
+        """Reduce its memory: many branches wait until their neighbours are run."""
         self._given = []
         self._known = []
         self.choices = array("H", self.choices)
@@ -194,7 +194,7 @@ class Branch:
 class Exhaustive:
     """All schedules with at most ``bound`` preemptions, fewest first.
 
-    Iterating gives the schedules to run; call `done` with each before the next. The
+    Iterate to get the schedules to run; call `done` with each before the next. The
     bound that is being searched is ``round``; ``complete`` lists those exhausted.
     """
 
@@ -222,7 +222,7 @@ class Exhaustive:
             taken += 1
 
     def done(self, branch: Branch) -> None:
-        """Note the neighbours of a schedule that was run."""
+        """Add the neighbours of a schedule that was run."""
         branch.pack()
         wanted = self.round < self._bound and len(self._next) < self._limit
         for point in range(branch.given, len(branch.choices)):
@@ -235,13 +235,13 @@ class Exhaustive:
                 ]
 
 
-# How often a random run lets a deadline pass early, where it could; one is drawn for
-# each run. Were it always often, no operation with a timeout would ever be waited for.
+# The probabilities that a random run passes a deadline early, if it can; one is drawn
+# per run. If it were always high, every operation with a timeout would time out.
 _HASTE: Final = (0.0, 0.1, 0.5, 1.0)
 
 
 class RandomWalk:
-    """One random schedule: the one with that seed and index, always the same."""
+    """One random schedule; the same seed and index always give the same schedule."""
 
     __slots__ = ("_draw", "_haste", "choices")
 

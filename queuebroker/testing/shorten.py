@@ -1,8 +1,8 @@
-"""Makes the schedule of a failing run simpler, as far as a few tries can: `shortened`.
+"""`shortened`: simplify the schedule of a failing run, with a limited number of tries.
 
-Fewer preemptions make a shorter story. Two ways are tried in turn: leave choices out,
-so that the first option is taken there; and let a task that was stopped go on with
-what it did later, or do at that later time what it had done before.
+Fewer preemptions make a shorter story. Two methods alternate. The first leaves out
+choices, so that the first option is taken there. The second joins two segments of a
+stopped task: it runs the later one early, or the earlier one late.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Segments = list[tuple["Turn", int]]
 def shortened(
     experiment: Experiment, kind: FailureKind, schedule: Sequence[int]
 ) -> list[int]:
-    """Return a schedule that ends in trouble of the same kind, if possible simpler."""
+    """Return a schedule with trouble of the same kind, simpler if possible."""
     search = _Descent(experiment, kind, schedule)
     while search.improved:
         search.improved = False
@@ -39,9 +39,9 @@ def shortened(
 
 
 class _Descent:
-    """Goes from a failing schedule to simpler ones.
+    """A descent from a failing schedule to simpler ones.
 
-    best: the simplest so far. turns: who ran at each of its choices.
+    best: the simplest so far. turns: the task that ran at each of its choices.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class _Descent:
         self._try(Forced(schedule))
 
     def leave_out(self) -> None:
-        """Make choices the first option, many at once to begin with."""
+        """Replace choices by the first option, at first many at once."""
         size = sum(map(bool, self.best))
         while size:
             first = 0
@@ -69,14 +69,14 @@ class _Descent:
             size //= 2
 
     def join_segments(self) -> None:
-        """Let tasks go on for longer at a time."""
+        """Join segments, so that tasks run longer without a switch."""
         at = 0
         while at < len(segments := _segments(self.turns)):
             if not any(self._try(Followed(_turns(s))) for s in _joined(segments, at)):
                 at += 1
 
     def _try(self, strategy: Forced) -> bool:
-        """Run it; keep it if it fails alike and is simpler."""
+        """Run a strategy; keep it if it fails in the same way and is simpler."""
         if not self._tries:
             return False
         self._tries -= 1
@@ -94,7 +94,7 @@ class _Descent:
 
 
 def trimmed(schedule: Sequence[int]) -> list[int]:
-    """Without the first options at the end, which go without saying."""
+    """Return a schedule without the first options at its end, which are the default."""
     end = len(schedule)
     while end and not schedule[end - 1]:
         end -= 1
@@ -110,7 +110,7 @@ def _turns(segments: Segments) -> list[Turn]:
 
 
 def _joined(segments: Segments, at: int) -> Iterator[Segments]:
-    """Yield what comes of joining a segment with the next of the same task."""
+    """Yield the segments with one joined to the task's next one, then without it."""
     turn, count = segments[at]
     before, after = segments[:at], segments[at + 1 :]
     for gap, (other, more) in enumerate(after):

@@ -1,11 +1,12 @@
-"""What tasks get in the place of real things: `STAND_INS` and `SEAMS`.
+"""The replacements of real objects for tasks: `STAND_INS` and `SEAMS`.
 
-Every stand-in looks who calls: a task of the run gets the simulated thing, any other
-thread (the test runner's, a logger's) the real one, so nothing outside is disturbed.
-A module that a task happens to import first gets real things too: it outlives the run.
+Every stand-in checks its caller. A task of the run gets the simulated object, any other
+thread (the test runner's, a logger's) the real one, so nothing outside is disturbed. If
+a task is the first to import a module, that module gets real objects: it outlives the
+run.
 
-The seams of `threading` are those that all CPythons from 3.11 share: what its own
-pure Python classes look up when they are called. `Condition`, `Event`, `Semaphore`,
+The seams of `threading` are those that all CPythons from 3.11 share: the names that its
+own pure Python classes look up when they are called. `Condition`, `Event`, `Semaphore`,
 `Barrier`, `Timer` and `queue.Queue` then run their own code on simulated locks.
 """
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SEAMS", "STAND_INS"]
 
-# The date at which virtual time begins, for `time.time`; any will do.
+# The date at which virtual time begins, for `time.time`; an arbitrary one.
 _EPOCH_S: Final = 1_000_000_000.0
 
 _real_lock = _thread.allocate_lock
@@ -60,7 +61,7 @@ _real_sleep = time.sleep
 def _made(
     real: Callable[[], Any], simulated: Callable[[Scheduler, Task], Any]
 ) -> Callable[[], Any]:
-    """A function that makes the simulated thing for a task, else the real one."""
+    """Return a factory: of simulated objects for a task, of real ones otherwise."""
 
     def make() -> Any:
         me = caller()
@@ -73,13 +74,13 @@ def _made(
 
 _lock = _made(_real_lock, primitives.SimulatedLock)
 _rlock = _made(_real_rlock, primitives.SimulatedRLock)
-# By this `Condition.wait` makes its waiter.
+# `Condition.wait` creates its waiter with this.
 _waiter = _made(_real_lock, primitives.SimulatedWaiter)
 
-# A class from 3.13 on, which people ask ``isinstance`` about.
+# `Lock` is a class from 3.13 on, which users pass to ``isinstance``.
 _Lock = Imitation("Lock", (_thread.LockType, primitives.SimulatedLock), _lock)
 _RLock = Imitation("RLock", (type(_real_rlock()), primitives.SimulatedRLock), _rlock)
-# The library's own, which are others on CPython 3.14.
+# The locks of this library, which are other classes on CPython 3.14.
 _OwnLock = Imitation(
     "Lock",
     (type(_sync.Lock()), primitives.SimulatedLock),
@@ -97,7 +98,7 @@ def _wait_for(
     predicate: Callable[[], object],
     timeout: float | None = None,
 ) -> object:
-    """Stands for `Condition.wait_for`: leaves word of what is waited for."""
+    """Replace `Condition.wait_for`: record the predicate in the task."""
     me = caller()
     if me is None:
         return _real_wait_for(condition, predicate, timeout)
@@ -109,16 +110,17 @@ def _wait_for(
 
 
 def _wait(condition: threading.Condition, timeout: float | None = None) -> bool:
-    """Stands for `Condition.wait`: knows what was made before, and spurious wake-ups.
+    """Replace `Condition.wait`: refuse older conditions, add spurious wake-ups.
 
-    `Event`, whose own code counts on being woken by `Event.set` only, has none.
+    `Event` has no spurious wake-ups: its own code relies on a wake-up by `Event.set`.
     """
     me = caller()
     if me is None:
         return _real_wait(condition, timeout)
     private: Any = condition
     if isinstance(private._lock, _REAL_LOCKS):
-        # Its waiters would be simulated, and woken by whom it does not know.
+        # Its waiters would be simulated, but its lock is real: the explorer could not
+        # control their wake-up.
         refuse(
             me.scheduler,
             "a Condition, Event or Queue that was made before the run cannot be"
@@ -137,14 +139,14 @@ def _wait(condition: threading.Condition, timeout: float | None = None) -> bool:
 
 
 def _wake(condition: Any, sleeper: Task) -> None:
-    """Wake one certain sleeper, which `Condition.notify` cannot."""
+    """Wake a given sleeper, which `Condition.notify` cannot select."""
     waiter: Any = sleeper.obstacle
     condition._waiters.remove(waiter)
     waiter.taken = False
 
 
 def _notify(condition: threading.Condition, n: int = 1) -> None:
-    """Stands for `Condition.notify`: the record tells also of one that woke nobody."""
+    """Replace `Condition.notify`: also record a notify that woke no task."""
     me = caller()
     recorder = None if me is None else me.scheduler.recorder
     private: Any = condition
@@ -160,8 +162,8 @@ def _park(lock: Any, predicate: Callable[[], bool], deadline: float | None) -> b
 
 
 def _glance(ready: Callable[[], bool]) -> bool:
-    # Others run when a task sleeps, too: to switch here as well would only multiply
-    # the schedules.
+    # Other tasks also run when this one sleeps: a switch here would only multiply the
+    # schedules.
     return _real_glance(ready) if caller() is None else ready()
 
 
@@ -173,7 +175,7 @@ def _join(thread: threading.Thread, seconds: float) -> bool:
 
 
 def _importing(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Stands for a way to import: notes that the task is about it."""
+    """Wrap an import function: mark the task as importing during the call."""
 
     @functools.wraps(real)
     def import_(*args: Any, **kwargs: Any) -> Any:
@@ -226,7 +228,7 @@ def _sleep(seconds: float) -> None:
         primitives.sleep(me.scheduler, me, seconds)
 
 
-# Real thing -> what stands for it, whatever it is called in a module.
+# Real object -> its stand-in, under any name in a module.
 STAND_INS: Final[dict[Any, Any]] = {
     _thread.allocate_lock: _Lock,
     **({} if _sync.Lock is _real_lock else {_sync.Lock: _OwnLock}),
@@ -249,8 +251,8 @@ STAND_INS: Final[dict[Any, Any]] = {
     time.sleep: _sleep,
 }
 
-# Owner, attribute, stand-in: methods, and names that must not be found by identity
-# (in 3.11 the lock of a waiter is made by the very function that `Lock` is).
+# Owner, attribute, stand-in: methods, and names that must not be found by identity (in
+# 3.11 the function that creates the lock of a waiter is the same object as `Lock`).
 SEAMS: Final[list[tuple[Any, str, Any]]] = [
     (threading, "_allocate_lock", _waiter),
     (threading.Thread, "start", threads.start),
@@ -266,7 +268,7 @@ SEAMS: Final[list[tuple[Any, str, Any]]] = [
     (_sync, "RLock", _OwnRLock),  # by name: `threading` uses the same class
 ]
 
-# So that a task that is named after its function is called ``sleep``, not ``_sleep``.
+# A task named after its function must be called ``sleep``, not ``_sleep``.
 for _real, _stand_in in STAND_INS.items():
     if not isinstance(_stand_in, type):
         functools.update_wrapper(_stand_in, _real, updated=())

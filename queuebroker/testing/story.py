@@ -1,7 +1,7 @@
-"""Tells the story of a failed run: `tell`.
+"""`tell`: the story of a failed run.
 
-One line a step: number, task, what it does, where. Steps of one task on one line of
-source are one; a task that goes on for long undisturbed is cut short in the middle.
+It has one line per step: number, task, action, place. The steps of one task on one line
+of source are merged. A long sequence of steps of one task is shortened in the middle.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def tell(trouble: Trouble, recorder: Recorder, how_to_repeat: Sequence[str]) -> 
 
 
 def _merged(events: Iterable[Step | Remark]) -> list[Step | Remark]:
-    """Make one step of what a task does on one line of source."""
+    """Merge the steps of a task on one line of source into one."""
     merged: list[Step | Remark] = []
     for event in events:
         before = merged[-1] if merged else None
@@ -114,10 +114,10 @@ def _line(number: str, step: Step, widths: tuple[int, int]) -> str:
 
 
 def _raised(error: BaseException) -> list[str]:
-    """The exception, and the lines it came through."""
+    """Return the exception, with the lines it passed through."""
     lines = ["raised at:"]
     for frame in traceback.extract_tb(error.__traceback__):
-        # That a thread begins in `Thread.run` is news to nobody.
+        # Every thread begins in `Thread.run`: omit that line.
         begins = frame.filename == threading.__file__ and frame.name == "run"
         if not is_own(frame.filename) and not begins:
             place = Place(frame.filename, frame.lineno or 0)

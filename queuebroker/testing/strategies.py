@@ -20,16 +20,17 @@ __all__ = ["schedules"]
 def schedules(
     *, switches: int = 8, gap: int = 16, options: int = 3
 ) -> st.SearchStrategy[Schedule]:
-    """Schedules for `replay`, each drawn as a whole before the program runs.
+    """Return a strategy for schedules, each drawn as a whole before the program runs.
 
-    A test draws one together with whatever else it needs, makes a program of these
-    and gives both to `replay`. When it fails Hypothesis makes the schedule smaller:
-    fewer switches first, then earlier ones, until the story is short. A choice that a
-    program does not have counts as "go on", so that every schedule fits every program.
+    A test draws a schedule together with its other data, builds a program from the data
+    and passes both to `replay`. If the test fails, Hypothesis shrinks the schedule:
+    first to fewer switches, then to earlier ones, until the story is short. A choice
+    that is no option of a program counts as "go on", so that every schedule fits every
+    program.
 
-    switches: choices other than "go on", at most.
-    gap: choices to go on before each of them, at most.
-    options: the highest number of an option; about as many as there are tasks.
+    switches: maximum choices other than "go on".
+    gap: maximum "go on" choices before each of them.
+    options: the highest number of an option; about the number of tasks.
 
     Raises:
         ValueError: ``switches`` or ``gap`` is negative, or ``options`` below 1.

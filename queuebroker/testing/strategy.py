@@ -1,4 +1,4 @@
-"""Who decides at a switch point: the `Strategy` that a scheduler asks."""
+"""`Strategy`: the decisions of a scheduler at its switch points."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ __all__ = ["DivergenceError", "Strategy"]
 
 
 class Strategy(Protocol):
-    """Says which option is taken, by its number; asked only if there are several.
+    """An object that selects an option by its number, if there are several.
 
-    An option is a task that would run. Option 0 is the one that runs already, if it
-    can go on; then come the others that can, oldest first. Options from number
-    ``odd_from`` on are what only a slow or odd machine does: the earliest deadline
-    passes early, a sleeper wakes spuriously. Those from ``preempts_from`` on count as
-    a preemption.
+    An option is a task that could run next. Option 0 is the running task, if it can go
+    on; the other tasks that can go on follow, oldest first. Options from number
+    ``odd_from`` on occur only on a slow or odd machine: the earliest deadline passes
+    early, or a sleeper wakes spuriously. Options from ``preempts_from`` on count as a
+    preemption.
 
-    Both methods raise `DivergenceError` if the options cannot be those they know.
+    Both methods raise `DivergenceError` if the options differ from the expected ones.
     """
 
     def choose(self, options: Sequence[Task], preempts_from: int, odd_from: int) -> int:
-        """Choose where a task is about to take something, to wait, to start another."""
+        """Choose where a task is about to take a lock, to wait, or to start a task."""
 
     def choose_after_release(
         self, options: Sequence[Task], preempts_from: int, odd_from: int
     ) -> int:
-        """Choose where a task has just released something, and could go on."""
+        """Choose where a task has just released a lock, and could go on."""
 
 
 class DivergenceError(Exception):
-    """The options are others than the last time the same choices were made."""
+    """The options differ from those of an earlier run with the same choices."""

@@ -1,7 +1,8 @@
-"""A program on real threads, again and again: `stress`.
+"""`stress`: repeated runs of a program on real threads.
 
-For what the explorer cannot control: extensions in C, sockets, processes, locks from
-before the run. Nothing is repeatable here, and what is not found may well be there.
+It is for programs that the explorer cannot control: extensions in C, sockets,
+processes, locks from before the run. Its runs are not repeatable, and a fault may exist
+even if no run shows it.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ __all__ = ["stress"]
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-# Seconds after which the interpreter lets another thread go on. So short that it does
-# so wherever it can.
+# Seconds after which the interpreter switches to another thread. So short that it
+# switches wherever it can.
 _SWITCH_INTERVAL_S: Final = 1e-6
 
-# The switch interval is one for the whole process.
+# The whole process shares one switch interval.
 _stressing = _thread.allocate_lock()
 
 
@@ -42,19 +43,19 @@ def stress(
     seconds: float = 10.0,
     timeout: float = 10.0,
 ) -> int:
-    """Run ``program(run)`` many times on real threads; return how many times.
+    """Run ``program(run)`` many times on real threads; return the number of runs.
 
-    They are switched as often as the interpreter can. A program for `explore` will do,
-    unless it settles or interrupts; its time is real time.
+    The interpreter switches threads as often as it can. A program for `explore` works
+    here, unless it settles or interrupts; its time is real time.
 
-    runs, seconds: it ends when so many runs are done, or so much time has passed; one
-      run is always made.
+    runs, seconds: stop after this many runs, or after this time; at least one run is
+      made.
     timeout: seconds after which a run counts as a deadlock. Its threads cannot be
-      ended, and stay.
+      ended, and remain.
 
     Raises:
-        Failure: a run goes wrong: an exception escapes, or it does not end.
-        TypeError: ``program`` does not take the run, or calling it runs nothing of it.
+        Failure: a run fails: an exception escapes, or the run does not end.
+        TypeError: ``program`` does not take the run, or a call runs none of its code.
         ValueError: a number is not positive.
         RuntimeError: a stress is under way in this process.
     """
@@ -86,7 +87,7 @@ def _frequent_switches() -> Iterator[None]:
 
 
 class _RealSpawned(Spawned[T]):
-    """A function on a real thread, and what came of it."""
+    """A function on a real thread, with its result."""
 
     __slots__ = ("_error", "_looked_at", "_name", "thread")
 
@@ -121,7 +122,7 @@ class _RealSpawned(Spawned[T]):
 
     @property
     def unknown_error(self) -> BaseException | None:
-        """What was raised, if nobody has asked."""
+        """The exception that was raised, if no caller has read it."""
         return None if self._looked_at else self._error
 
     def join(self, timeout: float | None = None) -> bool:
@@ -140,7 +141,7 @@ class _RealRun(Run):
         self._began = time.monotonic()
 
     def perform(self, program: Callable[[Run], object], what: str) -> None:
-        """Run the program as a task of its own, and judge how all of them ended."""
+        """Run the program as a task of its own, and check how all tasks ended."""
         main = self.spawn(program, self, name="main")
         deadline = self._began + self._timeout
         for each in self._unfolding():
@@ -160,7 +161,7 @@ class _RealRun(Run):
             _fail(FailureKind.DEADLOCK, f"{text} {self._timeout:g} s", what, told, None)
 
     def _unfolding(self) -> Iterator[_RealSpawned[Any]]:
-        """All that are spawned, also while they are gone through."""
+        """Yield all spawned tasks, including those spawned during the iteration."""
         for number in itertools.count():
             if number == len(self._real):
                 return

@@ -1,8 +1,8 @@
-"""Exchanges real things for stand-ins while schedules are explored: `substituted`.
+"""`substituted`: the replacement of real objects by stand-ins during an exploration.
 
-The only place where anything outside is changed, and put back. It is done once for an
-exploration, not once for a run: changing a class makes the interpreter forget what it
-has learnt about it, and stand-ins see for themselves whether a run is on.
+This is the only place that changes and restores objects outside the explorer. It does
+so once per exploration, not once per run: a change of a class invalidates the
+interpreter's caches for it, and stand-ins check for themselves whether a run is active.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FRESH", "freshen", "substituted"]
 
-# Attributes that every run finds as if the process had just begun: module, attribute,
-# and what makes the first value. The default manager, and whatever is numbered.
+# Attributes that have their initial value in every run: module, attribute, and a
+# factory for that value. They are the default manager and the counters.
 FRESH: Final[list[tuple[str, str, Callable[[], object]]]] = [
     ("queuebroker.broker_manager", "_defaults", dict),
     ("queuebroker.connection", "_numbers", lambda: itertools.count(1)),
@@ -35,14 +35,14 @@ FRESH: Final[list[tuple[str, str, Callable[[], object]]]] = [
     ("threading", "_counter", lambda: itertools.count(1).__next__),
 ]
 
-# Rebound by identity; so are users' modules that say ``from threading import Lock``, if
-# they are given to `substituted`.
+# In these modules names are replaced by identity. The same holds for users' modules
+# with ``from threading import Lock``, if they are passed to `substituted`.
 _MODULES: Final[tuple[ModuleType, ...]] = (threading, time, queue, _sync)
 
 
 @contextmanager
 def substituted(*, modules: Iterable[ModuleType] = ()) -> Iterator[None]:
-    """Let stand-ins take the place of real things within the block."""
+    """Replace real objects by stand-ins within the block."""
     changes: list[tuple[Any, str, Any]] = []
     refused = list(refusals())
     named = tuple(modules)
@@ -50,7 +50,7 @@ def substituted(*, modules: Iterable[ModuleType] = ()) -> Iterator[None]:
         for name, value in vars(module).items():
             if (stand_in := _stand_in(value)) is not None:
                 changes.append((module, name, stand_in))
-    # Also what a user's module holds on to: ``from queue import SimpleQueue``.
+    # Also the names in a user's module: ``from queue import SimpleQueue``.
     by_identity = {id(getattr(owner, name)): what for owner, name, what in refused}
     changes += [
         (module, name, by_identity[id(value)])
@@ -58,7 +58,7 @@ def substituted(*, modules: Iterable[ModuleType] = ()) -> Iterator[None]:
         for name, value in vars(module).items()
         if id(value) in by_identity
     ]
-    changes += renewable(named)  # as it is: every run exchanges it, none puts it back
+    changes += renewable(named)  # unchanged: runs replace it, only the end restores it
     changes += stand_ins.SEAMS
     changes += refused
     changes += [(module, name, first()) for module, name, first in _fresh_attributes()]
@@ -74,7 +74,7 @@ def substituted(*, modules: Iterable[ModuleType] = ()) -> Iterator[None]:
 
 
 def freshen() -> None:
-    """Give the attributes of `FRESH` their first values again."""
+    """Reset the attributes of `FRESH` to their initial values."""
     for module, name, first in _fresh_attributes():
         setattr(module, name, first())
 
@@ -82,11 +82,11 @@ def freshen() -> None:
 def _stand_in(value: object) -> Any:
     try:
         return stand_ins.STAND_INS.get(value)
-    except TypeError:  # what cannot be hashed has no stand-in
+    except TypeError:  # an unhashable value has no stand-in
         return None
 
 
 def _fresh_attributes() -> Iterator[tuple[ModuleType, str, Callable[[], object]]]:
     for path, name, first in FRESH:
-        # Imported before the first run, whose task would have to do it otherwise.
+        # Imported before the first run: otherwise a task of it would import the module.
         yield importlib.import_module(path), name, first

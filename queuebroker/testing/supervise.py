@@ -1,8 +1,8 @@
-"""Watches over one run from the thread that asked for it: `perform`.
+"""`perform`: the supervision of one run, in the thread that started it.
 
-The supervisor has no part in the run. It waits for its end, and steps in when a task
-never comes back with the baton: blocked in something that is not simulated, or lost in
-a loop. Such a task is given up, the others are unwound.
+The supervisor takes no part in the run. It waits for the end, and intervenes if a task
+never returns the baton: it is blocked in a call that is not simulated, or in an endless
+loop. The supervisor drops such a task and unwinds the others.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 __all__ = ["perform"]
 
-# Real seconds without a switch point after which a task is taken to be lost.
+# Real seconds without a switch point after which a task counts as lost.
 WATCHDOG_S: float = 10.0
 
-_LOOKS: Final = 4  # how often the supervisor looks in that time
+_LOOKS: Final = 4  # checks by the supervisor in that time
 
 
 def perform(scheduler: Scheduler, body: Callable[[], object]) -> int:
     """Run ``body`` as the main task; return when every task has ended.
 
-    What went wrong is in ``scheduler.trouble``; else the result is the fingerprint of
-    the order in which all happened.
+    A failure is in ``scheduler.trouble``; otherwise the result is the fingerprint of
+    the order of all steps.
     """
     substitute.freshen()
     Scheduler.active = scheduler
@@ -44,7 +44,7 @@ def perform(scheduler: Scheduler, body: Callable[[], object]) -> int:
         _watch(scheduler)
         return _fingerprint(scheduler)
     except BaseException:
-        # An interrupt of the person who waits: nobody may be left behind.
+        # An interrupt by the waiting user: no task may remain.
         ending.lose_control(scheduler)
         _watch(scheduler)
         raise
@@ -69,7 +69,7 @@ def _watch(scheduler: Scheduler) -> None:
 
 
 def _give_up(scheduler: Scheduler, task: Task) -> None:
-    """Let the others unwind without a task that does not come back."""
+    """Drop a task that does not return the baton, and unwind the others."""
     frame = sys._current_frames().get(task.ident)
     stack = "".join(traceback.format_stack(frame)) if frame else ""
     ending.give_up(
@@ -84,8 +84,8 @@ def _give_up(scheduler: Scheduler, task: Task) -> None:
         ),
     )
     ending.let_go(scheduler, task)
-    # Should it be in a loop, this ends it; else it strikes when the task comes back.
-    import ctypes  # noqa: PLC0415 # slow to load, and hardly ever needed
+    # If the task is in a loop, this ends it; else it is raised when its call returns.
+    import ctypes  # noqa: PLC0415 # slow to load, and rarely needed
 
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(task.ident), ctypes.py_object(Unwind)
@@ -94,10 +94,11 @@ def _give_up(scheduler: Scheduler, task: Task) -> None:
 
 
 def _fingerprint(scheduler: Scheduler) -> int:
-    """Who took each lock, in order: equal in runs that are one to guarded code.
+    """Return a hash of the order of tasks at each lock.
 
-    With switch points at instructions also who wrote each variable, and who read it
-    between two that wrote. Any other instruction counts as one that writes everything.
+    It is equal for runs that guarded code cannot distinguish. With switch points at
+    instructions it includes the writers of each variable, and the readers between two
+    writers. Any other instruction counts as a write of everything.
     """
     takers: dict[object, list[object]] = {}
     readers: dict[str, list[int]] = {}

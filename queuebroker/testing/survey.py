@@ -1,4 +1,4 @@
-"""Runs schedules in several ways and keeps count, until one fails: `Survey`."""
+"""`Survey`: runs and counts schedules in several search modes, until one fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _real_clock = time.perf_counter
 
 
 class _Tally:
-    """How many schedules one way of searching has run, and what was new in them."""
+    """The number of schedules that one search mode has run, and their new classes."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -31,7 +31,7 @@ class _Tally:
         self._classes: set[int] = set()
 
     def add(self, fingerprint: int) -> bool:
-        """Count a run; return whether its class is new."""
+        """Count a run; return True if its class is new."""
         self.schedules += 1
         if fingerprint in self._classes:
             return False
@@ -44,7 +44,10 @@ class _Tally:
 
 
 class Survey:
-    """Every method raises `Failure` for a schedule that goes wrong."""
+    """The schedules of one exploration, with their counts.
+
+    Every method that runs schedules raises `Failure` for a schedule that fails.
+    """
 
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = experiment
@@ -91,15 +94,15 @@ class Survey:
         self._begin("pct")
         if not indices:
             return
-        # How many choices there can be, about: in the simplest schedule most steps are
-        # none, because nobody else is left.
+        # An estimate of the number of choices. In the simplest schedule most steps are
+        # no choices, because no other task is left.
         length = self._experiment.run(Forced(())).steps
         for index in indices:
             walk = PriorityWalk(seed, index, depth=depth, length=length)
             self._try(walk, f"{seed}:pct:{index}")
 
     def replay(self, schedule: Sequence[int]) -> None:
-        """Run one schedule, and tell its story if it fails."""
+        """Run one schedule; if it fails, raise a `Failure` with its story."""
         self._begin("replay")
         recorder = Recorder()
         forced = Forced(list(schedule), lenient=isinstance(schedule, Schedule))
@@ -111,7 +114,7 @@ class Survey:
         self._add(outcome)
 
     def report(self, seed: str) -> Report:
-        """Say how far it went."""
+        """Return the report of the exploration."""
         modes = tuple(each.mode() for each in self._modes if each.schedules)
         everything = self._all.mode()
         return Report(
@@ -139,7 +142,7 @@ class Survey:
         return self._add(outcome)
 
     def _add(self, outcome: Outcome) -> bool:
-        """Count a run; return whether no mode has seen its class before."""
+        """Count a run; return True if no mode has seen its class before."""
         self._steps += outcome.steps
         self._preemptions = max(self._preemptions, outcome.preemptions)
         self._modes[-1].add(outcome.fingerprint)

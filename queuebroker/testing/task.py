@@ -1,8 +1,8 @@
-"""A `Task`: one thread of a run, and what stands in its way.
+"""`Task`: one thread of a run, with its obstacle.
 
 A task that is not running can go on as soon as its ``obstacle`` is not taken or its
-deadline has come. That is all the scheduler knows of locks, sleeps and joins; a task
-is itself an obstacle to those who join it.
+deadline has passed. The scheduler needs no other facts of locks, sleeps and joins. A
+task is itself an obstacle to the tasks that join it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 __all__ = ["FREE", "NEVER", "OTHERS", "TIME", "Obstacle", "Task"]
 
-# Taken when this module is loaded: the explorer exchanges the public name.
+# Bound when this module is loaded: the explorer replaces the public name.
 _allocate_lock = _thread.allocate_lock
 
-NEVER: Final = math.inf  # the deadline of who has none
+NEVER: Final = math.inf  # the deadline of a task without one
 
 
 class Obstacle(Protocol):
-    """What a task may have to wait for."""
+    """An object that a task may have to wait for."""
 
     @property
     def taken(self) -> bool:
-        """Whether it is in the way."""
+        """True while the task must wait."""
 
 
 class _Constant:
@@ -43,48 +43,48 @@ class _Constant:
         self.taken: bool = taken
 
 
-FREE: Final = _Constant(taken=False)  # of who can go on at any time
-TIME: Final = _Constant(taken=True)  # of who waits for a deadline and nothing else
-OTHERS: Final = _Constant(taken=True)  # of who waits until nobody else can go on
+FREE: Final = _Constant(taken=False)  # the task can go on at any time
+TIME: Final = _Constant(taken=True)  # the task waits only for a deadline
+OTHERS: Final = _Constant(taken=True)  # the task waits until no other can go on
 
 
 class Task:
-    """One thread of a run. A user never sees one; who writes is said of each group.
+    """One thread of a run. It is internal; the writers are named per group.
 
-    What it is, never written again:
+    Its identity, written once:
 
     number: position in the order of creation in this run, 0 for the main task.
-    key: the same in every schedule: built from the parent's key and the how-manieth
-      child this is.
-    context: what its context variables hold.
-    gate: the baton: released to let it run.
+    key: the same in every schedule: built from the parent's key and this task's number
+      among the parent's children.
+    context: the context of its context variables.
+    gate: the lock on which it waits for the baton: released to let it run.
 
-    Its life, written by the scheduler and by ``ending``:
+    Its life cycle, written by the scheduler and by ``ending``:
 
-    ident: of its real thread, 0 before that exists.
+    ident: number of its real thread, 0 before that exists.
     taken: False once it has ended.
-    error: what it ended with, if that was an exception.
-    children: how many tasks it has made.
-    unwinding: it has been told to end. passes: primitives it has used since.
+    error: the exception it ended with, if any.
+    children: number of tasks it has created.
+    unwinding: True once it must end. passes: primitives it has used since.
 
-    What it waits for, written by those that it calls:
+    Its waits, written by the modules that it calls:
 
-    obstacle, deadline: it can go on when one is free or the other has come.
-    yields: it lets others go first (``primitives``).
-    asleep: it waits to be woken by somebody, as opposed to waiting for a lock
+    obstacle, deadline: it can go on once the obstacle is free or the deadline passed.
+    yields: True while it lets other tasks run first (``primitives``).
+    asleep: True while it waits for a wake-up, as opposed to a lock (``primitives``).
+    predicate: the condition it sleeps for, if given (``primitives``, ``stand_ins``).
+    spurious_wake: wakes it without cause; None while that is impossible
+      (``primitives``, ``stand_ins``). spurious: True after such a wake-up
       (``primitives``).
-    predicate: what it sleeps for, if it said so (``primitives``, ``stand_ins``).
-    spurious_wake: wakes it though nobody has; None where that cannot be
-      (``primitives``, ``stand_ins``). spurious: that was done (``primitives``).
-    locks: how many it has made (``primitives``).
-    importing: how many imports it is in (``stand_ins``).
-    thread: its `Thread`, if anybody asked for that (``threads``, ``ending``).
+    locks: number of locks it has created (``primitives``).
+    importing: number of nested imports it is in (``stand_ins``).
+    thread: its `Thread`, if any caller needed it (``threads``, ``ending``).
 
-    What its test does to it, written by ``run``:
+    The actions of its test, written by ``run``:
 
-    thrown: an exception to be raised where it waits; the scheduler takes it away.
-    awaited: the same, kept: that it escapes is no failure.
-    error_known: the test has looked at ``error``.
+    thrown: an exception to raise where it waits; the scheduler clears it.
+    awaited: the same exception, kept: if it escapes, that is no failure.
+    error_known: True once the test has read ``error``.
     """
 
     __slots__ = (
@@ -163,5 +163,5 @@ class Task:
         return f"<Task {self.name}>"
 
     def wake_spuriously(self) -> None:
-        """Let its sleep end though nobody has released what it sleeps on."""
+        """End its sleep although its lock was not released."""
         self.spurious = True

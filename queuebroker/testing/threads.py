@@ -1,10 +1,10 @@
-"""What `threading` says of threads, for the tasks of a run.
+"""The thread functions of `threading`, for the tasks of a run.
 
-The functions take the place of methods of `threading.Thread` and of functions of
-`threading` for the length of an exploration. A `Thread` that a task starts becomes a
-task; one that a test started before is left alone. The objects are of the user's own
-classes, made by the library's own constructor; they are kept such that the original
-methods can be asked again when the run is over.
+During an exploration these functions replace methods of `threading.Thread` and
+functions of `threading`. A `Thread` that a task starts becomes a task; a thread that a
+test started before is left alone. The objects belong to the user's own classes, and the
+library's own constructor initializes them. Their state stays consistent, so that the
+original methods work on them when the run is over.
 """
 
 from __future__ import annotations
@@ -47,29 +47,29 @@ _real_active_count = threading.active_count
 
 
 def get_ident() -> int:
-    """Stands for `threading.get_ident`.
+    """Replace `threading.get_ident`.
 
-    Real numbers are used again and again, so that what a program does with them would
-    depend on chance; these belong to one task of a run.
+    The system reuses real numbers, so that a program that uses them would depend on
+    chance. These numbers belong to one task of a run.
     """
     me = caller()
     return _real_get_ident() if me is None else _ident(me)
 
 
 def current_thread() -> threading.Thread:
-    """Stands for `threading.current_thread`."""
+    """Replace `threading.current_thread`."""
     me = caller()
     return _real_current_thread() if me is None else _thread_of(me)
 
 
 def main_thread() -> threading.Thread:
-    """Stands for `threading.main_thread`: that of the program under exploration."""
+    """Replace `threading.main_thread`: return that of the program under exploration."""
     me = caller()
     return _real_main_thread() if me is None else _thread_of(me.scheduler.main)
 
 
 def enumerate_threads() -> list[threading.Thread]:
-    """Stands for `threading.enumerate`."""
+    """Replace `threading.enumerate`."""
     me = caller()
     return (
         _real_enumerate() if me is None else [_thread_of(t) for t in me.scheduler.alive]
@@ -77,13 +77,13 @@ def enumerate_threads() -> list[threading.Thread]:
 
 
 def active_count() -> int:
-    """Stands for `threading.active_count`."""
+    """Replace `threading.active_count`."""
     me = caller()
     return _real_active_count() if me is None else len(me.scheduler.alive)
 
 
 def start(thread: threading.Thread) -> None:
-    """Stands for `Thread.start`: the thread becomes a task, and may run at once."""
+    """Replace `Thread.start`: the thread becomes a task, and may run at once."""
     me = caller()
     if me is None:
         _real_start(thread)
@@ -104,7 +104,7 @@ def start(thread: threading.Thread) -> None:
 
 
 def join(thread: threading.Thread, timeout: float | None = None) -> None:
-    """Stands for `Thread.join`."""
+    """Replace `Thread.join`."""
     me = caller()
     if me is None or thread.ident is None:
         _real_join(thread, timeout)
@@ -124,14 +124,14 @@ def join(thread: threading.Thread, timeout: float | None = None) -> None:
 
 
 def is_alive(thread: threading.Thread) -> bool:
-    """Stands for `Thread.is_alive`."""
+    """Replace `Thread.is_alive`."""
     scheduler = Scheduler.active
     task = None if scheduler is None else scheduler.by_thread.get(id(thread))
     return _real_is_alive(thread) if task is None else task.taken
 
 
 def mark_ended(thread: threading.Thread) -> None:
-    """Let the original methods see a thread that has ended."""
+    """Mark a thread as ended for the original methods."""
     private: Any = thread
     for name in ("_handle", "_os_thread_handle"):  # from 3.13 on; newer releases
         if hasattr(private, name):
@@ -145,7 +145,7 @@ def mark_ended(thread: threading.Thread) -> None:
 
 def _body(thread: threading.Thread) -> Callable[[], None]:
     def body() -> None:
-        # That ends a thread without a word in production, too.
+        # Outside a run, too, this exception ends a thread without a message.
         with contextlib.suppress(SystemExit):
             thread.run()
 
@@ -153,22 +153,22 @@ def _body(thread: threading.Thread) -> Callable[[], None]:
 
 
 def _thread_of(task: Task) -> threading.Thread:
-    """The `Thread` of a task; one that began without gets it when it is asked for."""
+    """Return the `Thread` of a task; create it on first use if the task has none."""
     if task.thread is None:
-        # With `daemon` given it does not ask for the current thread, which is this.
+        # Without `daemon` the constructor would call `current_thread`: a recursion.
         _adopt(task, threading.Thread(name=task.name, daemon=task.daemon))
         assert task.thread is not None
     return task.thread
 
 
 def _adopt(task: Task, thread: threading.Thread) -> None:
-    """Make ``thread`` that of ``task``, and let it look as if it had been started."""
+    """Attach ``thread`` to ``task``, and mark it as started."""
     scheduler = task.scheduler
     task.thread = thread
     scheduler.by_thread[id(thread)] = task
     private: Any = thread
     private._ident = _ident(task)
-    # It is an event; its lock is passed through as for a predicate under inspection.
+    # An event: with no holder its lock does not block, as for an inspected predicate.
     holder, scheduler.holder = scheduler.holder, 0
     try:
         private._started.set()

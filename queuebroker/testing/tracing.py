@@ -1,7 +1,7 @@
-"""Calls back before each instruction of named code by a trace function: `Tracing`.
+"""`Tracing`: callbacks before instructions of named code, by a trace function.
 
-For CPython 3.11. A thread has one trace function; frames of other code are not traced
-but for being entered.
+For CPython 3.11. A thread has one trace function. Of frames of other code it traces
+only the entry.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ _get_ident = _thread.get_ident
 
 
 class Tracing:
-    """Has the threads of tasks traced."""
+    """The tracing of the threads of tasks."""
 
     def __init__(self, named: NamedCode) -> None:
         self._named = named
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """See that nobody else has threads traced.
+        """Check that no other tool traces threads.
 
         Raises:
-            RuntimeError: somebody has.
+            RuntimeError: another tool does.
         """
         if (trace := threading.gettrace()) is not None:
             raise RuntimeError(_traced_already(trace))
         yield
 
     def begin(self, scheduler: Scheduler) -> None:
-        """Have the calling thread traced, which is that of a task."""
+        """Trace the calling thread, which is that of a task."""
         if (trace := sys.gettrace()) is not None:
             refuse(scheduler, _traced_already(trace))
         sys.settrace(_Tracer(scheduler, self._named).enter)
 
 
 class _Tracer:
-    """Traces one thread.
+    """The tracer of one thread.
 
-    What was seen last tells whether the interpreter has just looked for interrupts:
-    it was an instruction after which it does, and this frame is at the one that comes
-    next then; or this frame has just begun.
+    The previous event shows whether the interpreter has just checked for interrupts.
+    Either it was an instruction followed by a check, and this frame is at the
+    instruction after that; or this frame has just begun.
     """
 
     __slots__ = ("_ident", "_looks", "_next_at", "_next_in", "_points", "_scheduler")
@@ -67,26 +67,26 @@ class _Tracer:
         self._points = named.points
         self._looks = named.looks
         self._ident = _get_ident()
-        # A number: a reference would keep what the frame's variables hold.
+        # A number: a reference would keep the frame's variables alive.
         self._next_in: int | None = None
-        self._next_at: int | None = None  # None for the first there is
+        self._next_at: int | None = None  # None for the first instruction
 
     def enter(self, frame: FrameType, _event: str, _arg: object) -> Any:
-        """A function begins, or a generator goes on."""
+        """Handle the start of a function, or the resumption of a generator."""
         code = frame.f_code
         if id(code) in self._points:
             frame.f_trace_lines = False
             frame.f_trace_opcodes = True
             self._next_in, self._next_at = id(frame), None
             return self.reach
-        if not is_own(code.co_filename):  # which stands for what is written in C
+        if not is_own(code.co_filename):  # own functions replace functions in C
             called, self._next_in = self._next_in is not None, None
             if called and self._scheduler.holder == self._ident:
                 self._tell(frame, None, looked=True)
         return None
 
     def reach(self, frame: FrameType, event: str, _arg: object) -> Any:
-        """An instruction is about to be executed."""
+        """Handle an instruction that is about to be executed."""
         scheduler = self._scheduler
         if event != "opcode" or scheduler.holder != self._ident:
             return self.reach
@@ -105,16 +105,16 @@ class _Tracer:
         except BaseException:
             self._next_in = None
             if not self._scheduler.unwinding:
-                # In no variable: the traceback would keep it.
+                # Not in a variable: the traceback would keep it alive.
                 frame.f_trace = cast("Any", _Again(frame, self))
             raise
 
 
 class _Again:
-    """Traces a thread again after an exception that its trace function has raised.
+    """A trace function that restarts the tracing of its thread after an exception.
 
-    The interpreter stops tracing then, and drops the frame's trace function last of
-    all, which is this.
+    If a trace function raises, the interpreter stops tracing, and finally drops the
+    frame's trace function. That is this object: its finalizer starts the tracing again.
     """
 
     __slots__ = ("_frame", "_tracer")

@@ -1,4 +1,4 @@
-"""What a run has come to if it failed: `Trouble`."""
+"""`Trouble`: the reason for which a run failed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Trouble"]
 
 @attrs.frozen
 class Trouble:
-    """What went wrong: its kind, one sentence, and the exception if there is one.
+    """The failure of a run: its kind, one sentence, and the exception if there is one.
 
-    task: whom it is about.
-    hung: that task's thread never came back, so that no replay is worth trying.
+    task: the task concerned.
+    hung: True if that task's thread never returned: then a replay is useless.
     """
 
     kind: FailureKind

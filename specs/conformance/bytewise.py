@@ -12,23 +12,23 @@ __all__ = ["BytewiseBroker", "BytewiseEnd"]
 
 
 class BytewiseBroker:
-    """A broker of channels whose ends are `BytewiseEnd`."""
+    """A broker of channels whose ends are `BytewiseEnd` objects."""
 
     def __init__(self, broker: Any) -> None:
         self._broker = broker
 
     def accept(self, port: int, **options: Any) -> BytewiseEnd:
-        """As the broker's own."""
+        """Accept as the broker does."""
         return BytewiseEnd(self._broker.accept(port, **options))
 
     def connect(self, name: str, port: int, **options: Any) -> BytewiseEnd | None:
-        """As the broker's own."""
+        """Connect as the broker does."""
         channel = self._broker.connect(name, port, **options)
         return None if channel is None else BytewiseEnd(channel)
 
 
 class BytewiseEnd:
-    """One end of a channel; what it does not define is the channel's."""
+    """One end of a channel; other members are those of the channel."""
 
     def __init__(self, channel: Any) -> None:
         self._channel = channel

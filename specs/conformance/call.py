@@ -1,6 +1,6 @@
-"""A call made in a thread of its own, and what came of it.
+"""A call made in a thread of its own, and its outcome.
 
-Written by that one thread and read by others after `done`, which is set last.
+That thread alone writes it; other threads read it after `done`, which is set last.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ __all__ = ["Call"]
 
 
 class Call:
-    """One call: still waiting, or ended with a value or an error.
+    """One call, still waiting or ended with a value or an error.
 
-    text: the call as a reader of a failure should see it, such as ``accept(1)``.
+    text: the call as shown in a failure, such as ``accept(1)``.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Call:
         self.done = False
 
     def run(self) -> None:
-        """Make the call. What is no `Exception` belongs to the driver: it escapes."""
+        """Make the call; only an `Exception` is kept, others reach the driver."""
         try:
             self.value = self._function(*self._args, **self._kwargs)
         except Exception as error:  # noqa: BLE001 - the program judges what it may be
@@ -42,7 +42,7 @@ class Call:
         self.done = True
 
     def told(self) -> str:
-        """What came of it, for a message."""
+        """Describe the outcome, for a message."""
         if not self.done:
             return f"{self.text} still waits"
         if self.error is not None:
@@ -61,7 +61,7 @@ def _spell(
 
 
 def _place(error: Exception) -> str:
-    """Where it was raised: a reader wants that line, not ours that looked at it."""
+    """Return the place of the raise: a reader needs that line, not ours."""
     frames = traceback.extract_tb(error.__traceback__)
     if len(frames) < 2:  # in C, called from `Call.run`
         return ""

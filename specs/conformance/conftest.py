@@ -1,7 +1,7 @@
-"""What makes the folder a suite: which tests to keep, and the report at the end.
+"""Hooks that make the folder a suite: the choice of tests, and the report at the end.
 
-The option ``--conformance`` is not defined here but by `queuebroker.testing.plugin`,
-so that it is known wherever the package is installed.
+`queuebroker.testing.plugin`, not this file, defines the option ``--conformance``, so
+that it exists wherever the package is installed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DESELECTED = pytest.StashKey[bool]()
 def pytest_configure(config: pytest.Config) -> None:
     """Stay in this process: there is one verdict, and pytest-xdist would make several.
 
-    Asked only where the suite is named on the command line, or ``--conformance`` is.
+    Called only if the command line names the suite or has ``--conformance``.
     """
     if getattr(config.option, "dist", "no") != "no":
         config.option.dist, config.option.tx = "no", []
@@ -42,7 +42,7 @@ def _is_ours(item: pytest.Item) -> bool:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Keep what the implementation offers; without one, nothing."""
+    """Keep the scenarios that the implementation offers; without one, keep none."""
     ours = [item for item in items if _is_ours(item)]
     source = config.getoption("conformance", None)
     if source is not None and not items and config.option.keyword:
@@ -81,19 +81,19 @@ def _not_offered(
 
 @pytest.fixture
 def subject(request: pytest.FixtureRequest) -> Subject:
-    """The implementation under test."""
+    """Return the implementation under test."""
     return request.config.stash[SUBJECT]
 
 
 @pytest.fixture
 def verdict(request: pytest.FixtureRequest) -> Verdict:
-    """Where the outcome of each scenario is noted."""
+    """Return the verdict, which records the outcome of each scenario."""
     return request.config.stash[VERDICT]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
-    """Print the report after everything else pytest has to say."""
+    """Print the report after all other output of pytest."""
     config = session.config
     nothing_run = session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED
     if nothing_run and config.stash.get(DESELECTED, False):

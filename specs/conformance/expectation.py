@@ -1,7 +1,7 @@
-"""`expect` and `require`: what programs state, in words that a reader understands.
+"""`expect` and `require`: assertions of programs with readable messages.
 
-Not pytest's rewritten ``assert``: programs also run where pytest is not, and under
-``python -O``.
+They replace pytest's rewritten ``assert``, since programs also run without pytest, and
+under ``python -O``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def expect(actual: object, wanted: object, what: str) -> None:
 
 
 def require(holds: object, what: str) -> None:
-    """Raise an AssertionError that says ``what`` was found unless it holds."""
+    """Raise an AssertionError with the text ``what`` unless the condition holds."""
     if not holds:
         raise AssertionError(what)
 

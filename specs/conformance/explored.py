@@ -1,8 +1,8 @@
 """The driver of the explorer: every schedule up to a bound, on a virtual clock.
 
-For implementations in pure Python threading. "Still waiting" is exact here: nobody
-can go on unless a deadline passes. The explorer is `queuebroker.testing`, a tool;
-what is tested need not know of ``queuebroker``.
+For implementations in pure Python threading. "Still waiting" is exact here: no thread
+can go on unless a deadline passes. The explorer is `queuebroker.testing`, a tool; the
+implementation under test need not use ``queuebroker``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAME = "explorer"
 
 
 class ExploredDriver:
-    """Threads that take turns as the explorer says. Satisfies `stage.Driver`."""
+    """A driver whose threads the explorer schedules. Satisfies `stage.Driver`."""
 
     name = NAME
 
@@ -41,15 +41,15 @@ class ExploredDriver:
         self._spawned[call] = self._run.spawn(call.run, name=call.text)
 
     def join(self, call: Call) -> None:
-        """Wait for the task; if it never ends the explorer reports a deadlock."""
+        """Wait for the task; if it never ends, the explorer reports a deadlock."""
         self._spawned[call].join()
 
     def settle(self) -> None:
-        """Go on when nobody else can, deadlines apart."""
+        """Return when no other task can go on, deadlines apart."""
         self._run.settle()
 
     def now(self) -> float:
-        """The virtual clock."""
+        """Return the virtual time, in seconds."""
         return self._run.now
 
     def pause(self, seconds: float) -> None:
@@ -57,12 +57,12 @@ class ExploredDriver:
         self._run.sleep(seconds)
 
     def interrupt(self, call: Call, error: BaseException) -> None:
-        """Throw ``error`` where the task waits."""
+        """Raise ``error`` where the task waits."""
         self._run.interrupt(self._spawned[call], error)
 
 
 def program(scenario: Scenario, make_stage: MakeStage) -> Callable[[Run], None]:
-    """The scenario as the explorer wants it."""
+    """Return the scenario in the form that the explorer requires."""
 
     def run_once(run: Run) -> None:
         stage = make_stage(ExploredDriver(run))
@@ -73,11 +73,12 @@ def program(scenario: Scenario, make_stage: MakeStage) -> Callable[[Run], None]:
 
 
 def perform(scenario: Scenario, make_stage: MakeStage, level: Level) -> None:
-    """Try the schedules that ``level`` asks for.
+    """Try the schedules that ``level`` selects.
 
     Raises:
-        AssertionError: in one of them a clause is broken; the text is its story.
-        UncontrolledError: the implementation uses what the explorer cannot drive.
+        AssertionError: one of them breaks a clause; the text is its story.
+        UncontrolledError: the implementation uses a primitive that the explorer cannot
+            control.
     """
     explore(
         program(scenario, make_stage),
@@ -90,7 +91,7 @@ def perform(scenario: Scenario, make_stage: MakeStage, level: Level) -> None:
 
 
 def controls(program: Callable[[ExploredDriver], None]) -> bool:
-    """Whether one schedule of a program runs under the explorer, to whatever end."""
+    """Return True if one schedule runs under the explorer, with any outcome."""
     try:
         explore(lambda run: program(ExploredDriver(run)), bound=0, random=0, limit=1)
     except UncontrolledError:

@@ -1,6 +1,6 @@
-"""How hard a run looks: the numbers behind ``quick`` and ``full``.
+"""The effort of a run: the numbers behind ``quick`` and ``full``.
 
-A level changes how many schedules are tried, never what is checked.
+A level changes the number of schedules tried, never the checks.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ LEVEL_VARIABLE = "CONFORMANCE_LEVEL"
 
 @attrs.frozen
 class Level:
-    """The measure of one run.
+    """The effort of one run.
 
-    bound: preemptions up to which every schedule is tried by the explorer.
-    random: random schedules tried beside those.
-    limit: schedules of one scenario at most.
-    rounds: repetitions of a race on real threads, where luck picks the schedule.
-    seconds: after which such repetitions end.
-    volume: what the numbers of messages in crowds are multiplied by.
+    bound: preemptions up to which the explorer tries every schedule.
+    random: number of random schedules tried in addition.
+    limit: maximum number of schedules of one scenario.
+    rounds: repetitions of a race on real threads, where the schedule is random.
+    seconds: time after which such repetitions end.
+    volume: factor on the numbers of messages in crowds.
     """
 
     name: str
@@ -45,7 +45,7 @@ _LEVELS = {
 
 
 def run_level(name: str | None = None) -> Level:
-    """The level called ``name``, by default ``$CONFORMANCE_LEVEL``, else quick.
+    """Return the level ``name``, by default ``$CONFORMANCE_LEVEL``, else quick.
 
     Raises:
         ValueError: there is no such level.

@@ -1,4 +1,4 @@
-"""Which optional members an implementation has: what a scenario's ``needs`` name.
+"""The optional members of an implementation, as named in a scenario's ``needs``.
 
 A need is spelled ``owner.member`` or ``owner.member(parameter)``; the owners are
 ``factory()``, ``broker``, ``queue``, ``channels`` (a broker of channels), ``channel``.
@@ -17,16 +17,16 @@ _NEED = re.compile(r"(?P<owner>.+?)\.(?P<member>\w+)(?:\((?P<parameter>\w+)\))?"
 
 
 def has(objects: dict[str, Any], need: str) -> bool:
-    """Whether the object called by the owner's name has what is needed.
+    """Return True if the object with the owner's name has the needed member.
 
     A call that takes ``**kwargs`` counts as having every parameter; one whose
-    signature cannot be read, as a C function, counts as having none.
+    signature cannot be read, such as a C function, counts as having none.
     """
     match = _NEED.fullmatch(need)
     if match is None:
         raise ValueError(f"need must be owner.member or owner.member(x), got {need!r}")
     owner = objects.get(match["owner"])
-    # On the class first: a property of an end that raises is a member all the same.
+    # On the class first: a property that raises on an end is still a member.
     member = getattr(type(owner), match["member"], None)
     if member is None and owner is not None:
         member = getattr(owner, match["member"], None)

@@ -28,10 +28,10 @@ _HERE = Path(__file__).parent
 
 @attrs.frozen
 class Outcome:
-    """What came of a scenario.
+    """The outcome of a scenario.
 
     driver: the name of the driver that ran it.
-    trouble: what went against the clause, for a reader; None if nothing did.
+    trouble: a description of the violation; None if there was none.
     """
 
     driver: str
@@ -39,14 +39,14 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Whether the clauses hold, as far as this scenario sees."""
+        """True if the clauses hold, as far as this scenario shows."""
         return self.trouble is None
 
 
 def make_stage(
     subject: Subject, scenario: Scenario, level: Level, driver: Driver
 ) -> Stage:
-    """A fresh stage: a new world, and what is known of the implementation."""
+    """Return a new stage: a new world, and the findings of the trial."""
     sized = "factory().channels" if scenario.channels else "broker.accept"
     return Stage(
         subject.factory,
@@ -59,14 +59,14 @@ def make_stage(
 
 
 def explorable(subject: Subject, scenario: Scenario) -> Callable[[Run], None]:
-    """The scenario as `queuebroker.testing.explore` and ``replay`` take it."""
+    """Return the scenario as a program for `queuebroker.testing.explore`."""
     return explored.program(
         scenario, lambda driver: make_stage(subject, scenario, run_level(), driver)
     )
 
 
 def perform(subject: Subject, scenario: Scenario, level: Level) -> Outcome:
-    """Run the scenario, under the explorer if that can be."""
+    """Run the scenario, under the explorer if possible."""
 
     def stage(driver: Driver) -> Stage:
         return make_stage(subject, scenario, level, driver)
@@ -78,20 +78,20 @@ def perform(subject: Subject, scenario: Scenario, level: Level) -> Outcome:
                 driver = explored.NAME
                 explored.perform(scenario, stage, level)
             except UncontrolledError:
-                # Only this scenario meets what the explorer cannot drive.
+                # Only this scenario uses a primitive that the explorer cannot control.
                 driver = real.NAME
                 real.perform(scenario, stage, level)
         else:
             real.perform(scenario, stage, level)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the outcome
+    except Exception as error:  # noqa: BLE001 - any error is the outcome
         return Outcome(driver, _tell(error))
     return Outcome(driver, None)
 
 
 def _tell(error: Exception) -> str:
-    """The error as a reader needs it: where a program stood, or where others raised."""
+    """Describe the error with the lines of the program, or those of other code."""
     if isinstance(error, Failure):
-        return error.story  # it has all that
+        return error.story  # has these lines already
     frames = traceback.extract_tb(error.__traceback__)
     if isinstance(error, AssertionError):
         lines = [str(error)]

@@ -1,9 +1,9 @@
-"""The driver of real threads, for what the explorer cannot control.
+"""The driver of real threads, for primitives that the explorer cannot control.
 
 "Still waiting" means that for 50 ms nothing moved: no call ended, no frame of a
 spawned thread went on, and none was about to. Every thread is a daemon and every wait
-has a limit, so that a program that hangs is a failure with the stacks of its threads,
-never a hang of the suite. Threads that hang are left behind: nothing can end them.
+has a limit. So a program that hangs is a failure with the stacks of its threads, never
+a hang of the suite. Threads that hang are abandoned: nothing can end them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["NAME", "RealDriver", "perform", "try_program"]
 NAME = "real threads"
 
 QUIET_S = 0.05
-# An implementation that polls moves for ever; after this it counts as waiting.
+# An implementation that polls moves for ever; after this time it counts as waiting.
 SETTLE_S_MAX = 0.3
 SAMPLE_S = 0.005
 HANG_S = 5.0
@@ -46,14 +46,14 @@ HERE = Path(__file__).parent
 
 
 class RealDriver:
-    """Real daemon threads under a watchdog. Satisfies `stage.Driver`."""
+    """A driver of real daemon threads with a watchdog. Satisfies `stage.Driver`."""
 
     name = NAME
 
     def __init__(self, hang_s: float = HANG_S) -> None:
         self.hang_s = hang_s
         self._threads: dict[Call, threading.Thread] = {}
-        # The last time the program asked for anything; the watchdog's measure.
+        # Time of the program's last call of the driver, read by the watchdog.
         self.beat = time.monotonic()
 
     def start(self, call: Call) -> None:
@@ -64,14 +64,14 @@ class RealDriver:
         thread.start()
 
     def join(self, call: Call) -> None:
-        """Wait for the call, `HANG_S` at most."""
+        """Wait for the call, at most ``hang_s``."""
         self.beat = time.monotonic()
         if not self.wait(call, self.hang_s):
             raise AssertionError(self.hung(f"{call.told()} after {self.hang_s:g} s"))
         self.beat = time.monotonic()
 
     def wait(self, call: Call, seconds: float) -> bool:
-        """Wait for the call that long; whether it is done."""
+        """Wait for the call at most that long; return True if it is done."""
         thread = self._threads[call]
         thread.join(seconds)
         return not thread.is_alive()
@@ -90,7 +90,7 @@ class RealDriver:
         self.beat = time.monotonic()
 
     def now(self) -> float:
-        """The monotonic clock."""
+        """Return the time of the monotonic clock, in seconds."""
         return time.monotonic()
 
     def pause(self, seconds: float) -> None:
@@ -99,11 +99,11 @@ class RealDriver:
         self.beat = time.monotonic()
 
     def interrupt(self, call: Call, error: BaseException) -> None:
-        """Nothing can raise in a thread that waits in C."""
+        """Fail: no exception can be raised in a thread that waits in C."""
         raise NotImplementedError(f"cannot interrupt {call.text}: it is a real thread")
 
     def hung(self, what: str) -> str:
-        """``what`` and where each thread of this driver stands."""
+        """Return ``what`` and the stack of each thread of this driver."""
         frames = _frames()
         lines = [f"hangs: {what}"]
         for call, thread in self._threads.items():
@@ -114,7 +114,7 @@ class RealDriver:
         return "\n".join(lines)
 
     def _picture(self) -> list[tuple[int, int, bytes] | None]:
-        """Where each live thread but the caller's stands, None if it is on its way."""
+        """Return the place of each live thread but the caller's, None if it runs."""
         frames = _frames()
         frames.pop(threading.get_ident())
         picture: list[tuple[int, int, bytes] | None] = []
@@ -127,16 +127,16 @@ class RealDriver:
         return picture
 
 
-# Guards whether the collector runs while frames are looked at.
+# Guards the switch of the garbage collector while frames are read.
 _looking = threading.Lock()
 
 
 def _frames() -> dict[int, FrameType]:
-    """Where each thread stands.
+    """Return the current frame of each thread.
 
-    Without the garbage collector: CPython 3.11 holds a lock of the interpreter there
-    that a thread needs to end; were the collector to begin in the middle of it, and to
-    run Python code, both would wait for ever.
+    The garbage collector is off meanwhile: CPython 3.11 holds a lock of the interpreter
+    there that a thread needs to end. If the collector ran Python code in the middle of
+    it, both would wait for ever.
     """
     with _looking:
         collects = gc.isenabled()
@@ -149,10 +149,10 @@ def _frames() -> dict[int, FrameType]:
 
 
 def _turns(thread: threading.Thread) -> bytes | None:
-    """How often the thread was given a processor; None for one that wants one now.
+    """Return how often the thread was scheduled; None if it is runnable now.
 
-    On a busy machine a thread that could go on may stand still for long. Linux tells
-    it from one that waits; elsewhere the frames alone must do.
+    On a busy machine a runnable thread may stand still for long. Linux distinguishes
+    it from one that waits; on other systems only the frames are available.
     """
     try:
         task = Path(f"/proc/self/task/{thread.native_id}")
@@ -163,7 +163,7 @@ def _turns(thread: threading.Thread) -> bytes | None:
 
 
 def _stack(frames: Iterable[traceback.FrameSummary]) -> list[str]:
-    """The frames of the program and of the implementation, innermost last."""
+    """Return the frames of the program and of the implementation, innermost last."""
     own = (str(HERE), threading.__file__)
     return [
         f"  {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
@@ -173,11 +173,11 @@ def _stack(frames: Iterable[traceback.FrameSummary]) -> list[str]:
 
 
 def perform(scenario: Scenario, make_stage: MakeStage, level: Level) -> None:
-    """Run the scenario on real threads; a race again and again, to meet its fault.
+    """Run the scenario on real threads; repeat a race to meet its fault.
 
     Raises:
         AssertionError: a clause is broken, or the program hangs.
-        Exception: what the implementation raised in the program's own thread.
+        Exception: an error that the implementation raised in the program's own thread.
     """
     races = scenario.style is Style.RACE
     interval = sys.getswitchinterval()
@@ -193,7 +193,7 @@ def perform(scenario: Scenario, make_stage: MakeStage, level: Level) -> None:
 
 
 def try_program(program: Callable[[RealDriver], None]) -> None:
-    """Run a program that judges nothing, whatever becomes of it."""
+    """Run a program that makes no assertion, and ignore its outcome."""
     driver = RealDriver()
     call = Call(program, (driver,), {})
     driver.start(call)
@@ -225,7 +225,7 @@ def _perform_once(scenario: Scenario, make_stage: MakeStage) -> None:
 
 
 def _watch(driver: RealDriver, call: Call) -> None:
-    """Wait for the program; a failure if it hangs between two of its own steps."""
+    """Wait for the program; fail if it hangs between two of its own steps."""
     while not driver.wait(call, SAMPLE_S):
         if time.monotonic() - driver.beat > driver.hang_s + HANG_S:
             raise AssertionError(driver.hung(f"the program {call.text}"))

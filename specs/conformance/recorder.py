@@ -1,7 +1,7 @@
-"""Notes what operations came to, as `specs.models` and a linearizability checker read.
+"""A record of operations in the form of `specs.models` and a linearizability checker.
 
-Not `queuebroker.testing.History`: the models tell outcomes apart by Python's own
-exceptions and by names of classes, and what is tested here has names of its own.
+Not `queuebroker.testing.History`: the models distinguish outcomes by Python's own
+exceptions and by names of classes, and an implementation under test has its own names.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["Recorded", "Recorder"]
 
 
 class BrokerClosedError(Exception):
-    """Stands in the record for whatever an implementation calls it."""
+    """The recorded form of an implementation's own error for a closed broker."""
 
 
 @attrs.frozen
 class Recorded:
-    """One operation that came back.
+    """One operation that returned or raised.
 
-    args: as the model takes them, which is not always as they were given.
+    args: in the form of the model, which may differ from those given.
     began, ended: numbers of these two events in the whole history.
     """
 
@@ -35,7 +35,7 @@ class Recorded:
     ended: float
     result: Any = None
     error: BaseException | None = None
-    pending: bool = False  # as every model asks; what does not come back is not noted
+    pending: bool = False  # every model reads it; an unfinished call is not recorded
 
     def __str__(self) -> str:
         call = f"{self.name}({', '.join(map(repr, self.args))})"
@@ -45,14 +45,14 @@ class Recorded:
 
 
 class Recorder:
-    """Operations of any number of threads, numbered as they begin and end.
+    """A record of the operations of threads, numbered as they begin and end.
 
-    closed_error: what the implementation raises for a closed broker, if anything.
+    closed_error: the exception class of the implementation for a closed broker, if any.
     """
 
     def __init__(self, closed_error: type[Exception] | None = None) -> None:
         self._closed_error = closed_error
-        # Drawing from it and appending to a list are atomic: no lock is needed.
+        # Taking a number and appending to a list are atomic: no lock is needed.
         self._numbers = itertools.count(1)
         self.operations: list[Recorded] = []
 
@@ -63,7 +63,7 @@ class Recorder:
         function: Callable[..., Any],
         *given: Any,
     ) -> Any:
-        """Make the call and note it under ``name`` and ``args``; None if it raised."""
+        """Make the call and record it as ``name`` and ``args``; None if it raised."""
         began = next(self._numbers)
         result, error = None, None
         try:

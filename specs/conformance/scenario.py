@@ -1,10 +1,10 @@
 """A scenario: a small program over a stage that fails if a clause is broken.
 
 A program is written once and runs under the explorer and on real threads. It must
-therefore order its threads by `Stage.settle`, never by time, and leave nobody
-waiting at its end: that would be a deadlock to the explorer.
+therefore order its threads by `Stage.settle`, never by time, and leave no thread
+waiting at its end: the explorer would report a deadlock.
 
-Scenarios register themselves when their module is imported; nothing is run.
+Scenarios register themselves when their module is imported; none is run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Scenario", "Style", "enter", "registered", "scenario"]
 
 
 class Style(enum.Enum):
-    """What makes a scenario fail, and so how it is run."""
+    """The way in which a scenario can fail, and so how it is run."""
 
     STEPS = "steps"  # one thing after the other, waiters apart
     RACE = "race"  # several at once: only some schedules show the fault
@@ -34,12 +34,12 @@ class Style(enum.Enum):
 
 @attrs.frozen
 class Scenario:
-    """One program and the clauses it holds to account.
+    """One program and the clauses that it checks.
 
-    needs: the optional members it uses, as `subject.has` spells them; an
-      implementation that lacks one is not run.
-    spurious: how many spurious wake-ups the explorer adds to each schedule.
-    channels: the program is run over the byte channels, one byte a message.
+    needs: the optional members it uses, in the notation of `members.has`; it is not run
+      on an implementation that lacks one.
+    spurious: number of spurious wake-ups that the explorer adds to each schedule.
+    channels: True if the program runs over the byte channels, one byte a message.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Scenario:
 
     @property
     def text(self) -> str:
-        """What is expected, in one line."""
+        """The expectation, in one line."""
         return (self.program.__doc__ or "").strip().partition("\n")[0]
 
     @property
@@ -67,7 +67,7 @@ _registry: dict[str, Scenario] = {}
 def scenario(
     *needs: str, style: Style = Style.STEPS, spurious: int = 0
 ) -> Callable[[Program], Program]:
-    """Register the program beneath, which `specs.clauses.clause` has decorated."""
+    """Register the decorated program, which `specs.clauses.clause` decorated first."""
 
     def register(program: Program) -> Program:
         clauses: Any = getattr(program, "__clauses__", ())
@@ -87,5 +87,5 @@ def enter(entry: Scenario) -> None:
 
 
 def registered() -> tuple[Scenario, ...]:
-    """All scenarios of the modules imported so far, in their order."""
+    """Return all scenarios of the modules imported so far, in their order."""
     return tuple(_registry.values())

@@ -1,7 +1,7 @@
-"""What a scenario's program works with: brokers, calls in threads, expectations.
+"""The tools of a scenario's program: brokers, calls in threads, expectations.
 
-A stage belongs to one performance of one program. It knows nothing of how threads
-are run: a `Driver` does, so that each program is written once.
+A stage belongs to one performance of one program. A `Driver` runs the threads, so that
+each program is written once.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["PROMPT_S", "Driver", "Stage"]
 
-# What the clauses call promptly, on the driver's clock.
+# The limit for "promptly" in the clauses, on the driver's clock.
 PROMPT_S = 0.5
 
 
 class Driver(Protocol):
-    """Who runs the threads of a stage."""
+    """The interface that runs the threads of a stage."""
 
     name: str
 
@@ -31,26 +31,26 @@ class Driver(Protocol):
         """Begin ``call.run()`` in a thread of its own."""
 
     def join(self, call: Call) -> None:
-        """Wait until ``call`` is done; an AssertionError if it never will be."""
+        """Wait until ``call`` is done; raise AssertionError if it never will be."""
 
     def settle(self) -> None:
-        """Wait until every started call is done or can do nothing but wait."""
+        """Wait until every started call is done or blocked."""
 
     def now(self) -> float:
-        """Seconds, virtual or real."""
+        """Return the time in seconds, virtual or real."""
 
     def pause(self, seconds: float) -> None:
-        """Let that time pass."""
+        """Wait for that time."""
 
     def interrupt(self, call: Call, error: BaseException) -> None:
         """Raise ``error`` where ``call`` waits; only the explorer can."""
 
 
 class Stage:
-    """The world of one performance, and the verbs of a program.
+    """The world of one performance, and the operations of a program.
 
-    world: what the factory returned, made for this performance.
-    takes_capacity: whether ``accept(port, capacity=...)`` is offered; for channels,
+    world: the result of the factory, made for this performance.
+    takes_capacity: True if ``accept(port, capacity=...)`` is offered; for channels,
       ``channels(name, capacity=...)``.
     found_capacity: messages that fit into a buffer by default, None if unknown.
     """
@@ -75,7 +75,7 @@ class Stage:
         self._brokers: dict[str, Any] = {}
         self._calls: list[Call] = []
 
-    # What the implementation calls things.
+    # Names in the implementation.
 
     def error(self, name: str) -> type[Exception]:
         """The exception class that the world has as ``name``: ``timeout_error``, ..."""
@@ -85,7 +85,7 @@ class Stage:
 
     @property
     def disconnected_error(self) -> type[Exception]:
-        """What an operation on a disconnected end raises."""
+        """The exception class of an operation on a disconnected end."""
         over_bytes = getattr(self.world, "disconnected_channel_error", None)
         if self._channels and over_bytes is not None:
             kind: type[Exception] = over_bytes
@@ -93,7 +93,7 @@ class Stage:
         return self.error("disconnected_error")
 
     def broker(self, name: str, **settings: Any) -> Any:
-        """The broker of that name, made at the first call."""
+        """Return the broker of that name, made at the first call."""
         if name not in self._brokers:
             make = self.world.channels if self._channels else self.world.broker
             made = make(name, **settings)
@@ -101,7 +101,7 @@ class Stage:
         return self._brokers[name]
 
     def brokers(self, *names: str) -> list[Any]:
-        """The brokers of those names."""
+        """Return the brokers of those names."""
         return [self.broker(name) for name in names]
 
     # Threads.
@@ -116,8 +116,8 @@ class Stage:
     def settle(self, *expected: Call) -> None:
         """Wait until every call is done or waits.
 
-        If not all of those ``expected`` are done then, they get `PROMPT_S` more: who
-        looks at a clock is slow, which is QB-CONC-5's to tell and nobody else's.
+        If not all ``expected`` calls are done then, they get `PROMPT_S` more. An
+        implementation that polls is slow, but only QB-CONC-5 may fail for that.
         """
         self.driver.settle()
         if not all(call.done for call in expected):
@@ -125,17 +125,17 @@ class Stage:
             self.driver.settle()
 
     def now(self) -> float:
-        """Seconds on the driver's clock."""
+        """Return the time of the driver's clock, in seconds."""
         return self.driver.now()
 
     def waits(self, *calls: Call) -> None:
-        """Each call must still be waiting once nobody can move."""
+        """Require that each call still waits once no thread can go on."""
         self.settle()
         for call in calls:
             require(not call.done, f"{call.told()}, it must wait")
 
     def only_one(self, event: str, *calls: Call) -> Call:
-        """Exactly one of the calls must be done once nobody can move; that one."""
+        """Return the only call that is done once no thread can go on; require one."""
         self.settle()
         if not any(call.done for call in calls):
             self.settle(*calls)
@@ -145,23 +145,23 @@ class Stage:
         return done[0]
 
     def join(self, *calls: Call) -> None:
-        """Each call must end, whatever comes of it."""
+        """Require that each call ends, with any outcome."""
         for call in calls:
             self.driver.join(call)
 
     def value(self, call: Call) -> Any:
-        """The call must return; what it returned."""
+        """Require that the call returns, and return its result."""
         self.driver.join(call)
         if call.error is not None:
             raise AssertionError(f"{call.told()}, it must return") from call.error
         return call.value
 
     def values(self, *calls: Call) -> list[Any]:
-        """What the calls returned, which all must."""
+        """Require that the calls return, and return their results."""
         return [self.value(call) for call in calls]
 
     def raises(self, kind: type[Exception] | None, *calls: Call) -> None:
-        """Each call must raise ``kind``, by default the disconnected error."""
+        """Require that each call raises ``kind``, by default the disconnected error."""
         kind = kind or self.disconnected_error
         for call in calls:
             self.driver.join(call)
@@ -176,7 +176,7 @@ class Stage:
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        """The call must raise ``kind`` without waiting for anything."""
+        """Require that the call raises ``kind`` without waiting."""
         call = self.spawn(function, *args, **kwargs)
         self.settle()
         kind = kind or self.disconnected_error
@@ -184,21 +184,21 @@ class Stage:
         self.raises(kind, call)
 
     def at_once(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """The call must return without waiting for anything; what it returned."""
+        """Require that the call returns without waiting, and return its result."""
         call = self.spawn(function, *args, **kwargs)
         self.settle()
         require(call.done, f"{call.told()}, it must return at once")
         return self.value(call)
 
     def soon(self, function: Callable[..., Any], *args: Any) -> Any:
-        """The call must return promptly; what it returned."""
+        """Require that the call returns promptly, and return its result."""
         call = self.spawn(function, *args)
         self.settle(call)
         require(call.done, f"{call.told()}, it must return promptly")
         return self.value(call)
 
     def promptly(self, since: float, *calls: Call) -> None:
-        """Each call must be done within `PROMPT_S` of ``since``."""
+        """Require that each call is done within `PROMPT_S` of ``since``."""
         for call in calls:
             self.driver.join(call)
         took = self.now() - since
@@ -214,7 +214,7 @@ class Stage:
         capacity: int | None = None,
         names: tuple[str, str] = ("b", "a"),
     ) -> tuple[Any, Any]:
-        """Both ends of a new connection: the acceptor's, the connector's."""
+        """Return both ends of a new connection: the acceptor's, the connector's."""
         acceptor, connector = names
         room = {"capacity": capacity} if capacity and self._takes_capacity else {}
         if self._channels and room:  # a broker of channels has one capacity for all
@@ -230,18 +230,18 @@ class Stage:
 
     @property
     def bounded(self) -> bool:
-        """Whether it is known how much fits into a buffer."""
+        """True if the capacity of a buffer is known."""
         return self._takes_capacity or self._found_capacity is not None
 
     def room(self, capacity: int = 1) -> int:
-        """Messages that fit into a buffer of ``pair(capacity=capacity)``."""
+        """Return how many messages fit into a buffer of ``pair(capacity=capacity)``."""
         found = capacity if self._takes_capacity else self._found_capacity
         if found is None:
             raise LookupError("no capacity is known: the scenario must need 'bounded'")
         return found
 
     def full_pair(self, capacity: int = 1) -> tuple[Any, Any, list[bytes]]:
-        """A pair whose flow to the connector is full, and the messages in it."""
+        """Return a pair whose flow to the connector is full, and the messages in it."""
         left, right = self.pair(capacity=capacity)
         sent = [bytes([48 + n % 75]) for n in range(self.room(capacity))]
         for message in sent:
@@ -249,11 +249,11 @@ class Stage:
         return left, right, sent
 
     def plenty(self, capacity: int = 1) -> int:
-        """More messages than fit into ``pair(capacity=capacity)``, if that is known."""
+        """Return a number of messages above the capacity of the pair, if known."""
         return (self.room(capacity) if self.bounded else 1) + 2
 
     def drain(self, end: Any, limit: int = 100_000) -> list[bytes]:
-        """Receive until the end is disconnected; what was received."""
+        """Receive until the end is disconnected; return the messages."""
         messages: list[bytes] = []
         while len(messages) <= limit:
             try:
@@ -265,7 +265,7 @@ class Stage:
         raise AssertionError(f"receive() gave more than {limit} messages, no end seen")
 
     def talk(self, left: Any, right: Any) -> None:
-        """The two must be the ends of one connection, with nothing else in it."""
+        """Require that the two are the ends of one connection, with nothing in it."""
         left.send(b"l")
         right.send(b"r")
         expect(right.receive(), b"l", "received from the acceptor's end")
@@ -276,7 +276,7 @@ class Stage:
         for call in self._calls:
             disconnect = getattr(call.value, "disconnect", None)
             if disconnect is not None:
-                # Whatever it raises is not this program's clause.
+                # An error here concerns no clause of this program.
                 with contextlib.suppress(Exception):
                     disconnect()
 

@@ -1,7 +1,7 @@
-"""The implementation under test: found, tried once, asked what it offers.
+"""The implementation under test: imported, tried once, queried for its features.
 
-Everything a user can get wrong about ``FILE:factory`` ends here, as a `SubjectError`
-of one line. What is wrong with the implementation itself is for the scenarios.
+Every mistake of a user in ``FILE:factory`` ends here, as a `SubjectError` of one line.
+The scenarios find the faults of the implementation itself.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ OFFERED_BY_DEFAULT = frozenset({"RDV", "SEND", "RECV", "FIFO", "DISC"})
 
 
 class SubjectError(ValueError):
-    """What was given cannot be tested; the text is one line for the user."""
+    """The given object cannot be tested; the text is one line for the user."""
 
 
 @attrs.frozen
 class Subject:
     """One implementation.
 
-    source: as the user named it.
-    offers: the groups of clauses it is held to.
-    trial: what one small run showed: who can drive it, which members it has.
+    source: its name, as the user wrote it.
+    offers: the groups of clauses that it is checked against.
+    trial: the findings of one small run: its driver, and its members.
     """
 
     source: str
@@ -47,7 +47,7 @@ class Subject:
     trial: Trial
 
     def lacks(self, scenario: Scenario) -> str | None:
-        """Why the scenario cannot be asked of it, None if it can."""
+        """Return why the scenario cannot be run on it, None if it can."""
         missing = sorted(scenario.groups - self.offers)
         if missing:
             return f"{', '.join(missing)} not in offers"
@@ -56,10 +56,10 @@ class Subject:
 
 
 def load(source: str, scenarios: tuple[Scenario, ...]) -> Subject:
-    """Import and try out what ``FILE:factory`` or ``module:factory`` names.
+    """Import and try out the object named by ``FILE:factory`` or ``module:factory``.
 
     Raises:
-        SubjectError: there is no such thing, or it is no factory of a world.
+        SubjectError: the object does not exist, or is no factory of a world.
     """
     factory = _find(source)
     try:
@@ -103,7 +103,7 @@ def _find(source: str) -> Callable[[], Any]:
 def _import_file(source: str, path: Path) -> ModuleType:
     if not path.is_file():
         raise SubjectError(f"cannot find {source}: there is no file {path}")
-    # As `python FILE` does: what lies beside the file can be imported by it.
+    # As `python FILE` does: the file can import the modules in its folder.
     _put_first(str(path.resolve().parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
@@ -136,6 +136,6 @@ def _put_first(folder: str) -> None:
 
 
 def _of(error: Exception) -> str:
-    """The error on one line."""
+    """Return the error on one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,4 +1,4 @@
-"""The suite as pytest sees it: one test a scenario."""
+"""The suite for pytest: one test for each scenario."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 def _name(scenario: Scenario) -> str:
-    """So that -k can choose by clause, by group and by name."""
+    """Return an id by which -k can select by clause, by group and by name."""
     return f"{'+'.join(scenario.clauses)}-{scenario.name}"
 
 
-# A program that fails leaves ends behind, which some implementations warn about.
+# A failed program leaves ends behind, for which some implementations emit a warning.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=_name)
 def test_clause(scenario: Scenario, subject: Subject, verdict: Verdict) -> None:
-    """The implementation does what the clauses of the scenario say."""
+    """The implementation obeys the clauses of the scenario."""
     outcome = perform(subject, scenario, run_level())
 
     verdict.note_run(scenario, outcome.driver, passed=outcome.passed)

@@ -1,6 +1,6 @@
-"""One small run of an implementation, to learn who can drive it and what it has.
+"""One small run of an implementation, to find its driver and its members.
 
-It passes no judgement: whatever fails here fails again in a scenario, which says so.
+It passes no judgement: a fault here fails again in a scenario, which reports it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Trial", "try_out"]
 
-# A buffer that holds more is not found by filling it: every scenario that needs a
-# full one would fill it anew in each schedule.
+# A larger buffer is not measured by filling it: every scenario that needs a full one
+# would fill it anew in each schedule.
 CAPACITY_MAX = 128
 
 
 @attrs.frozen
 class Trial:
-    """What the run showed.
+    """The findings of the run.
 
-    explored: the explorer controls every primitive the implementation uses.
-    met: the needs it meets.
-    capacity: how many messages fit by default, None if it never became full.
+    explored: True if the explorer controls every primitive the implementation uses.
+    met: the needs that the implementation meets.
+    capacity: number of messages that fit by default, None if it never became full.
     """
 
     explored: bool
@@ -43,7 +43,7 @@ class Trial:
 
 
 class _Findings:
-    """What the program found out; filled while it runs, kept if it then fails."""
+    """The findings of the program, filled while it runs and kept if it then fails."""
 
     def __init__(self) -> None:
         self.met: set[str] = set()
@@ -51,7 +51,7 @@ class _Findings:
 
 
 def try_out(factory: Callable[[], Any], needs: frozenset[str]) -> Trial:
-    """Run the trial under the explorer, or on real threads where that cannot be."""
+    """Run the trial under the explorer, or on real threads if that is impossible."""
     findings = _Findings()
 
     def program(driver: Driver) -> None:
@@ -95,7 +95,7 @@ def _look_around(stage: Stage, needs: frozenset[str], findings: _Findings) -> No
 
 
 def _capacity(stage: Stage, left: Any, right: Any) -> int | None:
-    """Messages sent before a send waits."""
+    """Return the number of messages sent before a send waits."""
     sent = 0
     enough = False
 

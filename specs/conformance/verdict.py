@@ -1,7 +1,7 @@
 """The verdict on an implementation: clauses held, failed, not offered.
 
 A clause is failed if one of its scenarios failed, held if one ran and none failed,
-else not offered, with what was missing. Lines are plain text, one clause group each.
+else not offered, with the missing members. Lines are plain text, one clause group each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WIDTH = 88
 
 @attrs.define
 class Verdict:
-    """What is known so far of one implementation; filled scenario by scenario."""
+    """The results so far for one implementation, filled scenario by scenario."""
 
     source: str
     _held: set[str] = attrs.field(factory=set)
@@ -35,7 +35,7 @@ class Verdict:
     _drivers: Counter[str] = attrs.field(factory=Counter)
 
     def note_run(self, scenario: Scenario, driver: str, *, passed: bool) -> None:
-        """A scenario was run by ``driver``."""
+        """Record a run of a scenario by ``driver``."""
         self._drivers[driver] += 1
         for clause in scenario.clauses:
             if passed:
@@ -44,7 +44,7 @@ class Verdict:
                 self._failed[clause].append(scenario.name)
 
     def note_missing(self, scenario: Scenario, why: str) -> None:
-        """A scenario was not run, since the implementation lacks something."""
+        """Record that a scenario was not run, and the feature that is missing."""
         for clause in scenario.clauses:
             self._missing[clause].add(why)
 
@@ -55,16 +55,16 @@ class Verdict:
 
     @property
     def failed(self) -> list[str]:
-        """The clauses that do not."""
+        """The clauses that do not hold."""
         return _sorted(self._failed)
 
     @property
     def not_offered(self) -> list[str]:
-        """The clauses that could not be asked."""
+        """The clauses that could not be checked."""
         return _sorted(self._missing.keys() - self._held - self._failed.keys())
 
     def lines(self) -> Iterator[str]:
-        """The report."""
+        """Yield the lines of the report."""
         counts = sorted(self._drivers.items())
         modes = ", ".join(f"{count} {_BY[name]}" for name, count in counts)
         yield f"conformance of {self.source}"
@@ -85,7 +85,7 @@ _BY = {"explorer": "under the explorer", "real threads": "on real threads"}
 
 
 def _rows(clauses: list[str], why: Callable[[str], str]) -> Iterator[str]:
-    """Clauses of one group and one reason side by side."""
+    """Yield rows of clauses with the same group and reason."""
     rows: dict[tuple[str, str], list[str]] = {}
     for clause in clauses:
         rows.setdefault((natural_key(clause)[0], why(clause)), []).append(clause)

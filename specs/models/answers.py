@@ -1,8 +1,8 @@
-"""How an operation ends, and what a recorded operation looks like.
+"""The outcomes of operations, and the form of a recorded operation.
 
-Models answer with an `Answer` and never raise: to raise is one of the outcomes they
-describe. Exceptions of an implementation are read by what they are in Python's own
-terms, or by the class names that QB-ERR-1 fixes, so nothing is imported for that.
+Models return an `Answer` and never raise: an exception is one of the outcomes they
+describe. Exceptions of an implementation are classified by Python's own base classes,
+or by the class names that QB-ERR-1 fixes, so nothing is imported for that.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Recorded = TypeVar("Recorded", bound="Operation")
 
 
 class Ending(enum.Enum):
-    """The ways in which an operation can end, or not end yet."""
+    """The ways in which an operation can end, or not have ended yet."""
 
     DONE = enum.auto()
-    WAITS = enum.auto()  # not enabled: only somebody else's operation can end it
+    WAITS = enum.auto()  # not enabled: only an operation of another caller can end it
     DISCONNECTED = enum.auto()
     TIMED_OUT = enum.auto()
     BROKER_CLOSED = enum.auto()
@@ -32,7 +32,7 @@ class Ending(enum.Enum):
     NAME_IN_USE = enum.auto()
     PORT_IN_USE = enum.auto()
     REFUSED = enum.auto()  # wrong arguments: nothing happened
-    BROKEN = enum.auto()  # struck from outside: it happened, or it did not
+    BROKEN = enum.auto()  # interrupted from outside: it took effect, or it did not
 
 
 @attrs.frozen
@@ -44,12 +44,12 @@ class Answer:
 
 
 class Operation(Protocol):
-    """One recorded call; `queuebroker.testing.Call` is such.
+    """One recorded call; `queuebroker.testing.Call` is one.
 
-    name, args: what was called; each model says what it expects.
-    result, error: how it ended; both None while `pending`, it then never returned.
-    began, ended: when it was called and when it returned, as points of one order of
-      events over the whole history; infinite if it never returned.
+    name, args: the call; each model defines those it accepts.
+    result, error: its outcome; both None if it is `pending`: it never returned.
+    began, ended: the points of call and return, in one order of events over the whole
+      history; infinite if it never returned.
     """
 
     @property
@@ -68,8 +68,8 @@ class Operation(Protocol):
     def ended(self) -> float: ...
 
 
-# By class name, nearest class first, so that an implementation that has the classes of
-# QB-ERR-1 is understood without being imported.
+# By class name, nearest class first, so that an implementation with the classes of
+# QB-ERR-1 is classified without an import.
 _ENDINGS: Mapping[str, Ending] = {
     "ConnectionError": Ending.DISCONNECTED,
     "TimeoutError": Ending.TIMED_OUT,
@@ -86,9 +86,9 @@ def answer_of(
     operation: Operation,
     disconnected_error: type[BaseException] = ConnectionError,
 ) -> Answer | None:
-    """How a recorded operation ended, None if it never returned.
+    """Return the outcome of a recorded operation, None if it never returned.
 
-    disconnected_error: what the implementation raises on a disconnected end.
+    disconnected_error: the implementation's exception class for a disconnected end.
     """
     if operation.pending:
         return None
@@ -104,7 +104,7 @@ def answer_of(
 
 
 def changed(operation: Recorded, **changes: object) -> Recorded:
-    """A copy of a recorded operation, which must be an attrs object, with changes."""
+    """Return a changed copy of a recorded operation, which must be an attrs object."""
     if not attrs.has(type(operation)):
         raise TypeError(f"operation must be an attrs object, got {operation!r}")
     evolve: Callable[..., Recorded] = attrs.evolve

@@ -1,8 +1,8 @@
 """Histories with `send_many` and `receive_many` (QB-BULK-1, QB-BULK-2).
 
-A bulk call is not atomic: other callers may come in between its single operations. So
-a recorded one is taken apart into those by `singles`, and `InOrder` holds a model to
-their order, which the interval that they all share would leave open.
+A bulk call is not atomic: operations of other callers may come between its single
+operations. So `singles` splits a recorded call into those, and `InOrder` restricts a
+model to their order, which the interval that they all share would leave open.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ State = TypeVar("State", bound="Hashable")
 
 
 def singles(history: Sequence[Recorded]) -> list[Recorded]:
-    """The history with every bulk call taken apart; other operations stay as they are.
+    """Return the history with every bulk call split; other operations stay unchanged.
 
-    "send_many" is recorded with (end, messages) and returned how many were sent,
-    "receive_many" with (end, limit) and returned the list. Operations must be attrs
-    objects: parts are copies with another name, arguments and outcome, and with the
-    `Part` they are as an argument more, in front.
+    "send_many" is recorded with (end, messages) and the number sent as its result,
+    "receive_many" with (end, limit) and the list as its result. Operations must be
+    attrs objects: parts are copies with another name, arguments and outcome, and with
+    their `Part` as an additional first argument.
     """
     return [
         single
@@ -41,7 +41,7 @@ def singles(history: Sequence[Recorded]) -> list[Recorded]:
 
 
 class _Model(Protocol[State]):
-    """What a checker asks of a model."""
+    """The interface of a model for a checker."""
 
     def initial(self) -> State: ...
     def step(self, state: State, operation: Operation, /) -> Iterable[State]: ...
@@ -49,7 +49,7 @@ class _Model(Protocol[State]):
 
 @attrs.frozen
 class Part:
-    """Which call of the history a single operation belongs to, and its place there."""
+    """The call of the history that a single operation belongs to, and its place."""
 
     call: int
     place: int
@@ -57,7 +57,7 @@ class Part:
 
 @attrs.frozen(cache_hash=True)
 class Progress(Generic[State]):
-    """The state of the model, and for each call that has begun its next part."""
+    """The state of the model, and the next part of each call that has begun."""
 
     state: State
     next: frozenset[Part] = frozenset()
@@ -76,7 +76,7 @@ class InOrder(Generic[State]):
     def step(
         self, state: Progress[State], operation: Operation
     ) -> Iterator[Progress[State]]:
-        """Where the operation may lead; nowhere if it is not its turn."""
+        """Yield the states after the operation; none if it is not its turn."""
         next_ = state.next
         part, *args = operation.args
         if isinstance(part, Part):
@@ -110,7 +110,7 @@ _Step = tuple[str, tuple[object, ...], object]
 def _sends(operation: Operation) -> Iterator[_Step]:
     end, messages = cast("tuple[int, Sequence[bytes]]", operation.args)
     if operation.pending or operation.error is not None:
-        # How far it came is not known, or it raised at its first message.
+        # The number sent is unknown, or it raised at its first message.
         count = len(messages) if operation.pending else min(1, len(messages))
     else:
         count = cast("int", operation.result)
@@ -127,7 +127,7 @@ def _receives(operation: Operation, history: Sequence[Operation]) -> Iterator[_S
     if operation.error is not None:
         yield "receive", (end,), None
     elif operation.pending:
-        # It may have taken anything, but not more than was ever sent.
+        # It may have taken any messages, but not more than were ever sent.
         most = sum(_sent_by(each) for each in history)
         for _ in range(most if limit is None else min(limit, most)):
             yield "receive", (end,), None

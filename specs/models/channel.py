@@ -1,8 +1,8 @@
-"""What write, read and disconnect do to a connection that carries bytes.
+"""Write, read and disconnect on a connection that carries bytes.
 
 The same machine as for messages, with one more freedom: a call may move fewer bytes
-than asked for, but not none (QB-CHAN-1, QB-CHAN-2). The rules are therefore told how
-many to move at most, and `ChannelPair` moves as many as it can.
+than requested, but not none (QB-CHAN-1, QB-CHAN-2). The rules therefore take the
+maximum to move as an argument, and `ChannelPair` moves as many as it can.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DISCONNECTED = Answer(Ending.DISCONNECTED)
 
 
 def open_channel(capacity: int, *, strict_half: bool = False) -> Bytes:
-    """A new connection for bytes."""
+    """Return a new connection for bytes."""
     return Connection((b"", b""), capacity=capacity, strict_half=strict_half)
 
 
@@ -33,9 +33,9 @@ def write(
     most: int | None = None,
     waited: bool = False,
 ) -> tuple[Answer, Bytes]:
-    """As many bytes of ``data`` as fit, at most ``most``; DONE with their number.
+    """Write the bytes of ``data`` that fit, at most ``most``; DONE with their number.
 
-    waited: this very write found no room before; it is then never dropped (A2).
+    waited: True if this very write found no room before; it is then never dropped (A2).
     """
     peer = 1 - end
     match status(channel, end):
@@ -57,7 +57,7 @@ def write(
 def read(
     channel: Bytes, end: int, length: int, *, most: int | None = None
 ) -> tuple[Answer, Bytes]:
-    """Up to ``length`` bytes, at most ``most``; DONE with the bytes."""
+    """Read up to ``length`` bytes, at most ``most``; DONE with the bytes."""
     if status(channel, end) is Status.DISCONNECTED:
         return _DISCONNECTED, channel
     unread = channel.inbound[end]
@@ -73,7 +73,7 @@ class ChannelPair:
     """Both ends of one channel, step by step.
 
     Every operation returns its `Answer`; one that WAITS has changed nothing and is a
-    timeout for a caller who does not wait.
+    timeout for a caller that does not wait.
     """
 
     state: Bytes
@@ -84,39 +84,39 @@ class ChannelPair:
         return cls(open_channel(capacity, strict_half=strict_half))
 
     def status(self, end: int) -> Status:
-        """What the end is now."""
+        """Return the present status of the end."""
         return status(self.state, end)
 
     def disconnected(self, end: int) -> bool:
-        """Whether nothing can be written or read on this end ever again."""
+        """Return True if no write or read on this end can succeed any more."""
         return self.status(end) is Status.DISCONNECTED
 
     def remote_disconnected(self, end: int) -> bool:
-        """Whether the peer has hung up."""
+        """Return True if the peer has disconnected."""
         return self.state.closed[1 - end]
 
     def pending(self, end: int) -> int:
-        """How many bytes the end has to read."""
+        """Return the number of unread bytes of the end."""
         return len(self.state.inbound[end])
 
     def can_write(self, end: int, length: int, *, waited: bool = False) -> bool:
-        """Whether a write of so many bytes would end at once, well or badly."""
+        """Return True if a write of ``length`` bytes would end at once or raise."""
         return write(self.state, end, bytes(length), waited=waited)[0] != _WAITS
 
     def can_read(self, end: int, length: int) -> bool:
-        """Whether a read of up to so many bytes would end at once, well or badly."""
+        """Return True if a read of ``length`` bytes would end at once or raise."""
         return read(self.state, end, length)[0] != _WAITS
 
     def write(self, end: int, data: bytes, *, waited: bool = False) -> Answer:
-        """Write what fits; DONE with the number of bytes."""
+        """Write the bytes that fit; DONE with their number."""
         answer, self.state = write(self.state, end, data, waited=waited)
         return answer
 
     def read(self, end: int, length: int) -> Answer:
-        """Read what is there, up to ``length``; DONE with the bytes."""
+        """Read the bytes there, up to ``length``; DONE with the bytes."""
         answer, self.state = read(self.state, end, length)
         return answer
 
     def disconnect(self, end: int) -> None:
-        """Hang up one end."""
+        """Disconnect one end."""
         self.state = disconnect(self.state, end)

@@ -1,8 +1,8 @@
-"""A connection: what is unread at each end, who hung up, and the status of an end.
+"""A connection: the unread items and the closed ends, and the status of an end.
 
-Everything else about a connection is computed from these fields; there is no stored
-status that could disagree with them. Queues and channels share this module: only what
-they put into ``inbound``, messages or bytes, differs.
+Everything else about a connection is computed from these fields; no stored status could
+disagree with them. Queues and channels share this module: only the content of
+``inbound``, messages or bytes, differs.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import attrs
 
 __all__ = ["Connection", "Status", "disconnect", "status"]
 
-# What an end has to read: a sequence of messages, or a run of bytes.
+# The unread items of an end: a sequence of messages, or a run of bytes.
 Unread = TypeVar("Unread", tuple[bytes, ...], bytes)
 
 
 class Status(enum.IntEnum):
-    """What an end is; it only ever moves to a greater one (QB-DISC-1)."""
+    """The status of an end; it only ever moves to a greater one (QB-DISC-1)."""
 
     CONNECTED = 0
     HALF = 1
@@ -30,10 +30,10 @@ class Status(enum.IntEnum):
 class Connection(Generic[Unread]):
     """The state of a connection with the ends 0 and 1.
 
-    inbound: for each end what was accepted for it and not received yet.
-    closed: for each end whether it has disconnected.
-    capacity: messages or bytes, in each direction.
-    strict_half: a send that would be dropped is refused instead (QB-PY-8).
+    inbound: for each end the items accepted for it and not received yet.
+    closed: for each end True if it has disconnected.
+    capacity: maximum number of messages or bytes, in each direction.
+    strict_half: True if a send that would be dropped is refused instead (QB-PY-8).
     """
 
     inbound: tuple[Unread, Unread]
@@ -42,18 +42,18 @@ class Connection(Generic[Unread]):
     strict_half: bool = False
 
     def free(self, end: int) -> int:
-        """How much more the buffer of ``end`` can take."""
+        """Return the free room in the buffer of ``end``."""
         return self.capacity - len(self.inbound[end])
 
     def with_inbound(self, end: int, unread: Unread) -> Connection[Unread]:
-        """The same connection with another content of one buffer."""
+        """Return the same connection with another content of one buffer."""
         other = self.inbound[1 - end]
         both = (unread, other) if end == 0 else (other, unread)
         return attrs.evolve(self, inbound=both)
 
 
 def status(connection: Connection[Unread], end: int) -> Status:
-    """The status of an end: the definition that every clause of QB-DISC refers to."""
+    """Return the status of an end, as every clause of QB-DISC refers to it."""
     if connection.closed[end]:
         return Status.DISCONNECTED
     if not connection.closed[1 - end]:
@@ -62,7 +62,7 @@ def status(connection: Connection[Unread], end: int) -> Status:
 
 
 def disconnect(connection: Connection[Unread], end: int) -> Connection[Unread]:
-    """Hang up one end; what it had to read is discarded (QB-DISC-11)."""
+    """Disconnect one end; its unread items are discarded (QB-DISC-11)."""
     closed = (True, connection.closed[1]) if end == 0 else (connection.closed[0], True)
     emptied = connection.with_inbound(end, connection.inbound[end][:0])
     return attrs.evolve(emptied, closed=closed)

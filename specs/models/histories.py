@@ -1,9 +1,9 @@
-"""The rules of a connection as a linearizability checker wants them.
+"""The rules of a connection in the form required by a linearizability checker.
 
-A checker asks `initial()` for a state and `step(state, operation)` for every state in
-which a recorded operation may leave it: none if it cannot have ended there in the way
-the record says. States are values. What an operation does stands in `queue` and
-`channel`; here is only how a record is compared with it.
+A checker calls `initial()` for a state and `step(state, operation)` for every state in
+which a recorded operation may leave it: none if it cannot have the recorded outcome
+there. States are values. `queue` and `channel` define the effect of an operation; this
+module only compares a record with it.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 
 __all__ = ["IMPOSSIBLE", "Known", "PairModel", "channel_model", "queue_model"]
 
-# Name of an operation that cannot have happened: what a bulk call is turned into that
-# returned what no bulk call may return.
+# Name of an operation that cannot have happened: the replacement for a bulk call with a
+# result that no bulk call may return.
 IMPOSSIBLE = "impossible"
 
 
 @attrs.frozen(cache_hash=True)
 class Known(Generic[Unread]):
-    """What a checker knows at one point of a history.
+    """The knowledge of a checker at one point of a history.
 
-    hung_up: for each end when the first disconnect of it that took effect returned,
-      infinite if none did yet. A send called before that may have been waiting when
-      the peer hung up.
+    hung_up: for each end the time at which the first disconnect of it that took effect
+      returned, infinite if none did yet. A send called before that may have been
+      waiting when the peer disconnected.
     """
 
     connection: Connection[Unread]
@@ -58,9 +58,9 @@ class PairModel(Generic[Unread]):
     """One connection; made by `queue_model` and `channel_model`.
 
     start: the connection before the first operation.
-    rules: by name of operation, all its ends as (answer, connection after it); the
-      last argument says whether it may have waited while the peer hung up.
-    disconnected_error: what the implementation raises on a disconnected end.
+    rules: by name of operation, all its outcomes as (answer, connection after it); the
+      last argument is True if it may have waited while the peer disconnected.
+    disconnected_error: the implementation's exception class for a disconnected end.
 
     On top of ``rules``, all recorded with the number of the end, 0 or 1, as the first
     argument: "disconnect" and "close", and with their results "disconnected",
@@ -76,7 +76,7 @@ class PairModel(Generic[Unread]):
         return Known(self.start)
 
     def step(self, state: Known[Unread], operation: Operation) -> list[Known[Unread]]:
-        """Where the operation may lead if it took effect in ``state``.
+        """Return the states after the operation if it took effect in ``state``.
 
         Raises:
             ValueError: the model has no operation of that name.
@@ -117,11 +117,11 @@ def queue_model(
     strict_half: bool = False,
     disconnected_error: type[BaseException] = ConnectionError,
 ) -> PairModel[tuple[bytes, ...]]:
-    """A connection for messages.
+    """Return the model of a connection for messages.
 
     Recorded are "send" (end, message) and "receive" (end,) with the message as its
     result, both also under their names with "_nowait". `specs.models.bulk` adds the
-    looks that end a bulk call.
+    observations that end a bulk call.
     """
     start = open_queue(capacity, strict_half=strict_half)
     rules = {
@@ -142,7 +142,7 @@ def channel_model(
     strict_half: bool = False,
     disconnected_error: type[BaseException] = ConnectionError,
 ) -> PairModel[bytes]:
-    """A connection for bytes.
+    """Return the model of a connection for bytes.
 
     Recorded are "write" (end, data) with the number of bytes accepted as its result,
     and "read" (end, length) with the bytes themselves.
@@ -168,7 +168,7 @@ def _receive(
 
 
 def _fails(rule: _MessageRule) -> _MessageRule:
-    """The observation that the operation could not end well: DONE if so."""
+    """Return the observation that the operation could not succeed: DONE if so."""
 
     def look(
         queue: Messages, operation: Operation, late: bool
@@ -184,7 +184,7 @@ def _write(
     channel: Bytes, operation: Operation, late: bool
 ) -> Iterator[tuple[Answer, Bytes]]:
     end, data = cast("tuple[int, bytes]", operation.args)
-    # A write may accept fewer bytes than would fit, but not none.
+    # A write may accept fewer bytes than fit, but at least one.
     for most in range(1, max(len(data), 1) + 1):
         yield write(channel, end, data, most=most)
     if late:
@@ -212,9 +212,9 @@ _QUESTIONS: Mapping[str, Callable[[Connection[Any], int], object]] = {
 
 
 def _agree(seen: Answer | None, answer: Answer) -> bool:
-    """Whether the record can be of an operation that ended so."""
+    """Return True if the record is consistent with that outcome."""
     if answer.kind is Ending.WAITS:
-        # Not enabled: the only way out is a timeout, and it leaves all as it was.
+        # Not enabled: the only way out is a timeout, which changes nothing.
         return seen is not None and seen.kind is Ending.TIMED_OUT
     if seen is None or seen.kind is Ending.BROKEN:
         return True
@@ -228,8 +228,8 @@ def _hang_up(state: Known[Unread], end: int, operation: Operation) -> Known[Unre
 
 
 def _may_have_waited(state: Known[Unread], peer: int, operation: Operation) -> bool:
-    """Whether a send may have begun to wait before the peer's disconnect was over.
+    """Return True if a send may have waited before the peer's disconnect returned.
 
-    From outside nobody can tell whether it had, only sometimes that it had not.
+    The history never shows that it had begun to wait, only sometimes that it had not.
     """
     return operation.began < state.hung_up[peer]

@@ -1,9 +1,9 @@
-"""The rules of brokers as a linearizability checker wants them.
+"""The rules of brokers in the form required by a linearizability checker.
 
 An accept and a connect return together, so neither takes effect at one single point:
-each is taken apart by `meetings` into its begin, when it gets in line or meets
-somebody, and its end, when it learns what became of it. What happens stands in
-`rendezvous`; here is only how a record is compared with it.
+`meetings` splits each into its begin, which joins a list or makes a match, and its end,
+which returns the outcome. `rendezvous` defines the effects; this module only compares a
+record with them.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _CALLS = frozenset({"accept", "accept_exclusive", "connect"})
 
 
 def meetings(history: Sequence[Recorded]) -> list[Recorded]:
-    """The history with every accept and connect taken apart into begin and end.
+    """Return the history with every accept and connect split into begin and end.
 
-    Operations must be attrs objects: the parts are copies under another name, and with
-    the ticket they share as an argument more, in front.
+    Operations must be attrs objects: the parts are copies under another name, with
+    their common ticket as an additional first argument.
     """
     parts: list[Recorded] = []
     for ticket, operation in enumerate(history):
@@ -55,7 +55,7 @@ def meetings(history: Sequence[Recorded]) -> list[Recorded]:
 
 @attrs.frozen(cache_hash=True)
 class Met:
-    """The state of a manager, and which connection each match turned out to be.
+    """The state of a manager, and the connection of each match.
 
     connections: (the two tickets, the connection), known once one side returned.
     """
@@ -66,22 +66,22 @@ class Met:
 
 @attrs.frozen
 class BrokerModel:
-    """The brokers of one manager, over a history that `meetings` took apart.
+    """The brokers of one manager, over a history that `meetings` split.
 
     Recorded are "create" (label, name), for a plain Broker "create_plain"; "close"
     (label,); "get" (name,) with the label or None as its result; "accept" or
     "accept_exclusive" (label, port) and "connect" (label, name, port), all three with
-    the `Medium` as an argument more unless it is messages, and with the connection as
+    the `Medium` as a last argument unless it is messages, and with the connection as
     their result: a value that is the same at its two ends and nowhere else; None for
-    an unknown broker. A label is one broker, whatever names it.
+    an unknown broker. A label identifies one broker, regardless of its name.
     """
 
     def initial(self) -> Met:
-        """Before the first broker."""
+        """Return the state before the first broker."""
         return Met()
 
     def step(self, state: Met, operation: Operation) -> list[Met]:
-        """Where the operation may lead if it took effect in ``state``.
+        """Return the states after the operation if it took effect in ``state``.
 
         Raises:
             ValueError: the model has no operation of that name.
@@ -102,7 +102,7 @@ class BrokerModel:
         if seen.kind is Ending.BROKEN:
             return [state, after]
         if operation.name != "get":
-            # What a constructor returns is the object itself: nothing to compare.
+            # A constructor returns the object itself: nothing to compare.
             seen = attrs.evolve(seen, value=answer.value)
         return [after] if seen == answer else []
 
@@ -145,13 +145,13 @@ def _end(state: Met, operation: Operation, seen: Answer | None) -> list[Met]:
     ticket = operation.args[0]
     ended = state.rooms.end_of(ticket)
     if ended is None:
-        # In line, or not begun yet: one can leave only from within the line.
+        # In a list, or not begun yet: only a waiter in a list can withdraw.
         answer, rooms = withdraw(state.rooms, ticket)
         gives_up = seen is not None and seen.kind in {Ending.TIMED_OUT, Ending.BROKEN}
         left = attrs.evolve(state, rooms=rooms)
         return [left] if gives_up and answer.kind is Ending.DONE else []
     if seen is None or seen.kind is Ending.BROKEN:
-        # Nobody has the end, whatever it was (QB-RDV-12).
+        # The caller has no end, regardless of the outcome (QB-RDV-12).
         return [state]
     if ended.kind is Ending.DONE:
         return _returns(state, frozenset({ticket, ended.value}), seen)
@@ -161,7 +161,10 @@ def _end(state: Met, operation: Operation, seen: Answer | None) -> list[Met]:
 
 
 def _returns(state: Met, pair: frozenset[object], seen: Answer) -> list[Met]:
-    """Both of a pair return the same connection, and nobody else does (QB-RDV-5)."""
+    """Require that both of a pair, and no other call, return one connection (QB-RDV-5).
+
+    Return the state after that, or no state if the record contradicts it.
+    """
     if seen.kind is not Ending.DONE or seen.value is None:
         return []
     known = dict(state.connections)

@@ -1,9 +1,9 @@
-"""What send, receive and disconnect do to a connection that carries messages.
+"""Send, receive and disconnect on a connection that carries messages.
 
 The rules are pure functions from a connection to an answer and the next connection.
-An answer of WAITS leaves the connection as it was: the operation is not enabled, and
-whoever asked may ask again later, for a send with ``waited=True``, or give up, which
-is a timeout. `QueuePair` is the same as an object, for tests that go step by step.
+An answer of WAITS leaves the connection unchanged: the operation is not enabled. The
+caller may retry it later, for a send with ``waited=True``, or give up, which is a
+timeout. `QueuePair` is the same as an object, for tests that go step by step.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ _DISCONNECTED = Answer(Ending.DISCONNECTED)
 
 
 def open_queue(capacity: int, *, strict_half: bool = False) -> Messages:
-    """A new connection for messages."""
+    """Return a new connection for messages."""
     return Connection(((), ()), capacity=capacity, strict_half=strict_half)
 
 
 def send(
     queue: Messages, end: int, message: bytes, *, waited: bool = False
 ) -> tuple[Answer, Messages]:
-    """One message from ``end`` to its peer.
+    """Send one message from ``end`` to its peer.
 
-    waited: this very send found the buffer full before. It then never counts as
-    dropped (A2): if the peer hangs up, it is refused.
+    waited: True if this very send found the buffer full before. It then never counts as
+    dropped (A2): if the peer disconnects, it is refused.
     """
     peer = 1 - end
     match status(queue, end):
         case Status.DISCONNECTED:
             return _DISCONNECTED, queue
         case Status.HALF:
-            # The peer's buffer does not matter any more: nobody will read it.
+            # The peer's buffer does not matter any more: no one will read it.
             return (_DISCONNECTED if waited or queue.strict_half else _SENT), queue
         case Status.CONNECTED:
             if not queue.free(peer):
@@ -49,7 +49,7 @@ def send(
 
 
 def receive(queue: Messages, end: int) -> tuple[Answer, Messages]:
-    """The oldest unread message of ``end``."""
+    """Receive the oldest unread message of ``end``."""
     if status(queue, end) is Status.DISCONNECTED:
         return _DISCONNECTED, queue
     if not queue.inbound[end]:
@@ -60,10 +60,10 @@ def receive(queue: Messages, end: int) -> tuple[Answer, Messages]:
 
 @attrs.define
 class QueuePair:
-    """Both ends of one queue, step by step, with the books of QB-BOOK-1.
+    """Both ends of one queue, step by step, with the counters of QB-BOOK-1.
 
     Every operation returns its `Answer`; one that WAITS has changed nothing and is a
-    timeout for a caller who does not wait. The books are kept by the sending end.
+    timeout for a caller that does not wait. The counters belong to the sending end.
     """
 
     state: Messages
@@ -78,27 +78,27 @@ class QueuePair:
         return cls(open_queue(capacity, strict_half=strict_half))
 
     def status(self, end: int) -> Status:
-        """What the end is now."""
+        """Return the present status of the end."""
         return status(self.state, end)
 
     def disconnected(self, end: int) -> bool:
-        """Whether nothing can be sent or received on this end ever again."""
+        """Return True if no send or receive on this end can succeed any more."""
         return self.status(end) is Status.DISCONNECTED
 
     def remote_disconnected(self, end: int) -> bool:
-        """Whether the peer has hung up (QB-DISC-13)."""
+        """Return True if the peer has disconnected (QB-DISC-13)."""
         return self.state.closed[1 - end]
 
     def pending(self, end: int) -> int:
-        """How many messages the end has to read."""
+        """Return the number of unread messages of the end."""
         return len(self.state.inbound[end])
 
     def can_send(self, end: int, *, waited: bool = False) -> bool:
-        """Whether a send would end at once, well or badly."""
+        """Return True if a send would end at once or raise."""
         return send(self.state, end, b"", waited=waited)[0] != _WAITS
 
     def can_receive(self, end: int) -> bool:
-        """Whether a receive would end at once, well or badly."""
+        """Return True if a receive would end at once or raise."""
         return receive(self.state, end)[0] != _WAITS
 
     def send(self, end: int, message: bytes, *, waited: bool = False) -> Answer:
@@ -117,7 +117,7 @@ class QueuePair:
         return answer
 
     def send_many(self, end: int, messages: list[bytes]) -> Answer:
-        """Send until one would not end well; DONE with how many did (QB-BULK-1)."""
+        """Send until one would fail or wait; DONE with the number sent (QB-BULK-1)."""
         for count, message in enumerate(messages):
             answer = self.send(end, message)
             if answer.kind is not Ending.DONE:
@@ -125,7 +125,7 @@ class QueuePair:
         return Answer(Ending.DONE, len(messages))
 
     def receive_many(self, end: int, limit: int | None = None) -> Answer:
-        """Receive what is there, up to ``limit``; DONE with the list (QB-BULK-2)."""
+        """Receive the messages there, up to ``limit``; DONE with them (QB-BULK-2)."""
         first = self.receive(end)
         if first.kind is not Ending.DONE:
             return first
@@ -135,11 +135,11 @@ class QueuePair:
         return Answer(Ending.DONE, got)
 
     def disconnect(self, end: int) -> None:
-        """Hang up one end."""
+        """Disconnect one end."""
         self.discarded[1 - end] += self.pending(end)
         self.state = disconnect(self.state, end)
 
     def balances(self, end: int) -> bool:
-        """Whether what ``end`` sent is all accounted for."""
+        """Return True if every message that ``end`` sent is accounted for."""
         dropped = self.half_disconnected[end] + self.discarded[end]
         return self.sent[end] == self.received[end] + dropped + self.pending(1 - end)

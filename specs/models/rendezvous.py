@@ -1,11 +1,10 @@
-"""Brokers: who has which name, and who waits for whom on which port.
+"""Brokers: their names, and the accepts and connects that wait on their ports.
 
 The whole state is a value; each operation is a pure function to an answer and the next
-state. Waiters stand in one sequence in order of arrival: the lists of a port, waiting
-accepts (WA) and waiting connects (WC), are what is left of it when everybody else is
-left out. A waiter is known by a ticket that whoever calls makes up; what a waiter that
-did not return at once ended with is found under its ticket. `Brokers` is the same as
-an object.
+state. Waiters are kept in one sequence in order of arrival: the lists of a port,
+waiting accepts (WA) and waiting connects (WC), are the parts of it for that port. The
+caller supplies a ticket that identifies the waiter. If a waiter does not return at
+once, its outcome is found under its ticket. `Brokers` is the same as an object.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ _UNKNOWN = Answer(Ending.UNKNOWN_BROKER)
 
 
 class Role(enum.Enum):
-    """The two sides of a meeting; only opposite ones meet (QB-RDV-3)."""
+    """The two roles of a match; only opposite ones match (QB-RDV-3)."""
 
     ACCEPT = enum.auto()
     CONNECT = enum.auto()
 
 
 class Medium(enum.Enum):
-    """What a connection carries; the two never meet (A22)."""
+    """The kind of a connection; the two kinds never match (A22)."""
 
     MESSAGE = enum.auto()
     CHANNEL = enum.auto()
@@ -56,9 +55,9 @@ class Medium(enum.Enum):
 
 @attrs.frozen
 class Broker:
-    """A broker that was made; `label` tells it from others that had its name.
+    """A broker; `label` distinguishes it from others that had its name.
 
-    queue: whether it has a QueueBroker face. Every broker has a plain one.
+    queue: True if it has a QueueBroker interface. Every broker has a plain one.
     """
 
     label: Hashable
@@ -66,13 +65,13 @@ class Broker:
     queue: bool = True
 
     def offers(self, medium: Medium) -> bool:
-        """Whether one can connect to it for this medium (QB-NAME-12)."""
+        """Return True if connects for this medium find the broker (QB-NAME-12)."""
         return self.queue or medium is Medium.CHANNEL
 
 
 @attrs.frozen
 class Waiter:
-    """An accept or a connect that has not met its opposite.
+    """An accept or a connect that has not been matched.
 
     broker: the label of the broker on whose port it waits.
     source: the label of the broker that it was called on.
@@ -88,7 +87,7 @@ class Waiter:
 
     @property
     def place(self) -> tuple[Hashable, int, Medium]:
-        """Broker, port and medium: two waiters meet only where these are equal."""
+        """Broker, port and medium: two waiters match only if these are equal."""
         return self.broker, self.port, self.medium
 
 
@@ -97,9 +96,9 @@ class Rooms:
     """The state of one manager.
 
     live: the brokers that are not closed.
-    waiting: everybody who waits, in order of arrival.
-    ended: how those ended who had to wait, by ticket: DONE with the ticket of the
-      opposite, or BROKER_CLOSED.
+    waiting: all waiters, in order of arrival.
+    ended: outcomes of the calls that had to wait, by ticket: DONE with the ticket of
+      the opposite, or BROKER_CLOSED.
     """
 
     live: frozenset[Broker] = frozenset()
@@ -107,15 +106,15 @@ class Rooms:
     ended: frozenset[tuple[Hashable, Answer]] = frozenset()
 
     def named(self, name: str) -> Broker | None:
-        """The live broker of that name."""
+        """Return the live broker of that name."""
         return next((each for each in self.live if each.name == name), None)
 
     def is_live(self, label: Hashable) -> bool:
-        """Whether that very broker is not closed."""
+        """Return True if that very broker is not closed."""
         return any(each.label == label for each in self.live)
 
     def end_of(self, ticket: Hashable) -> Answer | None:
-        """How a waiter ended; None if it waits still or never had to."""
+        """Return the outcome of a waiter; None if it still waits or never had to."""
         return dict(self.ended).get(ticket)
 
 
@@ -130,7 +129,7 @@ def create(
 
 
 def close(rooms: Rooms, label: Hashable) -> tuple[Answer, Rooms]:
-    """Close a broker: whoever waits on it, and its own connects, end (QB-NAME-6)."""
+    """Close a broker; end the waiters on it and its own connects (QB-NAME-6)."""
     touched = [each for each in rooms.waiting if label in (each.broker, each.source)]
     return Answer(Ending.DONE), Rooms(
         live=frozenset(each for each in rooms.live if each.label != label),
@@ -148,7 +147,7 @@ def accept(
     medium: Medium = Medium.MESSAGE,
     exclusive: bool = False,
 ) -> tuple[Answer, Rooms]:
-    """Meet the oldest connect of the port, or wait; DONE with its ticket."""
+    """Match the oldest connect of the port, or wait; DONE with its ticket."""
     if not rooms.is_live(label):
         return _CLOSED, rooms
     waiter = Waiter(ticket, Role.ACCEPT, label, port, medium, label, exclusive)
@@ -171,7 +170,7 @@ def connect(
     *,
     medium: Medium = Medium.MESSAGE,
 ) -> tuple[Answer, Rooms]:
-    """Meet the oldest accept of the port, or wait; DONE with its ticket.
+    """Match the oldest accept of the port, or wait; DONE with its ticket.
 
     The name is resolved here and never again (QB-RDV-13).
     """
@@ -185,7 +184,7 @@ def connect(
 
 
 def withdraw(rooms: Rooms, ticket: Hashable) -> tuple[Answer, Rooms]:
-    """Leave without a match, as a timeout does; WAITS if it is too late for that."""
+    """Withdraw a waiter, as a timeout does; WAITS if it is too late for that."""
     rest = tuple(each for each in rooms.waiting if each.ticket != ticket)
     if len(rest) == len(rooms.waiting):
         return _WAITS, rooms
@@ -206,8 +205,8 @@ def _meet(rooms: Rooms, waiter: Waiter) -> tuple[Answer, Rooms]:
 class Brokers:
     """One manager with its brokers, step by step.
 
-    Every operation returns its `Answer`; an accept or a connect that WAITS stays in
-    line until `withdraw`, a match or a close, and `end_of` tells which it was.
+    Every operation returns its `Answer`; an accept or a connect that WAITS stays in its
+    list until `withdraw`, a match or a close, and `end_of` returns the outcome.
     """
 
     state: Rooms = attrs.field(factory=Rooms)
@@ -253,32 +252,32 @@ class Brokers:
         return answer
 
     def withdraw(self, ticket: Hashable) -> Answer:
-        """Take a waiter out of line."""
+        """Remove a waiter from its list."""
         answer, self.state = withdraw(self.state, ticket)
         return answer
 
     def end_of(self, ticket: Hashable) -> Answer | None:
-        """How a waiter ended."""
+        """Return the outcome of a waiter."""
         return self.state.end_of(ticket)
 
     def names(self) -> set[str]:
-        """The names in use."""
+        """Return the names in use."""
         return {each.name for each in self.state.live}
 
     def waiting_accepts(
         self, label: Hashable, medium: Medium = Medium.MESSAGE
     ) -> dict[int, int]:
-        """How many accepts wait on each port of a broker."""
+        """Return the number of accepts that wait on each port of a broker."""
         return self._waiting(Role.ACCEPT, label, medium)
 
     def waiting_connects(
         self, label: Hashable, medium: Medium = Medium.MESSAGE
     ) -> dict[int, int]:
-        """How many connects wait on each port of a broker."""
+        """Return the number of connects that wait on each port of a broker."""
         return self._waiting(Role.CONNECT, label, medium)
 
     def outgoing(self, label: Hashable) -> list[Waiter]:
-        """The connects made from a broker that still wait, oldest first."""
+        """Return the connects made from a broker that still wait, oldest first."""
         return [
             each
             for each in self.state.waiting

@@ -1,7 +1,7 @@
-"""A stream, received: the smallest machine that accepts each number once (AMO).
+"""The receiver of a stream: the smallest machine that accepts each number once (AMO).
 
-Numbers lie in plain sets, one by one. It is slow and forgets nothing; the receiver that
-it judges keeps ranges and forgets what it can.
+Numbers are kept in plain sets, one by one. The model is slow and forgets nothing; the
+receiver under test keeps ranges and forgets every number it can.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ __all__ = ["Stream"]
 
 
 class Stream:
-    """What was accepted, what is missing, what was given up, of numbers from ``first``.
+    """The accepted, missing and abandoned numbers of a stream from ``first``.
 
     window, ranges_max: see AMO-13 and AMO-14.
-    ordered: whether what lies above a gap waits (AMO-10).
+    ordered: True if numbers above a gap wait (AMO-10).
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Stream:
         self.waiting: set[int] = set()
 
     def accept(self, first: int, count: int, floor: int) -> list[int]:
-        """Take a run of numbers; return those handed over, in order."""
+        """Accept a run of numbers; return those handed over, in order."""
         self._give_up({number for number in self.missing if number < floor})
         while self.next < floor:
             self.given_up.add(self.next)
@@ -47,7 +47,7 @@ class Stream:
         return ready
 
     def gaps(self) -> list[tuple[int, int]]:
-        """Return the ranges that are missing: first, and first that is not."""
+        """Return the missing ranges: first number, and first number after the range."""
         found: list[tuple[int, int]] = []
         for number in sorted(self.missing):
             if found and found[-1][1] == number:

@@ -1,13 +1,13 @@
-"""Protocol models for SPIN: what could go wrong between threads, tried in every order.
+"""Protocol models for SPIN: races between threads, explored in every order.
 
-Layout, each file on those above it:
+Layout, each file building only on those above it:
 
 - ``*.pml``: a model, the Python function that each step mirrors, its properties
-- ``model``: which sizes of a model are run, which planted faults must be found
-- ``spin``: one run of SPIN, and what it came to
+- ``model``: the sizes of a model to run, the planted faults to find
+- ``spin``: one run of SPIN, and its finding
 - ``__main__``: ``python -m specs.promela``, all runs and their table
 
-The code is held to the safety properties by the same names: in every schedule by
-``tests/schedules/invariants.py``, step by step of a simulated link or bus by
+Tests check the safety properties, by the same names, on the code: in every schedule in
+``tests/schedules/invariants.py``, at each step of a simulated link or bus in
 ``tests/core/stream_invariants.py`` and ``tests/core/search_invariants.py``.
 """

@@ -1,9 +1,9 @@
 """``python -m specs.promela [--quick]``: every model under SPIN, one line a property.
 
-Each property must hold in the model as it is, and each planted fault must be found by
-the property that is there for it. Works in a temporary folder. Ends with 0 if all came
-out as expected, 1 if not, 2 for wrong arguments, 4 if SPIN or a C compiler is missing
-or failed.
+Each property must hold in the unchanged model, and its own property must find each
+planted fault. Works in a temporary folder. The exit code is 0 if all results are as
+expected, 1 if not, 2 for wrong arguments, 4 if SPIN or a C compiler is missing or
+failed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HEAD = _ROW.format(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what was asked for and print the table; return the exit code."""
+    """Run the selected cases and print the table; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m specs.promela", description="The protocol models, under SPIN."
     )
@@ -76,12 +76,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def as_expected(case: Case, finding: Finding) -> bool:
-    """Whether a sound model held, or a planted fault was found."""
+    """Return True if a sound model held, or a planted fault was found."""
     return (finding.verdict is Verdict.HOLDS) == case.holds
 
 
 def line(case: Case, finding: Finding) -> str:
-    """One row of the table."""
+    """Return one row of the table."""
     verdict = finding.verdict.value
     if case.fault is not None:
         verdict = "found" if finding.verdict is Verdict.BROKEN else "NOT FOUND"

@@ -1,15 +1,15 @@
 /*
- * The half-disconnect: two ends send, receive and hang up; what was accepted is
- * drained, and whoever waits is released.
+ * The half-disconnect: two ends send, receive and disconnect; accepted messages are
+ * drained, and every waiter is woken.
  *
  * One connection, ends 0 and 1, each direction bounded to CAPACITY messages. Either end
  * hangs up at any moment or never. End 1 sends CAPACITY + 1 numbered messages, end 0
  * receives until it is refused; with BOTH_WAYS also the other way round. With
  * TWO_RECEIVERS end 0 has a second receiver, whose receive has a deadline; with WATCHED
- * somebody reads the status of end 0 again and again without the lock.
+ * a watcher reads the status of end 0 again and again without the lock.
  *
- * A step here is what nobody can see in parts: sleepers compete for the lock, and only
- * `status` reads without it. What each mirrors, in queuebroker/:
+ * A step here is atomic for all threads: sleepers compete for the lock, and only
+ * `status` reads without it. The functions that the steps mirror, in queuebroker/:
  *
  *   acquire, release     connection.Connection.critical, `with state.lock`
  *   wake_one, wake_all   parking.WaitList.wake_one, wake_all
@@ -24,32 +24,31 @@
  *   Watcher              connection.Connection.status
  *
  * This is the locked kind of end. The fast kind does the same under the lock once its
- * lanes are shut; what it does before that is explored at each bytecode instead.
+ * lock-free buffers are closed; its steps before that are explored at each bytecode.
  *
  * Left out: strict ends; bytes; bulk calls; observers; exceptions in the middle of a
  * step, and so recover_locked; finalizers, and so settle.
  *
- * Fairness: none is assumed for the liveness properties but that somebody goes on as
- * long as somebody can. Every run of these processes ends (the Watcher is there for
- * safety only), so nobody can be passed over for ever; the deadline that is there
- * passes, unless its caller leaves before.
+ * Fairness: the liveness properties assume only that some process goes on as long as
+ * one can. Every run of these processes ends (the Watcher is for safety only), so no
+ * process can starve; the deadline passes, unless its caller leaves before.
  *
  * Planted faults, each by its define:
  *
- *   PEER_LOSES           who hangs up clears both buffers, also what its peer had yet
- *                        to read
- *   ONE_SIDE_ROUSED      who hangs up wakes only those who wait at its own buffer
- *   NOBODY_ROUSED        who hangs up wakes nobody
- *   WAITS_FOR_READERS    who hangs up waits, with the lock, until nobody is listed
- *   KEEPS_UNREAD         who hangs up leaves its own buffer as it is
- *   NOT_COUNTED          what is discarded is not in the books
- *   NO_CHAIN             a receiver that leaves something does not wake the next one
+ *   PEER_LOSES           a disconnect clears both buffers, also the unread messages of
+ *                        the peer
+ *   ONE_SIDE_ROUSED      a disconnect wakes only the waiters at its own buffer
+ *   NOBODY_ROUSED        a disconnect wakes no waiter
+ *   WAITS_FOR_READERS    a disconnect waits, with the lock, until no waiter is listed
+ *   KEEPS_UNREAD         a disconnect leaves its own buffer unchanged
+ *   NOT_COUNTED          discarded messages are not counted
+ *   NO_CHAIN             a receiver that leaves a message does not wake the next one
  *   NO_ROOM_TOLD         a receiver does not wake the sender it made room for
  *   NO_ARRIVAL_TOLD      a sender does not wake the receiver it stored for
- *   WAITED_STORES        a sender that has waited stores without looking at the flags
+ *   WAITED_STORES        a sender that has waited stores without reading the flags
  *   NEWEST_READ          of two messages the newer is received
- *   UNREAD_FIRST         the status is read in the wrong order: what is unread before
- *                        the flags
+ *   UNREAD_FIRST         the status is read in the wrong order: the unread messages
+ *                        before the flags
  */
 
 #ifndef CAPACITY
@@ -57,7 +56,7 @@
 #endif
 #define MESSAGES (CAPACITY + 1)
 
-/* Who may wait: senders 0 and 1 by their end, receivers 2 and 3, and 4 at end 0. */
+/* Callers that may wait: senders 0 and 1 by end, receivers 2 and 3, 4 at end 0. */
 #define CALLERS 5
 #define RECEIVER(e) (2 + e)
 #define SECOND 4
@@ -68,20 +67,20 @@ bool locked;                            /* the connection's lock */
 bool closed[2];
 bool hung_up[2];
 chan unread[2] = [CAPACITY] of { byte };    /* by the end that receives it */
-chan arrived[2] = [2] of { byte };          /* who waits for content, oldest first */
-chan room[2] = [1] of { byte };             /* who waits for space */
+chan arrived[2] = [2] of { byte };          /* waiters for content, oldest first */
+chan room[2] = [1] of { byte };             /* waiters for space */
 bool parker[CALLERS];                   /* taken; released to wake its caller */
 
 byte accepted[2];
 byte received[2];
 byte discarded[2];
 
-/* What the properties speak of, and no step looks at. */
+/* Variables for the properties; no step reads them. */
 bool busy[CALLERS];             /* in a call */
 bool woken[CALLERS];            /* since it was listed */
-bool late;                      /* something was stored though a side was closed */
-bool disordered;                /* something was received out of turn */
-bool undrained;                 /* a receive was refused with something unread */
+bool late;                      /* a message was stored though a side was closed */
+bool disordered;                /* a message was received out of turn */
+bool undrained;                 /* a receive was refused with a message unread */
 bool rose;                      /* a status that was read moved up */
 
 #define PEER(e) (1 - e)
@@ -265,7 +264,7 @@ proctype Receiver(byte e; byte id) {
             :: else
             fi;
             if
-            :: expired ->           /* a last look: success and refusal come first */
+            :: expired ->           /* a last check: success and refusal come first */
                 atomic {
                     acquire();
                     leave(arrived[e], id);
@@ -387,7 +386,7 @@ init {
 
 /* Safety. These hold whenever the lock is free, or, without FREE, at every step. */
 
-/* QB-BOOK-1, QB-FIFO-3: accepted is received, discarded or unread. */
+/* QB-BOOK-1, QB-FIFO-3: each accepted message is received, discarded or unread. */
 ltl books_balance { [] (FREE -> BOTH(BALANCED)) }
 
 /* QB-DISC-11. */
@@ -396,10 +395,10 @@ ltl a_closed_side_has_nothing_unread { [] (FREE -> BOTH(NOTHING_IF_CLOSED)) }
 /* QB-DISC-3, QB-DISC-6, QB-DISC-14. */
 ltl nothing_arrives_after_a_hang_up { [] !late }
 
-/* QB-DISC-5: only the end that hangs up itself loses what it had not read. */
+/* QB-DISC-5: only the end that hangs up itself loses its unread messages. */
 ltl only_its_own_hang_up_discards { [] BOTH(OWN_DISCARD) }
 
-/* QB-RECV-3: a receive is refused by the peer's hang-up only after the last message. */
+/* QB-RECV-3: the peer's hang-up refuses a receive only after the last message. */
 ltl what_was_accepted_is_drained { [] !undrained }
 
 /* QB-FIFO-1, QB-RECV-8. */
@@ -408,15 +407,15 @@ ltl received_in_order { [] !disordered }
 /* QB-DISC-1. */
 ltl status_moves_down_only { [] BOTH(NEVER_UP) }
 
-/* QB-DISC-1, of what is read without the lock, in three steps. */
+/* QB-DISC-1, for a read without the lock, in three steps. */
 ltl status_as_read_moves_down_only { [] !rose }
 
-/* QB-DISC-4, QB-DISC-7: all who wait at either end have been woken. */
+/* QB-DISC-4, QB-DISC-7: all waiters at either end have been woken. */
 ltl nobody_sleeps_through_a_hang_up {
     [] (FREE && (closed[0] || closed[1]) -> BOTH(NOBODY_SLEEPS))
 }
 
-/* QB-CONC-4: where there is something to do, somebody who is listed was woken. */
+/* QB-CONC-4: if a listed waiter could go on, one was woken. */
 ltl no_waiter_is_forgotten {
     [] (FREE && CONNECTED(0) -> BOTH(ROOM_KNOWN) && BOTH(ARRIVAL_KNOWN))
 }
@@ -431,7 +430,7 @@ ltl a_hang_up_ends_every_receive { []<> !(CLOSED && (busy[2] || busy[3] || busy[
 /* QB-DISC-4, QB-DISC-7. */
 ltl a_hang_up_ends_every_send { []<> !(CLOSED && (busy[0] || busy[1])) }
 
-/* QB-DISC-8: it waits for nobody. */
+/* QB-DISC-8: it never waits. */
 ltl a_hang_up_returns { []<> (closed[0] == hung_up[0] && closed[1] == hung_up[1]) }
 
 /* QB-CONC-4, QB-SEND-6. */

@@ -1,9 +1,9 @@
-"""A `Model`: its text, its properties, the sizes it is run at, the faults in it.
+"""A `Model`: its text, its properties, its sizes, its planted faults.
 
-The properties stand in the text alone, as ``ltl NAME { ... }``; those before the line
+The text alone defines the properties, as ``ltl NAME { ... }``; those before the line
 ``/* Liveness. */`` are safety. A fault is a define that breaks one step; each names the
-property by which SPIN must find it, and every property is named by some fault, so that
-none of them holds for the mere reason that it says nothing.
+property by which SPIN must find it. At least one fault names each property, so that
+none of them holds vacuously.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _LIVENESS = "/* Liveness. */"
 
 @attrs.frozen
 class Size:
-    """How large a model is made.
+    """The size of a model.
 
-    quick: whether it belongs to the short run.
-    only: the properties that this size is for, all if empty.
-    never: properties that mean nothing at this size.
+    quick: True if it belongs to the short run.
+    only: the properties to check at this size, all if empty.
+    never: properties that are meaningless at this size.
     """
 
     name: str
@@ -41,9 +41,9 @@ class Size:
 
 @attrs.frozen
 class Fault:
-    """One broken step, and the property that must tell.
+    """One broken step, and the property that must fail.
 
-    quick: whether it belongs to the short run.
+    quick: True if it belongs to the short run.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Fault:
 
 @attrs.frozen
 class Case:
-    """One run: a model, what is defined in it, one property, what is expected."""
+    """One run: a model, its defines, one property, and the planted fault, if any."""
 
     model: Model
     size: str
@@ -64,7 +64,7 @@ class Case:
 
     @property
     def holds(self) -> bool:
-        """Whether the property is expected to hold."""
+        """True if the property is expected to hold."""
         return self.fault is None
 
 
@@ -82,21 +82,21 @@ class Model:
         return f"{self.name}.pml"
 
     def text(self) -> str:
-        """What stands in its file."""
-        # A package resource, so that an installed wheel runs as the source tree does.
+        """Return the text of its file."""
+        # A package resource, so that an installed wheel works like the source tree.
         page = importlib.resources.files("specs.promela") / self.file
         return page.read_text(encoding="utf-8")
 
     def safety(self) -> tuple[str, ...]:
-        """The properties that one state can break, in the order of the text."""
+        """Return the properties that one state can break, in the order of the text."""
         return tuple(_PROPERTY.findall(self.text().partition(_LIVENESS)[0]))
 
     def liveness(self) -> tuple[str, ...]:
-        """The properties that only an endless run can break."""
+        """Return the properties that only an endless run can break."""
         return tuple(_PROPERTY.findall(self.text().partition(_LIVENESS)[2]))
 
     def cases(self, *, quick: bool) -> Iterator[Case]:
-        """Every run of this model, those of one program together."""
+        """Yield every run of this model, those of one program together."""
         for size in self.sizes:
             if quick and not size.quick:
                 continue
@@ -111,11 +111,11 @@ class Model:
 
 
 _AS_READ: Final = "status_as_read_moves_down_only"
-# The one needs somebody who reads, the other is four times as large as the rest.
+# The first needs a process that reads; the second is four times as large as the rest.
 _ALONE: Final = (_AS_READ, "status_moves_down_only")
 _TWO: Final = ("TWO_RECEIVERS", "CAPACITY=2")
 _WATCHED: Final = ("WATCHED", "CAPACITY=2")
-# How much is searched: one searcher once, two of them once each.
+# Number of searches: one searcher once, two of them once each.
 _ONCE: Final = ("SEARCHES=1",)
 _BOTH: Final = ("TWO", "SEARCHES=1")
 _KNOWN: Final = ("OWNER_KNOWN", "PATIENT")
@@ -124,7 +124,7 @@ _FOUND: Final = "a_search_for_who_is_there_ends"
 _GARBAGE: Final = "garbage_relays_vanish"
 _WILL_END: Final = "a_relay_of_who_is_gone_will_end"
 _LEDGERS: Final = "ledgers_forget_what_is_over"
-# What the largest sizes are for.
+# The properties for the largest sizes.
 _OF_SEARCHES: Final = (
     "no_search_goes_in_a_circle",
     "a_search_is_answered_once",

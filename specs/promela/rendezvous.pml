@@ -1,17 +1,17 @@
 /*
- * The rendez-vous: callers of accept and connect meet, run out of time, are struck
- * by an exception, or are released by the close of a broker.
+ * The rendez-vous: callers of accept and connect are matched, time out, are interrupted
+ * by an exception, or are woken by the close of a broker.
  *
  * One manager; brokers A and B; one port of B. Callers 0 and 1 accept on B, caller 2
  * connects from A, caller 3 from B to itself. Callers 0 and 3 have a deadline, which
  * may pass at any moment of their sleep. One broker is closed at any moment, or none.
- * One exception from outside, at most, strikes one caller, asleep or about to return,
- * and one sleeper, at most, wakes for no reason. That is with callers 0, 2 and 3; with
- * FOUR there is caller 1 too, and neither of these two.
+ * One exception from outside, at most, interrupts one caller, asleep or about to
+ * return, and one sleeper, at most, wakes for no reason. That is with callers 0, 2 and
+ * 3; with FOUR there is caller 1 too, and neither of these two events.
  *
- * A step here is what nobody can see in parts: callers compete for the lock, and only
- * the looks of `meet` and the parkers do without it. What each mirrors, in
- * queuebroker/:
+ * A step here is atomic for all threads: callers compete for the lock, and only the
+ * reads of `meet` and the parkers do without it. The functions that the steps mirror,
+ * in queuebroker/:
  *
  *   acquire, release     `with manager.lock`
  *   opposite_of          rendezvous.RdVMap.opposite_of
@@ -25,26 +25,26 @@
  * Left out: exclusive accepts; other ports and kinds, which have lists of their own;
  * exceptions in the middle of a critical section, and so RdVMap.mend.
  *
- * Fairness: none is assumed for the liveness properties but that somebody goes on as
- * long as somebody can. Every run of these processes ends, so nobody can be passed
- * over for ever; a deadline that is there passes, unless its caller leaves before.
+ * Fairness: the liveness properties assume only that some process goes on as long as
+ * one can. Every run of these processes ends, so no process can starve; a deadline
+ * passes, unless its caller leaves before.
  *
  * Planted faults, each by its define:
  *
- *   EXPIRY_UNCHECKED     who runs out of time withdraws without another look under the
+ *   EXPIRY_UNCHECKED     an expired caller withdraws without another check under the
  *                        lock, and takes back a match
  *   STATE_FIRST          a match changes the states before it hands out the ends
- *   NO_WAKE              a match does not wake who slept
- *   HALF_CLOSE           a close releases who waits at the broker, and forgets its own
+ *   NO_WAKE              a match does not wake the sleeping caller
+ *   HALF_CLOSE           a close wakes the waiters at the broker, and forgets its own
  *                        connects elsewhere
- *   TWO_SECTIONS         the lock is let go between the look for an opposite and what
- *                        follows from it
- *   GHOST                who withdraws stays on the list
- *   NEWEST_FIRST         of two who wait, the one who came last is met
- *   NO_REASON            a withdrawal does not say why
- *   NEVER_DEPARTS        a match leaves the connect that slept in its broker's departing
- *   STRUCK_SILENT        who is struck after its match keeps the end to itself
- *   EXPIRY_FORGOTTEN     who runs out of time goes back to sleep
+ *   TWO_SECTIONS         the lock is released between the search for an opposite and
+ *                        the action on its result
+ *   GHOST                a withdrawn waiter stays on the list
+ *   NEWEST_FIRST         of two waiters, the later one is matched
+ *   NO_REASON            a withdrawal does not record its reason
+ *   NEVER_DEPARTS        a match leaves the sleeping connect in its broker's `departing`
+ *   STRUCK_SILENT        a caller interrupted after its match keeps the end to itself
+ *   EXPIRY_FORGOTTEN     an expired caller goes back to sleep
  */
 
 #define CALLERS 4
@@ -54,7 +54,7 @@
 
 mtype = { NEW, WAITING_ACCEPT, WAITING_CONNECT, MATCHED, WITHDRAWN };    /* RdVState */
 mtype = { NONE, TIMED_OUT, BROKER_CLOSED, INTERRUPTED };                   /* Reason */
-mtype = { CALLING, RETURNED, RAISED };                   /* what a call has come to */
+mtype = { CALLING, RETURNED, RAISED };                   /* the outcome of a call */
 
 typedef RdV {
     mtype state = NEW;
@@ -76,13 +76,13 @@ bool wakes = true;              /* a wake-up for no reason is yet to come */
 bool strikes, wakes;
 #endif
 
-/* What the properties speak of, and no step looks at. */
+/* Variables for the properties; no step reads them. */
 mtype call[CALLERS] = CALLING;
 byte partner[CALLERS] = NOBODY;
 bool struck[CALLERS];
-bool hung_up[CALLERS];          /* an end that nobody got was disconnected */
+bool hung_up[CALLERS];          /* an end that no caller got was disconnected */
 bool late;                      /* a final state was left */
-bool second[CALLERS];           /* came when the other in its role waited already */
+bool second[CALLERS];           /* arrived when the other in its role waited already */
 bool overtaken;                 /* a match passed over that other */
 
 #define ACCEPTS(i) (i < 2)
@@ -319,7 +319,7 @@ init {
 /* QB-RDV-3, QB-RDV-16: an accept and a connect that could match have matched. */
 ltl one_role_waits { [] (FREE -> !(ACCEPT_LISTED && CONNECT_LISTED)) }
 
-/* QB-RDV-8, QB-RDV-11: no ghost on the list, and nobody waits off it. */
+/* QB-RDV-8, QB-RDV-11: all listed callers wait, and no caller waits unlisted. */
 ltl who_is_listed_waits {
     [] (FREE -> EACH(LISTED_ONLY_WAITING) && EACH(WAITING_IS_LISTED))
 }
@@ -330,22 +330,22 @@ ltl who_departs_waits { [] (FREE -> EACH(DEPARTING_WAITS)) }
 /* QB-RDV-1, QB-RDV-5: one connection, one end to each of the two. */
 ltl a_match_gives_both_an_end { [] (FREE -> EACH(SAME_END)) }
 
-/* QB-RDV-6, QB-RDV-9: of one role, who came first is met first. */
+/* QB-RDV-6, QB-RDV-9: of one role, the first waiter is matched first. */
 ltl who_came_first_is_met_first { [] !overtaken }
 
 /* QB-RDV-16. */
 ltl final_states_are_final { [] !late }
 
-/* QB-ERR-6: the exception can say what happened. */
+/* QB-ERR-6: the exception can state the reason. */
 ltl who_withdrew_knows_why { [] EACH(KNOWS_WHY) }
 
-/* QB-NAME-6: nobody waits at a closed broker, nor for it, nor from it. */
+/* QB-NAME-6: no caller waits at a closed broker, nor for it, nor from it. */
 ltl nobody_waits_where_it_is_closed { [] (FREE -> EACH(RELEASED)) }
 
 /* QB-TIME-5, QB-NAME-6: never one side with a queue and the other with an error. */
 ltl both_succeed_or_neither { [] EACH(AGREES) }
 
-/* QB-RDV-12: the peer of a caller that was struck is not left with a silent queue. */
+/* QB-RDV-12: the peer of an interrupted caller is not left with a silent queue. */
 ltl who_was_struck_hangs_up { [] EACH(NOT_SILENT) }
 
 /* Liveness. */
@@ -360,7 +360,7 @@ ltl who_was_struck_hangs_up { [] EACH(NOT_SILENT) }
 /* QB-RDV-2: a caller whose opposite waits is matched, or one of them leaves. */
 ltl a_pair_does_not_wait_for_ever { []<> !(ACCEPT_PENDING && CONNECT_PENDING) }
 
-/* QB-CONC-4: whoever is matched or withdrawn wakes and returns. */
+/* QB-CONC-4: a caller that is matched or withdrawn wakes and returns. */
 ltl who_has_ended_returns { []<> !SOME(ENDED_PENDING) }
 
 /* QB-TIME-2. */

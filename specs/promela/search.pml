@@ -1,23 +1,23 @@
 /*
- * Searches and relays on one machine: who looks for a task is answered once, and what
- * is made for those who talk vanishes with them, whatever overtakes what.
+ * Searches and relays on one machine: each search is answered once, and relays vanish
+ * with the tasks they were made for, regardless of the order of events.
  *
  * A master, process 0, and slaves 1, 2 and 3, each with a signalling link to the
- * master; data links between slaves. Each link keeps its order, and none keeps that of
- * another. D at slave 1 looks for a name, and with TWO also E at slave 2, which is
- * private. D's messages have a deadline, which may pass at any moment, unless it is
- * PATIENT; E's have none. F1 at slave 3 has the name. F2 takes it in process NEXT,
- * perhaps before anybody heard that F1 has gone. D leaves at any moment or never, and
- * so does F1. Who loses a relay may search again, up to SEARCHES times in all. With
- * OWNER_KNOWN the master asks only the slave that has the name by its user table. With
- * SLOWLY it takes a step more until what a task that leaves had not read is known. The
- * signalling link of slave LOST breaks for good at any moment or never, with what is on
- * it or after that; with CUT, the data link of slaves 1 and 3, once. A data link that
- * is not made has a deadline, which passes when nothing is under way that could make
- * it, and with EARLY once before.
+ * master; data links between slaves. Each link keeps its order; there is no order
+ * between links. D at slave 1 searches for a name, and with TWO also E at slave 2,
+ * which is private. D's messages have a deadline, which may pass at any moment, unless
+ * it is PATIENT; E's have none. F1 at slave 3 has the name. F2 takes it in process
+ * NEXT, perhaps before any process learns that F1 has left. D leaves at any moment or
+ * never, and so does F1. A task that loses a relay may search again, up to SEARCHES
+ * times in all. With OWNER_KNOWN the master asks only the slave that has the name by
+ * its user table. With SLOWLY the unread messages of a leaving task are known one step
+ * later. The signalling link of slave LOST breaks for good at any moment or never, with
+ * the frames on it or after them; with CUT, the data link of slaves 1 and 3 does, once.
+ * A data link that is not made has a deadline, which passes when no frame is under way
+ * that could make it, and with EARLY once before.
  *
- * A step is what one process does about one event, under its manager's lock. What each
- * mirrors, in bus/core/:
+ * A step is the reaction of one process to one event, under its manager's lock. The
+ * functions that the steps mirror, in bus/core/:
  *
  *   launch               finder.Finder.seek
  *   close                finder.Finder.review, finder.Finder.left
@@ -36,44 +36,44 @@
  *                        correspondence.Correspondence.unrelay
  *   take_name            directory.Directory.registered, finder.Finder.registered
  *   leave                process_manager.ProcessManager.leave, directory.Directory.left
- *   depart               neighbourhood.Neighbourhood.left, peer.Peer.farewell; and at
- *                        once what Neighbourhood.tick does when a link is idle
+ *   depart               neighbourhood.Neighbourhood.left, peer.Peer.farewell; and, at
+ *                        once, Neighbourhood.tick for an idle link
  *   bury                 process_manager.ProcessManager.left, as far as it searches
  *   give_up, LATE        correspondence.Correspondence.lose
  *
- * Left out: all machines but one, and so hops; links to be made again, over which a
- * session goes on; death of a process, which is loss of all its links; subscriptions;
- * eager relays; what becomes of the messages themselves (stream.pml).
+ * Left out: all machines but one, and so hops; new links over which a session
+ * continues; death of a process, which is loss of all its links; subscriptions; eager
+ * relays; the fate of the messages themselves (stream.pml).
  *
- * Fairness: none is assumed for the liveness properties but that somebody goes on as
- * long as somebody can. Every run of these processes ends, so nobody can be passed over
- * for ever; a deadline that is there passes, unless what it is for is over before.
+ * Fairness: the liveness properties assume only that some process goes on as long as
+ * one can. Every run of these processes ends, so no process can starve; a deadline
+ * passes, unless its search or link is over before.
  *
  * Planted faults, each by its define:
  *
  *   SENT_BACK            the master forwards a search also on the link that it came by
- *   MADE_TWICE           who makes a relay does not look whether there is one
- *   EVERY_ANSWER_PASSED  the master passes back also an answer to what it has forgotten
- *   ANSWERED_BY_RELAY    who has a relay of the name answers for it
+ *   MADE_TWICE           a process makes a relay although it has one
+ *   EVERY_ANSWER_PASSED  the master passes back also an answer to a forgotten search
+ *   ANSWERED_BY_RELAY    a process with a relay of the name answers for it
  *   BY_NAME              an elimination releases the relays of a name
  *   ADDS_LATE            an answer makes a relay though its search is over
- *   LEAVES_SILENTLY      who leaves does not say so on its data links
- *   CANCEL_KEPT          the master does not pass on that a search is cancelled
- *   ANSWER_KEPT          the master does not tell the others that a search is answered
- *   LEAVES_SEARCHING     the search of who leaves is not cancelled
- *   NOT_SERVED           a registration does not look into the ledger
- *   NOT_ASKED_LATER      who exports a name is not asked what others were asked
+ *   LEAVES_SILENTLY      a departure is not announced on the data links
+ *   CANCEL_KEPT          the master does not pass on a cancellation
+ *   ANSWER_KEPT          the master does not cancel an answered search at the others
+ *   LEAVES_SEARCHING     the search of a leaving task is not cancelled
+ *   NOT_SERVED           a registration does not check the ledger
+ *   NOT_ASKED_LATER      a slave that exports a name does not get the open searches
  *   WAITS_FOR_EVER       a data link that is not made has no deadline
- *   DEPARTED_ANSWERED    the master answers the search of who is gone
+ *   DEPARTED_ANSWERED    the master answers the search of a departed task
  *   REPLIES_AFTER_LOSS   the master keeps the searches that came by a lost link
- *   KEEPS_NAME           who is refused a name stays public
+ *   KEEPS_NAME           a task that is refused a name stays public
  */
 
 /* Where F2 registers: 0, 2 or 3. */
 #ifndef NEXT
 #define NEXT 2
 #endif
-/* Whose signalling link may break: 0 for nobody's. */
+/* The slave whose signalling link may break: 0 for none. */
 #ifndef LOST
 #define LOST 0
 #endif
@@ -103,7 +103,7 @@
 
 mtype = { SEARCH, CANCEL, ADD_RELAY, ELIMINATE, EXPORT, ERROR };
 mtype = { UNRELAY, WELCOME };               /* these, and ADD_RELAY, on data links */
-mtype = { NOT_YET, PUBLIC, LEAVING, GONE };  /* what a registration has come to */
+mtype = { NOT_YET, PUBLIC, LEAVING, GONE };  /* the state of a registration */
 
 /* Links: to the master, from it, and between slaves. */
 chan up[3] = [ROOM] of { mtype, byte };
@@ -114,34 +114,35 @@ chan data[6] = [DATA_ROOM] of { mtype, byte };
 bool lost;                      /* the link of slave LOST */
 bool master_knows, slave_knows; /* that it is */
 bool early = EARLY;             /* a deadline may pass early */
-byte cut;                       /* of slaves 1 and 3: who has to give the other up */
-bool d_leaves, f_leaves;        /* as will happen */
+byte cut;                       /* of slaves 1 and 3: those that must drop the other */
+bool d_leaves, f_leaves;        /* the departures to come */
 
 mtype is[4];
 byte users = BIT(D) | BIT(F1);  /* the master's user table */
-byte departed;                  /* those that the master knows to be gone */
-byte search[2];                 /* of D, of E: which is open, plus 1; 0 for none */
-byte searches[2];               /* how many there were */
+byte departed;                  /* those of whose departure the master knows */
+byte search[2];                 /* of D, of E: the open search, plus 1; 0 for none */
+byte searches[2];               /* number of searches made */
 byte ledger[4];                 /* by process: a set of searches */
 byte asked[4];                  /* by slave: those that the master sent it */
 byte relays[16];                /* by process and registration: how many */
-byte bound[4];                  /* by process: those whose link is there */
+byte bound[4];                  /* by process: those with a link */
 byte linked[4];                 /* by process: those it has a data link with */
 
-/* What the properties speak of, and no step looks at. */
+/* Variables for the properties; no step reads them. */
 byte seen[4];                   /* by process: the searches it was sent */
 bool looped, impostor, wronged;
 byte answers[IDS];
 byte ended;                     /* the searches that are over */
-byte cancels[4];                /* by process: of which it will be told so */
-byte told[4];                   /* by slave: of whose end a data link will tell it; and
-                                   those, times 16, of which its loss will */
+byte cancels[4];                /* by process: those with a CANCEL to it under way */
+byte told[4];                   /* by slave: those whose departure a data link will
+                                   announce; and, times 16, those whose departure its
+                                   loss will show */
 
 #define RELAYS(p, r) relays[(p) * 4 + (r)]
 #define BROKEN(p) ((p) == LOST && lost)
 #define CUT_OFF(p, q) (HAS(cut, p) && (p) + (q) == 4)
 
-/* Which task of process p is public by the name: F2 where there is none. */
+/* The task of process p that is public by the name: F2 if there is none. */
 #define HOLDS(p) ((p) == 3 && is[F1] == PUBLIC || (p) == NEXT && is[F2] == PUBLIC)
 #define HOLDER(p) ((p) == 3 && is[F1] == PUBLIC -> F1 : F2)
 #define ROUTE(p) (HOLDS(p) || RELAYS(p, F1) > 0 || RELAYS(p, F2) > 0)
@@ -225,7 +226,7 @@ inline forward(id, to) {
     to_slave(to, SEARCH, id, 0)
 }
 
-/* A search is over: those who were asked, but one, need not keep it. */
+/* A search is over: the slaves that were asked, but one, need not keep it. */
 inline forget(id, but) {
     ledger[0] = ledger[0] & ~BIT(id);
     k = 1;
@@ -242,7 +243,7 @@ inline forget(id, but) {
     asked[3] = asked[3] & ~BIT(id)
 }
 
-/* Between the end of a task and that of its search, F2 may have come. */
+/* F2 may have registered between the end of a task and that of its search. */
 inline answer_here(id) {
     if
 #ifdef DEPARTED_ANSWERED
@@ -407,7 +408,7 @@ end:
     od
 }
 
-/* A slave's steps; what follows from them is done below, by `Slave`. */
+/* A slave's steps; `Slave` below carries out their consequences. */
 
 inline from_master() {
     if
@@ -445,7 +446,7 @@ inline from_master() {
         fi
     :: kind == ELIMINATE ->
         if
-        /* What a living data link is for ends by UNRELAY. */
+        /* A relay on a living data link ends by UNRELAY. */
         :: HAS(bound[p], x) && AT(x) != 0
         :: else -> gone = x
         fi
@@ -492,7 +493,7 @@ inline take_name() {
     over = (p == 2)
 }
 
-/* D or F1 is found no more, or F2, whose name is refused. */
+/* D or F1 leaves, or F2, whose name is refused: no search finds it any more. */
 inline leave(r) {
     is[r] = LEAVING;
     to_master(p, ELIMINATE, r, 0);
@@ -501,7 +502,7 @@ inline leave(r) {
 #endif
 }
 
-/* What it had not read was taken out of it. */
+/* The unread messages of the task were taken out. */
 inline depart() {
     is[off] = GONE;
 #ifndef LEAVES_SILENTLY
@@ -531,7 +532,7 @@ inline depart() {
 #define NAMED(r) false
 #endif
 
-/* What the relay of `gone` had not passed on may have to be searched for again. */
+/* The messages left in the relay of `gone` may need a new search. */
 inline bury() {
     n = 0;
     do
@@ -570,7 +571,7 @@ inline give_up() {
 #define SEARCHES_AGAIN(p) (is[p - 1] == PUBLIC && search[p - 1] == 0 \
     && searches[p - 1] < SEARCHES && !ROUTE(p) && !(p == LOST && slave_knows))
 
-/* A relay whose link was not made in time: once early, and else when it cannot be. */
+/* A relay whose link was not made in time: once early, else when it cannot be made. */
 #define QUIET(p, q) (empty(data[CH(p, q)]) && empty(data[CH(q, p)]) \
     && empty(up[p - 1]) && empty(down[q - 1]))
 #define LATE(p, r) (RELAYS(p, r) > 0 && !HAS(bound[p], r) && (early || QUIET(p, AT(r))))
@@ -599,7 +600,7 @@ end:
         :: HAS(cut, p) -> gives_up = true
 #endif
 #ifndef PATIENT
-        /* D's messages have waited long enough. */
+        /* The deadline of D's messages passes. */
         :: p == 1 && is[D] == PUBLIC && search[0] != 0 -> over = true
 #endif
         :: p == 1 && d_leaves -> d_leaves = false; leave(D)
@@ -757,7 +758,7 @@ init {
 #define OVER(r) (is[r] == GONE)
 #define EACH_ID(f) (f(0) && f(1) && f(2) && f(3))
 
-/* Every relay that there can be, in process p of registration r. */
+/* Every possible relay, in process p of registration r. */
 #define OF_F(f) (f(1, F1) && f(2, F1) && f(1, F2) && f(2, F2))
 #if NEXT
 #define IN_SLAVES(f) (OF_F(f) && f(3, D) && f(3, E) && f(NEXT, D) && f(NEXT, E))
@@ -768,7 +769,7 @@ init {
 #endif
 #define EACH_RELAY(f) (IN_SLAVES(f) && IN_MASTER(f))
 
-/* Nobody is in p whom it was made for. */
+/* No task that the relay was made for is in process p. */
 #define HERE(p, place, r) (p == place && is[r] != NOT_YET && !OVER(r))
 #define ALONE(p, r) (r >= F1 && OVER((p + 3) % 4) || r < F1 && !HERE(p, 3, F1) \
     && !HERE(p, NEXT, F2))
@@ -788,7 +789,7 @@ init {
 
 /* Safety. */
 
-/* OPEN-9, BUS-ROUTE-17: nobody is sent its own search, nor any search twice. */
+/* OPEN-9, BUS-ROUTE-17: no process gets its own search, nor any search twice. */
 ltl no_search_goes_in_a_circle { [] !looped }
 
 /* BUS-RELAY-3, BUS-ROUTE-11. */
@@ -803,7 +804,7 @@ ltl only_the_holder_answers { [] !impostor }
 /* BUS-DEREG-7. */
 ltl an_elimination_spares_the_newer { [] !wronged }
 
-/* BUS-DEREG-3, BUS-DEREG-10: of the task it stands for and those it was made for. */
+/* BUS-DEREG-3, BUS-DEREG-10: the ends are its own task and those it was made for. */
 ltl no_relay_survives_both_ends { [] EACH_RELAY(HAS_AN_END) }
 
 /* BUS-DEREG-2, BUS-DEREG-4, BUS-ROUTE-12: news is under way, or a deadline runs. */
@@ -811,7 +812,7 @@ ltl a_relay_of_who_is_gone_will_end {
     [] (IN_SLAVES(WILL_END) && IN_MASTER(MASTER_HEARS))
 }
 
-/* BUS-ROUTE-19, BUS-DEREG-11: of a search that is over, news is under way. */
+/* BUS-ROUTE-19, BUS-DEREG-11: if a search is over, news of that is under way. */
 ltl no_ledger_keeps_a_ghost {
     [] (MASTER_WILL(0) && MASTER_WILL(1)
         && WILL_FORGET(1) && WILL_FORGET(2) && WILL_FORGET(3))

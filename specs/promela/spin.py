@@ -1,7 +1,7 @@
-"""One run of SPIN: a case is made into a program in C, compiled, and run.
+"""One run of SPIN: translate a case into a C program, compile it, and run it.
 
-SPIN tells everything in prose, so `parse` is where it is taken for what it means. A
-search that did not see every state proves nothing and is an error, never a verdict.
+SPIN reports in prose, which `parse` interprets. A search that did not visit every state
+proves nothing and is an error, never a verdict.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _INCOMPLETE = re.compile(
 
 
 class SpinError(Exception):
-    """SPIN, the compiler or the search failed, so that nothing is known."""
+    """SPIN, the compiler or the search failed, so that there is no verdict."""
 
 
 class ToolMissingError(Exception):
@@ -45,7 +45,7 @@ class ToolMissingError(Exception):
 
 
 class Verdict(enum.Enum):
-    """What a complete search says of a property."""
+    """The result of a complete search for a property."""
 
     HOLDS = "holds"
     BROKEN = "broken"
@@ -53,11 +53,11 @@ class Verdict(enum.Enum):
 
 @attrs.frozen
 class Finding:
-    """What came of one run.
+    """The result of one run.
 
-    states: that were stored until the end, or until the property broke.
-    depth: of the longest path.
-    seconds: of the search, without the compiler.
+    states: number of states stored until the end, or until the property broke.
+    depth: length of the longest path.
+    seconds: duration of the search, without the compiler.
     """
 
     verdict: Verdict
@@ -67,10 +67,10 @@ class Finding:
 
 
 def parse(text: str) -> Finding:
-    """Understand what a verifier printed.
+    """Parse the output of a verifier.
 
     Raises:
-        SpinError: it was not a complete search, nor one that broke the property.
+        SpinError: the search was not complete and did not break the property.
     """
     states, depth, seconds = (
         pattern.search(text) for pattern in (_STATES, _DEPTH, _SECONDS)
@@ -94,7 +94,7 @@ class Spin:
     """The tools, and a folder in which each variant of a model is compiled once.
 
     Raises:
-        ToolMissingError: there is no SPIN, or no C compiler.
+        ToolMissingError: SPIN or a C compiler is missing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -113,11 +113,11 @@ class Spin:
         """Search every state of a case.
 
         Raises:
-            SpinError: that was not possible.
+            SpinError: the search could not be completed.
         """
         verifier = self._verifier(case)
-        # All cycles in which a claim accepts (-a), fair or not; whether a run may end
-        # with somebody waiting (-E) is for the properties to judge.
+        # All cycles in which a claim accepts (-a), fair or not. The properties decide
+        # whether a run may end with a process waiting, so SPIN ignores that (-E).
         flags = ("-a", "-E", f"-m{_DEPTH_MAX}", "-N", case.prop)
         return parse(_output([str(verifier), *flags], verifier.parent))
 
@@ -128,13 +128,13 @@ class Spin:
             place.mkdir()
             (place / case.model.file).write_text(case.model.text(), encoding="utf-8")
             defines = [f"-D{each}" for each in case.defines]
-            # By the compiler that is there: SPIN itself knows only gcc.
+            # By the compiler found: SPIN itself supports only gcc.
             preprocess = f"-P{self._compiler} -E -x c"
             source = [self._spin, preprocess, *defines, "-a", case.model.file]
             said = _output(source, place)
             if not (place / "pan.c").exists() or "Error:" in said:
                 raise SpinError(f"cannot read {case.model.file}: {_first_error(said)}")
-            # A fault is found soon: to optimize for it takes longer than to search.
+            # A fault is found soon: to optimize takes longer than to search.
             effort = "-O1" if case.holds else "-O0"
             command = [self._compiler, *_COMPILE, effort, "-o", "pan", "pan.c"]
             said = _output(command, place)
@@ -145,7 +145,7 @@ class Spin:
 
 
 def _output(command: list[str], folder: Path) -> str:
-    """Run a program and return all that it says; its exit code says nothing more."""
+    """Run a program and return its output; its exit code adds no information."""
     try:
         done = subprocess.run(  # noqa: S603  # programs we found or made ourselves
             command,

@@ -1,44 +1,46 @@
 /*
- * A stream between two processes: what is sent is handed over once at most, in order,
- * whatever a link loses, doubles or reorders, and whoever of the two starts anew.
+ * A stream between two processes: each message is handed over once at most, in order,
+ * even if the link loses, doubles or reorders frames, and either process restarts.
  *
  * A sender numbers MESSAGES messages and sends them over a link that holds LINK frames
- * and gives them out in any order. LOSSES of them, or of the acknowledgements, are lost,
- * DOUBLES are doubled. EXPIRIES messages are given up by the sender before they are
- * acknowledged. With SENDER_ANEW the sender may start anew, once, in a new epoch that
- * numbers from 1 again; with RECEIVER_ANEW the receiver, as a new incarnation that knows
- * nothing. What each mirrors, in bus/core/:
+ * and delivers them in any order. LOSSES of them, or of the acknowledgements, are lost,
+ * DOUBLES are doubled. The sender abandons EXPIRIES messages before they are
+ * acknowledged. With SENDER_ANEW the sender may restart, once, in a new epoch that
+ * numbers from 1 again; with RECEIVER_ANEW the receiver may, as a new incarnation that
+ * knows nothing. The functions that the steps mirror, in bus/core/:
  *
- *   send, LOST           outgoing_stream.OutgoingStream.send, and what is sent again:
+ *   send, LOST           outgoing_stream.OutgoingStream.send; for re-sending,
  *                        outgoing_stream.OutgoingStream.outstanding
  *   acknowledged         outgoing_stream.OutgoingStream.acknowledge
- *   raise_floor          outgoing_stream.OutgoingStream._keep_only; what is given up:
+ *   raise_floor          outgoing_stream.OutgoingStream._keep_only; for abandoning,
  *                        outgoing_stream.OutgoingStream.expire, and .abandon
  *   Sender, if not OPEN  incoming_streams.IncomingStreams.open
  *   Receiver             incoming_streams.IncomingStreams.accept, and ._refusal
  *   take, give_up_below  incoming_stream.IncomingStream.accept, and ._is_new
  *   release              incoming_stream.IncomingStream._released
  *
- * Left out: windows in the receiver, against a sender that is wrong (AMO-14); the end of
- * the numbers; tombstones of streams that were closed; several links at a time, which
- * are one that reorders.
+ * Left out: windows in the receiver, against a faulty sender (AMO-14); the end of the
+ * numbers; tombstones of closed streams; several links at a time, which are equivalent
+ * to one that reorders.
  *
- * Every run ends: a frame is sent again only when none of its number is on its way and
- * no acknowledgement is, which a loss alone brings about.
+ * Every run ends: a frame is sent again only if neither a frame with its number nor an
+ * acknowledgement is on its way, which only a loss can cause.
  *
  * Frames for an earlier incarnation are refused (AMO-19), and no fault is planted in
- * that: a new stream begins above all that was ever sent, so that they would be refused
- * as old here, too. Only where opening takes several steps can one slip in between.
+ * that: a new stream begins above all numbers ever sent, so these frames would be
+ * refused as old here, too. A frame could slip in only if opening took several steps.
  *
  * Planted faults, each by its define:
  *
- *   HOLDS_ON             what waited for a gap is not looked at when the gap is filled
+ *   HOLDS_ON             messages that waited for a gap stay held when it is filled
  *   KEEPS_MISSING        a number that arrived late stays missing
- *   OVERTAKES            what lies above a gap is handed over with the gap open
+ *   OVERTAKES            a message above a gap is handed over with the gap open
  *   EPOCH_IGNORED        a frame of an older epoch is accepted
- *   RESENDS_IN_DOUBT     a new incarnation is sent what the old one may have had
- *   WINDOW_OFF_BY_ONE    the sender gives out one number more than the window lets
- *   FLOOR_IGNORED        the receiver does not give up what the sender has given up
+ *   RESENDS_IN_DOUBT     messages that the old incarnation may have had are sent to the
+ *                        new one
+ *   WINDOW_OFF_BY_ONE    the sender assigns one number more than the window allows
+ *   FLOOR_IGNORED        the receiver does not abandon the numbers that the sender has
+ *                        abandoned
  *   SILENT_TO_DOUBLES    a message that was received before is not acknowledged again
  */
 
@@ -103,9 +105,9 @@ byte accepted;                  /* how many, of this epoch */
 
 #define OPEN (known_incarnation == incarnation && open_epoch == epoch)
 
-/* What the properties speak of, and no step looks at. */
-byte taken[3];                  /* by epoch: the numbers that were accepted */
-byte heard_floor;               /* the highest that a frame of this stream has told */
+/* Variables for the properties; no step reads them. */
+byte taken[3];                  /* by epoch: the accepted numbers */
+byte heard_floor;               /* the highest that a frame of this stream carried */
 bool busy;                      /* in the middle of a step */
 bool twice;
 bool disordered;
@@ -145,7 +147,7 @@ inline acknowledged(has_next, has_missing) {
 #define IN(k, n) (frame[k] && frame_number[k] == n && frame_epoch[k] == epoch \
     && frame_incarnation[k] == known_incarnation)
 #define ROOM (!frame[0] || !frame[LINK - 1])
-/* Outstanding, and nothing under way that could tell more of it. */
+/* Outstanding, with no frame and no acknowledgement under way for it. */
 #define LOST(n) (HAS(outstanding, n) && !answer && !IN(0, n) && !IN(LINK - 1, n))
 
 inline send(number) {
@@ -162,13 +164,13 @@ proctype Sender() {
     byte k, n;
 
     do
-    /* IncomingStreams.open, and what the sender makes of the answer. */
+    /* IncomingStreams.open, and the sender's reaction to the answer. */
     :: atomic { (!OPEN) ->
         busy = true;
         if
         :: known_incarnation != incarnation && known_incarnation != 0 ->
 #ifndef RESENDS_IN_DOUBT
-            outstanding = 0;    /* in doubt: abandoned, and its sender told */
+            outstanding = 0;    /* in doubt: abandoned, and its sender informed */
 #endif
             raise_floor()
         :: else
@@ -195,7 +197,7 @@ proctype Sender() {
         send(next_to_send);
         next_to_send++
     }
-    /* What was lost, again. */
+    /* A lost message is sent again. */
     :: atomic { (OPEN && ROOM && LOST(1)) -> send(1) }
     :: atomic { (OPEN && ROOM && LOST(2)) -> send(2) }
     :: atomic { (OPEN && ROOM && LOST(3)) -> send(3) }
@@ -419,5 +421,5 @@ ltl nothing_is_held_without_a_gap { [] (busy || held == 0 || missing != 0) }
 
 /* Liveness. */
 
-/* AMO-23, AMO-24: each message is acknowledged or given up. */
+/* AMO-23, AMO-24: each message is acknowledged or abandoned. */
 ltl every_message_is_settled { <> SETTLED }

@@ -55,6 +55,21 @@ def test_a_project_without_holes_passes(
     ]
 
 
+def test_one_clause_is_shown_with_its_tests(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.write_text(HELD, encoding="utf-8")
+
+    command.main(["QB-X-1", "QB-X-2"])
+
+    first, second = capsys.readouterr().out.rstrip().split("\n\n")
+    assert first.startswith("QB-X-1  (specs/x.md:")
+    assert first.endswith("\n  tests/test_x.py::test_a")
+    assert second.endswith("  Another.\n  -- no test --")
+    assert command.main(["QB-X-9"]) == 2
+    assert "there is no clause QB-X-9" in capsys.readouterr().err
+
+
 def test_a_hole_fails_and_is_named(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,13 +1,14 @@
-"""The wire: what processes of a bus say to one another, as bytes and as typed frames.
+"""The wire protocol: the frames between processes of a bus, as bytes and as objects.
 
-General layout: `version` settles which protocol a link speaks, `parts` is what frames
-are made of, `frames` numbers the types. Control frames have a struct each: about the
-link in `link_frames`, about tasks in `task_frames`, about messages in `stream_frames`;
-the messages themselves are in `batch`, and in `lone` if one is alone. `codec` turns all
-of these into bytes and back.
+General layout: `version` negotiates the protocol version of a link, `parts` has the
+building blocks of frames, and `frames` numbers the types. Each control frame has a
+struct: frames about the link in `link_frames`, about tasks in `task_frames`, about
+messages in `stream_frames`. Messages are in `batch`, and a single message is in `lone`.
+`codec` converts all of these to bytes and back.
 The clauses are in specs/bus-wire.md.
 
-Nothing here knows a link or its state: whether a frame may come now is for others.
+Nothing here depends on a link or its state: other modules decide whether a frame may
+arrive now.
 """
 
 from bus.core.wire.batch import (

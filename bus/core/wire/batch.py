@@ -1,9 +1,9 @@
-"""`Batch`: messages with numbers that follow one another, as one frame (BUS-CHAN-6).
+"""`Batch`: messages with consecutive numbers, as one frame (BUS-CHAN-6).
 
-Packed, in network order: the header, of every run its head, of every message how long
-its body is, then all of the bodies. What a peer sent is looked through once, before
-anything is made of it but a list of those lengths, and refused as a whole or not at
-all; runs are made of it when somebody asks for one.
+Packed, in network byte order: the header, the head of each run, the length of each
+body, then all bodies. A received frame is checked in one pass, before anything but a
+list of those lengths is made from it. It is rejected or accepted as a whole. The runs
+of a long batch are made on first access.
 """
 
 from __future__ import annotations
@@ -41,26 +41,27 @@ __all__ = [
 # An empty message is some 50 times as large in memory as on the wire.
 MESSAGES_MAX: Final = 4096
 
-# How long their bodies may be together, of more than one.
+# Maximum total length of the bodies, if there is more than one.
 BATCH_BYTES_MAX: Final = 512 * 2**10
 
-# From how many bytes on a body may be a frame of its own: below that a second frame
-# costs more than to copy it.
+# Minimum length of a body that may be a frame of its own: below that a second frame
+# costs more than a copy.
 FOLLOWS_MIN: Final = 128 * 2**10
 
-# As many are made along with their batch, which is quicker; they are 32 KiB at most.
+# Up to this many are made along with their batch, which is faster; they are 32 KiB at
+# most.
 _AT_ONCE: Final = 64
 
-_GROUP: Final = 32  # payloads of one length that are taken out at once
+_GROUP: Final = 32  # payloads of one length that one call unpacks
 
 NO_DEADLINE: Final = 2**32 - 1  # for `Run.milliseconds_left`
 
-# For `Run.flags`. Numbers, since to join members of an `IntFlag` costs more than to
-# decode the message does.
-WANTS_REPLY: Final = 1  # somebody waits for an answer (BUS-MSG-7)
-FAILED: Final = 2  # an answer that is no payload but says what went wrong (BUS-MSG-13)
+# For `Run.flags`. Plain integers, since combining members of an `IntFlag` costs more
+# than decoding the message.
+WANTS_REPLY: Final = 1  # a task waits for an answer (BUS-MSG-7)
+FAILED: Final = 2  # an answer that carries an error, not a payload (BUS-MSG-13)
 LEASED: Final = 4  # the body is the u64 of a lease: see `Descriptor`
-RAW: Final = 8  # the bodies are payloads of bytes as they stand, not MessagePack
+RAW: Final = 8  # the bodies are payloads of bytes as they are, not MessagePack
 FOLLOWS: Final = 16  # the body of the only message is the next frame of the link
 
 _MSG: Final = FrameType.MSG.value
@@ -75,15 +76,15 @@ _FLAGS_AT: Final = 9
 _LENGTH: Final = struct.Struct("!I")
 assert _CHECKED.size == _HEAD.size
 
-# How long a frame is at most, but for one that is the body of a message. Every link
-# takes as much, however short the messages are that its processes take.
+# Maximum length of a frame, except a frame that is the body of a message. Every link
+# accepts this length, however short the messages that its processes accept.
 FRAME_BYTES_MAX: Final = (
     _HEADER.size + MESSAGES_MAX * (_HEAD.size + _LENGTH.size) + BATCH_BYTES_MAX
 )
 
-_KINDS: Final = {each.value: each for each in Kind}  # quicker than to call `Kind`
+_KINDS: Final = {each.value: each for each in Kind}  # faster than a call of `Kind`
 _FLAGS_ALL: Final = WANTS_REPLY | FAILED | LEASED | RAW | FOLLOWS
-# With RAW the body is a payload, and so neither an error nor a lease.
+# With RAW the body is a payload, so it is neither an error nor a lease.
 _FLAGS: Final = frozenset(
     flags
     for flags in range(_FLAGS_ALL + 1)
@@ -92,15 +93,17 @@ _FLAGS: Final = frozenset(
 
 
 class Run(Struct, frozen=True, gc=False):
-    """Messages of one task for another, one after the other, alike but for the bodies.
+    """Consecutive messages of one task for another, which differ only in their bodies.
 
-    to, source: relay numbers, each chosen by the process of the task it means.
-    id: which of the sender's waits an answer belongs to.
-    milliseconds_left: `NO_DEADLINE` for ever; never a time of the clock (OPEN-7).
-    hop: how many processes have passed them on.
-    bodies: the encoded payloads, at least one. As decoded, `Bodies` with `RAW`; else
-      parts of the frame, which they keep alive.
-    mid: the number by which journals know the only message; 0 if none records it.
+    to, source: relay numbers, each assigned by the process of its task.
+    id: number of the asker's wait that an answer belongs to.
+    milliseconds_left: time left, `NO_DEADLINE` for no limit; never a clock time
+      (OPEN-7).
+    hop: how many processes have forwarded them.
+    bodies: the encoded payloads, at least one. If decoded, they are `Bodies` with
+      `RAW`; else parts of the frame, which they keep alive. They are empty while a body
+      follows.
+    mid: the number of the only message in journals; 0 if none records it.
     """
 
     to: int
@@ -115,15 +118,15 @@ class Run(Struct, frozen=True, gc=False):
 
 
 class Batch(Struct, frozen=True, gc=False):
-    """MSG: messages of one stream, run by run; with no run it tells the floor alone.
+    """MSG: messages of one stream, run by run; without a run it only carries the floor.
 
-    epoch: of the stream's numbers; incarnation: of the receiver it is meant for.
+    epoch: of the stream's numbers; incarnation: of the receiver that it is meant for.
     floor: no number below it will be sent again (AMO-12); at most ``first``.
-    first: the number of the first message, or of the next where there is none; others
-      have the numbers after it, whatever run they are in.
+    first: the number of the first message, or of the next one if there is none. Further
+      messages have the numbers after it, across all runs.
     runs: of at most `MESSAGES_MAX` messages together.
-    acknowledged: the sender of the frame has received all messages up to this number;
-      0 for none, or if some are missing.
+    acknowledged: the sender of the frame has received all messages up to this number; 0
+      for none, or if some are missing.
     extracted: the task that sends the first run has taken all of its messages up to
       this number.
     """
@@ -138,7 +141,7 @@ class Batch(Struct, frozen=True, gc=False):
 
     @property
     def count(self) -> int:
-        """How many messages there are in all runs."""
+        """The number of messages in all runs."""
         return sum([len(run.bodies) for run in self.runs])
 
 
@@ -146,8 +149,8 @@ def encode_batch(batch: Batch) -> bytes:
     """Return the frame of a batch.
 
     Raises:
-        ValueError: a field does not fit its place, or a run is empty; the text says
-          which bound.
+        ValueError: a field is out of range, or a run is empty; the text names the
+          bound.
     """
     runs = batch.runs
     first = batch.first
@@ -193,7 +196,7 @@ def encode_batch(batch: Batch) -> bytes:
             )
             for run in runs
         ]
-        if count == 1:  # most often, and then this is quicker by far
+        if count == 1:  # the most frequent case, and faster by far
             lengths = _LENGTH.pack(len(bodies[0]))
         elif len(runs) == 1 and type(runs[0].bodies) is Bodies:
             lengths = runs[0].bodies.lengths.pack()
@@ -318,11 +321,11 @@ def _unpacked(
 
 
 def _payloads(frame: bytes | memoryview, end: int, lengths: Lengths) -> Bodies:
-    """Return payloads of bytes that stand one behind the other in a frame."""
+    """Return the payloads of bytes that lie one behind the other in a frame."""
     made: list[bytes] = []
     rest, count = lengths, lengths.count
-    # Messages that come together are mostly of one length: then many at once are taken
-    # out by one call, in a fifth of the time.
+    # Messages that are sent together mostly have one length. Then one call unpacks many
+    # of them, in a fifth of the time.
     if count >= _GROUP and lengths.alike:
         group = _group_of(lengths.alike)
         for _ in range(count // _GROUP):
@@ -336,12 +339,12 @@ def _payloads(frame: bytes | memoryview, end: int, lengths: Lengths) -> Bodies:
 
 @lru_cache(maxsize=64)
 def _group_of(length: int) -> struct.Struct:
-    """Return what takes out so many payloads of one length."""
+    """Return the struct that unpacks `_GROUP` payloads of one length."""
     return struct.Struct(f"{length}s" * _GROUP)
 
 
 class _Packed(Sequence[Run]):
-    """The runs of a frame that was looked through: made once, and kept."""
+    """The runs of a frame that was checked: made on first access, and kept."""
 
     __slots__ = ("_made", "_parts", "_runs")
 
@@ -364,7 +367,7 @@ class _Packed(Sequence[Run]):
             return NotImplemented
         return self._list() == list(other)
 
-    __hash__ = None  # type: ignore[assignment]  # equal to lists, which have none
+    __hash__ = None  # type: ignore[assignment]  # equal to lists, which have no hash
 
     def _list(self) -> list[Run]:
         if self._made is None:

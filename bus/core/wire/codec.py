@@ -1,9 +1,9 @@
-"""`decode` and `encode`: bytes of a link into frames, and back (BUS-WIRE-1).
+"""`decode` and `encode`: bytes of a link to frames, and back (BUS-WIRE-1).
 
-The first byte is the type. After it MSG is packed (`bus.core.wire.batch`), and all else
-is one MessagePack map. Whatever the bytes are, nothing but `WireError` is raised, and
-what is made of them takes at most twice their length and 64 KiB: control frames are
-short, and of long batches the runs are made when somebody asks for one.
+The first byte is the type. After it MSG is packed (`bus.core.wire.batch`), and each
+other frame is one MessagePack map. For any input, no error but `WireError` is raised.
+The result takes at most twice the length of the input and 64 KiB: control frames are
+short, and the runs of long batches are made on first access.
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ __all__ = [
 
 Frame: TypeAlias = ControlFrame | Batch
 
-OPTIONAL: Final = 0x80  # the bit of a type that may be skipped by who does not know it
+OPTIONAL: Final = 0x80  # bit of a type that a receiver may skip if it is unknown
 
-# The longest that any can be, an ACK, is below 7 KiB. It also bounds how deep the
-# decoder recurses in C, whatever the interpreter's own limit was set to.
+# The longest control frame, an ACK, is below 7 KiB. This also bounds the depth of the
+# decoder's recursion in C, independently of the interpreter's own limit.
 CONTROL_BYTES_MAX: Final = 8 * 2**10
-# What BUS-WIRE-1 and OPEN-6 let an option allow at most.
+# The maximum that BUS-WIRE-1 and OPEN-6 allow for the option.
 MESSAGE_BYTES_MAX: Final = 64 * 2**20
 
-# Members of an enumeration are slow to come by.
+# Access to members of an enumeration is slow.
 _MSG: Final = FrameType.MSG.value
 
-_WORDS_MAX: Final = 300  # characters of what a peer wrote that go into an error
+_WORDS_MAX: Final = 300  # characters of a peer's text that an error quotes
 
-# Sorted, so that the bytes do not hang on the order in which fields are declared.
+# Sorted, so that the bytes do not depend on the order in which fields are declared.
 _ENCODER: Final = msgspec.msgpack.Encoder(order="sorted")
 _DECODERS: Final[Mapping[int, msgspec.msgpack.Decoder[ControlFrame]]] = (
     MappingProxyType(
@@ -107,13 +107,13 @@ _DECODERS: Final[Mapping[int, msgspec.msgpack.Decoder[ControlFrame]]] = (
 
 
 def encode(frame: Frame) -> bytes:
-    """Return the bytes of a frame; of frames that are equal, the same.
+    """Return the bytes of a frame; equal frames have equal bytes.
 
-    Bounds of single fields are checked by who decodes, since who makes a frame knows
-    what it puts there.
+    Only the decoder checks the bounds of single fields: the code that makes a frame
+    sets them within bounds.
 
     Raises:
-        ValueError: it does not fit into a frame.
+        ValueError: the contents do not fit into a frame.
     """
     if isinstance(frame, Batch):
         return encode_batch(frame)
@@ -132,10 +132,10 @@ def decode(
 ) -> Frame | None:
     """Return the frame that a peer sent; None for one to be skipped (BUS-WIRE-3).
 
-    message_bytes_max: how long the body of a message may be, as HELLO said.
+    message_bytes_max: maximum length of the body of a message, as sent in HELLO.
 
     Raises:
-        WireError: no correct peer sends that; the text says what is wrong.
+        WireError: no correct peer sends these bytes; the text names the fault.
     """
     if not len(data):
         raise WireError("frame is empty")

@@ -1,7 +1,7 @@
-"""`FrameReader`: what comes by one link, put together into frames.
+"""`FrameReader`: data that arrives on one link, assembled into frames.
 
-The body of a long message is a frame of its own, behind the one that tells of it. So
-its bytes are copied nowhere: what the link hands over is what the callback gets.
+The body of a long message is a frame of its own, behind the one that announces it. So
+its bytes are never copied: the callback gets the object that the link hands over.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ __all__ = ["FrameReader", "pieces"]
 
 
 class FrameReader:
-    """Reads the frames of one link, in the order in which they came.
+    """A reader of the frames of one link, in order of arrival.
 
-    message_bytes_max: how long the body of a message may be (OPEN-6).
+    message_bytes_max: maximum length of the body of a message, in bytes (OPEN-6).
     """
 
     __slots__ = ("_begun", "_message_bytes_max")
 
     def __init__(self, message_bytes_max: int = MESSAGE_BYTES_MAX) -> None:
         self._message_bytes_max: Final = message_bytes_max
-        # A message whose body is to come, and how long that is.
+        # A message whose body is still to come, and the length of that body.
         self._begun: tuple[Batch, int] | None = None
 
     @property
     def midway(self) -> bool:
-        """Whether what comes next is a body, and no frame."""
+        """Whether the next data is a body, not a frame."""
         return self._begun is not None
 
     def read(self, data: bytes) -> Frame | None:
-        """Return the frame that is complete with this; None for none.
+        """Return the frame that this data completes, or None.
 
         Raises:
-            WireError: as `decode`; or it is not the body that was to follow.
+            WireError: as `decode`; or the data is not the body that was announced.
         """
         if self._begun is not None:
             (batch, length), self._begun = self._begun, None
@@ -50,7 +50,7 @@ class FrameReader:
             return replace(batch, runs=[whole])
         frame = decode(data, message_bytes_max=self._message_bytes_max)
         if isinstance(frame, Batch) and frame.runs and frame.runs[0].flags & FOLLOWS:
-            # It ends with the length of the one body that it does not have.
+            # The frame ends with the length of the one body that it does not contain.
             self._begun = frame, int.from_bytes(data[-_LENGTH_BYTES:])
             return None
         return frame
@@ -60,7 +60,7 @@ _LENGTH_BYTES: Final = 4
 
 
 def pieces(frame: Frame) -> tuple[bytes, ...]:
-    """Return what is to be put on a link for a frame, one after the other.
+    """Return the data to put on a link for a frame, in order.
 
     Raises:
         ValueError: as `encode`.

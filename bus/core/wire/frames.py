@@ -1,8 +1,8 @@
-"""`ControlFrame`: what managers say to one another, each type by a number (BUS-WIRE-2).
+"""`ControlFrame`: the frames between managers, each type with a number (BUS-WIRE-2).
 
-The types have a struct each, named after them, in `link_frames`, `task_frames` and
-`stream_frames`. Keys may be added to one, with a default; a key that is there keeps its
-meaning. MSG, the frame of messages, is in `batch`.
+Each type has a struct of the same name in `link_frames`, `task_frames` or
+`stream_frames`. Keys may be added to a struct, with a default; an existing key keeps
+its meaning. MSG, the frame of messages, is in `batch`.
 """
 
 from __future__ import annotations
@@ -46,6 +46,6 @@ class FrameType(IntEnum):
 
 
 class ControlFrame(Part, frozen=True):
-    """Any frame but that of messages."""
+    """Any frame except MSG."""
 
     type: ClassVar[FrameType]

@@ -1,8 +1,8 @@
-"""`Lengths`: how long messages are that came, or go, together.
+"""`Lengths`: the lengths of messages that arrive, or are sent, together.
 
-Mostly all of them are of one length. Then what is asked of all is known without a look
-at each: many short messages are looked through so often on their way, for their sum or
-for how many fit somewhere, that this was a tenth of all that was done for them.
+Mostly they are all equal, and then their sum needs no loop. Many short messages are
+examined several times on their way, for their sum or for how many fit into a space.
+Loops over them were a tenth of their total cost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Bodies", "Lengths"]
 
 _ITEM: Final = array("I").itemsize
-_SWAPPED: Final = sys.byteorder == "little"  # so are numbers of the network for us
+_SWAPPED: Final = sys.byteorder == "little"  # lengths on the wire are big-endian
 assert _ITEM == 4
 
 
@@ -29,9 +29,9 @@ class Lengths(Struct, frozen=True, gc=False):
     """Lengths in bytes, in order.
 
     count: how many there are; total: their sum.
-    alike: the length of each, if they are all the same.
-    several: each, if they are not. Not a tuple: peers may announce what would make
-      large numbers of short frames.
+    alike: the length of each, if they are all equal.
+    several: the single lengths, if they differ. Not a tuple, since a peer could make
+      short frames expand into many large integers.
     """
 
     count: int
@@ -41,19 +41,19 @@ class Lengths(Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, each: Iterable[int]) -> Lengths:
-        """Take them one by one."""
+        """Return the lengths of an iterable."""
         return _of_array(array("I", each))
 
     @classmethod
     def unpack(cls, packed: bytes | memoryview) -> Lengths:
-        """Read lengths as they stand in a frame: u32, in network order."""
+        """Return the lengths in a part of a frame: u32, in network byte order."""
         several = array("I", bytes(packed))
         if _SWAPPED:
             several.byteswap()
         return _of_array(several)
 
     def pack(self) -> bytes:
-        """Return them as they stand in a frame."""
+        """Return the lengths as bytes for a frame."""
         if self.several is None:
             return self.alike.to_bytes(_ITEM) * self.count
         several = self.several[:]
@@ -71,11 +71,11 @@ class Lengths(Struct, frozen=True, gc=False):
 
     @property
     def longest(self) -> int:
-        """The greatest; 0 of none."""
+        """The greatest length; 0 if there is none."""
         return self.alike if self.several is None else max(self.several)
 
     def part(self, start: int, stop: int) -> Lengths:
-        """Return those from one place to another, as far as there are any."""
+        """Return the lengths from one index to another, as far as they exist."""
         count = max(0, min(stop, self.count) - start)
         if count == self.count:
             return self
@@ -84,7 +84,7 @@ class Lengths(Struct, frozen=True, gc=False):
         return _of_array(self.several[start : start + count])
 
     def fitting(self, room: int) -> int:
-        """Return how many of the first fit in so many bytes."""
+        """Return how many of the first messages fit into ``room`` bytes."""
         if self.total <= room:
             return self.count
         if self.several is None:
@@ -96,7 +96,7 @@ def _of_array(several: array[int]) -> Lengths:
     count = len(several)
     if not count:
         return Lengths(0, 0)
-    # Compared as bytes, all at once: this costs nothing beside a look at each.
+    # Compared as bytes in one call, at almost no cost next to a loop.
     packed = several.tobytes()
     if packed == packed[:_ITEM] * count:
         return Lengths(count, several[0] * count, several[0])
@@ -104,7 +104,7 @@ def _of_array(several: array[int]) -> Lengths:
 
 
 class Bodies(list[bytes]):
-    """Bodies of messages whose lengths are known: a list that is not changed."""
+    """Bodies of messages whose lengths are known: a list that is never changed."""
 
     __slots__ = ("lengths",)
 

@@ -1,6 +1,6 @@
-"""What processes say of the link itself, and of the process behind it (BUS-WIRE-2).
+"""Frames about the link itself, and the process behind it (BUS-WIRE-2).
 
-Of each frame the docstring says which clauses need its fields.
+The docstring of each frame names the clauses that need its fields.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ __all__ = [
 
 
 class Hello(ControlFrame, frozen=True, kw_only=True):
-    """The first frame of who dialled (BUS-INIT-4).
+    """The first frame of the process that dialled (BUS-INIT-4).
 
-    versions: lowest and highest it speaks (BUS-WIRE-3).
-    kind: what it wants the link for (BUS-ENT-12).
-    message_bytes_max: the longest body it takes (OPEN-6).
+    versions: the lowest and the highest that it speaks (BUS-WIRE-3).
+    kind: the purpose of the link (BUS-ENT-12).
+    message_bytes_max: the longest body that it accepts (OPEN-6).
     """
 
     type = FrameType.HELLO
@@ -55,7 +55,7 @@ class Hello(ControlFrame, frozen=True, kw_only=True):
 
 
 class Welcome(ControlFrame, frozen=True, kw_only=True):
-    """The answer to HELLO: the link may carry all else from now on (BUS-INIT-4).
+    """The acceptance of a HELLO: all other frames may follow (BUS-INIT-4).
 
     version: the one that both speak (BUS-WIRE-3).
     """
@@ -67,9 +67,9 @@ class Welcome(ControlFrame, frozen=True, kw_only=True):
 
 
 class Refused(ControlFrame, frozen=True, kw_only=True):
-    """The other answer to HELLO, before the link is closed (BUS-INIT-5).
+    """The refusal of a HELLO, before the link is closed (BUS-INIT-5).
 
-    versions: what the refuser speaks, for the other side's error (BUS-WIRE-3).
+    versions: those of the refusing process, for the peer's error (BUS-WIRE-3).
     """
 
     type = FrameType.REFUSED
@@ -82,9 +82,9 @@ class Refused(ControlFrame, frozen=True, kw_only=True):
 
 
 class ConnectOffer(ControlFrame, frozen=True, kw_only=True):
-    """Where a process can be dialled for a data link (BUS-ROUTE-14).
+    """The addresses where a process can be dialled for a data link (BUS-ROUTE-14).
 
-    incarnation: of that process; another one there is another peer.
+    incarnation: of that process; one of another incarnation is another peer.
     """
 
     type = FrameType.CONNECT_OFFER
@@ -99,9 +99,9 @@ class ConnectOffer(ControlFrame, frozen=True, kw_only=True):
 
 
 class Error(ControlFrame, frozen=True, kw_only=True):
-    """Something that was asked for is refused (OPEN-3), or not understood (BUS-WIRE-4).
+    """The refusal of a request (OPEN-3), or of a frame not understood (BUS-WIRE-4).
 
-    id, request: what it is about, where it is about one of these.
+    id, request: the registration or the request that it is about, if any.
     """
 
     type = FrameType.ERROR
@@ -116,7 +116,10 @@ class Error(ControlFrame, frozen=True, kw_only=True):
 
 
 class Ping(ControlFrame, frozen=True, kw_only=True):
-    """Are you there? (OPEN-2). number: for the answer to repeat."""
+    """A request for a sign of life (OPEN-2).
+
+    number: repeated in the answer.
+    """
 
     type = FrameType.PING
     number: U64

@@ -1,8 +1,8 @@
-"""A batch of one message, packed and unpacked in one go (BUS-CHAN-6).
+"""A batch of one message, packed and unpacked in one step (BUS-CHAN-6).
 
-What comes alone is mostly a question, or its answer, and somebody waits for it. The
-bytes are those of `bus.core.wire.batch`, which reads, and judges, all that is not as
-simple.
+A message that arrives alone is mostly a question or its answer, and a task waits for
+it. The bytes are those of `bus.core.wire.batch`, which reads and checks every frame
+that is not as simple.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ def encode_lone(
     acknowledged: int = 0,
     extracted: int = 0,
 ) -> bytes:
-    """Return the frame of one message of less than `FOLLOWS_MIN` bytes, made here.
+    """Return the frame of one short message that originates in this process.
 
-    The fields are those of `Batch` and `Run`; by position, and with no object made of
-    them, since somebody waits.
+    Its body must be shorter than `FOLLOWS_MIN` bytes. The fields are those of `Batch`
+    and `Run`. They are passed by position and no object is made of them, since a task
+    waits.
 
     Raises:
-        struct.error: a field does not fit its place.
+        struct.error: a field is out of range.
     """
     head = _LONE.pack(
         _MSG,
@@ -74,7 +75,7 @@ def encode_lone(
 
 
 def decode_lone(frame: bytes) -> Batch | None:
-    """Return the batch of a frame that is one short message; None for any other."""
+    """Return the batch of a frame with one short message; None for other frames."""
     size = len(frame) - _LONE.size
     if size < 0 or frame[0] != _MSG:
         return None

@@ -1,8 +1,8 @@
-"""What control frames are made of: bounded numbers, texts and names, and who is who.
+"""Parts of control frames: bounded numbers, texts and names, and identities.
 
-Lengths and ranges are checked by the decoder, before anything is made of them; what a
-legal name is, by `bus.address`, and that also for who makes a frame. Every bound here
-is part of the protocol: to widen one is a change of version.
+The decoder checks lengths and ranges before it makes any object. `bus.address` checks
+whether a name is legal, also when a frame is made. Every bound here is part of the
+protocol: a wider one needs a new version.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ __all__ = [
 
 U16: TypeAlias = Annotated[int, Meta(ge=0, lt=2**16)]
 U32: TypeAlias = Annotated[int, Meta(ge=0, lt=2**32)]
-U64: TypeAlias = Annotated[int, Meta(ge=0)]  # MessagePack has no greater ones
+U64: TypeAlias = Annotated[int, Meta(ge=0)]  # MessagePack has no greater numbers
 Number: TypeAlias = Annotated[int, Meta(ge=1)]
 
-# As long as BUS-NAME-6 lets them be.
+# The lengths that BUS-NAME-6 allows.
 MachineName: TypeAlias = Annotated[str, Meta(max_length=63)]
 ModuleName: TypeAlias = Annotated[str, Meta(max_length=128)]
 BusName: TypeAlias = Annotated[str, Meta(max_length=32)]
 Text: TypeAlias = Annotated[str, Meta(max_length=256)]
 
 Versions: TypeAlias = tuple[U16, U16]
-# Where a process listens, each as its link layer writes it.
+# Where a process listens, each address as its link layer writes it.
 Addresses: TypeAlias = Annotated[
     tuple[Annotated[str, Meta(max_length=128)], ...], Meta(max_length=8)
 ]
@@ -58,43 +58,43 @@ _NAME_MAX: Final = 128
 
 
 class Role(Enum):
-    """What a process is on its machine (BUS-ENT-13)."""
+    """The role of a process on its machine (BUS-ENT-13)."""
 
     MASTER = "master"
     SLAVE = "slave"
 
 
 class LinkKind(Enum):
-    """What a link is for (BUS-ENT-12)."""
+    """The purpose of a link (BUS-ENT-12)."""
 
     SIGNALLING = "signalling"
     DATA = "data"
 
 
 class Reason(Enum):
-    """Why something was refused or failed: what the typed error is made from."""
+    """The reason for a refusal or a failure: the typed error is made from it."""
 
     VERSION = "version"  # BUS-WIRE-3
     ACCESS = "access"  # BUS-INIT-5, BUS-SEC-1, BUS-SEC-7
-    BUS = "bus"  # BUS-ENT-12: the link was opened for another one
-    BUSY = "busy"  # BUS-SEC-9, BUS-FLOW-1: something bounded is full
-    DUPLICATE = "duplicate"  # BUS-INIT-6, AMO-18: somebody is that already
+    BUS = "bus"  # BUS-ENT-12: the link was opened for another bus
+    BUSY = "busy"  # BUS-SEC-9, BUS-FLOW-1: a bounded resource is full
+    DUPLICATE = "duplicate"  # BUS-INIT-6, AMO-18: the identity is in use
     MACHINE_NAME = "machine-name"  # BUS-DISC-8: another machine has the name
     NAME_TAKEN = "name-taken"  # BUS-NAME-7
     UNREACHABLE = "unreachable"  # BUS-ROUTE-16
-    WIRE = "wire"  # BUS-WIRE-4: it was not understood
+    WIRE = "wire"  # BUS-WIRE-4: the frame was not understood
     CLOSING = "closing"  # BUS-DEREG-12
 
 
 class Part(Struct, frozen=True, omit_defaults=True):
-    """A frame or a part of one: by keys, unknown ones ignored, defaults left out."""
+    """A frame or a part of one: a map that omits defaults; unknown keys are ignored."""
 
 
 class Identity(Part, frozen=True, kw_only=True):
-    """Who is at the other end of a link (BUS-INIT-4).
+    """The process at the other end of a link (BUS-INIT-4).
 
-    machine_id: tells two machines of one name apart (BUS-DISC-8).
-    process: as registrations name it; process_id: as its machine's system does.
+    machine_id: distinguishes two machines of one name (BUS-DISC-8).
+    process: its name in registrations; process_id: its number in the operating system.
     incarnation: one life of the process (AMO-19, BUS-ROUTE-11).
     """
 
@@ -114,9 +114,9 @@ class Identity(Part, frozen=True, kw_only=True):
 
 
 class RequestId(Part, frozen=True, kw_only=True):
-    """One search or one subscription, wherever it has come to (OPEN-9, AMO-29).
+    """The identity of one search or subscription, in all processes (OPEN-9, AMO-29).
 
-    machine, process: who asks; number: that process's own, never used twice.
+    machine, process: the asker; number: assigned by the asker, never used twice.
     """
 
     machine: MachineName
@@ -129,15 +129,17 @@ class RequestId(Part, frozen=True, kw_only=True):
 
 
 class Characteristics(Part, frozen=True, kw_only=True):
-    """What a relay of a task is made from, in another process (BUS-RELAY-4).
+    """The data from which another process makes the relay of a task (BUS-RELAY-4).
 
-    relay: the number by which message frames mean the task; its process chooses it,
-      and never gives it to another task in one incarnation (BUS-WIRE-1).
+    relay: the number of the task in message frames. Its process assigns it, and never
+      gives it to another task in one incarnation (BUS-WIRE-1).
     incarnation: of the task's process, since the relay ends with it.
-    overflow: what becomes of commands that it has no room for: its relay does likewise.
-    closed: who is told this may not send it commands (BUS-SEC-1): by its name it is to
-      ask the master, who says so.
-    user: whose process it is, as the system has told the master that passes this on.
+    overflow: policy for commands that exceed the task's capacity, which its relay
+      follows, too.
+    closed: True if the receiver of this may not send the task commands (BUS-SEC-1). It
+      must then search for the name at the master, which refuses.
+    user: the user of the task's process, as the operating system reported it to the
+      master that forwards this.
     """
 
     relay: U32
@@ -155,16 +157,17 @@ class Characteristics(Part, frozen=True, kw_only=True):
 
 
 def check_registration(registration: RegistrationId) -> None:
-    """Raise unless it is one that a registration can have.
+    """Raise unless a registration can have this identity.
 
-    It is not a part of frames only, and so has no bounds of its own.
+    The type is not used in frames only, and so has no bounds of its own.
 
     Raises:
         ValueError: a name is not legal, or the number is not positive and of 64 bits.
     """
     for name in (registration.machine, registration.process):
         if len(name) > _NAME_MAX:
-            # Its own words: those of the checks below would quote all of it.
+            # A message of its own: those of the checks below would quote the whole
+            # name.
             msg = f"name in a registration must be <= {_NAME_MAX} long, got {len(name)}"
             raise ValueError(msg)
     check_machine_name(registration.machine)

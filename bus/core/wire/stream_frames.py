@@ -1,6 +1,6 @@
-"""What is said of a stream of messages beside the messages (BUS-WIRE-2).
+"""Frames about a stream of messages, other than the messages (BUS-WIRE-2).
 
-Of each frame the docstring says which clauses need its fields.
+The docstring of each frame names the clauses that need its fields.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _BUFFERS_MAX: Final = 256
 
 
 class OpenStream(ControlFrame, frozen=True, kw_only=True):
-    """Begin a stream, or go on with it over this link (BUS-RELAY-10).
+    """The start of a stream, or its continuation over this link (BUS-RELAY-10).
 
-    epoch: of its numbers (AMO-16); nonce: random, tells rivals apart (AMO-17).
-    incarnation: of the receiver it is meant for (AMO-19).
+    epoch: of its numbers (AMO-16); nonce: random, distinguishes rivals (AMO-17).
+    incarnation: of the receiver that it is meant for (AMO-19).
     first: the number of its first message (AMO-6).
     window: how many numbers may be outstanding (AMO-13).
-    known: the epoch of the other way that is known here; 0 for none.
-    last: the greatest number that came in it; heard: how many control frames did. What
-      is above is sent again, in the order in which it was sent first.
+    known: the epoch of the stream in the other direction, as known here; 0 for none.
+    last: the greatest number received of that stream; heard: how many control frames
+      were received. All later ones are sent again, in their original order.
     """
 
     type = FrameType.OPEN_STREAM
@@ -52,16 +52,16 @@ class OpenStream(ControlFrame, frozen=True, kw_only=True):
 
 
 class Ack(ControlFrame, frozen=True, kw_only=True):
-    """What of a stream has come, and what its tasks have taken (BUS-RELAY-9).
+    """The receipt of a stream's messages, and their extraction by tasks (BUS-RELAY-9).
 
-    epoch: the newest that is known of its sender, for one that was superseded, too
-      (AMO-16); incarnation: of who acknowledges (AMO-19).
-    last: the greatest number that came or was given up; 0 for none. One below ``next``
-      of the `Acknowledgement`, which may not fit into 64 bits.
-    missing: as there (AMO-23).
+    epoch: the newest epoch known of the stream's sender, also in answer to a superseded
+      one (AMO-16); incarnation: of the process that acknowledges (AMO-19).
+    last: the greatest number that was received or given up; 0 for none. It is one below
+      ``next`` of the `Acknowledgement`, which may not fit into 64 bits.
+    missing: as in the `Acknowledgement` (AMO-23).
     extracted: relays of the acknowledger's tasks, with the last number that each took;
-      relay 0 stands for all that hear notifications there (BUS-RELAY-7).
-    heard: how many control frames have come; they need not be kept any longer.
+      relay 0 stands for all subscribers there (BUS-RELAY-7).
+    heard: how many control frames were received; the sender may drop these.
     """
 
     type = FrameType.ACK
@@ -95,10 +95,10 @@ class Ack(ControlFrame, frozen=True, kw_only=True):
         extracted: tuple[tuple[int, int], ...] = (),
         heard: int = 0,
     ) -> Ack:
-        """Say what a receiver has.
+        """Return the ACK for the state of a receiver.
 
-        With more than `MISSING_MAX` gaps it claims nothing of what lies above the first
-        that does not fit: that is true as well, and a later one says the rest.
+        With more than `MISSING_MAX` gaps it claims nothing above the first gap that
+        does not fit. That is correct as well, and a later ACK covers the rest.
         """
         stop = has.next
         if len(has.missing) > MISSING_MAX:
@@ -114,17 +114,18 @@ class Ack(ControlFrame, frozen=True, kw_only=True):
 
     @property
     def acknowledgement(self) -> Acknowledgement:
-        """What the sender's end of the stream is to be told."""
+        """The acknowledgement, for the sender's end of the stream."""
         return Acknowledgement(self.last + 1, self.missing)
 
 
 class Descriptor(ControlFrame, frozen=True, kw_only=True):
-    """Where in shared memory the body of a message lies; that comes after this (MC-29).
+    """The location of a message body in shared memory; the message follows (MC-29).
 
-    lease: what the message has for a body (`LEASED`); never used twice in an epoch.
-    arena, epoch: whose memory, and which life of it.
-    buffers: of each its index, offset, length and generation, in order.
-    size: bytes of the whole body.
+    lease: the number that the message has as its body (`LEASED`); never used twice in
+      an epoch.
+    arena, epoch: the owner of the memory, and which life of it.
+    buffers: index, offset, length and generation of each, in order.
+    size: length of the whole body, in bytes.
     """
 
     type = FrameType.DESCRIPTOR
@@ -144,7 +145,7 @@ class Descriptor(ControlFrame, frozen=True, kw_only=True):
 
 
 class Release(ControlFrame, frozen=True, kw_only=True):
-    """Bodies in shared memory that nobody reads any more (MC-29)."""
+    """Bodies in shared memory that no process reads any more (MC-29)."""
 
     type = FrameType.RELEASE
     arena: U64

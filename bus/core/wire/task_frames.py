@@ -1,6 +1,6 @@
-"""What managers say of tasks: who is there, who is sought, who hears whom (BUS-WIRE-2).
+"""Frames about tasks: registrations, searches and subscriptions (BUS-WIRE-2).
 
-Of each frame the docstring says which clauses need its fields.
+The docstring of each frame names the clauses that need its fields.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _HOPS_MAX: Final = 3  # OPEN-9
 
 
 class Export(ControlFrame, frozen=True, kw_only=True):
-    """A public name of this process, for the master's table (BUS-INIT-11).
+    """A public name of the sending process, for the master's table (BUS-INIT-11).
 
-    registered_ns: when it was registered, since the machine's start: of two the
-      earlier stays (OPEN-1).
+    registered_ns: when it was registered, since the machine's start: of two
+      registrations the earlier stays (OPEN-1).
     """
 
     type = FrameType.EXPORT
@@ -62,7 +62,7 @@ class Export(ControlFrame, frozen=True, kw_only=True):
 
 
 class Unexport(ControlFrame, frozen=True, kw_only=True):
-    """It is in the master's table no more, though its task may live (BUS-INIT-12)."""
+    """Removal of a name from the master's table; its task may live (BUS-INIT-12)."""
 
     type = FrameType.UNEXPORT
     id: RegistrationId
@@ -72,13 +72,13 @@ class Unexport(ControlFrame, frozen=True, kw_only=True):
 
 
 class Search(ControlFrame, frozen=True, kw_only=True):
-    """Who has this name? (BUS-ROUTE-6).
+    """A search for the task with this name (BUS-ROUTE-6).
 
-    machine: where it is sought, alone (BUS-ROUTE-14).
-    sender: for whom; its relay is made from this (BUS-RELAY-12).
+    machine: the only machine where it is sought (BUS-ROUTE-14).
+    sender: the task that needs it, from which the relay is made (BUS-RELAY-12).
     hops: how many links it may still cross (OPEN-9).
-    milliseconds_left: how long it is kept by who cannot answer (BUS-ROUTE-18); None
-      until it is cancelled.
+    milliseconds_left: how long a process that cannot answer keeps it (BUS-ROUTE-18);
+      None until it is cancelled.
     """
 
     type = FrameType.SEARCH
@@ -95,17 +95,19 @@ class Search(ControlFrame, frozen=True, kw_only=True):
 
 
 class Cancel(ControlFrame, frozen=True, kw_only=True):
-    """Nobody waits for the answer to a search any more (BUS-ROUTE-19)."""
+    """The end of a search whose answer no message waits for (BUS-ROUTE-19)."""
 
     type = FrameType.CANCEL
     id: RequestId
 
 
 class AddRelay(ControlFrame, frozen=True, kw_only=True):
-    """Make a relay of this task: messages to and from it follow (BUS-ROUTE-6).
+    """The introduction of a task, from which a relay is made (BUS-ROUTE-6).
 
-    search: the one that this answers, and whose way back it takes; None where a task
-      announces itself before its first message (BUS-RELAY-12).
+    Messages to and from the task follow.
+
+    search: the search or subscription that this answers, whose route it takes back;
+      None if a task is announced before its first message (BUS-RELAY-12).
     addresses: where its process listens; none means over this link (BUS-ROUTE-9).
     """
 
@@ -116,12 +118,14 @@ class AddRelay(ControlFrame, frozen=True, kw_only=True):
 
 
 class Unrelay(ControlFrame, frozen=True, kw_only=True):
-    """A task leaves, and this is the last message that it took (BUS-DEREG-4).
+    """The departure of a task, with the last message that it took (BUS-DEREG-4).
 
-    relay: its number; extracted: a number of the stream from the other side, 0 where
-      it took nothing.
-    final: what waits for it fails, instead of waiting for the next (BUS-DEREG-8).
-    more: some of what it sent is still to come; another UNRELAY follows that.
+    relay: its number.
+    extracted: the number of that message in the stream from the other side, 0 if the
+      task took none.
+    final: True if messages that wait for it fail, instead of waiting for the next
+      holder of its name (BUS-DEREG-8).
+    more: True if messages of the task are still to come; another UNRELAY follows them.
     """
 
     type = FrameType.UNRELAY
@@ -132,7 +136,7 @@ class Unrelay(ControlFrame, frozen=True, kw_only=True):
 
 
 class Dismiss(ControlFrame, frozen=True, kw_only=True):
-    """Nobody here uses the relay of this task any more: may it go? (BUS-DEREG-13).
+    """A request to release the relay of a task that no task here uses (BUS-DEREG-13).
 
     relay: the task's number.
     """
@@ -142,9 +146,9 @@ class Dismiss(ControlFrame, frozen=True, kw_only=True):
 
 
 class Dismissed(ControlFrame, frozen=True, kw_only=True):
-    """Of this task nothing comes any more, until it is introduced anew (BUS-DEREG-13).
+    """The end of a task's messages, until it is introduced anew (BUS-DEREG-13).
 
-    relay: its number, as it was asked for.
+    relay: its number, as in the request.
     """
 
     type = FrameType.DISMISSED
@@ -152,7 +156,7 @@ class Dismissed(ControlFrame, frozen=True, kw_only=True):
 
 
 class Gap(ControlFrame, frozen=True, kw_only=True):
-    """Notifications of a task that were dropped before its next one (BUS-FLOW-3).
+    """The notifications of a task that were dropped before its next one (BUS-FLOW-3).
 
     relay: its number; count: how many, since the last GAP of this task.
     """
@@ -163,9 +167,10 @@ class Gap(ControlFrame, frozen=True, kw_only=True):
 
 
 class Eliminate(ControlFrame, frozen=True, kw_only=True):
-    """A task is gone (BUS-DEREG-2), this registration of it alone (BUS-DEREG-7).
+    """The departure of a task (BUS-DEREG-2), of this registration alone (BUS-DEREG-7).
 
-    final: what waits for it fails, instead of waiting for the next (BUS-DEREG-8).
+    final: True if messages that wait for it fail, instead of waiting for the next
+      holder of its name (BUS-DEREG-8).
     """
 
     type = FrameType.ELIMINATE
@@ -179,15 +184,17 @@ class Eliminate(ControlFrame, frozen=True, kw_only=True):
 
 
 class Subscribe(ControlFrame, frozen=True, kw_only=True):
-    """A task wants the notifications that a specification means (BUS-RELAY-8).
+    """A task's subscription to the notifiers of a specification (BUS-RELAY-8).
 
-    presence: it wants to know only who of those is there; nothing is sent to it.
-    id: said again, it is the same subscription (AMO-29).
+    presence: True if the task only watches which of them are present; nothing is sent
+      to it.
+    id: if sent again, it is the same subscription (AMO-29).
     specification: as `Specification.parse` reads it (OPEN-16).
-    subscriber: what its relay is made from.
-    overflow: what becomes of notifications it has no room for (BUS-FLOW-6).
+    subscriber: the data from which the subscriber's relay is made.
+    overflow: policy for notifications that exceed its capacity (BUS-FLOW-6).
     hops: how many links it may still cross (OPEN-9).
-    confirm: the number of the PONG to send once it has reached all; 0 for none.
+    confirm: the number of the PONG to send once all processes have received it; 0 for
+      none.
     """
 
     type = FrameType.SUBSCRIBE
@@ -204,7 +211,7 @@ class Subscribe(ControlFrame, frozen=True, kw_only=True):
 
 
 class Unsubscribe(ControlFrame, frozen=True, kw_only=True):
-    """It wants them no more (AMO-26)."""
+    """The end of a subscription (AMO-26)."""
 
     type = FrameType.UNSUBSCRIBE
     id: RequestId

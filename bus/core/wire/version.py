@@ -1,4 +1,4 @@
-"""Which version of the protocol two processes speak (BUS-WIRE-3)."""
+"""The version of the protocol that two processes speak (BUS-WIRE-3)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from bus.errors import VersionMismatchError
 
 __all__ = ["VERSIONS", "negotiate"]
 
-# What this code speaks, lowest and highest. A version changes when a frame that older
-# code would refuse becomes necessary; keys and optional types come without one.
+# The versions that this code speaks, lowest and highest. A new version is needed only
+# for a frame that older code would refuse; keys and optional types are added without
+# one.
 VERSIONS: Final = (2, 2)
 
 
 def negotiate(ours: tuple[int, int], theirs: tuple[int, int]) -> int:
-    """Return the highest version that both speak; each says its lowest and highest.
+    """Return the highest version that both sides speak.
 
-    Both sides come to the same answer, whichever asks.
+    ours, theirs: the lowest and the highest version of each side.
+
+    Both sides get the same result.
 
     Raises:
         VersionMismatchError: there is none.

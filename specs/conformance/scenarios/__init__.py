@@ -1,7 +1,7 @@
 """The programs, one file a group of clauses; importing this registers them all.
 
-``SCENARIOS`` is all of them, in the order of the clauses' pages. Whoever wants to run
-one elsewhere takes it from there: `specs.conformance.explored.program`.
+``SCENARIOS`` is all of them, in the order of the clauses' pages. To run one elsewhere,
+use `specs.conformance.explored.program`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""QB-ERR: arguments, and what a failed call leaves behind."""
+"""QB-ERR: arguments, and the state after a failed call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""QB-BUF: how much fits, as far as the two ends of a queue show it."""
+"""QB-BUF: the capacity, as far as the two ends of a queue show it."""
 
 from __future__ import annotations
 

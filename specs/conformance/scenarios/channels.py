@@ -19,7 +19,7 @@ SIZED = (CHANNELS, "factory().channels(capacity)")
 
 
 def _pair(stage: Stage, capacity: int | None = None) -> tuple[Any, Any]:
-    """Both ends of a channel between two brokers that nobody else uses."""
+    """Return both ends of a channel between two brokers used for nothing else."""
     settings = {} if capacity is None else {"capacity": capacity}
     server = stage.world.channels(f"server {capacity}", **settings)
     client = stage.world.channels(f"client {capacity}")

@@ -1,4 +1,4 @@
-"""QB-DISC: what each end sees when either hangs up, one step after the other.
+"""QB-DISC: the effects of a disconnect on each end, step by step.
 
 Messages are one byte each, so that every program here and in ``goodbyes`` also runs
 over byte channels (QB-CHAN-4).

@@ -1,4 +1,4 @@
-"""QB-DISC, the second half: disconnects that race. One byte a message, as before."""
+"""QB-DISC, the second half: racing disconnects. One byte a message, as before."""
 
 from __future__ import annotations
 

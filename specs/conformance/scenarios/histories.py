@@ -1,4 +1,4 @@
-"""QB-CONC-7: small programs at random, their histories held to the sequential model."""
+"""QB-CONC-7: small random programs, their histories compared with the model."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 PROGRAMS = 8
 THREADS = 3
 LIMIT_S = 0.2
-# What is drawn from: an operation twice in the list comes twice as often.
+# The operations to draw from: one that is listed twice is drawn twice as often.
 TALK = ("send", "send", "send", "receive", "receive", "disconnect", "disconnected")
 MEET = ("accept", "accept", "connect", "connect", "close")
-# Where no bound was found a history of six operations never meets one.
+# A bound for implementations without a known one: six operations never reach it.
 UNBOUNDED = 1_000
 
 Script = list[list[tuple[str, int]]]
@@ -64,7 +64,7 @@ def _enter(name: str, program: Any, script: Script, needs: tuple[str, ...]) -> N
 
 
 def _talk(script: Script, stage: Stage) -> None:
-    """Operations on the two ends of one connection; in the end both are hung up."""
+    """Run operations on the two ends of one connection, then disconnect both."""
     ends = stage.pair(capacity=1)
     recorder = Recorder()
     messages = iter(range(2 * THREADS))
@@ -90,7 +90,7 @@ def _talk(script: Script, stage: Stage) -> None:
 
 
 def _meet(script: Script, stage: Stage) -> None:
-    """Accepts and connects with a timeout on two ports, and closes, on one broker."""
+    """Run accepts and connects with a timeout on two ports, and closes, on a broker."""
     recorder = Recorder(stage.error("closed_error"))
     for name in ("a", "b"):
         recorder.call("create", (name, name), stage.broker, name)
@@ -114,7 +114,7 @@ def _meet(script: Script, stage: Stage) -> None:
 
 
 def _with_connections(stage: Stage, operations: list[Recorded]) -> list[Recorded]:
-    """The record with a number for each connection in the place of its two ends."""
+    """Return the record with a number for each connection in place of its two ends."""
     numbers: dict[int, int] = {}
     accepted = [one for one in operations if one.name == "accept" and one.result]
     for number, operation in enumerate(accepted):

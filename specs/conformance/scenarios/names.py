@@ -1,4 +1,4 @@
-"""QB-NAME: brokers, their names, and what ends with them."""
+"""QB-NAME: brokers, their names, and the effects of their close."""
 
 from __future__ import annotations
 

@@ -265,7 +265,7 @@ def a_rendezvous_woken_in_vain_goes_on_waiting(stage: Stage) -> None:
 
 
 class _Nosy:
-    """A number that uses the queue when asked what it is."""
+    """A number whose conversion uses the queue."""
 
     def __init__(self, queue: Any) -> None:
         self._queue = queue

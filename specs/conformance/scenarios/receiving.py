@@ -1,4 +1,4 @@
-"""QB-RECV: what a receive returns, when it waits, when it raises."""
+"""QB-RECV: results, waits and errors of a receive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""QB-RDV: how accept and connect meet."""
+"""QB-RDV: how accept and connect are matched."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def scripts_agree_with_the_model(stage: Stage) -> None:
 
 
 class _Place:
-    """One port of one broker, and who came there: the model is two numbers."""
+    """One port of one broker, and the calls on it: the model is two numbers."""
 
     def __init__(self, stage: Stage, name: str, port: int) -> None:
         self._stage, self._name, self._port = stage, name, port
@@ -154,7 +154,7 @@ class _Place:
         self._connects: list[Call] = []
 
     def come(self, accepts: bool) -> None:
-        """One more accept or connect."""
+        """Start one more accept or connect."""
         stage, name, port = self._stage, self._name, self._port
         if accepts:
             self._accepts.append(stage.spawn(stage.broker(name).accept, port))
@@ -163,7 +163,7 @@ class _Place:
             self._connects.append(call)
 
     def check(self) -> None:
-        """As many are matched as came on the side on which fewer came."""
+        """Require as many matches as there are calls in the smaller role."""
         matches = min(len(self._accepts), len(self._connects))
         self._stage.settle(*self._accepts[:matches], *self._connects[:matches])
         for what, calls in (("accepts", self._accepts), ("connects", self._connects)):
@@ -172,7 +172,7 @@ class _Place:
             expect(done, matches, f"{what} that returned, of {len(calls)} {place}")
 
     def finish(self) -> None:
-        """Give everybody an opposite; each is of this place."""
+        """Start the missing opposites; each end must be of this place."""
         while (missing := len(self._connects) - len(self._accepts)) != 0:
             self.come(missing > 0)
         place = f"{self._name} {self._port}".encode()
@@ -215,7 +215,7 @@ def an_unknown_name_gives_none_at_once(stage: Stage) -> None:
     require(missed.done, f"{missed.told()} for a broker that does not exist")
     expect(stage.value(missed), None, "connect to an unknown name")
 
-    # Who registers later owes nothing to those who came before.
+    # A broker registered later does not change earlier answers (QB-RDV-13).
     accept = stage.spawn(stage.broker("b").accept, 1)
     stage.waits(accept)
     stage.talk(stage.soon(a.connect, "b", 1), stage.value(accept))

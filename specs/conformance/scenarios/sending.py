@@ -1,4 +1,4 @@
-"""QB-SEND: what a send transmits, when it waits, what it leaves behind."""
+"""QB-SEND: data, waits and side effects of a send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""QB-PY: the Python surface, as far as calls on it show it."""
+"""QB-PY: the Python interface, as far as calls on it show it."""
 
 from __future__ import annotations
 

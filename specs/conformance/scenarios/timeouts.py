@@ -81,7 +81,7 @@ def a_timeout_of_a_send_is_kept_to(stage: Stage) -> None:
 
 
 def _timed(stage: Stage, function: object, limit_s: float, *args: object) -> float:
-    """How long the call took to raise the timeout error."""
+    """Return how long the call took to raise the timeout error, in seconds."""
     began = stage.now()
     try:
         value = function(*args, timeout=limit_s)  # type: ignore[operator] # any method
@@ -92,7 +92,7 @@ def _timed(stage: Stage, function: object, limit_s: float, *args: object) -> flo
 
 def _expires(stage: Stage, call: Call, limit_s: float) -> None:
     took = stage.value(call)
-    # A clock that counts in ticks may be one tick short.
+    # A clock with a coarse tick may be one tick short.
     require(took >= limit_s - 1e-9, f"{took:.4g} s: {limit_s} s were to be waited")
     require(took <= limit_s + PROMPT_S, f"{took:.4g} s: {limit_s} s were to be waited")
 
@@ -106,8 +106,8 @@ def wake_ups_do_not_move_the_deadline(stage: Stage) -> None:
     receive = stage.spawn(_timed, stage, right.receive, 4 * LIMIT_S)
     stage.settle()
 
-    # Up to the deadline and no longer: on a slow machine the receive, though its time
-    # is up, is suspended for as long as there is anything else to do.
+    # Up to the deadline and no longer: on a slow machine the expired receive stays
+    # suspended for as long as other threads have work.
     while stage.now() - began < 3.5 * LIMIT_S:
         right.send(b"t")
         left.receive()
@@ -260,7 +260,7 @@ def no_buffer_is_full_and_empty_at_once(stage: Stage) -> None:
             taken: bytes | None = right.receive(timeout=0)
         except stage.error("timeout_error"):
             taken = None
-        # Whoever has the message now, it is no longer in the buffer.
+        # In both cases the message is no longer in the buffer.
         left.send(b"2", timeout=0)
         return taken
 

@@ -1,4 +1,4 @@
-"""QB-RDV, the second half: several waiters, and waiters that leave."""
+"""QB-RDV, the second half: several waiters, and waiters that withdraw."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def waiters_on_other_ports_are_in_nobodys_way(stage: Stage) -> None:
     connects = [stage.spawn(a.connect, "b", port) for port in (4, 5, 6)]
     stage.waits(*accepts, *connects)
 
-    # The last that came, then the first, then those between: whoever wakes just one
-    # sleeper of a broker wakes the wrong one in one of these.
+    # The last waiter, then the first, then the middle one: an implementation that wakes
+    # just one sleeper of a broker wakes the wrong one in one of these.
     for index in (2, 0, 1):
         began = stage.now()
         connect = stage.spawn(a.connect, "b", (1, 2, 3)[index])
@@ -116,7 +116,7 @@ def counts_of_waiters_return_to_zero(stage: Stage) -> None:
 
 
 def _total(waiting: Any) -> int:
-    """Waiters in all, told as numbers by port or as a list."""
+    """Return the number of waiters, given as numbers by port or as a list."""
     return sum(waiting.values()) if isinstance(waiting, Mapping) else len(waiting)
 
 
@@ -204,7 +204,7 @@ def a_connect_that_gave_up_is_met_by_nobody(stage: Stage) -> None:
 
 
 class _StrikeError(Exception):
-    """What the explorer throws into a waiter."""
+    """The error that the explorer raises in a waiter."""
 
 
 @scenario("explorer")
