@@ -1,15 +1,15 @@
-"""Ours and the rivals, measured side by side in one run: ``python -m benchmarks``.
+"""Our code and its rivals, measured side by side in one run: ``python -m benchmarks``.
 
 ::
 
-    figure    what came out: medians, ratios, whether the must is met
-    contest   what is compared, and the rounds in turn
+    figure    the result: medians, ratios, whether the requirement is met
+    contest   the contestants of one figure, and their rounds
     crew      threads that begin together, and the seconds they take
-    workloads what each contestant has to do, the same code for all
+    workloads the work of each contestant, the same code for all
     ours, rivals/   the contestants: no loop, no clock, only their best settings
-    threads, rendezvous, journal   the suites, listed in `suites`
+    threads, rendezvous, journal   three of the suites; `suites` lists all
     anatomy, hops    the calls of a message, of a command to another process
-    explorer, hunt, hunters/   who finds the faults of ``examples/faults``, and how soon
+    explorer, hunt, hunters/   tools that find the faults of ``examples/faults``
 
-A benchmark is never a timed test: nothing under ``tests/`` looks at a figure.
+A benchmark is never a timed test: no test under ``tests/`` reads a figure.
 """

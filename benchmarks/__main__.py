@@ -1,7 +1,7 @@
 """``python -m benchmarks NAME``: run a suite; ``table FILE...``: print its figures.
 
-Exit codes: 0 it ran, 1 with ``--check`` if a must is missed or cannot be judged for
-want of its rival, 2 wrong usage.
+Exit codes: 0 success; 1 with ``--check`` if a requirement is missed, or cannot be
+judged because its rival is missing; 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _USAGE = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line asks for; give the exit code."""
+    """Run the command line; return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if given[:1] == ["table"]:
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _UsageError(Exception):
-    """The command line makes no sense; the text is what to print."""
+    """An invalid command line; the text is printed as it is."""
 
 
 class _Parser(argparse.ArgumentParser):

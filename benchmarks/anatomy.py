@@ -1,9 +1,9 @@
-"""Where the nanoseconds of one message go: ``python -m benchmarks.anatomy``.
+"""The calls that one message costs: ``python -m benchmarks.anatomy``.
 
-A channel in pure Python spends its time in calls, so calls are what is counted: how
+A channel in pure Python spends its time in calls, so this module counts calls: how
 often each function is entered for one message that is sent and received in one thread.
-Beside them stand the time of the whole, taken without counting, and what an empty call
-costs on this machine. Times by function would be mostly the profiler's own.
+It also prints the total time, measured without counting, and the time of an empty call
+on this machine. Times by function would be mostly the profiler's own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ROUNDS = 7
 
 
 def main() -> None:
-    """Print the time of a message, and the calls it is made of."""
+    """Print the time of a message, and its calls."""
     with ours.queues(1024) as (near, far):
         send, receive = near.send, far.receive
 
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def nanoseconds(work: Callable[[], None]) -> float:
-    """Give the median over some rounds of what one call takes."""
+    """Return the median time of one call over some rounds."""
     rounds = []
     for _ in range(_ROUNDS):
         start = perf_counter()
@@ -92,7 +92,7 @@ def _python_name(code: CodeType) -> str:
 
 
 def _empty() -> None:
-    """Do nothing: what is left is the call."""
+    """Do nothing: only the call remains."""
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """`Condition`: the processors of a job, and the other load on them.
 
-A library that is fast only on an idle machine is not fast: a job between two processes
-is measured on two processors, on one, and on two with a busy loop beside.
+A library must be fast on a busy machine, too. So a job between two processes is
+measured on two processors, on one, and on two that a busy loop shares.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Condition:
 
     @property
     def is_possible(self) -> bool:
-        """Whether this process may use that many processors."""
+        """True if this process may use that many processors."""
         return len(os.sched_getaffinity(0)) >= self.processors
 
     @contextmanager
@@ -68,7 +68,7 @@ BUSY: Final = Condition("busy loop", 2, loops=1)
 
 
 def possible() -> tuple[list[Condition], list[str]]:
-    """Return the conditions that this process can impose; a sentence for each other."""
+    """Return the conditions this process can impose, and a sentence for each other."""
     conditions = (TWO_CORES, ONE_CORE, BUSY)
     return (
         [each for each in conditions if each.is_possible],

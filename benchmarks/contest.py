@@ -1,8 +1,8 @@
-"""What is compared with what, and the rounds in which it is.
+"""The contestants of a figure, and the rounds in which they are compared.
 
-Contestants take turns within each round, and each round begins with another one, so
-that a slow minute of the machine falls on all of them alike. The first call of each
-is thrown away: it warms up and finds how much work fills a round.
+Contestants take turns within each round, and each round begins with another one. So a
+slow minute of the machine affects all of them alike. The first call of each is
+discarded: it warms up, and finds the amount of work that fills a round.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["ROUNDS_MIN", "Contest", "Measure", "Runs", "steady_rate"]
 
 ROUNDS_MIN = 5
 
-# Does one round's work and gives its value, in the unit of the contest.
+# Does one round's work and returns its value, in the unit of the contest.
 Measure = Callable[[], float]
 
-# Does that many operations and gives the seconds they took.
+# Does that many operations and returns their duration in seconds.
 Work = Callable[[int], float]
 
 _FIRST_COUNT = 500
@@ -30,9 +30,9 @@ _FIRST_COUNT = 500
 
 @attrs.frozen
 class Contest:
-    """One figure to be measured: ours, the rivals that are here, what we owe.
+    """One figure to be measured: ours, the installed rivals, the requirements.
 
-    must: rival to the ratio ours/rival that is owed; see `Figure`.
+    must: required ratio ours/rival, by rival; see `Figure`.
     """
 
     figure: str
@@ -93,8 +93,8 @@ class Runs:
 def steady_rate(work: Work, target_s: float) -> Measure:
     """Make a measure of operations per second whose rounds last about ``target_s``.
 
-    How many operations that takes is found at the first call, by doing more and more
-    until a quarter of the target is reached; it then stays the same for all rounds.
+    The first call finds the number of operations for that: it does four times as many
+    until they take a quarter of the target. The number is then fixed for all rounds.
     """
     count = 0
 
@@ -119,7 +119,7 @@ def _one_round(contestants: Mapping[str, Measure], first: int) -> dict[str, floa
     first %= len(names)
     values: dict[str, float] = {}
     for name in names[first:] + names[:first]:
-        # Otherwise one contestant pays for the garbage of the one before it.
+        # Otherwise one contestant pays for the garbage of its predecessor.
         gc.collect()
         values[name] = contestants[name]()
     return values

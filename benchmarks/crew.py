@@ -1,7 +1,7 @@
 """Threads that begin together, and the seconds until the last has done its job.
 
-The clock is read in the threads themselves, after the common start: starting and
-joining threads is not part of what is measured.
+Each thread reads the clock itself, after the common start, so that the result excludes
+the start and the join of threads.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _LIMIT_S = 120.0
 
 
 def together(*jobs: Job) -> float:
-    """Run each job in a thread of its own; give the seconds from first to last.
+    """Run each job in a thread of its own; return the seconds from first to last.
 
     Raises:
-        TimeoutError: if a job takes more than two minutes: a contestant hangs.
-        Exception: whatever the first job that failed has raised.
+        TimeoutError: if a job takes more than two minutes, because a contestant hangs.
+        Exception: the exception of the first job that failed.
     """
     gate = threading.Barrier(len(jobs))
     reports: queue.SimpleQueue[tuple[float, float] | BaseException] = (

@@ -1,8 +1,8 @@
-"""Who finds the classic faults, and how soon: ``python -m benchmarks.explorer``.
+"""Which tools find the classic faults, and how soon: ``python -m benchmarks.explorer``.
 
-The faults are those of ``examples/faults``. Each way to look for them has the same
-time, in a process of its own, one after the other; a seed is one attempt. What is not
-installed is left out and told.
+The faults are those of ``examples/faults``. Each tool has the same time, in a process
+of its own, one after the other; a seed is one attempt. A missing tool is skipped, with
+a message.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def cell(hunts: Sequence[Hunt]) -> str:
-    """Sum up the attempts of one hunter at one fault."""
+    """Summarise the attempts of one hunter at one fault."""
     found = [each for each in hunts if each.found]
     if not found:
         most = max(each.runs for each in hunts)

@@ -1,8 +1,8 @@
-"""What one contest came to: medians, the ratios of its rounds, and its verdict.
+"""The result of one contest: medians, the ratios of its rounds, and its verdict.
 
-The shape of `Figure.as_json` is a promise to whoever reads the files: add nothing to
-it and rename nothing in it. A must is judged by the median of the per-round ratios,
-never by the ratio of the medians: contestants of one round shared the same weather.
+Programs read the files of `Figure.as_json`: add no key to it and rename none. A
+requirement is judged by the median of the per-round ratios, never by the ratio of the
+medians: the contestants of one round ran under the same load.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Figure:
     unit: of `ours` and of every value in `rivals`.
     better: whether a higher or a lower value is better.
     ours: our median over the rounds.
-    spread: how far our rounds lie apart: their interquartile range over the median.
+    spread: the interquartile range of our rounds over their median.
     rivals: the median of each rival.
     ratios: for each rival, the median over the rounds of ours divided by its value.
-    must: for some rivals, the ratio we owe.
+    must: the required ratio, for some rivals.
     """
 
     figure: str
@@ -48,10 +48,10 @@ class Figure:
 
     @property
     def passed(self) -> bool | None:
-        """Whether every must is met.
+        """True if every requirement is met.
 
-        None if there is none, or if one of those rivals was not there and no other
-        must is missed.
+        None if there is none, or if one of those rivals was missing and no other
+        requirement is missed.
         """
         verdicts = {self.met(name) for name in self.must}
         if False in verdicts:
@@ -59,7 +59,7 @@ class Figure:
         return True if verdicts == {True} else None
 
     def met(self, rival: str) -> bool | None:
-        """Whether what is owed against ``rival`` is met; None if it was not there."""
+        """True if the requirement for ``rival`` is met; None if it was missing."""
         ratio, owed = self.ratios.get(rival), self.must[rival]
         if ratio is None:
             return None
@@ -76,7 +76,7 @@ class Figure:
         must: Mapping[str, float],
         rounds: Sequence[Mapping[str, float]],
     ) -> Figure:
-        """Sum up ``rounds``: in each, the value of every contestant by its name."""
+        """Summarise ``rounds``: in each, the value of every contestant by its name."""
         rivals = [name for name in rounds[0] if name != OURS]
         ratios = {
             name: statistics.median(one[OURS] / one[name] for one in rounds)
@@ -98,12 +98,12 @@ class Figure:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Give the object that stands for this figure in a JSON file."""
+        """Return the object for this figure in a JSON file."""
         return {**attrs.asdict(self), "pass": self.passed}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Figure:
-        """Read back what `as_json` gave.
+        """Return the figure for the result of `as_json`.
 
         Raises:
             TypeError: if a field is missing or unknown.
@@ -112,6 +112,6 @@ class Figure:
 
 
 def _spread(values: Sequence[float]) -> float:
-    """Give the interquartile range over the median: blind to one stray round."""
+    """Return the interquartile range over the median: one stray round has no effect."""
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
     return (high - low) / middle

@@ -1,6 +1,6 @@
 """One hunter looks for the fault of one file: ``python -m benchmarks.hunt``.
 
-In a process of its own, which is left the hard way: threads may be stuck, switch
+It runs in a process of its own, which ends by `os._exit`: threads may be stuck, switch
 intervals and trace functions changed. It prints one line of JSON.
 """
 
@@ -25,11 +25,11 @@ _STARTING_S_MAX = 60.0
 
 @attrs.frozen
 class Hunt:
-    """What came of it.
+    """The result of one hunt.
 
-    found: whether a fault was. runs: of the program, until then.
+    found: True if the hunter found a fault. runs: of the program, until then.
     seconds: until then, without the start of the process.
-    in_time: whether it ended by itself; one that did so without a fault has given up.
+    in_time: True if the hunter ended by itself; without a fault, it has given up.
     """
 
     found: bool
@@ -39,18 +39,18 @@ class Hunt:
 
 
 def is_here(hunter: str) -> bool:
-    """Whether what a hunter needs is installed."""
+    """Return True if the package that a hunter needs is installed."""
     needs = importlib.import_module(f"benchmarks.hunters.{hunter}").NEEDS
     return needs is None or importlib.util.find_spec(needs) is not None
 
 
 def name_of(hunter: str) -> str:
-    """What a table calls a hunter."""
+    """Return the name of a hunter in a table."""
     return str(importlib.import_module(f"benchmarks.hunters.{hunter}").NAME)
 
 
 def hunt(hunter: str, path: Path, seed: int, limit_s: float) -> Hunt:
-    """Let a hunter look for the fault of a file, in a process of its own."""
+    """Run a hunter on the fault of a file, in a process of its own."""
     module = importlib.import_module(f"benchmarks.hunters.{hunter}")
     command = [sys.executable, "-m", "benchmarks.hunt"]
     if (launcher := getattr(module, "LAUNCHER", None)) is not None:
@@ -71,7 +71,7 @@ def hunt(hunter: str, path: Path, seed: int, limit_s: float) -> Hunt:
 
 
 def main(arguments: list[str]) -> None:
-    """Hunt, print what came of it, and leave."""
+    """Hunt, print the result, and end the process."""
     hunter, path, seed, limit_s = arguments
     module = importlib.import_module(f"benchmarks.hunters.{hunter}")
     runs = 0
@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> None:
         runs += 1
 
     def leave(*, found: bool, in_time: bool) -> None:
-        leaving.acquire()  # for ever: only one leaves
+        leaving.acquire()  # for ever: only one thread prints the result
         seconds = perf_counter() - began
         result = Hunt(found=found, runs=runs, seconds=seconds, in_time=in_time)
         os.write(1, f"\n{json.dumps(attrs.asdict(result))}\n".encode())

@@ -1,7 +1,7 @@
-"""Suite ``journal``: J1, what it costs to record, and what it costs not to.
+"""Suite ``journal``: J1, the cost of a record, and of a message that is not recorded.
 
-The floor is the least that any recorder could do in Python: note the same facts, the
-time and a number in a tuple, and append it to a deque. It survives nothing.
+The rival `bare` does the least work of any recorder in Python: it puts the same facts,
+the time and a number into a tuple, and appends it to a deque. Nothing reaches a disk.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NOISE = 1.05
 
 
 def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
-    """Give J1 with the record on and off."""
+    """Return J1 with recording on and off."""
     records, chunks = effort.amount(_RECORDS), effort.amount(_CHUNKS)
     return [
         Contest(
@@ -64,7 +64,7 @@ def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
 
 @contextmanager
 def _journal() -> Iterator[Journal]:
-    """Record into a folder of its own, and see that every record was kept."""
+    """Record into a folder of its own, and check that no record was lost."""
     with (
         tempfile.TemporaryDirectory(prefix="journal-") as folder,
         Journal(folder) as journal,
@@ -119,7 +119,7 @@ def _deque_ns(count: int) -> float:
 
 
 def _observe_ns(observe: Observer, count: int) -> float:
-    """Tell an observer of ``count`` sends; give what each of them took."""
+    """Report ``count`` sends to an observer; return the time of each in ns."""
     send, none = Operation.SEND, Reason.NONE
     start = perf_counter()
     for seq in range(1, count + 1):
@@ -136,10 +136,10 @@ def _unobserved_beside_journal_ns(chunks: int) -> float:
 
 
 def _unobserved_ns(chunks: int) -> float:
-    """Send and receive in one thread; give what a message takes at best.
+    """Send and receive in one thread; return the minimum time of a message in ns.
 
-    The difference that is looked for is smaller than what thread switches and other
-    programs add, and both only ever add: so one thread, and the best of many chunks.
+    Thread switches and other programs add more time than the difference to be measured,
+    and never subtract any. So the job uses one thread, and the best of many chunks.
     """
     with ours.queues(capacity=4) as (near, far):
         return min(_chunk_ns(near.send, far.receive) for _ in range(chunks))

@@ -1,6 +1,6 @@
-"""On what it was measured: the machine and the versions, in one line.
+"""The machine and the versions of a measurement, in one line.
 
-Neither the name of the machine nor a path of it is told.
+The line contains neither the name of the machine nor a path on it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PACKAGES = ("attrs", "pyzmq", "pynng")
 
 @functools.cache
 def machine_line() -> str:
-    """Say CPU, cores, system, Python, our version and commit, the rivals' versions."""
+    """Return CPU, cores, system, Python, our version and commit, rivals' versions."""
     return ", ".join(
         [
             f"{_cpu_model()} ({len(os.sched_getaffinity(0))} cores)",
@@ -58,7 +58,7 @@ def _version(package: str) -> str:
 
 
 def _commit() -> str:
-    """Say which commit is measured, and whether the tree has changed since."""
+    """Return the measured commit, and whether the tree has changed since."""
     here = Path(__file__).parent
     try:
         commit = _git(here, "rev-parse", "--short", "HEAD")

@@ -1,4 +1,4 @@
-"""What our objects weigh and how long an import takes, each in a fresh process.
+"""The memory of our objects and the time of an import, each in a fresh process.
 
 ``python -m benchmarks.memory pairs 10000`` prints the bytes that tracemalloc counts
 for each idle connected pair, ``brokers 1000`` those for each idle broker.
@@ -35,16 +35,16 @@ print((perf_counter() - start) * 1e3)
 
 
 def kib_each(what: str, count: int) -> float:
-    """Weigh ``count`` of ``what`` ("pairs" or "brokers"): KiB for each."""
+    """Measure ``count`` of ``what`` ("pairs" or "brokers"); return KiB for each."""
     return _ask("-m", "benchmarks.memory", what, str(count)) / 1_024
 
 
 def import_ms(module: str) -> float:
-    """Import ``module`` in a fresh interpreter: milliseconds.
+    """Import ``module`` in a fresh interpreter; return milliseconds.
 
-    With its bytecode at hand, as `pip` leaves it for every package it installs: the
-    first import by anybody writes it, also where that is switched off or the module
-    lies in a checkout. Otherwise one side would pay for a compiler.
+    The bytecode exists before the measured import, as `pip` leaves it for every package
+    that it installs. An earlier import writes it, even if that is switched off or the
+    module lies in a checkout. Otherwise one side would pay for the compiler.
     """
     _warm(module)
     return _ask("-c", _IMPORT.format(module=module))
@@ -61,11 +61,11 @@ def _bytecode() -> tempfile.TemporaryDirectory[str]:
 
 
 def weigh_pairs(count: int) -> float:
-    """Count the bytes of one idle pair of default capacity, used once each way."""
+    """Return the bytes of one idle pair of default capacity, used once each way."""
     with BrokerManager() as manager:
         host = QueueBroker("host", manager=manager)
         guest = QueueBroker("guest", manager=manager)
-        # The first pair pays for what all share, and the list for its own room.
+        # The first pair pays for shared objects, and the list for its own storage.
         first = _used_pair(host, guest)
         pairs: list[tuple[MessageQueue, MessageQueue] | None] = [None] * count
 
@@ -81,7 +81,7 @@ def weigh_pairs(count: int) -> float:
 
 
 def weigh_brokers(count: int) -> float:
-    """Count the bytes of one idle broker, its name apart."""
+    """Return the bytes of one idle broker, without its name."""
     with BrokerManager() as manager:
         names = [f"broker {number}" for number in range(count)]
         brokers: list[QueueBroker | None] = [None] * count

@@ -20,7 +20,7 @@ __all__ = ["doors", "link", "meet", "queues"]
 def queues(
     capacity: int, observer: Observer | None = None
 ) -> Iterator[tuple[MessageQueue, MessageQueue]]:
-    """Open one connection; give both its ends."""
+    """Open one connection; return both its ends."""
     with BrokerManager(observer=observer) as manager:
         far = QueueBroker("far", manager=manager, capacity=capacity)
         near = QueueBroker("near", manager=manager)
@@ -38,7 +38,7 @@ def link(capacity: int) -> Iterator[Link]:
 
 @contextmanager
 def doors(pairs: int) -> Iterator[Sequence[Doors]]:
-    """Open ``pairs`` ports of one broker, to be met from another one."""
+    """Open ``pairs`` ports of one broker, for connects from another broker."""
     with BrokerManager() as manager:
         host = QueueBroker("host", manager=manager)
         guest = QueueBroker("guest", manager=manager)
@@ -52,7 +52,7 @@ def doors(pairs: int) -> Iterator[Sequence[Doors]]:
 def meet(
     host: QueueBroker, guest: QueueBroker, port: int
 ) -> tuple[MessageQueue, MessageQueue]:
-    """Let ``guest`` connect to ``host``; give the accepted end and the other."""
+    """Connect ``guest`` to ``host``; return the accepted end and the other."""
     accepted: list[MessageQueue] = []
     acceptor = threading.Thread(target=lambda: accepted.append(host.accept(port)))
     acceptor.start()

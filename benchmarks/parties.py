@@ -1,8 +1,8 @@
-"""Contestants between two processes that exchange commands: how each is used best.
+"""Contestants between two processes that exchange commands, each in its best use.
 
-The near side sends, the far side takes each message in a callback, or where there is no
-such thing in a loop that does what a callback would. Nobody may lose anything: whoever
-sends too fast is held back.
+The near side sends. The far side receives each message in a callback; if a library has
+no callbacks, a loop calls the same function. No contestant may lose a message: a sender
+that is too fast is blocked.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ LIMIT_S = 60.0
 class Near:
     """The side that measures.
 
-    send: sends one message, without an answer. ask: sends one, and waits for it to come
-      back. finished: waits until the far side has as many as it was told to expect.
+    send: sends one message, without an answer. ask: sends one message, and waits until
+      it comes back. finished: waits until the far side has received all messages.
     """
 
     send: Callable[[bytes], object]
@@ -43,12 +43,12 @@ class Near:
 
 @attrs.frozen
 class _Party:
-    """How to get both sides.
+    """The functions that make both sides.
 
-    near: is given the folder to meet in, and the job, "sink" or "echo"; the far side is
-      there by then.
-    far: serves one job until it is done: folder, job, how many messages, and what to
-      call when it is ready.
+    near: takes the common folder, and the job, "sink" or "echo"; the far side is ready
+      by then.
+    far: serves one job until it is done. It takes the folder, the job, the number of
+      messages, and a function to call when it is ready.
     """
 
     near: Callable[[str, str], Near]
@@ -66,7 +66,7 @@ def _near_bus(folder: str, _: str) -> Near:
     over = Event()
     bus.register("over", on_command=lambda _: over.set())
     bus.wait_for("sink")
-    # Known from here on, as a task is that one speaks with.
+    # From here on the task is resolved, as it is in steady use.
     task.call("sink", b"")
 
     def close() -> None:
@@ -102,7 +102,7 @@ def _far_bus(folder: str, _: str, count: int, ready: Callable[[], object]) -> No
         done.wait(LIMIT_S)
 
 
-# The queue below our bus: how much the bus adds to it.
+# The queue below our bus, to show the cost that the bus adds.
 
 
 def _near_queue(folder: str, _: str) -> Near:
@@ -143,7 +143,7 @@ missing: list[str] = []
 def _one_way(
     receive: Callable[[], bytes], count: int, done: Callable[[], object]
 ) -> None:
-    """Take messages as a callback would: one call for each."""
+    """Pass each message to a function, as a library with callbacks does."""
     got = 0
 
     def take(_: bytes) -> None:
@@ -232,7 +232,7 @@ else:
         else:
             for _ in range(count):
                 inward.send(inward.recv())
-        Event().wait(0.2)  # it drops at its close what is still to be sent
+        Event().wait(0.2)  # its close drops messages that are still queued
         inward.close()
         back.close()
 

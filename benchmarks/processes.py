@@ -1,10 +1,10 @@
 """Suite ``processes``: commands between two processes of one machine.
 
 P1 one way, P2 round trip, P3 one way by size. P1 and P2 are measured under each
-`Condition`. A job is done by two processes of its own, both this file run as a program:
-one that measures, ``python -m benchmarks.processes near CONTESTANT JOB COUNT SIZE``,
-and the far one, which it starts with a folder to meet in. When the far one is ready, it
-prints the processor time that it has used so far.
+`Condition`. Each job runs in two processes of its own, both this file run as a program.
+The near process measures: ``python -m benchmarks.processes near CONTESTANT JOB COUNT
+SIZE``. It starts the far process with a common folder. When the far process is ready,
+it prints the processor time that it has used so far.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 __all__ = ["LIMIT_S", "run_job", "suite"]
 
-# A job takes a second or two; after this one of the two processes waits for ever.
+# A job takes a second or two; after this time one of the two processes hangs.
 LIMIT_S: Final = 60.0
 
 _MODULE: Final = "benchmarks.processes"
 _SMALL_BYTES: Final = 64
-_END_S: Final = 5.0  # for the far side to end by itself, since it was told
+_END_S: Final = 5.0  # for the far side to end by itself after the near side has closed
 _ROUND_TRIPS: Final = 5_000
 _SIZES: Final = {"1 KiB": 1 << 10, "64 KiB": 1 << 16, "1 MiB": 1 << 20}
 
 
-# Rival to the ratio that is owed; p50 is our own median in the same job.
+# Required ratio by rival; p50 is our own median in the same job.
 _RATE_MUSTS: Final = {
     TWO_CORES: {"pyzmq": 1.0, "zenoh": 1.5, "pynng": 8.0},
     ONE_CORE: {"pyzmq": 1.0},
@@ -58,7 +58,7 @@ _NEAREST: Final = ("queue", "pyzmq")
 
 
 def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
-    """Give each figure."""
+    """Return the contest of each figure."""
     conditions, left_out = possible()
     contests: list[Contest] = []
     for condition in conditions:
@@ -109,7 +109,7 @@ def _rate_contest(
 def _round_trip_contests(
     effort: Effort, condition: Condition, rivals: Iterable[str]
 ) -> list[Contest]:
-    """Return what one job says: percentiles, and the processor time of both sides."""
+    """Return the figures of one job: percentiles, and processor time of both sides."""
     count = effort.amount(_ROUND_TRIPS)
 
     def run(name: str) -> list[float]:
@@ -140,14 +140,14 @@ def _round_trip_contests(
 def run_job(
     name: str, job: str, count: int, size: int, condition: Condition = TWO_CORES
 ) -> list[float]:
-    """Let a contestant do a job.
+    """Run a job with a contestant.
 
-    Returns, in seconds: of ``sink`` how long it took; of ``echo`` the 50th, 90th and
-    99th percentile of a round trip, and the processor time that one took on the near
-    and on the far side.
+    Returns, in seconds: for ``sink`` the duration; for ``echo`` the 50th, 90th and 99th
+    percentile of a round trip, and the processor time of one on the near and on the far
+    side.
 
     Raises:
-        RuntimeError: it failed, or was not done in time; says who and at what.
+        RuntimeError: the job failed, or was not done in time; names contestant and job.
     """
     what = f"{name}, {job} of {count} x {size} bytes"
     arguments = command(_MODULE, "near", name, job, count, size)
@@ -156,9 +156,9 @@ def run_job(
 
 
 def _measure(name: str, job: str, count: int, size: int) -> list[float]:
-    """Be the process that measures."""
+    """Run as the near process, which measures."""
     message = bytes(size)
-    # Short, since paths of sockets are.
+    # A short prefix, since the path of a socket must be short.
     with tempfile.TemporaryDirectory(prefix="qb-") as folder:
         arguments = command(_MODULE, "far", name, job, count, folder)
         with subprocess.Popen(
@@ -205,7 +205,7 @@ def _main(side: str, name: str, job: str, count: str, last: str) -> None:
     if side == "near":
         print(*_measure(name, job, int(count), int(last)))
     else:
-        # Its processor time so far: what follows is that of the job.
+        # The processor time before the job, to be subtracted from the total.
         PARTIES[name].far(
             last, job, int(count), lambda: print(process_time(), flush=True)
         )

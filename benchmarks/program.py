@@ -1,4 +1,4 @@
-"""`run_program`: one job, done by processes of its own, with a limit."""
+"""`run_program`: one job in processes of its own, with a time limit."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["command", "environment", "run_program"]
 
 
 def command(module: str, *arguments: object) -> list[str]:
-    """Return what starts a module of the benchmarks as a program."""
+    """Return the command that starts a module of the benchmarks as a program."""
     return [sys.executable, "-m", module, *map(str, arguments)]
 
 
 def environment() -> dict[str, str]:
-    """Return the environment in which it finds the benchmarks."""
+    """Return the environment in which that program can import the benchmarks."""
     return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
 
 
@@ -25,14 +25,14 @@ def run_program(what: str, arguments: list[str], limit_s: float) -> list[float]:
     """Run a program to its end; return the numbers that it prints.
 
     Raises:
-        RuntimeError: it failed, or was not done in time; says so of ``what``.
+        RuntimeError: it failed, or was not done in time; the message names ``what``.
     """
     with subprocess.Popen(
         arguments,
         env=environment(),
         stdout=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # with what it starts: all are ended at once
+        start_new_session=True,  # to kill it together with its children
     ) as process:
         try:
             answer, _ = process.communicate(timeout=limit_s)

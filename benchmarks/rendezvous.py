@@ -1,4 +1,4 @@
-"""Suite ``rendezvous``: T4, how often two threads can meet and part in a second."""
+"""Suite ``rendezvous``: T4, connects and disconnects of two threads per second."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CASES = {"one": 1, "sixteen": 16}
 
 
 def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
-    """Give T4 with one pair of threads and with sixteen, each on its own port."""
+    """Return T4 with one pair of threads and with sixteen, each on its own port."""
     found, missing = rivals.load(["multiprocessing_connection"])
 
     def measure(make: MeetingMaker, pairs: int) -> Measure:

@@ -1,7 +1,7 @@
-"""Suite ``scale``: what a bus costs as it grows; S1.
+"""Suite ``scale``: the cost of a bus as it grows; S1.
 
-There are no rivals: what is large is compared with what is small, or with a bound, so
-these stand where rivals stand. ``python -m benchmarks.scale`` runs one process of it.
+There are no rivals. Instead, a large bus is compared with a small one, or with a bound,
+in the place of a rival. ``python -m benchmarks.scale`` runs one process of the bus.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _FEW: Final = 10
 _MANY: Final = (1_000, 100_000)
 _CROWDS: Final = (20, 200)  # processes
 _SENDS: Final = 20_000
-_AT_ONCE: Final = 8  # processes that are started side by side
-_JOINED_S: Final = 120.0  # until they are there
+_AT_ONCE: Final = 8  # processes that start at the same time
+_JOINED_S: Final = 120.0  # until they have joined
 _IDLE_TASKS: Final = 2_000
 _TASK_KIB: Final = 2.0  # the limit
 _FLAT: Final = 1.3
-# What a process holds, and by how much that may be more among many than between two. A
-# master has a descriptor for each link.
+# Resources of a process, and their maximum ratio of many processes to two. A master has
+# a descriptor for each link, so descriptors have no maximum.
 _HELD: Final[Mapping[str, Mapping[str, float]]] = {
     "threads": {"2 processes": 1.0},
     "descriptors": {},
@@ -49,7 +49,7 @@ _HELD: Final[Mapping[str, Mapping[str, float]]] = {
 
 
 def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
-    """Give each figure."""
+    """Return the contest of each figure."""
     small = partial(_send_us, effort, _FEW)
     contests = [
         Contest(
@@ -92,10 +92,10 @@ def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
 
 
 def _send_us(effort: Effort, tasks: int) -> float:
-    """Return what one command without an answer costs, tasks served apart.
+    """Return the time of one command without an answer, without serving the tasks.
 
-    It goes to as many of them, however many there are, spread over all: a task that
-    was idle costs more, but no more among many.
+    The commands go to ten tasks, spread over all, whatever the number of tasks. A
+    command to an idle task costs more, but this cost does not grow with their number.
     """
     with memory_bus() as bus:
         here = bus.here()
@@ -126,7 +126,7 @@ def _task_kib() -> float:
             before, _ = tracemalloc.get_traced_memory()
             for number in range(_IDLE_TASKS):
                 bus.register(f"task{number}", thread=here, on_command=_pass)
-            here.poll()  # each of them is open
+            here.poll()  # so that each task is open
             after, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
@@ -137,16 +137,16 @@ def _held(processes: int, whose: str, what: str) -> float:
     return float(_count(processes)[whose][what])
 
 
-@cache  # it takes a while, and is the same each time
+@cache  # slow, and the same each time
 def _count(processes: int) -> Mapping[str, Mapping[str, int]]:
-    """Return what a master and a slave hold on a bus with so many processes."""
+    """Return the resources of a master and a slave on a bus with so many processes."""
     with tempfile.TemporaryDirectory(prefix="qb-") as folder, ExitStack() as stack:
         bus = stack.enter_context(open_bus(role=Role.MASTER, config=_config(folder)))
         others: list[subprocess.Popen[bytes]] = []
         try:
             for number in range(processes - 1):
                 others.append(stack.enter_context(_started(folder, number)))
-                # Not all at once: on few processors none of them would be in time.
+                # Not all at once: on few processors all of them would time out.
                 if number >= _AT_ONCE:
                     bus.wait_for(f"task{number - _AT_ONCE}", timeout=_JOINED_S)
             for number in range(processes - 1):
@@ -160,7 +160,7 @@ def _count(processes: int) -> Mapping[str, Mapping[str, int]]:
 
 
 def _holds() -> dict[str, int]:
-    """Return what this process has."""
+    """Return the threads and descriptors of this process."""
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
     return {"threads": threading.active_count(), "descriptors": descriptors}
 

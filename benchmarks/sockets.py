@@ -1,11 +1,11 @@
 """Suite ``sockets``: messages between two processes, over UNIX sockets and TCP.
 
-W1 one way, W1b in bulk, W2 round trip, W3 1 MiB. A job is done by two processes of its
-own, both this file run as a program: one that measures,
-``python -m benchmarks.sockets CONTESTANT MEDIUM JOB COUNT SIZE``, and the other one,
-which it starts with an address for the medium. Who measures is told when the other has
-begun and when it has seen everything, and tells it when it may go: some drop what is
-not sent when they are closed. Both are ended after `LIMIT_S`, whatever holds them.
+W1 one way, W1b in bulk, W2 round trip, W3 1 MiB. Each job runs in two processes of its
+own, both this file run as a program. One measures: ``python -m benchmarks.sockets
+CONTESTANT MEDIUM JOB COUNT SIZE``. It starts the other with an address for the medium.
+The other process reports its start, and the receipt of the last message. The measuring
+process sends it a message before it may close, because some libraries drop queued
+messages at a close. Both processes are killed after `LIMIT_S`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LIMIT_S", "run_job", "suite"]
 
-# A job takes a second or two; after this one of the two processes waits for ever.
+# A job takes a second or two; after this time one of the two processes hangs.
 LIMIT_S: Final = 60.0
 
 _MODULE = "benchmarks.sockets"
@@ -50,7 +50,7 @@ _FAST = {"pyzmq": 1.0}
 
 
 def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
-    """Give each figure over each medium."""
+    """Return the contests of each figure over each medium."""
     contests = []
     for medium in _MEDIA:
         contests += [
@@ -107,10 +107,10 @@ def _round_trip(effort: Effort, medium: str, name: str) -> Measure:
 
 
 def run_job(name: str, medium: str, job: str, count: int, size: int) -> float:
-    """Let a contestant do a job; return seconds, of ``echo`` for one round trip.
+    """Run a job with a contestant; return seconds, for ``echo`` of one round trip.
 
     Raises:
-        RuntimeError: it failed, or was not done in time; says who and at what.
+        RuntimeError: the job failed, or was not done in time; names contestant and job.
     """
     what = f"{name} over {medium}, {job} of {count} x {size} bytes"
     arguments = command(_MODULE, name, medium, job, count, size)
@@ -118,7 +118,7 @@ def run_job(name: str, medium: str, job: str, count: int, size: int) -> float:
     return seconds
 
 
-# The process that measures.
+# The measuring process.
 
 
 def _measure(name: str, medium: str, job: str, count: int, size: int) -> float:
@@ -152,7 +152,7 @@ def _median_round_trip_s(wire: Wire, message: bytes, count: int) -> float:
 
 @contextmanager
 def _other(name: str, medium: str, job: str, count: int, size: int) -> Iterator[Wire]:
-    """Start the other process; give the wire to it once it is ready, let it go then."""
+    """Start the other process; yield its wire when it is ready, then let it end."""
     with tempfile.TemporaryDirectory(prefix="qb-") as folder:
         where, accept = WIRES[name].listen(_MEDIA[medium].format(folder=folder))
         with subprocess.Popen(
@@ -175,7 +175,7 @@ def _expect(wire: Wire, message: bytes) -> None:
         )
 
 
-# The other one.
+# The other process.
 
 
 def _be_other(name: str, address: str, job: str, count: int, size: int) -> None:

@@ -1,7 +1,7 @@
-"""The suites by name: what ``python -m benchmarks NAME`` can run.
+"""The suites by name, for ``python -m benchmarks NAME``.
 
-A suite is a function that is told how long to take and gives its contests. It is
-imported only when asked for, so that one suite's needs never hinder another.
+A suite is a function that takes an `Effort` and returns its contests. It is imported
+only on demand, so that a suite runs even if the packages of another are missing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from benchmarks.contest import ROUNDS_MIN, Contest
 
 __all__ = ["SUITES", "Effort", "Suite", "load"]
 
-# Name to module and function. More are added here as the parts they measure grow.
+# Name to module and function.
 SUITES = {
     "threads": "benchmarks.threads:suite",
     "rendezvous": "benchmarks.rendezvous:suite",
@@ -28,11 +28,11 @@ SUITES = {
 
 @attrs.frozen
 class Effort:
-    """How much work a run is worth.
+    """The amount of work of a run.
 
-    rounds: how often each contestant's turn comes.
-    round_s: how long one turn of a throughput figure should last.
-    scale: by how much fixed amounts (round trips, idle pairs) are multiplied.
+    rounds: the number of turns of each contestant.
+    round_s: the target duration of one turn of a throughput figure, in seconds.
+    scale: the factor for fixed amounts (round trips, idle pairs).
     """
 
     rounds: int
@@ -41,7 +41,7 @@ class Effort:
 
     @classmethod
     def of(cls, *, quick: bool) -> Effort:
-        """Give the effort of a quick look, or of figures worth keeping."""
+        """Return the effort of a quick look, or of figures worth keeping."""
         if quick:
             return cls(rounds=ROUNDS_MIN, round_s=0.1, scale=0.1)
         return cls(rounds=9, round_s=0.5, scale=1.0)
@@ -51,7 +51,7 @@ class Effort:
         return max(1, int(full * self.scale))
 
 
-# Gives the contests, and a sentence for each rival that is not installed.
+# Returns the contests, and a sentence for each rival that is not installed.
 Suite = Callable[[Effort], tuple[list[Contest], list[str]]]
 
 

@@ -1,4 +1,4 @@
-"""Figures as people read them: the table on the terminal, and the one for Markdown."""
+"""Figures for readers: the table on the terminal, and the one for Markdown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MARKS = {True: "met", False: "MISSED", None: "not judged"}
 
 
 def terminal_table(figures: Iterable[Figure]) -> str:
-    """Give one line for each figure and rival, columns aligned."""
+    """Return one line for each figure and rival, columns aligned."""
     rows = [_HEAD, *_rows(figures)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
     return "\n".join(
@@ -30,7 +30,7 @@ def terminal_table(figures: Iterable[Figure]) -> str:
 
 
 def markdown_table(figures: Iterable[Figure]) -> str:
-    """Give the same as a Markdown table."""
+    """Return the same as a Markdown table."""
     rule = tuple("---:" if column in _RIGHT else "---" for column in range(len(_HEAD)))
     rows: list[Sequence[str]] = [_HEAD, rule, *_rows(figures)]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
@@ -41,7 +41,7 @@ def _rows(figures: Iterable[Figure]) -> list[tuple[str, ...]]:
 
 
 def _rows_of(figure: Figure) -> list[tuple[str, ...]]:
-    """Give a line for each rival, also for one that is owed to and missing."""
+    """Return a line for each rival, also for a missing one with a requirement."""
     head: tuple[str, ...] = (
         f"{figure.figure} {figure.case}",
         figure.unit,
@@ -51,13 +51,13 @@ def _rows_of(figure: Figure) -> list[tuple[str, ...]]:
     rows = []
     for name in dict.fromkeys((*figure.rivals, *figure.must)):
         rows.append((*head, name, *_against(figure, name)))
-        # The figure is named in its first line only.
+        # Only the first line of a figure names it.
         head = ("",) * len(head)
     return rows or [(*head, "", "", "", "", "")]
 
 
 def _against(figure: Figure, name: str) -> tuple[str, str, str, str]:
-    """Give value, ratio, must and mark for one rival."""
+    """Return value, ratio, requirement and mark for one rival."""
     value, ratio = figure.rivals.get(name), figure.ratios.get(name)
     owed = figure.must.get(name)
     sign = ">=" if figure.better == "higher" else "<="
@@ -70,7 +70,7 @@ def _against(figure: Figure, name: str) -> tuple[str, str, str, str]:
 
 
 def _number(value: float) -> str:
-    """Write three digits that count, thousands apart."""
+    """Format to three significant digits; group thousands."""
     if value >= 1_000:
         return f"{value:,.0f}"
     return f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""Suite ``threads``: messages between threads of one process, and what they weigh.
+"""Suite ``threads``: messages between threads of one process, and their memory.
 
 T1 one way, T1b in bulk, T2 round trip, T3 contention, T5 memory and import time.
 """
@@ -32,7 +32,7 @@ _LIMIT = "limit"
 
 
 def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
-    """Give T1, T1b, T2, T3 and T5."""
+    """Return T1, T1b, T2, T3 and T5."""
     found, missing = rivals.load(["pyzmq", "pynng", "queue_queue", "simple_queue"])
     named = {rival.NAME: rival for rival in found}
     contests = [
@@ -46,7 +46,7 @@ def suite(effort: Effort) -> tuple[list[Contest], list[str]]:
 
 
 def _one_way(effort: Effort, named: dict[str, Any]) -> Contest:
-    """Leave out SimpleQueue: without a bound its sender never waits for anybody."""
+    """Omit SimpleQueue: it has no bound, so its sender never blocks."""
 
     def measure(make: LinkMaker) -> Measure:
         return steady_rate(one_way(make, _SIZE_BYTES, _CAPACITY), effort.round_s)
@@ -68,7 +68,7 @@ def _one_way(effort: Effort, named: dict[str, Any]) -> Contest:
 
 @clause("QB-BULK-3")
 def bulk(effort: Effort) -> Contest:
-    """Bulk calls cost less a message than single ones.
+    """A message costs less in a bulk call than in a single one.
 
     The rival is our own single send and receive: its ratio must stay above one.
     """
@@ -142,7 +142,7 @@ def _contention(effort: Effort, rival: Any) -> Contest:
 
 
 def _memory(effort: Effort) -> list[Contest]:
-    """A limit is a rival that never changes; we owe to stay below it."""
+    """Return T5; a limit is a rival with a constant value, to stay below."""
     pairs, brokers = effort.amount(10_000), effort.amount(1_000)
     return [
         Contest(

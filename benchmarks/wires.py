@@ -1,8 +1,8 @@
 """Contestants between two processes: how each listens, dials, sends and receives.
 
-Each with its best documented settings, and room for as many messages as ours has. One
-end is in this process, the other in a fresh one, which is told by its command line what
-to do (`benchmarks.sockets`).
+Each has its best documented settings, and the same capacity in messages as ours. One
+end is in this process, the other in a fresh process with the job in its command line
+(`benchmarks.sockets`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _PORT = 1
 class Wire:
     """One end of a connection to another process.
 
-    many: sends several messages, ``few`` receives at least one; None where there is no
-      such call.
+    many: sends several messages, ``few`` receives at least one; None if the library has
+      no such call.
     """
 
     send: Callable[[bytes], object]
@@ -43,7 +43,7 @@ class Wire:
 
 @attrs.frozen
 class _Maker:
-    """How to get a wire: ``listen(address)`` gives where, and how to accept."""
+    """The functions that make wires; ``listen`` returns an address and an accept."""
 
     listen: Callable[[str], tuple[str, Callable[[], Wire]]]
     dial: Callable[[str], Wire]
@@ -139,7 +139,7 @@ except ModuleNotFoundError:
     missing.append("pynng is not installed: left out")
 else:
     _ROOM: dict[str, Any] = {"send_buffer_size": CAPACITY, "recv_buffer_size": CAPACITY}
-    # Its own limit is below what is measured here.
+    # The default limit is smaller than the messages measured here.
     _ROOM["recv_max_size"] = 0
 
     def _nng(pair: Any) -> Wire:

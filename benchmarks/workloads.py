@@ -1,8 +1,8 @@
-"""What every contestant has to do: one loop for all, fed with their bound methods.
+"""The work of every contestant: one loop for all, which calls their bound methods.
 
-A contestant brings its `Link` (two ends that send and receive bytes) or its `Doors`
-(an accept and a connect that meet); nothing of it runs between the loop and the call
-that is measured, so no wrapper is charged to anybody.
+A contestant provides its `Link` (two ends that send and receive bytes) or its `Doors`
+(an accept and a connect that meet). The loop calls these methods directly, so no figure
+includes the time of a wrapper.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 @attrs.frozen
 class End:
-    """One end: how it sends one message, how it waits for one."""
+    """One end: a function that sends one message, and one that waits for one."""
 
     send: Callable[[bytes], object]
     receive: Callable[[], bytes]
@@ -49,15 +49,15 @@ class Link:
 
 
 class Closeable(Protocol):
-    """What both sides of a meeting get."""
+    """The object that a meeting returns to either side."""
 
     def close(self) -> object:
-        """Hang up."""
+        """Disconnect."""
 
 
 @attrs.frozen
 class Doors:
-    """Two calls that meet: whoever comes first waits for the other."""
+    """Two calls that meet: the first one waits for the other."""
 
     accept: Callable[[], Closeable]
     connect: Callable[[], Closeable]
@@ -71,19 +71,19 @@ MeetingMaker = Callable[[int], AbstractContextManager[Sequence[Doors]]]
 
 
 def one_way(make: LinkMaker, size: int, capacity: int) -> Callable[[int], float]:
-    """One sender, one receiver: the seconds for n messages of ``size`` bytes."""
+    """Return a job: one sender, one receiver; seconds for n messages of ``size``."""
     return _stream(make, size, capacity, workers=1)
 
 
 def contention(
     make: LinkMaker, size: int, capacity: int, workers: int
 ) -> Callable[[int], float]:
-    """Many senders share one end, as many receivers the other: seconds for n."""
+    """Return a job: many senders on one end, as many receivers on the other."""
     return _stream(make, size, capacity, workers)
 
 
 def round_trip_us(make: LinkMaker, size: int, capacity: int, count: int) -> float:
-    """Send a message there and back ``count`` times; give the median in us."""
+    """Send a message there and back ``count`` times; return the median in us."""
     taken_ns: list[int] = []
     with make(capacity) as link:
         together(
@@ -94,7 +94,7 @@ def round_trip_us(make: LinkMaker, size: int, capacity: int, count: int) -> floa
 
 
 def meetings(make: MeetingMaker, pairs: int) -> Callable[[int], float]:
-    """Meet and part n times in all, over ``pairs`` pairs of threads: the seconds."""
+    """Return a job: n connects and disconnects by ``pairs`` pairs of threads."""
 
     def work(count: int) -> float:
         each = -(-count // pairs)

@@ -6,7 +6,7 @@ PORT = 7
 
 
 def serve(server: QueueBroker) -> None:
-    """Send back whatever comes, until the client hangs up."""
+    """Send each message back, until the client disconnects."""
     with server.accept(PORT) as queue:
         for message in queue:
             queue.send(message)

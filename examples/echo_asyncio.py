@@ -1,4 +1,4 @@
-"""Echo: a server of coroutines, and clients of both sorts: a coroutine and a thread."""
+"""Echo: a server of coroutines; a coroutine and a thread are its clients."""
 
 import asyncio
 
@@ -8,14 +8,14 @@ PORT = 7
 
 
 async def serve(server: aio.QueueBroker) -> None:
-    """Accept whoever comes, until the broker is closed; each is served by a task."""
+    """Accept clients until the broker is closed; serve each in a task."""
     async with asyncio.TaskGroup() as group:
         async for queue in server.accept_iter(PORT):
             group.create_task(echo(queue))
 
 
 async def echo(queue: aio.MessageQueue) -> None:
-    """Send back whatever comes, until the client hangs up."""
+    """Send each message back, until the client disconnects."""
     async with queue:
         async for message in queue:
             await queue.send(message)
@@ -34,8 +34,8 @@ def talk_from_a_thread(client: QueueBroker) -> None:
 
 
 async def main() -> None:
-    # The broker stands inside the group: so it is closed first, which ends serve(). The
-    # other way round the group would wait for serve() for ever.
+    # The broker is opened after the group, so it is closed first. That ends serve(); in
+    # the other order the group would wait for serve() for ever.
     async with asyncio.TaskGroup() as group, aio.QueueBroker("server") as server:
         group.create_task(serve(server))
         async with aio.QueueBroker("client") as client:

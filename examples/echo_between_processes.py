@@ -10,7 +10,7 @@ PORT = 7
 
 
 def serve(address: str) -> None:
-    """Send back whatever comes, until the client hangs up."""
+    """Send each message back, until the client disconnects."""
     with SocketQueueBroker("server", listen=address) as server:
         print("listening", flush=True)
         with server.accept(PORT) as queue:
@@ -26,7 +26,7 @@ def main() -> None:
             command, stdout=subprocess.PIPE, text=True
         ) as server:
             assert server.stdout is not None
-            server.stdout.readline()  # it listens
+            server.stdout.readline()  # the server listens now
             client = SocketQueueBroker("client")
             with client.connect(address, PORT, required=True) as queue:
                 queue.send(b"is anybody there?")

@@ -1,10 +1,10 @@
-"""One thread serves two queues: whichever has something, and each in its turn."""
+"""One thread serves two queues: the first message of either, in turns."""
 
 from queuebroker import DisconnectedQueueError, QueueBroker, Task, receive_any
 
 
 def write(author: QueueBroker, letters: list[str]) -> None:
-    """Send some letters, and hang up."""
+    """Send some letters, and disconnect."""
     with author.connect("office", 1, required=True) as queue:
         queue.send_many([letter.encode() for letter in letters])
 
@@ -17,7 +17,7 @@ def main() -> None:
         task = Task(author, write, author, letters)
         task.start()
         queues.append(office.accept(1))
-        task.join()  # so that all letters are here, and what is printed does not vary
+        task.join()  # all letters have arrived, so the output does not vary
     try:
         while True:
             queue, letter = receive_any(queues)

@@ -1,7 +1,7 @@
-"""Bye and hang up: what either side sees, step by step.
+"""A last message and a disconnect: what either side observes, step by step.
 
-Read it beside docs/explanation/hanging-up.md. It runs in one thread: nothing here has
-to wait, except the two calls that meet.
+Read it beside docs/explanation/hanging-up.md. It runs in one thread, because no call
+blocks except the accept and the connect.
 """
 
 from queuebroker import DisconnectedQueueError, MessageQueue, QueueBroker, Task
@@ -28,10 +28,10 @@ def main() -> None:
     print("left is", left.status.value)
     print("right is", right.status.value, "with", right.pending, "unread")
 
-    right.send(b"wait!")  # nobody will read it: dropped, and counted
+    right.send(b"wait!")  # left will not read it: dropped, and counted
     print("right dropped", right.stats().half_disconnected)
 
-    for message in right:  # what was sent before is drained, then the loop ends
+    for message in right:  # drains the earlier messages, then ends
         print("right received", message.decode())
     print("right is", right.status.value)
 

@@ -1,4 +1,4 @@
-"""A greenhouse in four processes: a gateway, and the three that it starts."""
+"""A greenhouse in four processes: a gateway starts the other three."""
 
 import os
 import subprocess
@@ -44,7 +44,7 @@ def control(bus: Bus) -> None:
 
 
 def be(name: str) -> None:
-    """Be one of the three, for as long as there is a gateway."""
+    """Run one of the three processes, until the gateway leaves."""
     gone: SimpleQueue[Presence] = SimpleQueue()
     parts = {"sensor": sensor, "logger": logger, "control": control}
     with open_bus("greenhouse", process=name) as bus:
@@ -67,7 +67,7 @@ def main() -> None:
         bus.call("sensor")
         print("log:", *here.get())
         print("window:", next(window).payload, "and", next(window).payload)
-    print("exit codes:", *[part.wait() for part in parts])  # the gateway has gone
+    print("exit codes:", *[part.wait() for part in parts])  # they end after the gateway
 
 
 if __name__ == "__main__":

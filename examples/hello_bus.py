@@ -1,4 +1,4 @@
-"""Hello, bus: one task, one question; the same lines wherever the task may be."""
+"""Hello, bus: one task, one command; the call is the same wherever the task lives."""
 
 from typing import Any
 
@@ -8,6 +8,6 @@ with open_bus() as bus:
 
     @bus.task("adder")  # without thread=: the bus's own default thread
     def adder(message: Any) -> int:
-        return sum(message.payload)  # what is returned is the answer
+        return sum(message.payload)  # the return value is the answer
 
     print(bus.call("adder", [1, 2, 3]))

@@ -1,4 +1,4 @@
-"""Many clients of one server: a thread for each connection, no shared state but one."""
+"""Many clients of one server: a thread for each connection, one shared counter."""
 
 from collections import Counter
 
@@ -9,16 +9,16 @@ CLIENTS = 5
 
 
 def answer(queue: MessageQueue, visits: Counter[str]) -> None:
-    """Serve one client until it hangs up."""
+    """Serve one client until it disconnects."""
     with queue:
         for name in queue:
-            # Only this thread counts for this client, so nothing is lost to a race.
+            # Only this thread writes this client's entry, so there is no race.
             visits[name.decode()] += 1
             queue.send(b"welcome, " + name)
 
 
 def serve(server: QueueBroker, visits: Counter[str]) -> None:
-    """Accept clients until the server is closed, then wait for the last to leave."""
+    """Accept clients until the server is closed, then wait for their threads."""
     tasks = []
     for queue in server.accept_iter(PORT):
         task = Task(server, answer, queue, visits)
@@ -29,7 +29,7 @@ def serve(server: QueueBroker, visits: Counter[str]) -> None:
 
 
 def visit(client: QueueBroker) -> None:
-    """Say one's name three times."""
+    """Send the client's name three times."""
     with client.connect("server", PORT, required=True) as queue:
         for _ in range(3):
             queue.send(client.name.encode())
@@ -47,7 +47,7 @@ def main() -> None:
         task.start()
     for task in tasks:
         task.join()
-    server.close()  # ends the wait for the next client; connections would live on
+    server.close()  # ends accept_iter(); open connections stay open
     serving.join()
     for name, count in sorted(visits.items()):
         print(f"{name} came {count} times")

@@ -1,4 +1,4 @@
-"""A task moves from process to process while it is called, and no call is lost."""
+"""A task moves from process to process while others call it; no call is lost."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ CALLS, HOUSES = 600, ("one", "two")
 
 
 def house(name: str) -> None:
-    """Be a process in which the task can live, until there is no caller any more."""
+    """Run a process in which the task can live, until the caller leaves."""
     counted, guests = [0], list[Task]()
     gone: SimpleQueue[Presence] = SimpleQueue()
 
@@ -29,7 +29,7 @@ def house(name: str) -> None:
 
     def leave(_: Incoming) -> int:
         guests.pop().deregister()
-        return counted[0]  # nobody counts here any more: all are in one thread
+        return counted[0]  # final: all callbacks here run in one thread
 
     with open_bus("moves", process=name) as bus:
         bus.register(f"{name}/leave", on_command=leave)
@@ -40,10 +40,10 @@ def house(name: str) -> None:
 
 
 def travel(bus: Bus) -> list[Any]:
-    """Let two threads call the task, and let it move meanwhile; return all answers."""
+    """Move the task while two threads call it; return all answers."""
     got, route, here = list[Any](), cycle(HOUSES[::-1]), HOUSES[0]
     bus.call(f"{here}/arrive", 0)
-    answers: Queue[Any] = Queue(1)  # so that nobody runs ahead of the moves
+    answers: Queue[Any] = Queue(1)  # so that no caller runs ahead of the moves
 
     def call() -> None:
         for _ in range(CALLS // 2):

@@ -1,11 +1,11 @@
-"""A first attempt at the channel contract: it runs, and it is wrong in a few places.
+"""A first attempt at the channel contract: it runs, but breaks some clauses.
 
-Two brokers meet, talk and hang up, and whoever tries it by hand finds nothing to
-complain about. Ask the conformance suite:
+Two brokers connect, exchange messages and disconnect, and a test by hand finds no
+fault. Run the conformance suite:
 
     bus conformance examples/naive_broker.py:factory
 
-``docs/how-to/test-your-own-broker.md`` goes through what it says.
+``docs/how-to/test-your-own-broker.md`` explains its output.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CAPACITY = 8
 
 
 class Manager:
-    """Knows the brokers by name."""
+    """The brokers by name."""
 
     def __init__(self) -> None:
         self.brokers: dict[str, Broker] = {}
@@ -28,16 +28,16 @@ class Manager:
 
 
 class Broker:
-    """Where queues are asked for and offered, by port."""
+    """The queues that accepts offer and connects take, by port."""
 
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
         self.changed = threading.Condition()
-        # By port, the ends that accepts have made and no connect has taken yet.
+        # By port, the ends offered by an accept and not yet taken by a connect.
         self.offered: dict[int, list[Queue]] = {}
 
     def accept(self, port: int) -> Queue:
-        """Offer a queue on a port and wait until somebody connects."""
+        """Offer a queue on a port and wait for a connect."""
         mine, theirs = Queue.pair()
         with self.changed:
             offered = self.offered.setdefault(port, [])
@@ -59,7 +59,7 @@ class Broker:
 
 
 class Queue:
-    """One end of a connection: what it receives lies in its own inbox."""
+    """One end of a connection, with its inbox of unread messages."""
 
     def __init__(self, changed: threading.Condition) -> None:
         self.changed = changed
@@ -69,14 +69,14 @@ class Queue:
 
     @classmethod
     def pair(cls) -> tuple[Queue, Queue]:
-        """Make two ends that belong together."""
+        """Make the two ends of one connection."""
         changed = threading.Condition()
         left, right = cls(changed), cls(changed)
         left.peer, right.peer = right, left
         return left, right
 
     def send(self, data: bytes) -> None:
-        """Put a message into the peer's inbox, as soon as there is room."""
+        """Put a message into the peer's inbox; wait while it is full."""
         message = bytes(data)
         with self.changed:
             while len(self.peer.inbox) >= CAPACITY and not self.disconnected():
@@ -87,7 +87,7 @@ class Queue:
             self.changed.notify_all()
 
     def receive(self) -> bytes:
-        """Take the oldest message out of the inbox, as soon as there is one."""
+        """Take the oldest message out of the inbox; wait while it is empty."""
         with self.changed:
             if not self.inbox and not self.disconnected():
                 self.changed.wait()
@@ -98,16 +98,16 @@ class Queue:
             return message
 
     def disconnect(self) -> None:
-        """Hang up, and tell everybody who waits."""
+        """Disconnect, and wake all waiting threads."""
         with self.changed:
             self.closed = True
             self.changed.notify_all()
 
     def disconnected(self) -> bool:
-        """Say whether somebody hung up."""
+        """Return True if either end has disconnected."""
         return self.closed or self.peer.closed
 
 
 def factory() -> Manager:
-    """Make a world of its own, as the suite asks for."""
+    """Make a new world, as the suite requires."""
     return Manager()

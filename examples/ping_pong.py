@@ -7,7 +7,7 @@ ROUNDS = 5
 
 
 def play(word: bytes, queue: MessageQueue, *, begins: bool) -> None:
-    """Say a word, wait for the other's, and so on."""
+    """Send a word, wait for the answer, and so on."""
     if begins:
         queue.send(word + b" 1")
     for answer in queue:

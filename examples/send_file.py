@@ -1,9 +1,9 @@
-"""A file sent in pieces and checked: the hang-up marks its end.
+"""A file sent in pieces and checked: the disconnect marks its end.
 
-What the sender sent before it hung up is received to the last piece, so the receiver
-needs no length and no end mark. But ``with`` hangs up as well when the sender breaks
-down in the middle, and says no more than an ordinary good-bye: only the digest tells
-the receiver that the content is whole.
+The receiver gets every piece that was sent before the disconnect, so it needs no
+length and no end mark. But if the sender fails in the middle, ``with`` disconnects as
+well, and the receiver cannot distinguish the two cases. Only the digest proves that the
+content is complete.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ PIECE_BYTES = 4096
 
 
 def send_file(queue: MessageQueue, path: Path) -> None:
-    """Send the digest, then the content, then hang up."""
+    """Send the digest, then the content, then disconnect."""
     content = path.read_bytes()
     with queue:
         queue.send(hashlib.sha256(content).digest())
@@ -26,7 +26,7 @@ def send_file(queue: MessageQueue, path: Path) -> None:
 
 
 def receive_file(queue: MessageQueue) -> bytes:
-    """Receive until the sender has hung up and nothing is left."""
+    """Receive until the sender has disconnected and no message is left."""
     digest = queue.receive()
     content = b"".join(queue)
     if hashlib.sha256(content).digest() != digest:

@@ -1,7 +1,7 @@
-"""Several tasks in one process: two counters sell seats that a third task looks after.
+"""Several tasks in one process: two counters sell the seats that a third task manages.
 
-Each lives in a thread of its own, and customers come at the same time. What is left
-changes in one task only, so there is no lock, and no seat is sold twice.
+Each lives in a thread of its own, and customers arrive at the same time. Only one task
+changes the list of free seats, so there is no lock, and no seat is sold twice.
 """
 
 from threading import Thread
@@ -15,7 +15,7 @@ CUSTOMERS = 4  # at each counter
 
 
 def open_hall(bus: Bus) -> None:
-    """Register the task that knows which seats are left."""
+    """Register the task that holds the list of free seats."""
     left = list(range(1, SEATS + 1))
 
     @bus.task("seats", thread=bus.thread("hall"))
@@ -24,7 +24,7 @@ def open_hall(bus: Bus) -> None:
 
 
 def open_counter(bus: Bus, name: str) -> None:
-    """Register a task that sells; it tells everybody of what it has sold."""
+    """Register a task that sells seats and notifies its subscribers of each sale."""
     counter = bus.register(name, thread=bus.thread(name))
 
     def sell(customer: Incoming) -> Any:
@@ -36,13 +36,13 @@ def open_counter(bus: Bus, name: str) -> None:
                 customer.respond(response.payload)
 
         counter.command("seats", on_response=taken)
-        return NOREPLY  # later; until then others may ask
+        return NOREPLY  # answers later; until then it serves other customers
 
     counter.on_command(sell)
 
 
 def buy(bus: Bus, counter: str, bought: list[int], came_late: list[str]) -> None:
-    """Be a customer: ask, and wait for the answer."""
+    """Act as a customer: call a counter, and wait for the answer."""
     try:
         bought.append(bus.call(counter))
     except RemoteError:

@@ -1,7 +1,7 @@
-"""Objects instead of bytes: thermometers send readings, a station takes the mean.
+"""Objects instead of bytes: a thermometer sends readings, a station takes the mean.
 
-One of them also sends a line of text, as a program from before the change would do.
-The station is told of it, and goes on.
+The thermometer also sends a line of text, as a program from before the change would do.
+The station gets an error for that message, and continues.
 """
 
 import msgspec
@@ -17,7 +17,7 @@ class Reading(msgspec.Struct):
 
 
 def collect(station: QueueBroker) -> list[Reading]:
-    """Take readings until the thermometer hangs up; print what is none."""
+    """Receive readings until the sender disconnects; print other messages."""
     taken: list[Reading] = []
     with station.accept(PORT).of(Reading) as readings:
         while not readings.disconnected():
@@ -30,7 +30,7 @@ def collect(station: QueueBroker) -> list[Reading]:
 
 
 def measure(sensor: QueueBroker) -> None:
-    """Send three readings, and one thing that is none."""
+    """Send three readings, and one message of another type."""
     with sensor.connect("station", PORT, required=True) as queue:
         readings = queue.of(Reading)
         readings.send(Reading(sensor.name, 21.0))

@@ -1,7 +1,7 @@
-"""A service between producers and readers, who know its name and nothing of each other.
+"""A service between producers and readers, which do not know each other.
 
-Stations command the service to take a reading, and it makes one notification of each,
-for whoever has subscribed. More of either may come and go, and nobody is told.
+Stations send each reading to the service as a command, and it notifies its subscribers
+of each. Stations and subscribers may come and go without a change to the others.
 """
 
 from threading import Thread
@@ -14,12 +14,12 @@ WARM = 30
 
 
 def with_fahrenheit(message: Incoming) -> Any:
-    """Make what readers get of what a station sent."""
+    """Return the notification for a station's reading."""
     return {**message.payload, "fahrenheit": message.payload["celsius"] * 9 / 5 + 32}
 
 
 def measure(bus: Bus, station: str) -> None:
-    """Be a producer: send each reading, to nobody in particular."""
+    """Act as a producer: send each reading to the service."""
     for celsius in READINGS[station]:
         bus.command("weather", {"station": station, "celsius": celsius})
 
@@ -32,7 +32,7 @@ def main() -> None:
             alarms.append(f"{message.payload['station']} {message.payload['celsius']}")
 
     with open_bus() as bus, Service(bus, "weather", transform=with_fahrenheit):
-        # Two readers: a task with a callback, and this thread, which waits for each.
+        # Two readers: a task with a callback, and this thread, which iterates.
         bus.register("guard").subscribe("weather", look)
         heard = bus.listen("weather")
         stations = [Thread(target=measure, args=(bus, name)) for name in READINGS]
@@ -42,7 +42,7 @@ def main() -> None:
         log = [next(heard).payload for _ in range(expected)]
         for station in stations:
             station.join()
-    # What one station sent is in its order; who of the two came first is not settled.
+    # The readings of one station keep their order; the two stations interleave.
     for name in READINGS:
         print(name, *(each["fahrenheit"] for each in log if each["station"] == name))
     print("too warm:", ", ".join(sorted(alarms)))

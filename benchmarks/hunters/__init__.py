@@ -1,9 +1,9 @@
-"""Who looks for faults in threaded programs: one module for each way to do it.
+"""Hunters: one module for each method to find faults in threaded programs.
 
-Each has ``NAME``; ``NEEDS``, what has to be installed, or None; and a function
+Each has ``NAME``; ``NEEDS``, a module that must be installed, or None; and a function
 ``hunt(path, seed, note)`` that runs the program of a file, calls ``note()`` for each
-run, and returns whether a fault was found. If it returns False it has given up.
-``LAUNCHER`` is a command in which its process has to be started, if there is one.
+run, and returns True if it found a fault. If it returns False, it has given up.
+``LAUNCHER``, if present, is the command that must start its process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The same, while the interpreter switches threads as often as it can."""
+"""`stress`, while the interpreter switches threads as often as possible."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ NEEDS = None
 
 
 def hunt(path: Path, seed: int, note: Callable[[], None]) -> bool:
-    """Run until it goes wrong. The process is left afterwards: nothing is put back."""
+    """Run until a fault appears. The process ends afterwards: nothing is restored."""
     sys.setswitchinterval(1e-6)
     return stress.hunt(path, seed, note)

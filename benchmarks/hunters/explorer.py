@@ -23,7 +23,7 @@ NEEDS = None
 
 
 def hunt(path: Path, seed: int, note: Callable[[], None]) -> bool:
-    """Explore. The time includes telling the story; the runs for that do not count."""
+    """Explore. The time includes writing the story; the runs for that do not count."""
     module: Any = importlib.import_module("queuebroker.testing.survey")
     searching = True
 

@@ -1,4 +1,4 @@
-"""frontrun, systematically (dynamic partial order reduction), its default."""
+"""frontrun with its default, systematic search (dynamic partial order reduction)."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ LAUNCHER = "frontrun"
 
 
 def hunt(path: Path, _seed: int, note: Callable[[], None]) -> bool:
-    """Explore until it finds something, or says that there is nothing or it cannot."""
+    """Explore until frontrun finds a fault, reports none, or gives up."""
     return hunt_with(path, note, strategy="dpor")

@@ -1,4 +1,4 @@
-"""frontrun, at random, with room for programs longer than its default has."""
+"""frontrun at random, with a higher limit on the length of a program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAUNCHER = "frontrun"
 
 
 def hunt(path: Path, seed: int, note: Callable[[], None]) -> bool:
-    """Explore until it finds something, or says that there is nothing or it cannot."""
+    """Explore until frontrun finds a fault, reports none, or gives up."""
     return hunt_with(
         path, note, strategy="random", seed=seed, max_attempts=1_000_000, max_ops=10_000
     )

@@ -1,7 +1,7 @@
-"""A fault file as frontrun wants it: state, and workers that begin all together.
+"""A fault file in the form that frontrun explores: state, and concurrent workers.
 
-It explores the workers it is given, not threads that they start. So every thread of the
-program is a worker from the beginning, and waits until the program starts it.
+frontrun explores the given workers, not the threads that they start. So every thread of
+the program is a worker from the beginning, and waits until the program starts it.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class _State:
         return _Thread(self, lambda: target(*args))
 
     def live(self, number: int) -> None:
-        """What the thread that is started as the how-manieth does."""
+        """Wait until thread ``number`` is started, then run its body."""
         self.may_begin[number].wait()
         try:
             self.started[number]()
-        except Exception as error:  # noqa: BLE001 # it is what is looked for
+        except Exception as error:  # noqa: BLE001 # the fault to be found
             self.errors.append(error)
 
 
@@ -56,7 +56,7 @@ class _Thread:
 
 
 def hunt_with(path: Path, note: Callable[[], None], **options: Any) -> bool:
-    """Let frontrun explore; False if it says that all is well, or cannot tell."""
+    """Explore with frontrun; return False if it reports no fault, or no result."""
     import frontrun  # type: ignore[import-not-found,unused-ignore] # noqa: PLC0415
 
     rehearsal = _State(path, 0)

@@ -1,4 +1,4 @@
-"""The same, with a short sleep before every other line of the program, at random."""
+"""`stress`, with a short sleep before half of the program's lines, at random."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SLEEP_S_MAX = 0.001
 
 
 def hunt(path: Path, seed: int, note: Callable[[], None]) -> bool:
-    """Run until it goes wrong. The process is left afterwards: nothing is put back."""
+    """Run until a fault appears. The process ends afterwards: nothing is restored."""
     rng = random.Random(seed)
 
     def trace(frame: FrameType, event: str, _arg: object) -> Any:

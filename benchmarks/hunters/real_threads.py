@@ -1,4 +1,4 @@
-"""One run of a fault file on real threads, and whether it went wrong."""
+"""One run of a fault file on real threads, and whether it fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STUCK_S = 1.0
 
 
 def fresh(path: Path) -> Any:
-    """Execute a file, as if it had never been imported."""
+    """Execute a file as a new module."""
     module = types.ModuleType("fault")
     exec(_code(path), vars(module))  # it is one of our own examples
     return module
@@ -30,9 +30,9 @@ def _code(path: Path) -> types.CodeType:
 
 
 def goes_wrong(path: Path) -> bool:
-    """Run a program once; tell whether a thread raised, or did not end.
+    """Run a program once; return True if a thread raised, or did not end.
 
-    Threads that are stuck stay: the process has to be left by `os._exit`.
+    Stuck threads remain, so the process must end by `os._exit`.
     """
     errors: list[BaseException] = []
     started: list[threading.Thread] = []
@@ -46,7 +46,7 @@ def goes_wrong(path: Path) -> bool:
         def run(self) -> None:
             try:
                 super().run()
-            except Exception as error:  # noqa: BLE001 # it is what is looked for
+            except Exception as error:  # noqa: BLE001 # the fault to be found
                 errors.append(error)
 
     module = fresh(path)

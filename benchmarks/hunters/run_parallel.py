@@ -16,11 +16,11 @@ __all__ = ["NAME", "NEEDS", "hunt", "test_program"]
 NAME = "pytest-run-parallel"
 NEEDS = "pytest_run_parallel"
 
-_ITERATIONS = 200  # of one call of pytest; it does them all, whatever becomes of one
+_ITERATIONS = 200  # per call of pytest, which runs all of them even if one fails
 
 
 class _Hunt:
-    """What the test has to know, which pytest calls without arguments."""
+    """The arguments of the test, because pytest calls it without any."""
 
     path: Path
     note: Callable[[], None]
@@ -28,7 +28,7 @@ class _Hunt:
 
 
 def hunt(path: Path, _seed: int, note: Callable[[], None]) -> bool:
-    """Run until it goes wrong."""
+    """Run until a fault appears."""
     import pytest  # noqa: PLC0415 # only here
 
     _Hunt.path, _Hunt.note = path, staticmethod(note)
@@ -47,7 +47,7 @@ def hunt(path: Path, _seed: int, note: Callable[[], None]) -> bool:
 
 
 def test_program() -> None:
-    """What is run in parallel."""
+    """Run the program in one of the parallel threads."""
     if not _Hunt.found:
         _Hunt.note()
         if goes_wrong(_Hunt.path):

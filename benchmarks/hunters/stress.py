@@ -1,4 +1,4 @@
-"""The program again and again on real threads, as it is."""
+"""The unchanged program, again and again, on real threads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEEDS = None
 
 
 def hunt(path: Path, _seed: int, note: Callable[[], None]) -> bool:
-    """Run until it goes wrong."""
+    """Run until a fault appears."""
     note()
     while not goes_wrong(path):
         note()

@@ -1,8 +1,8 @@
 """The rivals, one file each, with their best documented settings.
 
 Each file has ``NAME`` (the key in the results), ``VERSION``, and ``link`` or ``doors``
-as `benchmarks.workloads` wants them. A rival that is not installed is left out, and
-the one who runs the benchmark is told so.
+as `benchmarks.workloads` defines them. A rival that is not installed is skipped, with a
+message.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 __all__ = ["load"]
 
-# What each file cannot do without: the library's module, then what to install.
+# The requirement of each file: the library's module, then its distribution.
 _NEEDS = {"pyzmq": ("zmq", "pyzmq"), "pynng": ("pynng", "pynng")}
 
 
 def load(files: Iterable[str]) -> tuple[list[Any], list[str]]:
-    """Import these rivals; give their modules, and a sentence for each missing one.
+    """Import these rivals; return their modules, and a sentence for each missing one.
 
     Raises:
-        ModuleNotFoundError: if anything else than the rival's library is missing.
+        ModuleNotFoundError: if a module other than the rival's library is missing.
     """
     found: list[Any] = []
     missing: list[str] = []

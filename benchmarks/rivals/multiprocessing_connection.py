@@ -1,8 +1,8 @@
 """``multiprocessing.connection``: a Listener and its Clients, over UNIX sockets.
 
-UNIX sockets are its fastest family on one machine; a longer backlog than its own
-changes nothing. A client may go on before its accept has come, which a symmetric
-rendez-vous cannot do.
+UNIX sockets are its fastest family on one machine; a longer backlog than the default
+changes nothing. A client may continue before the accept, which a symmetric rendez-vous
+cannot do.
 """
 
 from __future__ import annotations

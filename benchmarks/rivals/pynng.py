@@ -23,7 +23,7 @@ _numbers = itertools.count()
 
 @contextmanager
 def link(capacity: int) -> Iterator[Link]:
-    """Open two sockets; ``inproc`` addresses are global, so each has its number."""
+    """Open two sockets; ``inproc`` addresses are global, so each has a number."""
     room = {"send_buffer_size": capacity, "recv_buffer_size": capacity}
     address = f"inproc://link-{next(_numbers)}"
     with (

@@ -1,8 +1,8 @@
 """pyzmq: a PAIR of sockets over ``inproc``.
 
 Settings as its guide advises for this use: no I/O thread, since ``inproc`` needs
-none; messages copied, which is faster than ``copy=False`` far above 64 bytes; both
-high water marks at the capacity (``inproc`` adds them up: twice our room).
+none; copied messages, which are faster than ``copy=False`` far above 64 bytes; both
+high-water marks at the capacity (``inproc`` adds them up: twice our capacity).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ADDRESS = "inproc://link"
 
 @contextmanager
 def link(capacity: int) -> Iterator[Link]:
-    """Open a context with two PAIR sockets. Each end is for one thread at a time."""
+    """Open a context with two PAIR sockets. One thread at a time may use an end."""
     with zmq.Context(io_threads=0) as context:
         near, far = context.socket(zmq.PAIR), context.socket(zmq.PAIR)
         with near, far:

@@ -1,4 +1,4 @@
-"""A cash machine looks, then pays: each step is guarded, both together are not."""
+"""A cash machine checks, then pays: each step holds the lock, but not both together."""
 
 from threading import Lock, Thread
 

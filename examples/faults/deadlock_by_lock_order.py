@@ -1,4 +1,4 @@
-"""Two philosophers, two forks: each takes first the one on the left."""
+"""Two philosophers, two forks: each takes first the fork on the left."""
 
 from threading import Lock, Thread
 

@@ -1,4 +1,4 @@
-"""Who wakes up does not look again: somebody else may have been faster."""
+"""A woken thread does not check again, though another may have taken the bread."""
 
 from threading import Condition, Thread
 

@@ -1,4 +1,4 @@
-"""A reader looks and sleeps in two steps; what comes in between, he never hears of."""
+"""A reader looks and sleeps in two steps; it misses a notify between the two."""
 
 from threading import Condition, Thread
 

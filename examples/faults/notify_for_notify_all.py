@@ -1,4 +1,4 @@
-"""The door opens for all who wait, but only one of them is told."""
+"""The door opens for all waiting threads, but only one of them is woken."""
 
 from threading import Condition, Thread
 
